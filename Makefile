@@ -1,0 +1,72 @@
+# Every target does its own set-up first: a virtual environment in .venv, pinned by constraints.txt. All are safe to repeat.
+#
+#   make demo       train the default recipe, localise, and write runs/localise/   (ARGS=--overwrite replaces it)
+#   make test       lint, types and the fast tests                                 (CORES=8 on a larger machine)
+#   make test-all   every test, the slow ones too
+#   make lint       ruff and mypy only
+#   make format     put the code into the house's form
+#   make bench      side-by-side measurements; results are kept in bench/
+#   make clean      remove caches and builds; .venv and runs/ stay
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CORES ?= 2
+ARGS  ?=
+
+# The first Python here that is new enough; `make PYTHON=...` names another.
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+endif
+
+# Each test worker computes on one core, or they would fight for them.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(CORES)
+
+.PHONY: demo test test-all lint format bench clean
+.DEFAULT_GOAL := demo
+
+demo: $(STAMP)
+	@$(BIN)/qkv demo $(ARGS)
+
+test: lint
+	$(PYTEST) $(ARGS)
+
+test-all: lint
+	$(PYTEST) -m "" $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP)
+	$(BIN)/python -m bench $(ARGS)
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# PyTorch comes first and aloud, being most of the download. PyPI's wheel for Linux brings gigabytes of CUDA with it, so a
+# machine without an NVIDIA driver takes PyTorch's own CPU wheel where that can be reached.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
+CPU := --no-deps --retries 0 --timeout 20 --index-url https://download.pytorch.org/whl/cpu
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || $(call stop,there is none on the PATH: install one or say where it is with make PYTHON=/path/to/python3)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || $(call stop,$(PYTHON) is not)
+	@$(PYTHON) -c 'import ensurepip, venv' || $(call stop,$(PYTHON) lacks its module venv: apt install python3-venv)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || \
+		{ echo "Making $(VENV) with $$($(PYTHON) -V) …" && $(PYTHON) -m venv --clear $(VENV); }
+	@if test "$$(uname -s)" = Linux && ! command -v nvidia-smi >/dev/null && ! $(BIN)/python -c 'import torch' 2>/dev/null; \
+	then $(PIP) $(CPU) torch 2>/dev/null || echo "No CPU wheel of PyTorch within reach; taking PyPI's."; fi
+	@$(PIP) torch
+	@echo "Installing qkv and its tools into $(VENV) …"
+	@$(PIP) --quiet -e '.[dev]'
+	@touch $@
+
+stop = { echo "qkv needs Python 3.11 or newer with venv; $(1)" >&2; exit 1; }

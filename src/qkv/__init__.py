@@ -1,0 +1,99 @@
+"""qkv: every Transformer from one small core.
+
+Names are loaded when they are first used, so that `import qkv` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "core.attend": ["attend", "merge"],
+    "core.layout": ["Layout", "Role"],
+    "core.patterns": [
+        *["Pattern", "full", "causal", "window", "sinks", "prefix", "documents"],
+        *["Full", "Causal", "Window", "Sinks", "Prefix", "Documents"],
+    ],
+    "core.positions": ["Position", "NoPosition", "Sinusoidal", "Learned", "Rotary", "ALiBi", "T5Buckets"],
+    "core.norm": ["Norm", "NoNorm", "LayerNorm", "RMSNorm"],
+    "core.feedforward": ["FeedForwardLayer", "FeedForward", "NoFeedForward"],
+    "core.embedding": ["Embedding"],
+    "core.spec": ["Spec", "Cost"],
+    "core.batch": ["Batch", "Term", "Terms"],
+    "core.state": ["Cache"],
+    "core.tap": ["record", "weights"],
+    "model.attention": ["Attention", "Mixer"],
+    "model.block": ["Block"],
+    "model.heads": ["Head", "LanguageModel", "Pooler"],
+    "model.initial": ["Initialization", "Glorot", "Normal", "T5Normal"],
+    "model.stack": ["Stack"],
+    "model.transformer": ["Transformer", "TransformerModel"],
+    "families": ["preset"],
+    "data.sources": ["Source"],
+    "data.tokenizer": ["Tokenizer"],
+    "train.objective": ["Objective"],
+    "generate.settings": ["Generation"],
+    "run.build": ["build"],
+    "run.load": ["load", "Run"],
+    "run.recipe": ["Recipe"],
+}
+_NAMES = {name: f"qkv.{module}" for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_NAMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'qkv' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_NAMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+if TYPE_CHECKING:
+    from .core.attend import attend, merge
+    from .core.batch import Batch, Term, Terms
+    from .core.embedding import Embedding
+    from .core.feedforward import FeedForward, FeedForwardLayer, NoFeedForward
+    from .core.layout import Layout, Role
+    from .core.norm import LayerNorm, NoNorm, Norm, RMSNorm
+    from .core.patterns import (
+        Causal,
+        Documents,
+        Full,
+        Pattern,
+        Prefix,
+        Sinks,
+        Window,
+        causal,
+        documents,
+        full,
+        prefix,
+        sinks,
+        window,
+    )
+    from .core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
+    from .core.spec import Cost, Spec
+    from .core.state import Cache
+    from .core.tap import record, weights
+    from .data.sources import Source
+    from .data.tokenizer import Tokenizer
+    from .families import preset
+    from .generate.settings import Generation
+    from .model.attention import Attention, Mixer
+    from .model.block import Block
+    from .model.heads import Head, LanguageModel, Pooler
+    from .model.initial import Glorot, Initialization, Normal, T5Normal
+    from .model.stack import Stack
+    from .model.transformer import Transformer, TransformerModel
+    from .run.build import build
+    from .run.load import Run, load
+    from .run.recipe import Recipe
+    from .train.objective import Objective

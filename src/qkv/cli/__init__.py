@@ -1,0 +1,42 @@
+"""The command line: `qkv` and `python -m qkv`. Every command imports what it needs when it runs, so help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+INTERRUPTED = 130  # the shell's status of a program that Ctrl-C ended
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status.
+
+    A user's mistake (ValueError, OSError, wrong usage) is one sentence on standard error and status 2; with QKV_DEBUG=1
+    it is the traceback as well. Anything else that is raised is a bug of ours and says so, with status 1.
+    """
+    import typer
+
+    from .app import app
+    from .errors import describe
+
+    command = typer.main.get_command(app)
+    try:
+        status = command(args=None if argv is None else list(argv), prog_name="qkv", standalone_mode=False)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe has left, as `head` does: nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if os.environ.get("QKV_DEBUG"):
+            import traceback
+
+            traceback.print_exc()
+        status, text = describe(error)
+        typer.secho("qkv: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
+        typer.echo(text, err=True)
+        return status
+    if status == INTERRUPTED:
+        typer.echo("qkv: interrupted", err=True)
+    return status if isinstance(status, int) else 0

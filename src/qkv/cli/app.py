@@ -1,0 +1,48 @@
+"""The commands and their order in `qkv --help`. Nothing heavy may be imported here or at the head of a command's file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import catalog, evaluate, generate, score, show, tokenizer, train
+
+app = typer.Typer(
+    name="qkv",
+    help="Every Transformer from one small core: train one on your data, and use it.",
+    epilog="`qkv demo` trains a translator from nothing in five minutes. QKV_DEBUG=1 shows tracebacks.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"qkv {version('qkv')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("demo")(train.demo)
+app.command("train")(train.train)
+app.command("eval")(evaluate.evaluate)
+app.command("generate")(generate.generate)
+app.command("translate", help=generate.translate_help)(generate.generate)
+app.command("score")(score.score)
+app.command("embed")(score.embed)
+app.add_typer(tokenizer.app, name="tokenizer")
+app.command("list")(catalog.list_)
+app.command("show")(show.show)

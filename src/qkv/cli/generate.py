@@ -1,0 +1,106 @@
+"""`qkv generate` and `qkv translate`: texts in, continuations or translations out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .texts import CHUNK, Device, Json, read
+
+if TYPE_CHECKING:
+    from ..generate.settings import Generation
+    from ..run.load import Run
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; without any, lines of standard input.")]
+Beams = Annotated[int | None, typer.Option(metavar="N", help="Beam search with N beams; 1 is greedy.")]
+LengthPenalty = Annotated[float | None, typer.Option(metavar="X", help="Above 0 favors longer outputs of a beam search.")]
+MaxNew = Annotated[int | None, typer.Option(metavar="N", help="At most N new tokens.")]
+MinNew = Annotated[int | None, typer.Option(metavar="N", help="At least N new tokens.")]
+Temperature = Annotated[float | None, typer.Option(metavar="X", help="Sample; below 1 sharper, above 1 flatter.")]
+TopK = Annotated[int | None, typer.Option(metavar="N", help="Sample from the N likeliest tokens.")]
+TopP = Annotated[float | None, typer.Option(metavar="X", help="Sample from the likeliest tokens that reach probability X.")]
+MinP = Annotated[float | None, typer.Option(metavar="X", help="Sample from tokens at least X as likely as the likeliest.")]
+Repetition = Annotated[float | None, typer.Option(metavar="X", help="Above 1 makes tokens seen before less likely.")]
+NoRepeat = Annotated[int | None, typer.Option(metavar="N", help="No N tokens in a row occur twice.")]
+Stop = Annotated[list[str] | None, typer.Option(metavar="TEXT", help="End where TEXT appears; repeatable.")]
+Samples = Annotated[int | None, typer.Option(metavar="N", help="N outputs for each text: samples, or the best beams.")]
+Scores = Annotated[bool, typer.Option("--scores", help="Print each output's score before it.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Makes samples repeatable.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Print tokens as they come, one text at a time.")]
+
+
+def generate(
+    context: typer.Context,
+    run: RunPath,
+    texts: Texts = None,
+    num_beams: Beams = None,
+    length_penalty: LengthPenalty = None,
+    max_new_tokens: MaxNew = None,
+    min_new_tokens: MinNew = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    repetition_penalty: Repetition = None,
+    no_repeat_ngram_size: NoRepeat = None,
+    stop: Stop = None,
+    num_samples: Samples = None,
+    scores: Scores = False,
+    seed: Seed = None,
+    stream: Stream = False,
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Continue texts with a language model, or translate them with an encoder–decoder.
+
+    Reads standard input line by line when no TEXT is given; a blank line gives a blank line. What is not said here is as
+    the run's `generation_config.json` says.
+    """
+    from ..generate.settings import Generation
+    from ..run.load import load
+
+    chosen = {name: context.params[name] for name in Generation.model_fields if context.params.get(name) is not None}
+    loaded = load(run, device=device)
+    if context.info_name == "translate" and not loaded.model.is_encoder_decoder:
+        raise ValueError(f"{run} holds a language model, which continues texts and does not translate; use `qkv generate`")
+    settings = loaded.settings(**chosen)  # checked before anything is read
+    if stream and (json or scores or settings.num_samples > 1):
+        raise ValueError("--stream prints one output as it comes; leave out --json, --scores and --num-samples")
+    for chunk in read(texts, 1 if stream else CHUNK):
+        if stream:
+            _stream(loaded, chunk, settings, stop)
+        else:
+            _print(loaded, chunk, settings, stop, scores, json)
+
+
+translate_help = """Translate texts: `qkv generate` for encoder–decoders.
+
+Reads standard input line by line when no TEXT is given; a blank line gives a blank line. What is not said here is as the
+run's `generation_config.json` says.
+"""
+
+
+def _print(run: Run, texts: list[str], settings: Generation, stop: list[str] | None, scores: bool, json: bool) -> None:
+    asked = [text for text in texts if text.strip()]
+    made = iter(run.outputs(asked, settings, stop=stop or (), scores=scores or json))
+    for text in texts:
+        outputs = next(made) if text.strip() else []
+        if json:
+            typer.echo(dumps({"text": text, "outputs": [asdict(output) for output in outputs]}, ensure_ascii=False))
+        elif not outputs:
+            typer.echo()
+        for output in outputs if not json else ():
+            typer.echo(f"{output.score:.4f}\t{output.text}" if scores else output.text)
+
+
+def _stream(run: Run, texts: list[str], settings: Generation, stop: list[str] | None) -> None:
+    for text in texts:
+        if text.strip():
+            for piece in run.stream(text, settings, stop=stop or ()):
+                typer.echo(piece, nl=False)
+        typer.echo()

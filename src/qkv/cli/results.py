@@ -1,0 +1,59 @@
+"""An evaluation as people read it: a table of metrics, and outputs beside the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from ..run.evaluate import Evaluated
+
+_PERCENT = ("exact_match",)
+
+
+def show_evaluation(result: Evaluated, console: Console | None = None) -> None:
+    show(result.to_dict(), console)
+
+
+def show_saved(path: Path) -> None:
+    """The evaluation that a finished run has on disk."""
+    from ..run.directory import read_json
+
+    show(read_json(path))
+
+
+def show(result: Mapping[str, Any], console: Console | None = None) -> None:
+    console = console or Console()
+    console.print(_metrics(result))
+    if result["samples"]:
+        console.print(_samples(result["samples"]))
+    for note in result["notes"]:
+        console.print(note, markup=False, highlight=False)
+
+
+def _metrics(result: Mapping[str, Any]) -> Table:
+    title = f"{result['split']}, {result['examples']:,} examples, {result['seconds']:.1f} s"
+    table = Table(title=title, title_justify="left", box=None, show_header=False)
+    for name, value in result["metrics"].items():
+        shown = f"{value:.2%}" if name in _PERCENT else f"{value:.4g}" if abs(value) < 10 else f"{value:.2f}"
+        table.add_row(name.replace("_", " "), shown, f"[dim]{escape(result['signatures'].get(name, ''))}[/]")
+    return table
+
+
+def _samples(samples: list[Mapping[str, Any]]) -> Table:
+    table = Table(title="samples", title_justify="left", box=None)
+    pairs = any(sample.get("target") is not None for sample in samples)
+    for header in ("source", "output", "truth") if pairs else ("prompt", "output"):
+        table.add_column(header, overflow="fold")
+    for sample in samples:
+        cells = [escape(sample["source"]), escape(sample["output"])]
+        if pairs:
+            right = sample["target"] == sample["output"]
+            cells.append("[green]the same[/]" if right else escape(sample["target"]))
+        table.add_row(*cells)
+    return table

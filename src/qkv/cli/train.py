@@ -1,0 +1,110 @@
+"""`qkv train` and `qkv demo`: a recipe in, a run directory out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ..run.train import Trained
+
+DEMO = "localise"
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as `training.max_steps=100`."),
+]
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help="The run directory. [default: runs/NAME]")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in the directory from its last save.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the directory.")]
+Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")]
+Precision = Annotated[str | None, typer.Option(metavar="fp32|bf16|fp16", help="The numbers to compute in.")]
+Compile = Annotated[bool | None, typer.Option("--compile/--no-compile", help="Whether to use `torch.compile`.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of weights, dropout and the order of the data.")]
+MaxTime = Annotated[str | None, typer.Option(metavar="TIME", help="Stop training after so long: `90s`, `10m`, `1h30m`.")]
+MaxSteps = Annotated[int | None, typer.Option(metavar="N", help="Stop training after so many optimizer steps.")]
+
+
+def train(
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A recipe's name (`qkv list recipes`), a YAML file or a run directory.")
+    ],
+    settings: Settings = None,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    device: Device = "auto",
+    precision: Precision = None,
+    compile: Compile = None,
+    seed: Seed = None,
+    max_time: MaxTime = None,
+    max_steps: MaxSteps = None,
+) -> int:
+    """Train a model by a recipe, evaluate it, and write its run directory.
+
+    Ctrl-C stops after the running step and saves; `--resume` goes on from there, exactly.
+    """
+    options = {
+        "training.precision": precision,
+        "training.compile": compile,
+        "seed": seed,
+        "training.max_time": max_time,
+        "training.max_steps": max_steps,
+    }
+    return _train(recipe, [*(settings or ()), *_as_settings(options)], out, resume, overwrite, device)
+
+
+def demo(
+    settings: Settings = None,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    device: Device = "auto",
+) -> int:
+    """Train a small translator of dates, numbers and names from nothing: `qkv train localise`, safe to repeat."""
+    from ..run.directory import EVALUATION, REPORT, State
+
+    folder = out or Path("runs") / DEMO
+    if State.of(folder) is State.FINISHED and not (resume or overwrite):
+        from .results import show_saved
+
+        show_saved(folder / EVALUATION)
+        typer.echo(f"The demo has run: {folder} exists (open {folder / REPORT}).")
+        typer.echo(f'Use it: qkv translate {folder} "<de> 3 days ago"')
+        typer.echo("Replace it: qkv demo --overwrite. Train it on: qkv demo --resume training.max_steps=N.")
+        return 0
+    return _train(DEMO, list(settings or ()), out, resume, overwrite, device)
+
+
+def _as_settings(options: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={str(value).lower()}" for key, value in options.items() if value is not None]
+
+
+def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, overwrite: bool, device: str) -> int:
+    if resume and overwrite:
+        raise ValueError("--resume goes on with a run and --overwrite replaces it; give one of them")
+    from rich.console import Console
+
+    from ..run.recipe import Recipe
+    from ..run.train import train
+
+    loaded = Recipe.load(recipe, settings)
+    folder = out or (Path(recipe) if Path(recipe).is_dir() else Path("runs") / loaded.name)
+    done = train(loaded, folder, resume=resume, overwrite=overwrite, device=device, console=Console())
+    return _say(done, recipe)
+
+
+def _say(done: Trained, recipe: str) -> int:
+    from . import INTERRUPTED
+    from .results import show_evaluation
+
+    again = f"qkv train {recipe} --out {done.folder} --resume"
+    if done.evaluation is None:
+        typer.echo(f"Stopped and saved in {done.folder}. Go on with: {again}")
+        return INTERRUPTED
+    show_evaluation(done.evaluation)
+    typer.echo(f"The run is in {done.folder}" + (f"; open {done.report} in a browser." if done.report else "."))
+    return 0

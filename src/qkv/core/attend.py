@@ -1,0 +1,165 @@
+"""The one place where queries meet keys."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Literal, overload
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from . import tap
+from .backends import BACKENDS
+from .bias import Bias
+from .layout import Layout
+from .patterns import Full, Pattern
+from .plan import Plan
+from .request import Request, Result, default_scale
+from .spec import nearest
+
+_FULL = Full()
+_DENSE = 1 << 28  # bytes of scores above which memory decides for `tiled`
+
+
+@overload
+def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: Literal[True], **options: object) -> tuple[Tensor, Tensor]: ...
+@overload
+def attend(q: Tensor, k: Tensor, v: Tensor, **options: object) -> Tensor: ...
+def attend(  # type: ignore[misc]
+    q: Float[Tensor, "B T H D"],
+    k: Float[Tensor, "B S K D"],
+    v: Float[Tensor, "B S K E"],
+    *,
+    pattern: Pattern = _FULL,
+    layout: Layout | None = None,
+    kv_layout: Layout | None = None,
+    bias: Tensor | Bias | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    return_lse: bool = False,
+    backend: str = "auto",
+    plan: Plan | None = None,
+    clean: bool = False,
+    name: str = "",
+) -> Result:
+    """softmax(scale · QKᵀ + bias) V over the pairs that pattern, segments and padding allow (Vaswani et al. 2017).
+
+    **Heads come third here**, (B, T, H, D): PyTorch's own function has them second. K key-value heads serve H query
+    heads, K dividing H (grouped-query attention, Ainslie et al. 2023; K = 1 is multi-query, Shazeer 2019).
+
+    Args:
+        pattern: who may look at whom. One that depends on positions needs layouts when T ≠ S.
+        layout, kv_layout: where queries and keys are; contiguous from 0 by default; keys as queries where T = S.
+        bias: added to the scores: a tensor broadcastable to (B, H, T, S), where −∞ hides a pair, or a `Bias`.
+        scale: 1/√D by default.
+        dropout: probability at which attention weights are dropped (the others grow by 1/(1 − p)).
+        softcap: scores become c · tanh(score / c), before the bias (Gemma 2).
+        return_lse: also return log Σ exp(scores), (B, H, T) in fp32, for `merge`.
+        backend: "auto", or one by name, which raises ValueError with its reason when it cannot serve.
+        plan: what layers of one pass share. clean: padded keys and values are known to be zero already.
+
+    Returns (B, T, H, E) in q's dtype. A query that may see nothing gets 0, and a log-sum-exp of −∞.
+    """
+    layout, kv_layout = _layouts(q, k, pattern, layout, kv_layout, bias)
+    _check(q, k, v, layout, kv_layout, dropout, softcap)
+    if kv_layout.padding != "none" and not clean:
+        hidden = ~kv_layout.valid[:, :, None, None]  # kernels multiply what they mask: 0 · NaN is NaN
+        k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+    scale = default_scale(q.shape[-1]) if scale is None else scale
+    request = Request(
+        q, k, v, pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse, plan or Plan(), name
+    )
+    tap.offer(request)
+    result = BACKENDS[choose(request, backend)].run(request)
+    return result if layout.padding == "none" else _silence(result, layout)
+
+
+def choose(request: Request, backend: str = "auto") -> str:
+    """The name of the backend that serves a request. A named one that can't raises ValueError with its reason."""
+    if backend != "auto":
+        if backend not in BACKENDS:
+            raise ValueError(f"there is no backend {backend!r}; {nearest(backend, ['auto', *BACKENDS])}")
+        reason = BACKENDS[backend].refuses(request)
+        if reason is not None:
+            raise ValueError(f"backend {backend!r} can't serve this request: {reason}; choose another, or 'auto'")
+        return backend
+    size = request.q.shape[0] * request.n_heads * request.q.shape[1] * request.k.shape[1] * 4
+    if BACKENDS["sdpa"].refuses(request) is not None:
+        return "reference" if size <= _DENSE >> 6 else "tiled"
+    # On CPUs the fused function drops to plain mathematics, with all T·S weights in memory, in these two cases.
+    trained_bias = isinstance(request.bias, Bias) and request.bias.needs_grad
+    trained_bias |= isinstance(request.bias, Tensor) and request.bias.requires_grad
+    plain = request.q.device.type == "cpu" and (request.dropout > 0 or trained_bias)
+    sparse = request.k.shape[1] >= 2048 and request.q.shape[1] > 1 and BACKENDS["tiled"].density(request) < 0.4  # type: ignore[attr-defined]
+    return "tiled" if sparse or (plain and size > _DENSE) else "sdpa"
+
+
+def merge(
+    out1: Float[Tensor, "B T H E"], lse1: Float[Tensor, "B H T"], out2: Float[Tensor, "B T H E"], lse2: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Attention over the union of two disjoint sets of keys, from the results over each.
+
+    lse = log(e^lse1 + e^lse2), out = e^(lse1−lse) out1 + e^(lse2−lse) out2: the online soft-max (Milakov & Gimelshein
+    2018), exact and associative. A side that saw nothing (lse = −∞) contributes nothing.
+    """
+    lse = torch.logaddexp(lse1, lse2)
+    safe = lse.masked_fill(lse == float("-inf"), 0.0)
+    w1, w2 = ((x - safe).exp().transpose(1, 2).unsqueeze(-1) for x in (lse1, lse2))
+    return (out1 * w1 + out2 * w2).to(out1.dtype), lse
+
+
+def _layouts(
+    q: Tensor, k: Tensor, pattern: Pattern, layout: Layout | None, kv_layout: Layout | None, bias: object
+) -> tuple[Layout, Layout]:
+    """Fill in what was left out, where there is only one thing that it can mean."""
+    t, s = q.shape[1], k.shape[1]
+    if kv_layout is None:
+        if t != s and (pattern.positional or isinstance(bias, Bias) or layout is not None):
+            raise ValueError(
+                f"{t} queries and {s} keys: where they stand to one another is not known, and {pattern!r} with a layout "
+                "or a position bias depends on it; give layout= and kv_layout="
+            )
+        kv_layout = layout if layout is not None else Layout.full(s, device=k.device)
+    if layout is None:
+        if t != s and (pattern.positional or isinstance(bias, Bias)):
+            raise ValueError(f"{t} queries and {s} keys: give layout= too, the alignment is never guessed")
+        layout = kv_layout if t == s and kv_layout.start == 0 else Layout.full(t, device=q.device)
+    return layout, kv_layout
+
+
+def _check(
+    q: Tensor, k: Tensor, v: Tensor, layout: Layout, kv_layout: Layout, dropout: float, softcap: float | None
+) -> None:
+    if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
+        raise ValueError(f"q, k, v are (batch, length, heads, width); got {q.ndim}, {k.ndim} and {v.ndim} axes")
+    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        raise ValueError(
+            f"shapes (batch, length, heads, width) don't meet: q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+        )
+    if q.shape[2] % k.shape[2]:
+        raise ValueError(f"{k.shape[2]} key-value heads can't share {q.shape[2]} query heads: it has to divide them")
+    for what, where, x in (("layout", layout, q), ("kv_layout", kv_layout, k)):
+        b, t = where.shape
+        if t != x.shape[1] or b not in (1, x.shape[0]):
+            raise ValueError(f"{what} is for {b} rows of {t} tokens, the tensor has {x.shape[0]} of {x.shape[1]}")
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout is a probability in [0, 1), not {dropout}")
+    if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):
+        raise ValueError(f"softcap is a positive number, not {softcap}")
+
+
+def _silence(result: Result, layout: Layout) -> Result:
+    """Padded queries attend to nothing."""
+    hidden = ~layout.valid
+    if isinstance(result, tuple):
+        out, lse = result
+        return out.masked_fill(hidden[:, :, None, None], 0.0), lse.masked_fill(hidden[:, None], float("-inf"))
+    return result.masked_fill(hidden[:, :, None, None], 0.0)
+
+
+def with_options(request: Request, **options: object) -> Request:
+    """A copy of a request with fields changed."""
+    return replace(request, **options)  # type: ignore[arg-type]

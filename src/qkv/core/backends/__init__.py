@@ -1,0 +1,15 @@
+"""How attention is computed: one module for each way, `refuses(request)` and `run(request)` in each."""
+
+from __future__ import annotations
+
+from ..request import Backend
+from . import reference, sdpa, tiled
+
+BACKENDS: dict[str, Backend] = {"reference": reference, "sdpa": sdpa, "tiled": tiled}
+
+
+def register(name: str, backend: Backend) -> None:
+    """Add a backend under a name that `attend(backend=name)` then takes."""
+    if name in BACKENDS or name == "auto":
+        raise ValueError(f"there is a backend {name!r} already")
+    BACKENDS[name] = backend

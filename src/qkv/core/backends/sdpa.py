@@ -1,0 +1,55 @@
+"""PyTorch's fused `scaled_dot_product_attention`, given a mask only where the host can't rule one out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..request import Request, Result
+from ..plan import is_aligned_causal, needed_parts
+
+
+def refuses(request: Request) -> str | None:
+    if request.softcap is not None:
+        return "the fused function has no soft-cap"
+    if request.return_lse:
+        return "the fused function does not return the log-sum-exp"
+    return None
+
+
+def run(request: Request) -> Result:
+    q, k, v = (t.transpose(1, 2) for t in (request.q, request.k, request.v))
+    d, e = q.shape[-1], v.shape[-1]
+    if d != e:  # the fused kernels want one width; zeros change neither scores nor values
+        q, k, v = (F.pad(t, (0, max(d, e) - t.shape[-1])) for t in (q, k, v))
+    parts = needed_parts(request.pattern, request.layout, request.kv_layout)
+    plain = request.bias is None and request.kv_layout.one_segment
+    causal = plain and is_aligned_causal(parts, request.layout, request.kv_layout)
+    out = F.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=None if causal else _mask(request, q.dtype),
+        dropout_p=request.dropout,
+        is_causal=causal,
+        scale=request.scale,
+        enable_gqa=request.n_heads != request.n_kv_heads,
+    )
+    return out.transpose(1, 2)[..., :e]
+
+
+def _mask(request: Request, dtype: torch.dtype) -> Tensor | None:
+    """Mask and bias as the one tensor that the function takes; made once per pass."""
+    mask, bias = request.mask(), request.dense_bias()
+    if bias is None:
+        return mask
+    b, h, t, s = request.q.shape[0], request.n_heads, request.q.shape[1], request.k.shape[1]
+
+    def make() -> Tensor:
+        made = bias.to(dtype) if mask is None else torch.where(mask, bias.to(dtype), float("-inf"))
+        made = made.reshape((1,) * (4 - made.ndim) + tuple(made.shape))
+        # The function wants rows and columns spelled out; batch and heads may stay broadcast.
+        return made.expand(b if made.shape[0] != 1 else 1, h if made.shape[1] != 1 else 1, t, s)
+
+    return request.plan.once(f"masked bias {dtype}", (bias, mask), make)

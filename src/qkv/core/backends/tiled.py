@@ -1,0 +1,398 @@
+"""FlashAttention's algorithm in plain PyTorch (Dao et al. 2022): tiles, an online soft-max, a backward pass that
+recomputes, and blocks that a pattern rules out never touched. O(T + S) memory beyond its inputs, on any device.
+
+It is one custom operator, so `torch.compile` sees through it as a single node. An operator can receive tensors and
+strings: pattern and bias travel in their canonical JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..bias import Bias, BiasScheme
+from ..layout import Layout, View
+from ..patterns import Extent, Pattern
+from ..plan import allowed_by_head, host_extent
+from ..positions import Position
+from ..request import Request, Result
+from .blocks import Blocks, block_map
+
+_DENSE = "dense"  # the name of a bias that is a plain tensor
+
+
+def refuses(request: Request) -> str | None:
+    return None
+
+
+def run(request: Request) -> Result:
+    bias, tensors = "", []
+    if isinstance(request.bias, Bias):
+        bias, tensors = request.bias.scheme.text, list(request.bias.tensors)
+    elif request.bias is not None:
+        bias, tensors = _DENSE, [request.bias.reshape((1,) * (4 - request.bias.ndim) + tuple(request.bias.shape))]
+    seed = torch.randint(2**31, (), device="cpu") if request.dropout else torch.zeros((), dtype=torch.int64)
+    q_layout, k_layout = request.layout, request.kv_layout
+    out, lse = _tiled(
+        request.q,
+        request.k,
+        request.v,
+        tensors,
+        [q_layout.positions, k_layout.positions],
+        [q_layout.segments, k_layout.segments, q_layout.roles, k_layout.roles],
+        request.pattern.text,
+        bias,
+        request.scale,
+        request.softcap or 0.0,
+        request.dropout,
+        seed,
+    )
+    return (out, lse) if request.return_lse else out
+
+
+def density(request: Request, grid: int = 16) -> float:
+    """The share of a coarse grid of blocks that the pattern may allow, as far as the host knows; 1 where it doesn't."""
+    q, k = host_extent(request.layout), host_extent(request.kv_layout)
+    if q is None or k is None:
+        return 1.0
+
+    def share() -> float:
+        rows, cols = _coarse(q, grid), _coarse(k, grid)
+        return sum(bool(request.pattern.block(r, c)[0]) for r in rows for c in cols) / (len(rows) * len(cols))
+
+    return request.plan.once(f"density {request.pattern.text}", (request.layout, request.kv_layout), share)
+
+
+def _coarse(extent: Extent, grid: int) -> list[Extent]:
+    size = max(64, -(-(extent.high + 1 - extent.low) // grid))
+    return [Extent(a, min(a + size - 1, extent.high)) for a in range(extent.low, extent.high + 1, size)]
+
+
+@lru_cache(maxsize=256)
+def _pattern(text: str) -> Pattern:
+    return Pattern.from_json(text)
+
+
+@lru_cache(maxsize=256)
+def _scheme(text: str) -> BiasScheme:
+    return Position.from_json(text)
+
+
+# -- the work ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Tile:
+    """Queries a … b against keys c … d; `sure` when nothing in it needs a mask."""
+
+    a: int
+    b: int
+    c: int
+    d: int
+    sure: bool
+    number: int
+
+
+class _Problem:
+    """What forward and backward share: tensors as (N, rows, width) with N = B·K, tile sizes, and how a tile is scored."""
+
+    def __init__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        tensors: list[Tensor],
+        positions: list[Tensor],
+        marks: list[Tensor | None],
+        pattern: str,
+        bias: str,
+        scale: float,
+        softcap: float,
+        dropout: float,
+        seed: Tensor,
+    ) -> None:
+        self.batch, self.t, self.h, _ = q.shape
+        self.s, self.kv = k.shape[1], k.shape[2]
+        self.group = self.h // self.kv
+        self.n = self.batch * self.kv
+        self.dtype = torch.promote_types(q.dtype, torch.float32)
+        self.tensors, self.bias, self.scale, self.softcap = tensors, bias, scale, softcap
+        self.dropout, self.seed = dropout, int(seed) if dropout else 0
+        self.pattern = _pattern(pattern)
+        self.q_layout = Layout(positions[0], marks[0], marks[2], one_segment=marks[0] is None)
+        self.k_layout = Layout(positions[1], marks[1], marks[3], one_segment=marks[1] is None)
+        self.rows, self.cols = self._sizes(q.device.type)
+        self.blocks: Blocks = block_map(self.pattern, self.q_layout, self.k_layout, self.rows, self.cols)
+        self.k, self.v, self.bad = self._clean(self.per_kv_head(k), self.per_kv_head(v))
+        self.q = q
+        self.buffers: dict[str, Tensor] = {}
+
+    def _sizes(self, device: str) -> tuple[int, int]:
+        """Tile sides: on a CPU the scores of a tile should stay in its caches, on a GPU there should be enough of them."""
+        cols = min(512, _round_up(self.s, 16))
+        budget = (1 << 20 if device == "cpu" else 1 << 24) // (self.n * self.group * cols)
+        rows = min(256, max(16, 1 << max(0, budget).bit_length() - 1) if budget else 16)
+        return min(rows, _round_up(self.t, 16)), cols
+
+    def per_kv_head(self, x: Tensor) -> Tensor:
+        """(B, S, K, E) → (B·K, S, E)."""
+        return x.transpose(1, 2).reshape(self.n, x.shape[1], x.shape[3]).to(self.dtype)
+
+    def queries(self, x: Tensor, a: int, b: int) -> Tensor:
+        """Rows a … b of (B, T, H, E) → (B·K, G·rows, E)."""
+        x = x[:, a:b].to(self.dtype).transpose(1, 2)
+        return x.reshape(self.n, self.group * (b - a), x.shape[-1])
+
+    def put(self, into: Tensor, x: Tensor, a: int, b: int) -> None:
+        """The inverse of `queries`, into rows a … b of (B, T, H, E)."""
+        into[:, a:b].copy_(x.view(self.batch, self.h, b - a, x.shape[-1]).transpose(1, 2))
+
+    def _clean(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """NaN and Inf are taken out of keys and values (0 · NaN is NaN) and marked, (B, K, S); `poison` puts them back."""
+        bad = ~(k.isfinite().all(-1) & v.isfinite().all(-1))
+        if not bool(bad.any()):
+            return k, v, None
+        hidden = bad[..., None]
+        return k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0), bad.view(self.batch, self.kv, self.s)
+
+    def tiles(self, a: int, b: int) -> Iterator[_Tile]:
+        i = a // self.rows
+        for j in self.blocks.columns(i):
+            c = j * self.cols
+            number = i * self.blocks.n_cols + j
+            yield _Tile(a, b, c, min(c + self.cols, self.s), self.blocks.surely[i][j], number)
+
+    def row_blocks(self) -> Iterator[tuple[int, int]]:
+        for a in range(0, self.t, self.rows):
+            yield a, min(a + self.rows, self.t)
+
+    def buffer(self, name: str, rows: int, cols: int) -> Tensor:
+        """(N, rows, cols) of memory that is used again for every tile: fresh pages cost more than the arithmetic."""
+        size = self.n * rows * cols
+        if name not in self.buffers:
+            full = self.n * self.group * min(self.rows, self.t) * min(self.cols, self.s)
+            self.buffers[name] = torch.empty(max(size, full), dtype=self.dtype, device=self.q.device)
+        return self.buffers[name][:size].view(self.n, rows, cols)
+
+    def views(self, tile: _Tile) -> tuple[View, View]:
+        return (
+            self.q_layout.slice(tile.a, tile.b).queries(),
+            self.k_layout.slice(tile.c, tile.d).keys(),
+        )
+
+    def by_head(self, x: Tensor, tile: _Tile) -> Tensor:
+        return x.view(self.batch, self.h, tile.b - tile.a, tile.d - tile.c)
+
+    def mask(self, tile: _Tile) -> Tensor | None:
+        """Boolean (B or 1, H or 1, rows, cols), or None when every pair is allowed."""
+        if tile.sure:
+            return None
+        q, k = self.views(tile)
+        out = allowed_by_head(self.pattern, q, k, self.h)
+        return out & ((q.segment == k.segment) & (q.position >= 0) & (k.position >= 0)).unsqueeze(1)
+
+    def scores(self, q: Tensor, tile: _Tile) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Masked scores of a tile (N, G·rows, cols); the capped scores before bias, where needed; the mask."""
+        s = torch.bmm(q, self.k[:, tile.c : tile.d].mT, out=self.buffer("s", q.shape[1], tile.d - tile.c))
+        capped = None
+        if self.softcap:
+            s.div_(self.softcap).tanh_()
+            capped = s.clone()
+            s.mul_(self.softcap)
+        if self.bias == _DENSE:
+            self.by_head(s, tile).add_(_cut(self.tensors[0], tile))
+        elif self.bias:
+            self.by_head(s, tile).add_(_scheme(self.bias).bias(tuple(self.tensors), *self.views(tile)))
+        mask = self.mask(tile)
+        if mask is not None:
+            self.by_head(s, tile).masked_fill_(~mask, float("-inf"))
+        return s, capped, mask
+
+    def keep(self, like: Tensor, tile: _Tile) -> Tensor:
+        """The dropout factors of a tile, 0 or 1/(1 − p): the same whenever they are asked for."""
+        generator = torch.Generator(device=like.device).manual_seed(self.seed * 1_000_003 + tile.number)
+        kept = torch.rand(like.shape, generator=generator, device=like.device) >= self.dropout
+        return kept.to(like.dtype) / (1.0 - self.dropout)
+
+    def poison(self, tile: _Tile) -> Tensor | None:
+        """Rows (B, H, rows) that see a NaN or Inf in this tile."""
+        if self.bad is None:
+            return None
+        bad = self.bad[:, :, tile.c : tile.d].repeat_interleave(self.group, 1)[:, :, None]
+        mask = self.mask(tile)
+        seen = bad if mask is None else bad & mask
+        return seen.any(-1).expand(self.batch, self.h, tile.b - tile.a)
+
+
+def _cut(bias: Tensor, tile: _Tile) -> Tensor:
+    """The part of a (B|1, H|1, T|1, S|1) bias that belongs to a tile."""
+    rows = bias if bias.shape[2] == 1 else bias[:, :, tile.a : tile.b]
+    return rows if bias.shape[3] == 1 else rows[..., tile.c : tile.d]
+
+
+def _round_up(n: int, unit: int) -> int:
+    return max(unit, -(-n // unit) * unit)
+
+
+def _forward(p: _Problem, out: Tensor, lse: Tensor) -> None:
+    low = torch.finfo(p.dtype).min  # finite, so that a row which has seen nothing yet makes no NaN
+    for a, b in p.row_blocks():
+        q = p.queries(p.q, a, b).mul_(p.scale) if p.q.dtype != p.dtype else p.queries(p.q, a, b) * p.scale
+        most = q.new_full((*q.shape[:2], 1), low)
+        total = torch.zeros_like(most)
+        acc = q.new_zeros(p.n, q.shape[1], p.v.shape[-1])
+        poisoned: Tensor | None = None
+        for tile in p.tiles(a, b):
+            s, _, _ = p.scores(q, tile)
+            higher = torch.maximum(most, s.amax(-1, keepdim=True))
+            w = s.sub_(higher).exp_()
+            fade = (most - higher).exp_()
+            total.mul_(fade).add_(w.sum(-1, keepdim=True))
+            if p.dropout:
+                w.mul_(p.keep(w, tile))
+            acc.mul_(fade).baddbmm_(w, p.v[:, tile.c : tile.d])
+            most = higher
+            seen = p.poison(tile)
+            if seen is not None:
+                poisoned = seen if poisoned is None else poisoned | seen
+        acc.div_(total.clamp(min=torch.finfo(p.dtype).tiny))
+        if poisoned is not None:
+            acc.masked_fill_(poisoned.reshape(p.n, -1, 1), float("nan"))
+        p.put(out, acc, a, b)
+        p.put(lse[..., None], most + total.log(), a, b)
+
+
+def _backward(
+    p: _Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, list[Tensor | None]]:
+    d_q = torch.empty_like(p.q)
+    d_k, d_v = torch.zeros_like(p.k), torch.zeros_like(p.v)
+    d_bias: list[Tensor | None] = [torch.zeros_like(t) if t.is_floating_point() else None for t in p.tensors]
+    for a, b in p.row_blocks():
+        q, g = p.queries(p.q, a, b) * p.scale, p.queries(grad_out, a, b)
+        norm = p.queries(lse[..., None], a, b)
+        norm = norm.masked_fill(norm == float("-inf"), float("inf"))  # rows that see nothing: weights of exp(−∞)
+        delta = (g * p.queries(out, a, b).nan_to_num()).sum(-1, keepdim=True)
+        if grad_lse is not None:
+            delta = delta - p.queries(grad_lse[..., None], a, b)
+        d_q_rows = torch.zeros_like(q)
+        for tile in p.tiles(a, b):
+            s, capped, mask = p.scores(q, tile)
+            w = s.sub_(norm).exp_()
+            keys, values = p.k[:, tile.c : tile.d], p.v[:, tile.c : tile.d]
+            d_w = torch.bmm(g, values.mT, out=p.buffer("d_w", q.shape[1], tile.d - tile.c))
+            if p.dropout:
+                keep = p.keep(w, tile)
+                d_v[:, tile.c : tile.d].baddbmm_((w * keep).mT, g)
+                d_w.mul_(keep)
+            else:
+                d_v[:, tile.c : tile.d].baddbmm_(w.mT, g)
+            d_s = d_w.sub_(delta).mul_(w)
+            if p.bias:
+                _bias_grad(p, tile, d_s, d_bias)
+            if capped is not None:
+                d_s.mul_(1 - capped.square())
+            d_q_rows.baddbmm_(d_s, keys)
+            d_k[:, tile.c : tile.d].baddbmm_(d_s.mT, q)
+        p.put(d_q, d_q_rows.mul_(p.scale), a, b)
+    shape = (p.batch, p.kv, p.s, -1)
+    d_k, d_v = (x.view(shape).transpose(1, 2) for x in (d_k, d_v))
+    return d_q, d_k, d_v, d_bias
+
+
+def _bias_grad(p: _Problem, tile: _Tile, d_s: Tensor, into: list[Tensor | None]) -> None:
+    grad = p.by_head(d_s, tile)
+    if p.bias == _DENSE:
+        if into[0] is not None:
+            part = _cut(into[0], tile)
+            part.add_(grad.sum_to_size(part.shape))
+        return
+    grads = _scheme(p.bias).bias_grad(tuple(p.tensors), *p.views(tile), grad)
+    for total, grad_of in zip(into, grads, strict=True):
+        if total is not None and grad_of is not None:
+            total.add_(grad_of)
+
+
+# -- the operator -------------------------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("qkv::tiled", mutates_args=())
+def _tiled(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tensors: list[Tensor],
+    positions: list[Tensor],
+    marks: list[Tensor | None],
+    pattern: str,
+    bias: str,
+    scale: float,
+    softcap: float,
+    dropout: float,
+    seed: Tensor,
+) -> tuple[Tensor, Tensor]:
+    problem = _Problem(q, k, v, tensors, positions, marks, pattern, bias, scale, softcap, dropout, seed)
+    out = q.new_empty(*q.shape[:3], v.shape[-1])
+    lse = q.new_empty(*q.shape[:3], dtype=problem.dtype)
+    _forward(problem, out, lse)
+    return out, lse.transpose(1, 2).contiguous()
+
+
+@_tiled.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    lse = q.new_empty(q.shape[0], q.shape[2], q.shape[1], dtype=torch.promote_types(q.dtype, torch.float32))
+    return q.new_empty(*q.shape[:3], v.shape[-1]), lse
+
+
+@torch.library.custom_op("qkv::tiled_backward", mutates_args=())
+def _tiled_backward(
+    out: Tensor,
+    lse: Tensor,
+    grad_out: Tensor,
+    grad_lse: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tensors: list[Tensor],
+    positions: list[Tensor],
+    marks: list[Tensor | None],
+    pattern: str,
+    bias: str,
+    scale: float,
+    softcap: float,
+    dropout: float,
+    seed: Tensor,
+) -> list[Tensor]:
+    problem = _Problem(q, k, v, tensors, positions, marks, pattern, bias, scale, softcap, dropout, seed)
+    rows_first = None if grad_lse is None else grad_lse.transpose(1, 2)
+    d_q, d_k, d_v, d_bias = _backward(problem, out, lse.transpose(1, 2), grad_out, rows_first)
+    given = [torch.zeros_like(t) if d is None else d for d, t in zip(d_bias, tensors, strict=True)]
+    return [d_q, d_k.to(k.dtype).contiguous(), d_v.to(v.dtype).contiguous(), *given]
+
+
+@_tiled_backward.register_fake
+def _(out: Tensor, lse: Tensor, g: Tensor, gl: Tensor | None, q: Tensor, k: Tensor, v: Tensor, tensors: list[Tensor], *_: Any) -> list[Tensor]:  # noqa: E501
+    return [torch.empty_like(q), k.new_empty(k.shape), v.new_empty(v.shape), *(torch.empty_like(t) for t in tensors)]
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, tensors, positions, marks, *rest, seed = inputs
+    ctx.save_for_backward(*output, q, k, v, seed, *tensors, *positions, *marks)
+    ctx.n_tensors, ctx.rest = len(tensors), rest
+
+
+def _gradients(ctx: Any, grad_out: Tensor, grad_lse: Tensor | None) -> tuple[Any, ...]:
+    out, lse, q, k, v, seed, *more = ctx.saved_tensors
+    tensors, positions, marks = more[: ctx.n_tensors], more[ctx.n_tensors :][:2], more[ctx.n_tensors + 2 :]
+    grads = torch.ops.qkv.tiled_backward(
+        out, lse, grad_out, grad_lse, q, k, v, tensors, positions, marks, *ctx.rest, seed
+    )
+    return (*grads[:3], list(grads[3:]), [None] * 2, None, *([None] * len(ctx.rest)), None)
+
+
+_tiled.register_autograd(_gradients, setup_context=_setup)

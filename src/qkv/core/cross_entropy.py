@@ -1,0 +1,154 @@
+"""The language-model loss: a linear map to the vocabulary and cross-entropy in one, without the matrix of logits."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from .batch import IGNORE
+
+CHUNK_BYTES = 1 << 25  # of logits held at a time
+
+
+class LossSums(NamedTuple):
+    """Sums over the labels that count: the (smoothed) loss to minimize, and the plain negative log-likelihood, detached."""
+
+    loss: Tensor
+    nll: Tensor
+    count: Tensor
+
+
+def cross_entropy(
+    logits: Float[Tensor, "B T V"], labels: Int[Tensor, "B T"], label_smoothing: float = 0.0
+) -> LossSums:
+    """Plain cross-entropy from whole logits, in fp32: (1 − ε) · nll + ε · mean over the vocabulary of −log p."""
+    flat, labels = logits.flatten(0, -2), labels.flatten()
+    flat = flat if flat.dtype == torch.float64 else flat.float()
+    loss = F.cross_entropy(flat, labels, ignore_index=IGNORE, reduction="sum", label_smoothing=label_smoothing)
+    with torch.no_grad():
+        nll = F.cross_entropy(flat, labels, ignore_index=IGNORE, reduction="sum") if label_smoothing else loss.detach()
+    return LossSums(loss, nll, (labels != IGNORE).sum())
+
+
+def linear_cross_entropy(
+    hidden: Float[Tensor, "B T M"],
+    weight: Float[Tensor, "V M"],
+    bias: Float[Tensor, " V"] | None,
+    labels: Int[Tensor, "B T"],
+    label_smoothing: float = 0.0,
+) -> LossSums:
+    """`cross_entropy(hidden @ weightᵀ + bias, labels)`, exact, with gradients, holding a few rows of logits at a time.
+
+    The gradients with respect to hidden states, weight and bias are made in the forward pass, where each chunk of logits
+    exists anyway, and only scaled in the backward pass. Labels of −100 don't count; their rows are not even computed.
+    """
+    rows, flat = hidden.flatten(0, -2), labels.flatten()
+    if torch.is_autocast_enabled(rows.device.type):
+        rows = rows.to(torch.get_autocast_dtype(rows.device.type))
+    needs = torch.is_grad_enabled() and (
+        rows.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    )
+    loss, nll, *_ = _linear_cross_entropy(rows, weight, bias, flat, label_smoothing, needs)
+    return LossSums(loss, nll.detach(), (flat != IGNORE).sum())
+
+
+@torch.library.custom_op("qkv::linear_cross_entropy", mutates_args=())
+def _linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, grads: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    keep = (labels != IGNORE).nonzero().squeeze(-1)
+    if len(keep) < len(labels):
+        out = _linear_cross_entropy(hidden[keep], weight, bias, labels[keep], smoothing, grads)
+        d_hidden = torch.zeros_like(hidden).index_copy_(0, keep, out[2]) if grads else out[2]
+        return (*out[:2], d_hidden, *out[3:])
+    n, vocab = len(hidden), len(weight)
+    dtype = hidden.dtype
+    matrix = weight.to(dtype)
+    wide = torch.promote_types(dtype, torch.float32)
+    loss, nll = hidden.new_zeros((), dtype=wide), hidden.new_zeros((), dtype=wide)
+    d_hidden = torch.empty_like(hidden) if grads else hidden.new_empty(0)
+    d_weight = torch.zeros_like(weight) if grads else hidden.new_empty(0)
+    d_bias = torch.zeros_like(bias) if grads and bias is not None else hidden.new_empty(0)
+    step = max(1, min(n, CHUNK_BYTES // (4 * vocab)))
+    for start in range(0, n, step):
+        h, target = hidden[start : start + step], labels[start : start + step, None]
+        logits = h @ matrix.T
+        logits = logits.to(wide) if logits.dtype != wide else logits
+        if bias is not None:
+            logits.add_(bias)
+        lse = torch.logsumexp(logits, -1, keepdim=True)
+        chunk_nll = (lse - logits.gather(1, target)).sum()
+        nll += chunk_nll
+        loss += chunk_nll if not smoothing else _smoothed(chunk_nll, logits, lse, smoothing)
+        if grads:
+            _chunk_gradients(logits, lse, target, smoothing, h, matrix, start, d_hidden, d_weight, d_bias)
+    return loss, nll, d_hidden, d_weight, d_bias
+
+
+def _smoothed(nll: Tensor, logits: Tensor, lse: Tensor, smoothing: float) -> Tensor:
+    uniform = (lse.squeeze(-1) - logits.mean(-1)).sum()
+    return (1 - smoothing) * nll + smoothing * uniform
+
+
+def _chunk_gradients(
+    logits: Tensor,
+    lse: Tensor,
+    target: Tensor,
+    smoothing: float,
+    h: Tensor,
+    matrix: Tensor,
+    start: int,
+    d_hidden: Tensor,
+    d_weight: Tensor,
+    d_bias: Tensor,
+) -> None:
+    """d loss / d logits = softmax − (1 − ε) onehot − ε/V, made in place of the logits, and what follows from it."""
+    d = logits.sub_(lse).exp_()
+    d.scatter_add_(1, target, d.new_full((len(target), 1), smoothing - 1.0))
+    if smoothing:
+        d.sub_(smoothing / d.shape[1])
+    if d_bias.numel():
+        d_bias.add_(d.sum(0))
+    d = d.to(h.dtype)
+    torch.mm(d, matrix, out=d_hidden[start : start + len(h)])
+    if d_weight.dtype == d.dtype:
+        d_weight.addmm_(d.T, h)
+    else:
+        d_weight.add_(d.T @ h)
+
+
+@_linear_cross_entropy.register_fake
+def _(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, grads: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    scalar = hidden.new_empty((), dtype=torch.promote_types(hidden.dtype, torch.float32))
+    nothing = hidden.new_empty(0)
+    return (
+        scalar,
+        scalar.clone(),
+        torch.empty_like(hidden) if grads else nothing,
+        torch.empty_like(weight) if grads else nothing.clone(),
+        torch.empty_like(bias) if grads and bias is not None else nothing.clone(),
+    )
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.has_bias = inputs[2] is not None
+    ctx.save_for_backward(*output[2:])
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+    d_hidden, d_weight, d_bias = ctx.saved_tensors
+    if grad is None:
+        return None, None, None, None, None, None
+    scaled = [d * grad.to(d.dtype) for d in (d_hidden, d_weight)]
+    return scaled[0], scaled[1], d_bias * grad.to(d_bias.dtype) if ctx.has_bias else None, None, None, None
+
+
+_linear_cross_entropy.register_autograd(_gradients, setup_context=_setup)

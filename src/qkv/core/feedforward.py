@@ -1,0 +1,80 @@
+"""The position-wise feed-forward layer in its published forms, and none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .linear import Linear
+from .spec import Cost, Spec
+
+Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "sigmoid", "relu-squared", "identity"]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "sigmoid": lambda x: x.sigmoid(),
+    "relu-squared": lambda x: F.relu(x).square(),
+    "identity": lambda x: x,
+}
+
+
+class FeedForwardLayer(Spec, role="feedforward"):
+    """What follows attention in a block: any map of (B, T, M) that treats positions alike."""
+
+    def module(self, d_model: int) -> nn.Module:
+        raise NotImplementedError
+
+    def cost(self, d_model: int, tokens: int = 0) -> Cost:
+        return Cost()
+
+
+class NoFeedForward(FeedForwardLayer, kind="none"):
+    """No feed-forward layer: attention alone."""
+
+    def module(self, d_model: int) -> nn.Module:
+        return nn.Identity()
+
+
+class FeedForward(FeedForwardLayer, kind="feedforward"):
+    """f(x W_up + b) W_down + b (Vaswani et al. 2017, §3.3); gated: (f(x W_gate) ⊙ x W_up) W_down (Shazeer 2020).
+
+    SwiGLU, GEGLU and ReGLU are `gated` with silu, gelu and relu; squared ReLU is Primer's (So et al. 2021). `dropout`
+    acts on the hidden activations.
+    """
+
+    d_ff: int = Field(gt=0)
+    activation: Activation = "relu"
+    gated: bool = False
+    bias: bool = True
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    def module(self, d_model: int) -> nn.Module:
+        return FeedForwardNet(self, d_model)
+
+    def cost(self, d_model: int, tokens: int = 0) -> Cost:
+        matrices = 3 if self.gated else 2
+        biases = ((matrices - 1) * self.d_ff + d_model) if self.bias else 0
+        weights = matrices * d_model * self.d_ff
+        return Cost(weights + biases, 2 * weights * tokens)
+
+
+class FeedForwardNet(nn.Module):
+    def __init__(self, spec: FeedForward, d_model: int) -> None:
+        super().__init__()
+        self.activation, self.dropout = ACTIVATIONS[spec.activation], spec.dropout
+        self.gate = Linear(d_model, spec.d_ff, spec.bias) if spec.gated else None
+        self.up = Linear(d_model, spec.d_ff, spec.bias)
+        self.down = Linear(spec.d_ff, d_model, spec.bias, into_residual=True)
+
+    def forward(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B T M"]:
+        up = self.up(x)
+        hidden = self.activation(up) if self.gate is None else self.activation(self.gate(x)) * up
+        return self.down(F.dropout(hidden, self.dropout, self.training))

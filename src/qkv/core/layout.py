@@ -1,0 +1,227 @@
+"""Where every token is: positions, segments and roles, and what the host knows about them.
+
+A batch carries its `Layout` from the data to the kernel unchanged. Patterns and biases are functions of what stands
+here, never of tensor indices; so padding on either side, packing, cached decoding and sharded sequences are the same
+rule on other numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntFlag
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.utils import _pytree
+
+Padding = Literal["none", "right", "left", "mixed"]
+
+
+class Role(IntFlag):
+    """What a token is besides its place; bits, so that a token can be several."""
+
+    PLAIN = 0
+    GLOBAL = 1
+    CLASS = 2
+    PREFIX = 4
+
+
+class View(NamedTuple):
+    """One side of a comparison, shaped so that `q.position - k.position` broadcasts to (B, T, S)."""
+
+    position: Tensor
+    segment: Tensor
+    role: Tensor
+    axes: Tensor  # (..., A): every position axis; `position` is the first
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Positions, segments and roles of (B, T) tokens. B may be 1 where every row has the same.
+
+    Tensors, on the model's device:
+        positions: (B, T, A) int64, one number per axis (text has one axis, images two); −1 marks padding.
+        segments:  (B, T) int64 or None (all one): tokens of unequal segments never see one another.
+        roles:     (B, T) int64 of `Role` bits, or None (all plain).
+
+    Facts on the host, so that a fused kernel is chosen without asking the device:
+        padding:     where padding stands in the rows.
+        one_segment: no row holds two segments.
+        sequential:  between real tokens of one segment, the distance of positions is the distance of indices.
+        start:       the position of the first token when it is the same known number in every row, else None.
+        lengths:     real tokens in each row, where the maker knew them.
+    """
+
+    positions: Int[Tensor, "B T A"]
+    segments: Int[Tensor, "B T"] | None = None
+    roles: Int[Tensor, "B T"] | None = None
+    padding: Padding = "mixed"
+    one_segment: bool = True
+    sequential: bool = False
+    start: int | None = None
+    lengths: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.positions.ndim == 2:
+            object.__setattr__(self, "positions", self.positions.unsqueeze(-1))
+
+    # -- makers -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def full(cls, length: int, start: int = 0, device: torch.device | str | None = None) -> Layout:
+        """Unpadded rows at positions start … start + length − 1."""
+        positions = torch.arange(start, start + length, device=device)[None, :, None]
+        return cls(positions, padding="none", sequential=True, start=start)
+
+    @classmethod
+    def from_lengths(
+        cls,
+        lengths: Sequence[int],
+        width: int | None = None,
+        side: Literal["right", "left"] = "right",
+        device: torch.device | str | None = None,
+    ) -> Layout:
+        """One sequence a row, padded on one side to `width` (the longest by default)."""
+        width = max(lengths, default=0) if width is None else width
+        if any(n > width or n < 0 for n in lengths):
+            raise ValueError(f"lengths {list(lengths)} don't fit a width of {width}")
+        if all(n == width for n in lengths):
+            return replace(cls.full(width, device=device), lengths=tuple(lengths))
+        count = torch.tensor(list(lengths))[:, None]
+        index = torch.arange(width)[None, :]
+        if side == "left":
+            index = index - (width - count)
+        positions = torch.where((index >= 0) & (index < count), index, -1)[..., None]
+        start = 0 if side == "right" else None
+        return cls(positions.to(device), padding=side, sequential=True, start=start, lengths=tuple(lengths))
+
+    @classmethod
+    def from_mask(cls, mask: Bool[Tensor, "B T"]) -> Layout:
+        """From an attention mask, True (or 1) where a token is real. Reads the mask once on the host."""
+        if mask.ndim != 2:
+            raise ValueError(f"an attention mask is (batch, length), not {tuple(mask.shape)}")
+        if mask.dtype.is_floating_point and not bool(((mask == 0) | (mask == 1)).all()):
+            raise ValueError("an attention mask holds True/False or 1/0 (1 = real token), not additive scores")
+        host = mask.detach().to("cpu", torch.bool)
+        lengths = host.sum(1).tolist()
+        width = host.shape[1]
+        if all(n == width for n in lengths):
+            return replace(cls.full(width, device=mask.device), lengths=tuple(lengths))
+        for side in ("right", "left"):
+            made = cls.from_lengths(lengths, width, side)  # type: ignore[arg-type]
+            if torch.equal(made.valid, host):
+                return made.to(mask.device)
+        positions = torch.where(host, host.long().cumsum(1) - 1, -1)[..., None]
+        return cls(positions.to(mask.device), padding="mixed", sequential=False, lengths=tuple(lengths))
+
+    @classmethod
+    def packed(
+        cls, rows: Sequence[Sequence[int]], width: int | None = None, device: torch.device | str | None = None
+    ) -> Layout:
+        """Several documents a row: `rows[b]` lists their lengths. Positions start again in each; none sees another."""
+        width = max((sum(row) for row in rows), default=0) if width is None else width
+        positions = torch.full((len(rows), width), -1)
+        segments = torch.full((len(rows), width), -1)
+        for b, row in enumerate(rows):
+            if sum(row) > width:
+                raise ValueError(f"row {b} holds {sum(row)} tokens, more than its width of {width}")
+            at = 0
+            for s, n in enumerate(row):
+                positions[b, at : at + n] = torch.arange(n)
+                segments[b, at : at + n] = s
+                at += n
+        lengths = tuple(sum(row) for row in rows)
+        return cls(
+            positions[..., None].to(device),
+            segments.to(device),
+            padding="none" if all(n == width for n in lengths) else "right",
+            one_segment=all(len(row) <= 1 for row in rows),
+            sequential=True,
+            lengths=lengths,
+        )
+
+    # -- what it says -------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.positions.shape[0], self.positions.shape[1]
+
+    @property
+    def valid(self) -> Bool[Tensor, "B T"]:
+        """True where a token is real."""
+        return self.positions[..., 0] >= 0
+
+    @property
+    def device(self) -> torch.device:
+        return self.positions.device
+
+    def _view(self, axis: int) -> View:
+        zero = self.positions.new_zeros(()) if self.segments is None or self.roles is None else None
+        segment = zero if self.segments is None else self.segments.unsqueeze(axis)
+        role = zero if self.roles is None else self.roles.unsqueeze(axis)
+        axes = self.positions.unsqueeze(axis)
+        return View(axes[..., 0], segment, role, axes)  # type: ignore[arg-type]
+
+    def queries(self) -> View:
+        """This side as queries: (B, T, 1)."""
+        return self._view(2)
+
+    def keys(self) -> View:
+        """This side as keys: (B, 1, S)."""
+        return self._view(1)
+
+    # -- other layouts from it ----------------------------------------------------------------------------------
+
+    def to(self, device: torch.device | str | None) -> Layout:
+        def move(t: Tensor | None) -> Tensor | None:
+            return None if t is None else t.to(device, non_blocking=True)
+
+        return replace(
+            self, positions=move(self.positions), segments=move(self.segments), roles=move(self.roles)
+        )
+
+    def select(self, rows: Int[Tensor, " N"]) -> Layout:
+        """The layout of the given rows, in their order (for beams and for batching)."""
+        if self.shape[0] == 1:
+            return self
+
+        def pick(t: Tensor | None) -> Tensor | None:
+            return None if t is None else t.index_select(0, rows)
+
+        return replace(
+            self,
+            positions=pick(self.positions),
+            segments=pick(self.segments),
+            roles=pick(self.roles),
+            lengths=None,
+        )
+
+    def slice(self, start: int, stop: int) -> Layout:
+        """Tokens start … stop − 1 of each row."""
+
+        def cut(t: Tensor | None) -> Tensor | None:
+            return None if t is None else t[:, start:stop]
+
+        return replace(
+            self,
+            positions=cut(self.positions),
+            segments=cut(self.segments),
+            roles=cut(self.roles),
+            start=None if self.start is None else self.start + start,
+            lengths=None,
+        )
+
+    def with_roles(self, roles: Int[Tensor, "B T"]) -> Layout:
+        return replace(self, roles=roles)
+
+
+_FACTS = ("padding", "one_segment", "sequential", "start", "lengths")
+_pytree.register_pytree_node(
+    Layout,
+    lambda x: ([x.positions, x.segments, x.roles], tuple(getattr(x, f) for f in _FACTS)),
+    lambda leaves, facts: Layout(*leaves, **dict(zip(_FACTS, facts, strict=True))),  # type: ignore[misc]
+    serialized_type_name="qkv.core.layout.Layout",
+)

@@ -1,0 +1,23 @@
+"""Linear layers. Every projection in the house is made here, so that adapted and quantized ones have one place to enter."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Linear(nn.Module):
+    """y = x Wᵀ + b, W of shape (d_out, d_in). `into_residual` marks what writes to the residual stream, for its scale."""
+
+    def __init__(self, d_in: int, d_out: int, bias: bool = True, into_residual: bool = False) -> None:
+        super().__init__()
+        self.d_in, self.d_out, self.into_residual = d_in, d_out, into_residual
+        self.weight = nn.Parameter(torch.empty(d_out, d_in))
+        self.bias = nn.Parameter(torch.empty(d_out)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.d_in} → {self.d_out}, bias={self.bias is not None}"

@@ -1,0 +1,221 @@
+"""The base of every spec: a frozen, validated value with a JSON form.
+
+A model is a tree of specs. Every spec class belongs to a *role* (pattern, position, norm …) and has a `kind`, its name
+in JSON. A role is an open registry: a class written anywhere joins it by being defined,
+
+    class Diagonal(Pattern, kind="diagonal"): ...
+
+and from then on `{"kind": "diagonal"}` is a valid pattern wherever a spec tree wants one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
+
+SCHEMA = 1  # of the JSON form; raised when an older file needs translation
+
+
+class Spec(BaseModel):
+    """A frozen value. Compare with `==`, print, hash, save with `to_json`, change with `replace`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, protected_namespaces=())
+
+    kind: ClassVar[str] = ""
+    kinds: ClassVar[dict[str, type[Spec]]]  # the registry of the role this class belongs to
+    role: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, kind: str = "", role: str = "", **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if role:
+            cls.role, cls.kinds, cls.kind = role, {}, ""
+        if kind:
+            if not cls.role:
+                cls.role, cls.kinds = kind, {}
+            known = cls.kinds.get(kind)
+            if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise ValueError(f"{cls.role} kind {kind!r} is already {known.__module__}.{known.__qualname__}")
+            cls.kind = kind
+            cls.kinds[kind] = cls
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    # -- JSON ---------------------------------------------------------------------------------------------------
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _dispatch(cls, value: Any, handler: Any) -> Any:
+        """Turn `{"kind": ..., ...}`, or a bare kind, into the class that registered it."""
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str):
+            value = {"kind": value}
+        if isinstance(value, Mapping) and cls.role:
+            value = dict(value)
+            kind = value.pop("kind", cls.kind)
+            if not cls.kind and not kind:
+                raise ValueError(f"a {cls.role} needs a kind: {', '.join(cls.kinds)}")
+            if kind != cls.kind:
+                target = cls.kinds.get(kind)
+                if target is None or not issubclass(target, cls):
+                    raise ValueError(f"there is no {cls.role} {kind!r}; {nearest(kind, cls.kinds)}")
+                return target.model_validate(value)
+        return handler(value)
+
+    @model_serializer(mode="plain")
+    def _serialize(self) -> dict[str, Any]:
+        fields = {name: self._to_json_field(name) for name in type(self).model_fields}
+        return {"kind": self.kind, **fields} if self.kind else fields
+
+    def _to_json_field(self, name: str) -> Any:
+        """A field's JSON form; a class with a shorter form for one of its fields overrides this."""
+        return getattr(self, name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dictionaries, lists and scalars: what `to_json` writes."""
+        return json.loads(self.model_dump_json())
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """The canonical JSON form with its schema version; `from_json` reads it back to an equal value."""
+        return json.dumps({"schema": SCHEMA, **self.to_dict()}, indent=indent)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Validate plain data. Raises ValueError with one sentence that names the field."""
+        data = dict(data)
+        schema = data.pop("schema", SCHEMA)
+        if schema != SCHEMA:
+            raise ValueError(f"schema {schema!r} is not known here; this version of qkv reads schema {SCHEMA}")
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise ValueError(explain(error, cls)) from None
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"not valid JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise ValueError(f"a {cls.role or 'spec'} is a JSON object, not {type(data).__name__}")
+        return cls.from_dict(data)
+
+    # -- the tree -----------------------------------------------------------------------------------------------
+
+    def walk(self, path: str = "") -> Iterator[tuple[str, Spec]]:
+        """Every spec in the tree with its dotted path, this one first."""
+        yield path, self
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            here = f"{path}.{name}" if path else name
+            if isinstance(value, Spec):
+                yield from value.walk(here)
+            elif isinstance(value, tuple):
+                for i, item in enumerate(value):
+                    if isinstance(item, Spec):
+                        yield from item.walk(f"{here}.{i}")
+
+    def replace(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Self:
+        """A copy with values changed at dotted paths; `*` stands for every item of a list.
+
+        `spec.replace({"decoder.position": ALiBi(), "decoder.blocks.*.attention.n_kv_heads": 4})`. All changes are made
+        before the result is validated. Raises ValueError that says what exists where a path leaves the tree.
+        """
+        split = {tuple(path.split(".")): value for path, value in {**(changes or {}), **fields}.items()}
+        try:
+            return _replaced(self, split, "")
+        except ValidationError as error:
+            raise ValueError(explain(error, type(self))) from None
+
+    def diff(self, other: Spec) -> dict[str, tuple[Any, Any]]:
+        """The dotted paths at which two specs differ, each with both values."""
+        mine, theirs = dict(_leaves(self.to_dict())), dict(_leaves(other.to_dict()))
+        paths = list(dict.fromkeys([*mine, *theirs]))
+        return {p: (mine.get(p), theirs.get(p)) for p in paths if mine.get(p) != theirs.get(p)}
+
+
+def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any:
+    if () in changes:
+        return changes[()]
+    if isinstance(node, Spec):
+        names, items = list(type(node).model_fields), {n: getattr(node, n) for n in type(node).model_fields}
+    elif isinstance(node, tuple | list):
+        names, items = [str(i) for i in range(len(node))], {str(i): v for i, v in enumerate(node)}
+    else:
+        path = ".".join(next(iter(changes)))
+        raise ValueError(f"there is nothing below {where!r} (it is {node!r}), so {path!r} can't be set there")
+    grouped: dict[str, dict[tuple[str, ...], Any]] = {}
+    for (head, *rest), value in changes.items():
+        if head == "*" and not isinstance(node, Spec):
+            heads = names
+        elif head in items:
+            heads = [head]
+        else:
+            place = f"{where!r}" if where else f"a {type(node).__name__}"
+            raise ValueError(f"{place} has no {head!r}; {nearest(head, names)}")
+        for name in heads:
+            grouped.setdefault(name, {})[tuple(rest)] = value
+    for name, below in grouped.items():
+        items[name] = _replaced(items[name], below, f"{where}.{name}" if where else name)
+    if isinstance(node, Spec):
+        return type(node).model_validate(items)
+    return tuple(items.values())
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        for i, item in enumerate(value):
+            yield from _leaves(item, f"{path}.{i}")
+    else:
+        yield path, value
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a part costs: parameters, FLOPs of one forward pass (a multiply-add is two), bytes written for backward."""
+
+    parameters: int = 0
+    flops: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.parameters + other.parameters, self.flops + other.flops, self.bytes + other.bytes)
+
+    def __radd__(self, other: int) -> Cost:  # so that sum() works
+        return self if other == 0 else NotImplemented
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """Half a sentence that helps: the nearest known names first, then what else there is."""
+    names = [str(name) for name in known]
+    close = difflib.get_close_matches(str(given), names, n=3, cutoff=0.5)
+    rest = [name for name in names if name not in close]
+    listed = ", ".join(rest[:24]) + (" …" if len(rest) > 24 else "")
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?" + (f" (also there: {listed})" if rest else "")
+    return f"there is: {listed}" if rest else "there is nothing"
+
+
+def explain(error: ValidationError, cls: type[BaseModel] | None = None) -> str:
+    """A validation error as one sentence: where, what was given, what is allowed."""
+    said = []
+    for item in error.errors(include_url=False)[:3]:
+        where = ".".join(str(part) for part in item["loc"])
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            fields = cls.model_fields if cls is not None and len(item["loc"]) == 1 else {}
+            message = f"no such field; {nearest(str(item['loc'][-1]), fields)}" if fields else "no such field"
+        elif item["type"] not in ("value_error", "missing"):
+            message = f"{message[0].lower()}{message[1:]}, not {item['input']!r}"
+        said.append(f"{where}: {message}" if where else message)
+    return "; ".join(said)

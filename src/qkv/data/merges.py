@@ -1,0 +1,118 @@
+"""A corpus as words cut into symbols, merged pair by pair; and byte-pair encoding over it, as the paper writes it.
+
+`Words` is what both merging trainers share: BPE (`bpe_steps`, Sennrich et al. 2016) and WordPiece (wordpiece.py) differ
+only in which pair they take next. The BPE here is the readable one behind `qkv tokenizer train --trace`; tables are
+trained by the `tokenizers` library, and a test holds that both make the same merges.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+Pair = tuple[str, str]
+
+SHOWN = 12  # words of the corpus that a step carries along
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One merge: the table grew by `token`."""
+
+    left: str
+    right: str
+    token: str
+    count: int
+    """How often the pair stood in the corpus."""
+    score: float
+    """What the pair was chosen for: its count (BPE) or its likelihood score (WordPiece)."""
+    symbols: int
+    """How many symbols the corpus has left after the merge; it only shrinks."""
+    words: tuple[tuple[str, ...], ...]
+    """The corpus after the merge, a word being its symbols; of a larger one, the first few words that changed."""
+
+
+class Words:
+    """Distinct words with their counts, each a list of symbols, and the counts of symbols and of adjacent pairs.
+
+    A merge touches only the words that hold the pair, so that a table of thousands of merges costs little more than
+    reading the corpus once.
+    """
+
+    def __init__(self, counts: Mapping[str, int], split: Callable[[str], list[str]] = list, prefix: str = "") -> None:
+        """`split` cuts a word into its first symbols; `prefix` marks symbols that continue a word (`##`)."""
+        self.prefix = prefix
+        ordered = sorted(counts.items())
+        self.counts = [count for _, count in ordered]
+        self.cut = [split(word) for word, _ in ordered]
+        self.symbols: Counter[str] = Counter()
+        self.pairs: Counter[Pair] = Counter()
+        self._where: defaultdict[Pair, set[int]] = defaultdict(set)
+        for index in range(len(self.cut)):
+            self._count(index, +1)
+
+    def merge(self, pair: Pair) -> tuple[str, set[Pair]]:
+        """Join the pair wherever it stands, from the left; the new symbol, and every pair whose count changed."""
+        token = pair[0] + pair[1].removeprefix(self.prefix)
+        changed = {pair}
+        for index in sorted(self._where[pair]):
+            changed |= self._count(index, -1)
+            self.cut[index] = _joined(self.cut[index], pair, token)
+            changed |= self._count(index, +1)
+        return token, changed
+
+    def step(self, pair: Pair, score: float) -> tuple[Step, set[Pair]]:
+        """`merge`, with an account of it."""
+        count = self.pairs[pair]
+        touched = sorted(self._where[pair])
+        token, changed = self.merge(pair)
+        shown = range(len(self.cut)) if len(self.cut) <= SHOWN else touched[:SHOWN]
+        words = tuple(tuple(self.cut[index]) for index in shown)
+        return Step(*pair, token, count, score, self.symbols.total(), words), changed
+
+    def _count(self, index: int, sign: int) -> set[Pair]:
+        """Add (+1) or take away (−1) one word's symbols and pairs."""
+        symbols, weight = self.cut[index], sign * self.counts[index]
+        for symbol in symbols:
+            self.symbols[symbol] += weight
+        pairs = list(pairwise(symbols))
+        for pair in pairs:
+            self.pairs[pair] += weight
+            if sign > 0:
+                self._where[pair].add(index)
+            else:
+                self._where[pair].discard(index)
+        return set(pairs)
+
+
+def _joined(symbols: list[str], pair: Pair, token: str) -> list[str]:
+    joined: list[str] = []
+    rest = iter(range(len(symbols)))
+    for i in rest:
+        if symbols[i] == pair[0] and i + 1 < len(symbols) and symbols[i + 1] == pair[1]:
+            joined.append(token)
+            next(rest)
+        else:
+            joined.append(symbols[i])
+    return joined
+
+
+def bpe_steps(counts: Mapping[str, int], merges: int, min_frequency: int = 1) -> Iterator[Step]:
+    """Byte-pair encoding: merge the most frequent pair, again and again (Sennrich et al. 2016, arXiv:1508.07909).
+
+    Of equally frequent pairs the one with the older symbols comes first (characters by code point, then merged symbols
+    as they were made), as in the `tokenizers` library. Stops after `merges` new symbols, or when no pair is left that
+    occurs `min_frequency` times.
+    """
+    words = Words(counts)
+    age = {symbol: i for i, symbol in enumerate(sorted(words.symbols))}
+    limit = len(age) + merges
+    while len(age) < limit and words.pairs:
+        pair, count = max(words.pairs.items(), key=lambda item: (item[1], -age[item[0][0]], -age[item[0][1]]))
+        if count < max(1, min_frequency):
+            return
+        step, _ = words.step(pair, count)
+        age.setdefault(step.token, len(age))
+        yield step

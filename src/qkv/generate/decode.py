@@ -1,0 +1,120 @@
+"""`generate`: prompts in, continuations out, by whichever search the settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.layout import Layout
+from .beam import beam_search
+from .processors import Processor, processors_for
+from .prompts import Ids, Prompts, prepare
+from .protocol import Decoder, evaluating
+from .result import Generated, Hypothesis
+from .rules import Rules, Stop
+from .sampling import row_seed
+from .search import Stream, search
+from .settings import Generation
+
+
+def generate(
+    model: Decoder,
+    ids: Ids,
+    *,
+    layout: Layout | None = None,
+    attention_mask: Tensor | None = None,
+    target: Ids | None = None,
+    target_layout: Layout | None = None,
+    settings: Generation | None = None,
+    bos_id: int | None = None,
+    eos_id: int | Sequence[int] | None = None,
+    stop: Stop | None = None,
+    stream: Stream | None = None,
+    processors: Sequence[Processor] = (),
+    seeds: Sequence[int] | None = None,
+    scores: bool = False,
+    **options: Any,
+) -> Generated:
+    """Continue every prompt; each gets what it would get alone, whatever shares its batch.
+
+    ids:       (B, T) prompts, padded on either side as `layout` or `attention_mask` says, or a list of rows of any
+               lengths. For an encoder–decoder this is the source, and the decoder starts from `target` or `bos_id`.
+    settings:  a `Generation`; `options` are changes to it by field name (`num_beams=4`).
+    eos_id:    the token, or tokens, that end a sequence. Only the layout says what is padding: pad = eos is fine.
+    stop:      called with a row's new tokens; True ends the row there.
+    stream:    called with (prompt · num_samples + sample, token) as tokens come; not with beams.
+    processors: more functions of (ids so far, logits), applied after the settings' own and before those of sampling.
+    seeds:     one per prompt, so that a request's sample depends on neither its batch nor its place there; by default
+               they come from `settings.seed` and the prompt's number (see `row_seed`).
+    scores:    also give the tokens' log-probabilities and the sequences' scores.
+
+    Raises ValueError for an unknown option or one out of range, a prompt that leaves no room in the model's context,
+    and an empty prompt without `bos_id`. A continuation that reaches the end of the context ends there, with a note.
+    """
+    settings = (settings or Generation()).replace(options)
+    eos = _eos(eos_id, model.vocab_size)
+    if bos_id is not None and not 0 <= bos_id < model.vocab_size:
+        raise ValueError(f"bos_id {bos_id} is not in the model's vocabulary of {model.vocab_size}")
+    if stream is not None and settings.num_beams > 1:
+        raise ValueError("a beam search knows its tokens only at its end and can't stream them; set num_beams to 1")
+    with evaluating(model):
+        prompts = prepare(
+            model,
+            ids,
+            layout=layout,
+            attention_mask=attention_mask,
+            target=target,
+            target_layout=target_layout,
+            bos_id=bos_id,
+            max_new_tokens=settings.max_new_tokens,
+        )
+        chain = processors_for(settings, sorted(eos), prompts.ids.shape[1], processors)
+        rules = Rules(settings, chain, eos, stop, scores)
+        if settings.num_beams > 1:
+            found = beam_search(model, prompts, rules)
+        else:
+            found = search(model, prompts, rules, seeds=_seeds(seeds, settings, len(prompts)), stream=stream)
+    return _result(found, prompts, rules)
+
+
+def _eos(eos_id: int | Sequence[int] | None, vocab_size: int) -> frozenset[int]:
+    eos = frozenset([] if eos_id is None else [eos_id] if isinstance(eos_id, int) else eos_id)
+    if any(not 0 <= token < vocab_size for token in eos):
+        raise ValueError(f"eos_id {sorted(eos)} is not in the model's vocabulary of {vocab_size}")
+    return eos
+
+
+def _seeds(seeds: Sequence[int] | None, settings: Generation, count: int) -> Sequence[int]:
+    if not settings.samples:
+        return ()
+    if seeds is None:
+        seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
+        return [row_seed(seed, row) for row in range(count)]
+    if len(seeds) != count:
+        raise ValueError(f"there are {len(seeds)} seeds for {count} prompts; give one for each")
+    return seeds
+
+
+def _result(found: list[list[Hypothesis]], prompts: Prompts, rules: Rules) -> Generated:
+    settings = rules.settings
+    notes = []
+    for i, (hypotheses, limit) in enumerate(zip(found, prompts.limits, strict=True)):
+        if limit < settings.max_new_tokens and any(h.reason == "length" for h in hypotheses):
+            notes.append(
+                f"prompt {i}: the model's context ended after {limit} new tokens, "
+                f"before the {settings.max_new_tokens} allowed"
+            )
+        missing = sum(not h.tokens for h in hypotheses)
+        if missing:
+            notes.append(f"prompt {i}: {missing} of {len(hypotheses)} continuations are empty: no more are possible")
+    return Generated(
+        prompts=prompts.rows,
+        sequences=[[h.tokens for h in row] for row in found],
+        reasons=[[h.reason for h in row] for row in found],
+        scores=[[h.score for h in row] for row in found] if rules.log_probs or settings.num_beams > 1 else None,
+        log_probs=[[h.log_probs for h in row] for row in found] if rules.log_probs else None,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,63 @@
+"""What generation gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Reason = Literal["eos", "stop", "length", "stuck"]
+
+
+@dataclass
+class Hypothesis:
+    """One continuation: its new tokens, their log-probabilities where asked for, and its score (higher is better)."""
+
+    tokens: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    score: float = float("-inf")
+    reason: Reason = "stuck"
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Continuations of B prompts, `num_samples` of each; everything is indexed [prompt][sample].
+
+    prompts:   the decoder's tokens before generation (an encoder–decoder's starting token), without padding.
+    sequences: the new tokens, with the end-of-sequence token where that ended them.
+    reasons:   what ended each: "eos"; "stop", the caller's stop; "length", max_new_tokens or the model's context;
+               "stuck", no token was left to choose (an n-best place that no hypothesis fills is empty and "stuck").
+    scores:    Σ log p / length**length_penalty, of a beam search's processed probabilities or else the model's own;
+               None where neither beams nor scores were asked for. Beam searches come best first.
+    log_probs: log p of each new token under the model itself, before any processor; None unless scores were asked for.
+    notes:     what a user should know, such as an output cut at the end of the model's context.
+    """
+
+    prompts: tuple[tuple[int, ...], ...]
+    sequences: list[list[list[int]]]
+    reasons: list[list[Reason]]
+    scores: list[list[float]] | None = None
+    log_probs: list[list[list[float]]] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> list[list[int]]:
+        """The first continuation of each prompt."""
+        return [samples[0] for samples in self.sequences]
+
+    def full(self) -> list[list[list[int]]]:
+        """Prompts and continuations together."""
+        return [[[*prompt, *new] for new in news] for prompt, news in zip(self.prompts, self.sequences, strict=True)]
+
+    def tensor(self, pad_id: int = 0, device: torch.device | str | None = None, width: int = 0) -> Tensor:
+        """(B · num_samples, W + T) ids: prompts padded on the left to W ≥ width, new tokens on the right to T."""
+        width = max(width, *(len(prompt) for prompt in self.prompts))
+        longest = max(len(new) for news in self.sequences for new in news)
+        rows = [
+            [pad_id] * (width - len(prompt)) + [*prompt, *new] + [pad_id] * (longest - len(new))
+            for prompt, news in zip(self.prompts, self.sequences, strict=True)
+            for new in news
+        ]
+        return torch.tensor(rows, dtype=torch.long, device=device)

@@ -1,0 +1,138 @@
+"""The log-likelihood of given outputs, token by token, with the model fed what is given (teacher forcing)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..core.layout import Layout
+from .prompts import padded
+from .protocol import Decoder, evaluating
+
+LOGITS = 2**26  # numbers in the logits of one pass; rows are scored in groups that keep below
+
+
+class Scorer(Decoder, Protocol):
+    """A decoder that also has a forward pass over whole sequences."""
+
+    def __call__(
+        self,
+        ids: Tensor,
+        target: Tensor | None = None,
+        *,
+        layout: Layout | None = None,
+        target_layout: Layout | None = None,
+    ) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Scores:
+    """log p of every token of every output, in nats."""
+
+    log_probs: list[list[float]]
+
+    @property
+    def totals(self) -> list[float]:
+        """Each output's log-likelihood."""
+        return [math.fsum(row) for row in self.log_probs]
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-likelihood of all tokens; NaN where there are none."""
+        count = sum(len(row) for row in self.log_probs)
+        return math.exp(-math.fsum(self.totals) / count) if count else math.nan
+
+
+def score(
+    model: Scorer,
+    ids: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]] | None = None,
+    *,
+    bos_id: int | None = None,
+) -> Scores:
+    """log p(target | ids) for rows of any lengths; each row's numbers are those it would get alone.
+
+    Encoder–decoder: `ids` are sources, `targets` the outputs (with their end-of-sequence token, if that is to count),
+    and the decoder is fed `bos_id` and the target. Decoder-only: `targets` continue `ids`; without targets every token
+    of `ids` is scored from those before it, the first from `bos_id`, or not at all where there is none.
+    Raises ValueError for rows that don't pair up, and for a row without anything to condition on.
+    """
+    if targets is not None and len(targets) != len(ids):
+        raise ValueError(f"there are {len(ids)} inputs and {len(targets)} targets; give one target for each")
+    rows = [_row(model, i, ids, targets, bos_id) for i in range(len(ids))]
+    result: list[list[float]] = [[] for _ in rows]
+    with evaluating(model):
+        for group in _groups(rows, model.vocab_size):
+            fed = [rows[i].fed for i in group]
+            log_probs = _log_probs(model, [ids[i] for i in group] if model.is_encoder_decoder else None, fed)
+            for i, values in zip(group, log_probs, strict=True):
+                result[i] = values[rows[i].start :]
+    return Scores(result)
+
+
+@dataclass(frozen=True)
+class _Row:
+    fed: list[int]  # the decoder's tokens; each but the first is predicted from those before it
+    start: int  # the first of those predictions that counts
+
+
+def _row(
+    model: Scorer, i: int, ids: Sequence[Sequence[int]], targets: Sequence[Sequence[int]] | None, bos_id: int | None
+) -> _Row:
+    """What the decoder is fed for row i, checked."""
+    begin = [] if bos_id is None else [bos_id]
+    if model.is_encoder_decoder:
+        if targets is None or bos_id is None:
+            raise ValueError("an encoder–decoder scores targets, and its decoder starts from bos_id; give both")
+        row = _Row([*begin, *targets[i]], 0)
+    elif targets is None:
+        row = _Row([*begin, *ids[i]], 0)
+    else:
+        prompt = list(ids[i]) or begin
+        if not prompt and targets[i]:
+            raise ValueError(f"row {i} has an empty prompt and there is no bos_id to start from; give one of the two")
+        row = _Row([*prompt, *targets[i]], max(len(prompt) - 1, 0))
+    outside = [token for token in row.fed if not 0 <= token < model.vocab_size]
+    if outside:
+        raise ValueError(f"row {i} holds token {outside[0]}; the model's vocabulary is 0 … {model.vocab_size - 1}")
+    if model.max_positions is not None and len(row.fed) - 1 > model.max_positions:
+        raise ValueError(f"row {i} has {len(row.fed) - 1} tokens to read; the model's context is {model.max_positions}")
+    return row
+
+
+def _groups(rows: Sequence[_Row], vocab_size: int) -> Iterator[list[int]]:
+    """Row numbers, similar lengths together, few enough that their logits fit."""
+    group: list[int] = []
+    for i in sorted(range(len(rows)), key=lambda i: len(rows[i].fed)):
+        if len(rows[i].fed) < 2:
+            continue
+        if group and (len(group) + 1) * len(rows[i].fed) * vocab_size > LOGITS:
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
+def _log_probs(
+    model: Scorer, sources: Sequence[Sequence[int]] | None, rows: Sequence[Sequence[int]]
+) -> list[list[float]]:
+    """log p of the tokens of each row after its first, in one pass."""
+    ids, _ = padded(rows)
+    ids = ids.to(model.device)
+    lengths = [len(row) - 1 for row in rows]
+    layout = Layout.from_lengths(lengths, device=model.device)
+    if sources is None:
+        logits = model(ids[:, :-1], layout=layout)
+    else:
+        source, source_layout = padded(sources)
+        source, source_layout = source.to(model.device), source_layout.to(model.device)
+        logits = model(source, ids[:, :-1], layout=source_layout, target_layout=layout)
+    logits = logits.float()
+    chosen = logits.gather(-1, ids[:, 1:, None]).squeeze(-1) - torch.logsumexp(logits, -1)
+    return [row[:n] for row, n in zip(chosen.tolist(), lengths, strict=True)]

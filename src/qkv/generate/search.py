@@ -1,0 +1,104 @@
+"""Greedy decoding and sampling: one token per row and step, rows leaving the batch as they finish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from .processors import apply
+from .prompts import Prompts
+from .protocol import Decoder
+from .result import Hypothesis
+from .rules import Rules
+from .sampling import Uniforms, draw, row_seed
+
+Stream = Callable[[int, int], None]  # called with (prompt · num_samples + sample, token) as tokens come
+
+
+def search(
+    model: Decoder, prompts: Prompts, rules: Rules, *, seeds: Sequence[int] = (), stream: Stream | None = None
+) -> list[list[Hypothesis]]:
+    """Continue every prompt `num_samples` times: by the likeliest token, or a drawn one where settings say so.
+
+    `seeds` has one number per prompt.
+    """
+    n = rules.settings.num_samples
+    rows = _Rows(model, prompts, rules, seeds)
+    while True:
+        tokens, picked = rows.choose()
+        going = []
+        for place, row in enumerate(rows.active):
+            token, log_prob = picked[place]
+            if token is None:
+                continue
+            hypothesis = rows.found[row]
+            hypothesis.tokens.append(token)
+            hypothesis.log_probs.append(log_prob)
+            if stream is not None:
+                stream(row, token)
+            reason = rules.ending(hypothesis.tokens, prompts.limits[row // n])
+            if reason is None:
+                going.append(place)
+            else:
+                hypothesis.reason = reason
+        if not going:
+            return rows.results(n)
+        rows.advance(tokens, going)
+
+
+class _Rows:
+    """The rows still being continued, and what is kept for each."""
+
+    def __init__(self, model: Decoder, prompts: Prompts, rules: Rules, seeds: Sequence[int]) -> None:
+        n = rules.settings.num_samples
+        self.model, self.rules = model, rules
+        self.cache, self.logits = prompts.prefill(model)
+        self.history = prompts.history() if rules.processors else None
+        self.uniforms: Uniforms | None = None
+        if rules.settings.samples:
+            self.uniforms = Uniforms([row_seed(seed, i) for seed in seeds for i in range(n)], self.logits.device)
+        self.found = [Hypothesis() for _ in range(len(prompts) * n)]
+        self.active = list(range(len(self.found)))  # which of `found` each row of the batch continues
+        if n > 1:  # the prompt was read once; its samples part here
+            rows = torch.arange(len(prompts), device=self.logits.device).repeat_interleave(n)
+            self.cache.reorder(rows)
+            self.logits = self.logits[rows]
+            self.history = None if self.history is None else self.history[rows]
+
+    def choose(self) -> tuple[Tensor, list[tuple[int | None, float]]]:
+        """The next token of every row, on the device and, with its log-probability, on the host.
+
+        None where the processors left nothing to choose.
+        """
+        logits = self.logits.float()
+        allowed = apply(self.rules.processors, self.history, logits)
+        tokens = allowed.max(-1).indices if self.uniforms is None else draw(allowed, self.uniforms.draw())
+        log_probs = [0.0] * len(self.active)
+        if self.rules.log_probs:
+            log_probs = (logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(-1)).tolist()
+        host = tokens.tolist()
+        if self.rules.processors:
+            stuck = (allowed.gather(1, tokens[:, None]).squeeze(1) == -torch.inf).tolist()
+            host = [None if none else token for none, token in zip(stuck, host, strict=True)]
+        return tokens, list(zip(host, log_probs, strict=True))
+
+    def advance(self, tokens: Tensor, going: list[int]) -> None:
+        """Feed the chosen tokens of the rows that go on; the others leave the batch."""
+        if self.history is not None:
+            self.history = torch.cat([self.history, tokens[:, None]], 1)
+        if len(going) < len(self.active):
+            keep = torch.tensor(going, device=tokens.device)
+            self.cache.reorder(keep)
+            tokens, self.active = tokens[keep], [self.active[place] for place in going]
+            self.history = None if self.history is None else self.history[keep]
+            if self.uniforms is not None:
+                self.uniforms.keep(going)
+        self.logits = self.model.step(tokens[:, None], self.cache)
+
+    def results(self, n: int) -> list[list[Hypothesis]]:
+        """The continuations, scored, n to a prompt."""
+        for found in self.found:
+            found.score = sum(found.log_probs) / max(len(found.tokens), 1) ** self.rules.settings.length_penalty
+        return [self.found[i : i + n] for i in range(0, len(self.found), n)]

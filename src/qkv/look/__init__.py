@@ -1,0 +1,1 @@
+"""Looking inside: attention recorded by a tap, and pictures of it that stand in one offline page."""

@@ -1,0 +1,191 @@
+"""Line charts that read well in light and dark, at any width, without a script: values stand in tooltips."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from .svg import join, number, readable, tag, text_width
+
+_FONT = 11.0
+_LINE = 16.0
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line: `points` are (x, y); points that are not finite are left out. `dots` marks each point."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    dots: bool = False
+
+    def finite(self) -> list[tuple[float, float]]:
+        return [(x, y) for x, y in self.points if math.isfinite(x) and math.isfinite(y)]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where values stand on the drawing."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+    log: bool
+
+    def x(self, value: float) -> float:
+        low, high = self.x_range
+        return self.left + self.width * (value - low) / ((high - low) or 1)
+
+    def y(self, value: float) -> float:
+        low, high = self.y_range
+        if self.log:
+            low, high, value = math.log10(low), math.log10(high), math.log10(value)
+        return self.top + self.height * (1 - (value - low) / ((high - low) or 1))
+
+
+def line_chart(
+    title: str,
+    series: Sequence[Series],
+    *,
+    x_label: str = "step",
+    width: int = 440,
+    height: int = 230,
+    zero: bool = False,
+    log: bool | None = None,
+    show: Callable[[float], str] = readable,
+) -> Markup:
+    """A chart with its title, a legend where there is more than one line, and a tooltip at every place.
+
+    `zero` keeps 0 on the vertical axis. `log=None` takes a logarithmic axis when values span more than a factor of 40.
+    Lines without a finite point are left out; with none left the result is empty.
+    """
+    lines = [Series(s.name, points, s.dots) for s in series if (points := s.finite())]
+    if not lines:
+        return Markup("")
+    lines = [Series(s.name, thin(s.points), s.dots) for s in lines]
+    values = [y for s in lines for _, y in s.points]
+    if log is None:
+        log = not zero and min(values) > 0 and max(values) > 40 * min(values)
+    x_values = [x for s in lines for x, _ in s.points]
+    ticks = _log_ticks(min(values), max(values)) if log else nice_ticks(0 if zero else min(values), max(values))
+    y_range = (min(*ticks, *values), max(*ticks, *values))
+    left = 10 + max(text_width(show(t), _FONT) for t in ticks)
+    legend = len(lines) > 1
+    top = 30.0 + (_LINE if legend else 0)
+    frame = _Frame(left, top, width - left - 14, height - top - 34, (min(x_values), max(x_values)), y_range, log)
+    return tag(
+        "svg",
+        tag("title", title),
+        tag("text", title, x=0, y=13, class_="chart-title"),
+        _legend(lines) if legend else "",
+        _axes(frame, ticks, x_label, show),
+        *(_line(frame, s, i) for i, s in enumerate(lines)),
+        _tooltips(frame, lines, x_label, show),
+        class_="chart",
+        viewBox=f"0 0 {width} {height}",
+        role="img",
+        aria_label=_described(title, lines, show),
+    )
+
+
+def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """About `count` round numbers (1, 2 or 5 times a power of ten) that span low … high."""
+    if high <= low:
+        pad = abs(low) * 0.1 or 1.0
+        low, high = low - pad, high + pad
+    raw = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    stride = max(1, math.ceil((last - first) / 6))
+    return [10.0**e for e in range(first, last + stride, stride)]
+
+
+def thin(points: Sequence[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
+    """At most about `most` points: neighbors are averaged; the first and last stay where they are."""
+    if len(points) <= most:
+        return list(points)
+    size = math.ceil((len(points) - 2) / (most - 2))
+    inner = points[1:-1]
+    groups = [inner[i : i + size] for i in range(0, len(inner), size)]
+    means = [(sum(x for x, _ in g) / len(g), sum(y for _, y in g) / len(g)) for g in groups]
+    return [points[0], *means, points[-1]]
+
+
+def _legend(lines: Sequence[Series]) -> Markup:
+    parts, x = [], 0.0
+    for i, line in enumerate(lines):
+        parts.append(tag("line", x1=x, x2=x + 16, y1=27, y2=27, class_=f"line s{i % 6}"))
+        parts.append(tag("text", line.name, x=x + 21, y=31, class_="tick"))
+        x += 36 + text_width(line.name, _FONT)
+    return join(*parts)
+
+
+def _axes(frame: _Frame, ticks: Sequence[float], x_label: str, show: Callable[[float], str]) -> Markup:
+    right, bottom = frame.left + frame.width, frame.top + frame.height
+    parts = []
+    for value in ticks:
+        y = frame.y(value)
+        parts.append(tag("line", x1=frame.left, x2=right, y1=y, y2=y, class_="grid"))
+        parts.append(tag("text", show(value), x=frame.left - 6, y=y + 4, class_="tick", text_anchor="end"))
+    low, high = frame.x_range
+    for value in nice_ticks(low, high, 4):
+        if low <= value <= high:
+            x = frame.x(value)
+            parts.append(tag("line", x1=x, x2=x, y1=bottom, y2=bottom + 4, class_="axis"))
+            parts.append(tag("text", readable(value), x=x, y=bottom + 16, class_="tick", text_anchor="middle"))
+    parts.append(tag("line", x1=frame.left, x2=right, y1=bottom, y2=bottom, class_="axis"))
+    parts.append(tag("text", x_label, x=right, y=bottom + 30, class_="tick", text_anchor="end"))
+    return join(*parts)
+
+
+def _line(frame: _Frame, series: Series, index: int) -> Markup:
+    places = [(frame.x(x), frame.y(y)) for x, y in series.points]
+    path = "M" + "L".join(f"{number(x, 1)} {number(y, 1)}" for x, y in places)
+    color = f"s{index % 6}"
+    parts = [tag("path", d=path, class_=f"line {color}")]
+    if series.dots or len(places) == 1:
+        parts += [tag("circle", cx=x, cy=y, r=2.6, class_=f"dot {color}") for x, y in places]
+    return join(*parts)
+
+
+def _tooltips(frame: _Frame, lines: Sequence[Series], x_label: str, show: Callable[[float], str]) -> Markup:
+    """Invisible bands, one at each place of the sparsest line that is still dense enough to read off."""
+    guide = max(lines, key=lambda s: len(s.points))
+    stride = max(1, len(guide.points) // 60)
+    stops = [x for x, _ in guide.points[::stride]]
+    parts = []
+    for i, stop in enumerate(stops):
+        before = frame.x((stops[i - 1] + stop) / 2) if i else frame.left
+        after = frame.x((stops[i + 1] + stop) / 2) if i + 1 < len(stops) else frame.left + frame.width
+        near = [(s.name, min(s.points, key=lambda p: abs(p[0] - stop))) for s in lines]
+        said = "\n".join([f"{x_label} {readable(stop, 4)}", *(f"{name} {show(y)}" for name, (_, y) in near)])
+        parts.append(
+            tag(
+                "rect",
+                tag("title", said),
+                x=before,
+                y=frame.top,
+                width=after - before,
+                height=frame.height,
+                class_="hit",
+            )
+        )
+    return join(*parts)
+
+
+def _described(title: str, lines: Sequence[Series], show: Callable[[float], str]) -> str:
+    """The chart in words, for those who hear the page."""
+    said = [f"{s.name} from {show(s.points[0][1])} to {show(s.points[-1][1])}" for s in lines]
+    return f"{title}: {'; '.join(said)}"

@@ -1,0 +1,125 @@
+"""Attention as pictures: keys across the top, queries down the side, the weight as how strongly a cell is inked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from math import ceil, cos, radians, sin
+
+from markupsafe import Markup
+
+from .svg import join, number, tag, text_width, visible
+
+Weights = Sequence[Sequence[float]]  # rows (queries) of columns (keys)
+
+_FONT = 12.0
+_SLANT = 50.0  # degrees by which column labels are turned
+_LEVELS = 20  # shades in a small picture
+
+
+def heat_map(weights: Weights, rows: Sequence[str], columns: Sequence[str], title: str, cell: float = 26) -> Markup:
+    """One picture with every token written out, every weight in a tooltip, and below it what the ink means.
+
+    `weights[r][c]` in 0 … 1 is how much of row token r's attention goes to column token c. The largest weight has the
+    strongest ink.
+    """
+    _check(weights, rows, columns)
+    across, down = [visible(t) for t in columns], [visible(t) for t in rows]
+    left = 12 + max((text_width(t, _FONT) for t in down), default=0)
+    longest = max((text_width(t, _FONT) for t in across), default=0)
+    top = 14 + _FONT + longest * sin(radians(_SLANT))
+    overhang = max(
+        (i * cell + cell / 2 + text_width(t, _FONT) * cos(radians(_SLANT)) for i, t in enumerate(across)), default=0
+    )
+    width = left + max(len(columns) * cell, overhang) + 12
+    height = top + len(rows) * cell + 30
+    labels = [
+        tag("text", t, x=left - 8, y=top + r * cell + cell / 2 + 4, text_anchor="end", class_="token")
+        for r, t in enumerate(down)
+    ] + [_slanted(t, left + c * cell + cell / 2 + 3, top - 6) for c, t in enumerate(across)]
+    largest = max(max(row) for row in weights) or 1.0
+    cells = [
+        _cell(left + c * cell, top + r * cell, cell, w / largest, f"{down[r]} → {across[c]}  {w:.3f}")
+        for r, row in enumerate(weights)
+        for c, w in enumerate(row)
+    ]
+    return tag(
+        "svg",
+        tag("title", title),
+        *labels,
+        *cells,
+        _scale(left, height - 18, largest),
+        class_="heat",
+        viewBox=f"0 0 {ceil(width)} {ceil(height)}",
+        width=ceil(width),
+        role="img",
+        aria_label=_described(title, weights, down, across),
+    )
+
+
+def small_map(weights: Weights, label: str, size: float = 96) -> Markup:
+    """The same without words, for setting many side by side: a handful of shades, so that a page stays small."""
+    height, width = len(weights), max((len(row) for row in weights), default=0)
+    if not height or not width:
+        raise ValueError("there are no weights to draw")
+    shaded = sorted(
+        (min(_LEVELS, round(w * _LEVELS)), r, c) for r, row in enumerate(weights) for c, w in enumerate(row)
+    )
+    paths = []
+    for level, places in groupby(shaded, key=lambda place: place[0]):
+        if level:
+            d = "".join(f"M{c} {r}h1v1h-1z" for _, r, c in places)
+            paths.append(tag("path", d=d, fill_opacity=number(level / _LEVELS)))
+    scale = size / max(height, width)
+    return tag(
+        "svg",
+        tag("title", label),
+        tag("rect", width=width, height=height, class_="sheet"),
+        *paths,
+        class_="heat small",
+        viewBox=f"0 0 {width} {height}",
+        width=round(width * scale),
+        height=round(height * scale),
+        role="img",
+        aria_label=label,
+    )
+
+
+def _scale(x: float, y: float, largest: float, steps: int = 8) -> Markup:
+    """From no ink, 0, to full ink, the largest weight."""
+    cells = [_cell(x + 12 + i * 13, y, 13, i / steps, f"{largest * i / steps:.3f}") for i in range(steps + 1)]
+    zero = tag("text", "0", x=x, y=y + 11, class_="tick")
+    return join(zero, *cells, tag("text", f"{largest:.2f}", x=x + 18 + (steps + 1) * 13, y=y + 11, class_="tick"))
+
+
+def _cell(x: float, y: float, size: float, weight: float, said: str) -> Markup:
+    gap = size / 13
+    return tag(
+        "g",
+        tag("title", said),
+        tag("rect", x=x, y=y, width=size - gap, height=size - gap, rx=2, class_="sheet"),
+        tag(
+            "rect", x=x, y=y, width=size - gap, height=size - gap, rx=2, fill_opacity=number(min(1.0, max(0.0, weight)))
+        ),
+    )
+
+
+def _slanted(text: str, x: float, y: float) -> Markup:
+    turn = f"rotate({number(-_SLANT)} {number(x)} {number(y)})"
+    return tag("text", text, x=x, y=y, transform=turn, class_="token")
+
+
+def _check(weights: Weights, rows: Sequence[str], columns: Sequence[str]) -> None:
+    shape = (len(weights), len(weights[0]) if weights else 0)
+    if shape != (len(rows), len(columns)) or any(len(row) != shape[1] for row in weights):
+        raise ValueError(f"weights of {shape[0]} × {shape[1]} don't fit {len(rows)} rows and {len(columns)} columns")
+    if not rows or not columns:
+        raise ValueError("there are no weights to draw")
+
+
+def _described(title: str, weights: Weights, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """The picture in words: where each row looks most."""
+    looks = [
+        f"{t} to {columns[max(range(len(columns)), key=row.__getitem__)]}" for t, row in zip(rows, weights, strict=True)
+    ]
+    return join(title, "; most of each row: ", ", ".join(looks))

@@ -1,0 +1,214 @@
+"""Multi-head attention as a layer: projections around `attend`; self and cross, MHA, GQA and MQA in one class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from ..core.attend import attend
+from ..core.bias import Bias
+from ..core.layout import Layout
+from ..core.linear import Linear
+from ..core.norm import NoNorm, Norm
+from ..core.patterns import Full, Pattern
+from ..core.plan import Plan
+from ..core.positions import PositionModule, Tables
+from ..core.spec import Cost, Spec
+from ..core.state import CrossState, State
+
+
+@dataclass(eq=False)
+class Pass:
+    """What the layers of a stack share in one forward pass."""
+
+    layout: Layout
+    position: PositionModule
+    plan: Plan
+    tables: Tables | None = None
+    bias: Bias | None = None
+    memory: Tensor | None = None  # the encoder's output, for cross-attention
+    memory_layout: Layout | None = None
+
+    @classmethod
+    def over(cls, layout: Layout, position: PositionModule) -> Pass:
+        return cls(layout, position, Plan(), position.tables(layout), position.bias(layout.device))
+
+
+class Mixer(Spec, role="attention"):
+    """What lets tokens of a sequence exchange information: attention, or another mechanism in its place."""
+
+    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+        """A module called as `module(x, run, state)` with x (B, T, M) and the stack's `Pass`."""
+        raise NotImplementedError
+
+    def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
+        return Cost()
+
+    def heads(self, d_model: int) -> tuple[int, int]:
+        """Number of heads and width of a head, for position schemes."""
+        return 1, d_model
+
+    def remembers(self) -> int | None:
+        """How many of the last tokens a decoding step can need; None is all of them."""
+        return None
+
+
+class NoMixer(Mixer, kind="none"):
+    """No attention: tokens stay strangers."""
+
+    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+        return Nothing()
+
+
+class Nothing(nn.Module):
+    def forward(self, x: Tensor, run: Pass, state: object = None) -> Tensor:
+        return x
+
+
+class Attention(Mixer, kind="attention"):
+    """softmax(scale · QKᵀ + bias) V for each head, concatenated and projected (Vaswani et al. 2017, §3.2).
+
+    `n_kv_heads` below `n_heads` is grouped-query attention, 1 multi-query. `d_head` is d_model / n_heads by default;
+    `d_value`, the width of values, is d_head. `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
+    queries and keys.
+    """
+
+    n_heads: int = Field(gt=0)
+    n_kv_heads: int | None = Field(default=None, gt=0)
+    d_head: int | None = Field(default=None, gt=0)
+    d_value: int | None = Field(default=None, gt=0)
+    bias: bool = True
+    out_bias: bool | None = None
+    pattern: Pattern = Full()
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    scale: float | None = Field(default=None, gt=0)
+    softcap: float | None = Field(default=None, gt=0)
+    qk_norm: Norm = NoNorm()
+    backend: str = "auto"
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Attention:
+        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
+            raise ValueError(
+                f"n_kv_heads={self.n_kv_heads} does not divide n_heads={self.n_heads}; "
+                f"allowed: {', '.join(str(n) for n in range(1, self.n_heads + 1) if self.n_heads % n == 0)}"
+            )
+        return self
+
+    def widths(self, d_model: int) -> tuple[int, int, int, int]:
+        """(H, K, D, E)."""
+        if self.d_head is None and d_model % self.n_heads:
+            allowed = ", ".join(str(n) for n in range(1, min(d_model, 128) + 1) if d_model % n == 0)
+            raise ValueError(
+                f"n_heads={self.n_heads} does not divide d_model={d_model}; allowed: {allowed}; or give d_head"
+            )
+        d_head = self.d_head or d_model // self.n_heads
+        return self.n_heads, self.n_kv_heads or self.n_heads, d_head, self.d_value or d_head
+
+    def heads(self, d_model: int) -> tuple[int, int]:
+        h, _, d, _ = self.widths(d_model)
+        return h, d
+
+    def remembers(self) -> int | None:
+        return _reach(self.pattern)
+
+    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+        return MultiHeadAttention(self, d_model, cross, name)
+
+    def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
+        """`tokens` queries, `pairs` (query, key) pairs; `memory` tokens to project in place of `tokens` when crossing."""
+        h, k, d, e = self.widths(d_model)
+        queries, keys, out = d_model * h * d, d_model * k * (d + e), h * e * d_model
+        biases = (h * d + k * (d + e)) * self.bias + d_model * self._out_bias
+        flops = 2 * ((queries + out) * tokens + keys * (memory or tokens)) + 2 * pairs * h * (d + e)
+        norms = 2 * self.qk_norm.cost(d).parameters
+        return Cost(queries + keys + out + biases + norms, flops)
+
+    @property
+    def _out_bias(self) -> bool:
+        return self.bias if self.out_bias is None else self.out_bias
+
+
+def _reach(pattern: Pattern) -> int | None:
+    """The ring that holds all that a causal pattern can still see: the smallest window that it ANDs with."""
+    from ..core.patterns import And, Causal, Window
+
+    parts = pattern.parts if isinstance(pattern, And) else (pattern,)
+    windows = [part.size for part in parts if isinstance(part, Window)]
+    return min(windows) if windows and Causal() in parts else None
+
+
+class MultiHeadAttention(nn.Module):
+    """The module of `Attention`. Parameters: q, k, v (H·D, K·D, K·E rows) and out."""
+
+    def __init__(self, spec: Attention, d_model: int, cross: bool, name: str) -> None:
+        super().__init__()
+        self.n_heads, self.n_kv_heads, self.d_head, self.d_value = h, kv, d, e = spec.widths(d_model)
+        self.cross, self.name = cross, name
+        self.pattern, self.scale, self.softcap = spec.pattern, spec.scale, spec.softcap
+        self.dropout, self.backend = spec.dropout, spec.backend
+        self.q = Linear(d_model, h * d, spec.bias)
+        self.k = Linear(d_model, kv * d, spec.bias)
+        self.v = Linear(d_model, kv * e, spec.bias)
+        self.out = Linear(h * e, d_model, spec._out_bias, into_residual=True)
+        self.q_norm, self.k_norm = spec.qk_norm.module(d), spec.qk_norm.module(d)
+
+    def forward(
+        self, x: Float[Tensor, "B T M"], run: Pass, state: State | CrossState | None = None
+    ) -> Float[Tensor, "B T M"]:
+        q = self.q_norm(self.q(x).unflatten(-1, (self.n_heads, self.d_head)))
+        if self.cross:
+            k, v, kv_layout = self._memory(run, state)
+            bias = None
+        else:
+            k, v = self._keys_values(x)
+            bias = run.bias
+            if run.tables is not None:
+                q, k = run.position.rotate(q, run.tables), run.position.rotate(k, run.tables)
+            kv_layout = run.layout
+            if state is not None:
+                k, v = state.append(*_cleared(k, v, run.layout))
+                kv_layout = state.layout
+        out = attend(
+            q,
+            k,
+            v,
+            pattern=self.pattern,
+            layout=run.layout,
+            kv_layout=kv_layout,
+            bias=bias,
+            scale=self.scale,
+            dropout=self.dropout if self.training else 0.0,
+            softcap=self.softcap,
+            backend=self.backend,
+            plan=run.plan,
+            clean=state is not None,
+            name=self.name,
+        )
+        return self.out(out.flatten(-2))
+
+    def _keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        k = self.k_norm(self.k(x).unflatten(-1, (self.n_kv_heads, self.d_head)))
+        return k, self.v(x).unflatten(-1, (self.n_kv_heads, self.d_value))
+
+    def _memory(self, run: Pass, state: State | CrossState | None) -> tuple[Tensor, Tensor, Layout]:
+        """The encoder's keys and values: from the state where one keeps them, else projected here."""
+        if isinstance(state, CrossState):
+            return *state.keys_values, state.layout
+        assert run.memory is not None and run.memory_layout is not None, "cross-attention needs an encoder's output"
+        return *self._keys_values(run.memory), run.memory_layout
+
+    def remember(self, memory: Float[Tensor, "B S M"], layout: Layout, state: CrossState) -> None:
+        """Project an encoder's output once, for every step that follows."""
+        state.fill(*_cleared(*self._keys_values(memory), layout), layout)
+
+
+def _cleared(k: Tensor, v: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Padding enters a cache as zeros, and need not be cleared again."""
+    if layout.padding == "none":
+        return k, v
+    hidden = ~layout.valid[:, :, None, None]
+    return k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)

@@ -1,0 +1,125 @@
+"""A Transformer block: attention, cross-attention and feed-forward, each with its norm and residual where the paper has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from jaxtyping import Float
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..core.feedforward import FeedForward, FeedForwardLayer
+from ..core.norm import LayerNorm, Norm
+from ..core.spec import Cost, Spec
+from ..core.state import CrossState, KeyValueState
+from .attention import Attention, Mixer, Pass
+
+Placement = Literal["pre", "post", "sandwich", "parallel"]
+
+
+class Block(Spec, kind="block"):
+    """One layer. With f each of attention, cross-attention, feed-forward in turn, and d for dropout:
+
+    post:      x ← norm(x + d(f(x)))            (Vaswani et al. 2017)
+    pre:       x ← x + d(f(norm(x)))            (Xiong et al. 2020; GPT-2, Llama)
+    sandwich:  x ← x + d(norm₂(f(norm₁(x))))    (Ding et al. 2021; Gemma 2)
+    parallel:  x ← x + d(attention(norm(x))) + d(feedforward(norm₂(x)))   (GPT-J, NeoX); norm₂ = norm if `shared_norm`
+
+    `residual` "none" leaves x + out of it all.
+    """
+
+    attention: Mixer
+    cross: Mixer | None = None
+    feedforward: FeedForwardLayer
+    norm: Norm = LayerNorm()
+    placement: Placement = "pre"
+    shared_norm: bool = False
+    residual: Literal["add", "none"] = "add"
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Block:
+        if self.placement == "parallel" and self.cross is not None:
+            raise ValueError("a parallel block has no place for cross-attention; choose pre, post or sandwich")
+        if self.shared_norm and self.placement != "parallel":
+            raise ValueError("shared_norm belongs to placement='parallel', where one norm can serve both branches")
+        return self
+
+    def module(self, d_model: int, name: str = "") -> BlockModule:
+        return BlockModule(self, d_model, name)
+
+    def n_norms(self) -> int:
+        sublayers = 3 if self.cross is not None else 2
+        return {"sandwich": 2 * sublayers, "parallel": 1 if self.shared_norm else 2}.get(self.placement, sublayers)
+
+    def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0, cross_pairs: int = 0) -> Cost:
+        total = self.attention.cost(d_model, tokens, pairs) + self.feedforward.cost(d_model, tokens)
+        if self.cross is not None:
+            total += self.cross.cost(d_model, tokens, cross_pairs, memory)
+        for _ in range(self.n_norms()):
+            total += self.norm.cost(d_model, tokens)
+        return total
+
+
+Sublayer = Callable[[Tensor], Tensor]
+
+
+class BlockModule(nn.Module):
+    """The module of `Block`. Norms are named for the sublayer that they stand before (or after, when post)."""
+
+    def __init__(self, spec: Block, d_model: int, name: str) -> None:
+        super().__init__()
+        self.placement, self.residual, self.dropout = spec.placement, spec.residual == "add", spec.dropout
+        self.shared_norm = spec.shared_norm
+        self.attention = spec.attention.module(d_model, name=f"{name}.attention")
+        self.cross = None if spec.cross is None else spec.cross.module(d_model, cross=True, name=f"{name}.cross")
+        self.feedforward = spec.feedforward.module(d_model)
+        sublayers = ["attention", *(["cross"] if self.cross is not None else []), "feedforward"]
+        self.norm = nn.ModuleDict({s: spec.norm.module(d_model) for s in sublayers})
+        if spec.shared_norm:
+            del self.norm["feedforward"]
+        if spec.placement == "sandwich":
+            self.norm_after = nn.ModuleDict({s: spec.norm.module(d_model) for s in sublayers})
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T M"],
+        run: Pass,
+        state: KeyValueState | None = None,
+        cross_state: CrossState | None = None,
+    ) -> Float[Tensor, "B T M"]:
+        def attention(y: Tensor) -> Tensor:
+            return self.attention(y, run, state)
+
+        def cross(y: Tensor) -> Tensor:
+            assert self.cross is not None
+            return self.cross(y, run, cross_state)
+
+        if self.placement == "parallel":
+            return self._parallel(x, attention)
+        x = self._sublayer(x, "attention", attention)
+        if self.cross is not None:
+            x = self._sublayer(x, "cross", cross)
+        return self._sublayer(x, "feedforward", self.feedforward)
+
+    def _sublayer(self, x: Tensor, name: str, f: Sublayer) -> Tensor:
+        if self.placement == "post":
+            return self.norm[name](self._add(x, f(x)))
+        y = f(self.norm[name](x))
+        if self.placement == "sandwich":
+            y = self.norm_after[name](y)
+        return self._add(x, y)
+
+    def _parallel(self, x: Tensor, attention: Sublayer) -> Tensor:
+        a = self.norm["attention"](x)
+        b = a if self.shared_norm else self.norm["feedforward"](x)
+        return self._add(self._add(x, attention(a)), self.feedforward(b), force=True)
+
+    def _add(self, x: Tensor, y: Tensor, force: bool = False) -> Tensor:
+        y = F.dropout(y, self.dropout, self.training)
+        return x + y if self.residual or force else y
+
+
+__all__ = ["Attention", "Block", "BlockModule", "FeedForward", "Placement"]

@@ -1,0 +1,102 @@
+"""How parameters begin: the schemes of the original paper, GPT-2 and T5, seeded by (seed, parameter name).
+
+A parameter's numbers depend on its name and the seed alone, so they are the same whatever else the model has, in which
+order it is built, and however it is sharded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from ..core.embedding import TokenEmbedding
+from ..core.linear import Linear
+from ..core.positions import LearnedEmbedding, T5Bias
+from ..core.spec import Spec
+from .heads import LanguageModelHead
+
+Draw = tuple[str, float]  # ("normal", std), ("uniform", bound) or ("constant", value)
+
+
+class Initialization(Spec, role="initialization"):
+    """Which distribution each parameter is drawn from."""
+
+    def matrix(self, fan_in: int, fan_out: int, into_residual: bool, n_layers: int) -> Draw:
+        raise NotImplementedError
+
+    def embedding(self, width: int) -> Draw:
+        return "normal", 0.02
+
+    def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
+        """The distribution of one parameter; modules with an `initial(name)` say their own constant."""
+        if hasattr(module, "initial"):
+            return "constant", module.initial(name)  # type: ignore[operator]
+        if isinstance(module, TokenEmbedding | LearnedEmbedding | LanguageModelHead | T5Bias) and value.ndim == 2:
+            return self.embedding(value.shape[1])
+        if value.ndim < 2:
+            return "constant", 0.0
+        residual = isinstance(module, Linear) and module.into_residual
+        return self.matrix(value.shape[1], value.shape[0], residual, n_layers)
+
+
+class Glorot(Initialization, kind="glorot"):
+    """U(±√(6 / (fan_in + fan_out))) (Glorot & Bengio 2010); embeddings N(0, 1/d): the original Transformer's code."""
+
+    def matrix(self, fan_in: int, fan_out: int, into_residual: bool, n_layers: int) -> Draw:
+        return "uniform", math.sqrt(6 / (fan_in + fan_out))
+
+    def embedding(self, width: int) -> Draw:
+        return "normal", width**-0.5
+
+
+class Normal(Initialization, kind="normal"):
+    """N(0, std²), and N(0, std² / 2L) into the residual stream of L layers when `scale_residual` (GPT-2)."""
+
+    std: float = Field(default=0.02, gt=0)
+    scale_residual: bool = True
+
+    def matrix(self, fan_in: int, fan_out: int, into_residual: bool, n_layers: int) -> Draw:
+        return "normal", self.std / math.sqrt(2 * n_layers) if into_residual and self.scale_residual else self.std
+
+    def embedding(self, width: int) -> Draw:
+        return "normal", self.std
+
+
+class T5Normal(Initialization, kind="t5"):
+    """N(0, 1/fan_in) for matrices, N(0, 1) for embeddings: T5 leaves scores unscaled and has it in the queries' start."""
+
+    factor: float = Field(default=1.0, gt=0)
+
+    def matrix(self, fan_in: int, fan_out: int, into_residual: bool, n_layers: int) -> Draw:
+        return "normal", self.factor * fan_in**-0.5
+
+    def embedding(self, width: int) -> Draw:
+        return "normal", self.factor
+
+
+@torch.no_grad()
+def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: int) -> None:
+    """Fill every parameter in place. Numbers are drawn in fp32 on the host, whatever the device and dtype."""
+    for prefix, module in model.named_modules():
+        for name, value in module.named_parameters(recurse=False):
+            path = f"{prefix}.{name}" if prefix else name
+            kind, size = scheme.draw(module, name, value, n_layers)
+            if kind == "constant":
+                value.fill_(size)
+                continue
+            generator = torch.Generator().manual_seed(parameter_seed(seed, path))
+            start = torch.empty(value.shape, dtype=torch.float32)
+            start.normal_(0, size, generator=generator) if kind == "normal" else start.uniform_(
+                -size, size, generator=generator
+            )
+            value.copy_(start)
+
+
+def parameter_seed(seed: int, name: str) -> int:
+    """A 63-bit seed from (seed, parameter name)."""
+    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

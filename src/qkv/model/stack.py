@@ -1,0 +1,127 @@
+"""A stack: embedding, positions, blocks, final norm. An encoder is one, a decoder is one."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any, Literal
+
+from jaxtyping import Float, Int
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..core.embedding import Embedding, TokenEmbedding
+from ..core.layout import Layout
+from ..core.norm import NoNorm, Norm
+from ..core.positions import NoPosition, Position, Widths
+from ..core.spec import Cost, Spec
+from ..core.state import Cache
+from .attention import Mixer, Pass
+from .block import Block, BlockModule
+
+Recompute = Literal["none", "alternate", "blocks"]
+
+
+class Stack(Spec, kind="stack"):
+    """Blocks over embedded tokens. The position scheme belongs to the stack: every layer uses the same one.
+
+    In JSON, runs of equal blocks are written once: `[{"repeat": 6, "block": {…}}]`.
+    """
+
+    embedding: Embedding = Embedding()
+    position: Position = NoPosition()
+    blocks: tuple[Block, ...] = Field(min_length=1)
+    norm: Norm = NoNorm()
+
+    @field_validator("blocks", mode="before")
+    @classmethod
+    def _expand(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        out: list[Any] = []
+        for item in value:
+            if isinstance(item, dict) and "repeat" in item:
+                count = item["repeat"]
+                if set(item) != {"repeat", "block"} or not isinstance(count, int) or not 1 <= count <= 4096:
+                    raise ValueError('a run of blocks is {"repeat": 1 … 4096, "block": {…}}')
+                out.extend([Block.model_validate(item["block"])] * count)
+            else:
+                out.append(item)
+        return tuple(out)
+
+    def _to_json_field(self, name: str) -> Any:
+        if name != "blocks":
+            return super()._to_json_field(name)
+        runs = [(block, len(list(run))) for block, run in groupby(self.blocks)]
+        return [{"repeat": n, "block": block} for block, n in runs]
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.blocks)
+
+    def widths(self, d_model: int, max_positions: int | None) -> Widths:
+        """What the position scheme needs to know; heads are those of the first block that has any."""
+        mixers = [block.attention for block in self.blocks]
+        heads = {mixer.heads(d_model) for mixer in mixers if mixer.kind != "none"} or {(1, d_model)}
+        return Widths(d_model, *max(heads), max_positions)
+
+    def cost(
+        self, d_model: int, max_positions: int | None, vocab_size: int, tokens: int = 0, memory: int = 0
+    ) -> Cost:
+        """Of one sequence of `tokens`, beside `memory` tokens of an encoder; without the token table."""
+        embedding = self.embedding
+        total = embedding.cost(d_model, vocab_size, tokens) + self.norm.cost(d_model, tokens)
+        total += Cost(self.position.n_parameters(self.widths(embedding.width or d_model, max_positions)))
+        for block, run in groupby(self.blocks):
+            count = len(list(run))
+            pairs = _pairs(block.attention, tokens)
+            one = block.cost(d_model, tokens, pairs, memory, tokens * memory)
+            total += Cost(one.parameters * count, one.flops * count, one.bytes * count)
+        return total
+
+
+def _pairs(mixer: Mixer, tokens: int) -> int:
+    pattern = getattr(mixer, "pattern", None)
+    return pattern.pairs(tokens) if pattern is not None and tokens else 0
+
+
+class StackModule(nn.Module):
+    """The module of `Stack`. `recompute` trades time for memory: blocks whose activations are made again in backward."""
+
+    recompute: Recompute = "none"
+
+    def __init__(self, spec: Stack, vocab_size: int, d_model: int, max_positions: int | None, name: str) -> None:
+        super().__init__()
+        self.embedding = TokenEmbedding(spec.embedding, vocab_size, d_model)
+        widths = spec.widths(d_model, max_positions)
+        self.position = spec.position.module(widths._replace(d_model=spec.embedding.width or d_model))
+        self.blocks = nn.ModuleList(
+            block.module(d_model, f"{name}.blocks.{i}") for i, block in enumerate(spec.blocks)
+        )
+        self.norm = spec.norm.module(d_model)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        layout: Layout,
+        memory: Float[Tensor, "B S M"] | None = None,
+        memory_layout: Layout | None = None,
+        token_types: Int[Tensor, "B T"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "B T M"]:
+        x = self.embedding(ids, self.position.embed(layout), token_types)
+        run = Pass.over(layout, self.position)
+        run.memory, run.memory_layout = memory, memory_layout
+        for i, block in enumerate(self.blocks):
+            if cache is not None:
+                x = block(x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
+            elif self.training and (self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)):
+                x = checkpoint(block, x, run, use_reentrant=False)
+            else:
+                x = block(x, run)
+        return self.norm(x)
+
+    def block(self, i: int) -> BlockModule:
+        module = self.blocks[i]
+        assert isinstance(module, BlockModule)
+        return module

@@ -1,0 +1,307 @@
+"""The Transformer: an encoder, a decoder, or both, from one spec; forward, hidden states, and decoding step by step."""
+
+from __future__ import annotations
+
+from typing import overload
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from ..core.cross_entropy import LossSums
+from ..core.layout import Layout
+from ..core.positions import Learned
+from ..core.spec import Cost, Spec
+from ..core.state import Cache
+from .attention import MultiHeadAttention
+from .heads import Head, LanguageModel, Pooler, PoolerModule
+from .initial import Glorot, Initialization
+from .stack import Recompute, Stack, StackModule
+
+
+class Transformer(Spec, kind="transformer"):
+    """Any member of the family, as a value.
+
+    `decoder` alone is a GPT, `encoder` alone a BERT, both the original. `vocab_size` is the output vocabulary,
+    `source_vocab_size` the encoder's where it is another. `tie_embeddings` shares the table of both stacks; the head's
+    `tied` shares it with the output. `max_positions` bounds the context, where something does.
+    """
+
+    vocab_size: int = Field(gt=0)
+    source_vocab_size: int | None = Field(default=None, gt=0)
+    d_model: int = Field(gt=0)
+    max_positions: int | None = Field(default=None, gt=0)
+    encoder: Stack | None = None
+    decoder: Stack | None = None
+    tie_embeddings: bool = True
+    head: Head | None = LanguageModel()
+    pooler: Pooler | None = None
+    initialization: Initialization = Glorot()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Transformer:
+        if self.encoder is None and self.decoder is None:
+            raise ValueError("a Transformer needs an encoder, a decoder or both")
+        for name, stack in self.stacks():
+            if isinstance(stack.position, Learned) and self.max_positions is None:
+                raise ValueError(f"{name}.position: learned positions need max_positions, the length of their table")
+            for i, block in enumerate(stack.blocks):
+                block.attention.heads(self.d_model)
+                crosses = name == "decoder" and self.encoder is not None
+                if block.cross is not None and not crosses:
+                    raise ValueError(f"{name}.blocks.{i}.cross has no encoder to attend to; leave it out")
+        if self.encoder is not None and self.decoder is not None:
+            if all(block.cross is None for block in self.decoder.blocks):
+                raise ValueError("no decoder block has cross-attention, so the encoder would go unheard: give `cross`")
+            if self.tie_embeddings and self.source_vocab_size not in (None, self.vocab_size):
+                raise ValueError(
+                    f"tie_embeddings shares one table, but source_vocab_size is {self.source_vocab_size} and vocab_size "
+                    f"{self.vocab_size}; set tie_embeddings to false or give one vocabulary"
+                )
+        width = self.output.embedding.width or self.d_model
+        if isinstance(self.head, LanguageModel) and self.head.tied and width != self.d_model:
+            raise ValueError(f"a tied head needs embeddings as wide as d_model={self.d_model}, not {width}; untie it")
+        return self
+
+    def stacks(self) -> list[tuple[str, Stack]]:
+        return [(n, s) for n, s in (("encoder", self.encoder), ("decoder", self.decoder)) if s is not None]
+
+    @property
+    def output(self) -> Stack:
+        """The stack whose states the head reads."""
+        stack = self.decoder or self.encoder
+        assert stack is not None
+        return stack
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        return self.encoder is not None and self.decoder is not None
+
+    def cost(self, tokens: int = 0, source: int = 0) -> Cost:
+        """Parameters, and the FLOPs of one forward pass over `tokens` (and `source` tokens for an encoder beside it)."""
+        total = Cost()
+        tables = 0
+        for name, stack in self.stacks():
+            length = source if name == "encoder" and self.decoder is not None else tokens
+            vocab = self._vocabulary(name)
+            memory = source if name == "decoder" and self.encoder is not None else 0
+            total += stack.cost(self.d_model, self.max_positions, vocab, length, memory)
+            if not (tables and self.tie_embeddings):
+                tables += vocab * (stack.embedding.width or self.d_model)
+        if self.head is not None:
+            total += self.head.cost(self.d_model, self.vocab_size, tokens)
+        if self.pooler is not None:
+            total += self.pooler.cost(self.d_model)
+        return total + Cost(tables)
+
+    @property
+    def n_parameters(self) -> int:
+        """Exact, from the formulas; what is shared counts once."""
+        return self.cost().parameters
+
+    def _vocabulary(self, stack: str) -> int:
+        apart = stack == "encoder" and self.decoder is not None and self.source_vocab_size is not None
+        return self.source_vocab_size if apart and self.source_vocab_size else self.vocab_size
+
+
+class TransformerModel(nn.Module):
+    """The module of `Transformer`; `qkv.build(spec)` makes and initializes one."""
+
+    def __init__(self, spec: Transformer) -> None:
+        super().__init__()
+        self.spec = spec
+        for name in ("encoder", "decoder"):
+            stack = getattr(spec, name)
+            module = stack and StackModule(stack, spec._vocabulary(name), spec.d_model, spec.max_positions, name)
+            self.add_module(name, module)
+        self.head = None if spec.head is None else spec.head.module(spec.d_model, spec.vocab_size)
+        self.pooler = None if spec.pooler is None else PoolerModule(spec.pooler, spec.d_model)
+        self.tie()
+
+    encoder: StackModule | None
+    decoder: StackModule | None
+
+    def tie(self) -> None:
+        """Make shared tables one parameter; again after anything that replaces parameters."""
+        if self.encoder is not None and self.decoder is not None and self.spec.tie_embeddings:
+            self.decoder.embedding.weight = self.encoder.embedding.weight
+        if isinstance(self.spec.head, LanguageModel) and self.spec.head.tied and self.head is not None:
+            self.head.weight = self._output.embedding.weight
+
+    # -- what it is ---------------------------------------------------------------------------------------------
+
+    @property
+    def _output(self) -> StackModule:
+        stack = self.decoder if self.decoder is not None else self.encoder
+        assert stack is not None
+        return stack
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        return self.spec.is_encoder_decoder
+
+    @property
+    def vocab_size(self) -> int:
+        return self.spec.vocab_size
+
+    @property
+    def max_positions(self) -> int | None:
+        """The longest context of the output stack; None where nothing bounds it."""
+        return self.spec.max_positions
+
+    @property
+    def device(self) -> torch.device:
+        return self._output.embedding.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._output.embedding.weight.dtype
+
+    def recompute(self, policy: Recompute) -> None:
+        """Activation checkpointing: `blocks` keeps only each block's input for backward, `alternate` every other's."""
+        for stack in (self.encoder, self.decoder):
+            if stack is not None:
+                stack.recompute = policy
+
+    # -- forward ------------------------------------------------------------------------------------------------
+
+    def hidden(
+        self,
+        ids: Int[Tensor, "B S"],
+        target: Int[Tensor, "B T"] | None = None,
+        *,
+        layout: Layout | None = None,
+        target_layout: Layout | None = None,
+        attention_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+        token_types: Int[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "B T M"]:
+        """The last hidden states: the decoder's when there are both stacks."""
+        layout = self._layout(ids, layout, attention_mask)
+        if not self.is_encoder_decoder:
+            if target is not None:
+                raise ValueError("a target is for encoder–decoders; this model has one stack and takes ids alone")
+            return self._output(ids, layout, token_types=token_types)
+        if target is None:
+            raise ValueError("an encoder–decoder takes the source ids and the target (decoder input) ids")
+        assert self.encoder is not None and self.decoder is not None
+        target_layout = self._layout(target, target_layout, target_mask)
+        memory = self.encoder(ids, layout, token_types=token_types)
+        return self.decoder(target, target_layout, memory, layout)
+
+    @overload
+    def forward(self, ids: Tensor, target: Tensor | None = ..., *, labels: None = ...) -> Tensor: ...
+    @overload
+    def forward(self, ids: Tensor, target: Tensor | None = ..., *, labels: Tensor) -> LossSums: ...
+    def forward(  # type: ignore[misc]
+        self,
+        ids: Int[Tensor, "B S"],
+        target: Int[Tensor, "B T"] | None = None,
+        *,
+        layout: Layout | None = None,
+        target_layout: Layout | None = None,
+        attention_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+        token_types: Int[Tensor, "B S"] | None = None,
+        labels: Int[Tensor, "B T"] | None = None,
+        label_smoothing: float = 0.0,
+    ) -> Float[Tensor, "B T V"] | LossSums:
+        """Logits (B, T, V); with `labels`, aligned with the output and −100 where none counts, the loss sums instead."""
+        hidden = self.hidden(
+            ids,
+            target,
+            layout=layout,
+            target_layout=target_layout,
+            attention_mask=attention_mask,
+            target_mask=target_mask,
+            token_types=token_types,
+        )
+        if self.head is None:
+            if labels is not None:
+                raise ValueError("this model has no head, so labels mean nothing to it")
+            return hidden
+        return self.head(hidden) if labels is None else self.head.loss(hidden, labels, label_smoothing)
+
+    def pooled(
+        self, ids: Int[Tensor, "B T"], *, layout: Layout | None = None, attention_mask: Tensor | None = None
+    ) -> Float[Tensor, "B M"]:
+        """One vector a sequence, by the model's pooler."""
+        if self.pooler is None:
+            raise ValueError("this model has no pooler; give the spec one: pooler=Pooler(method='mean', dense=False)")
+        layout = self._layout(ids, layout, attention_mask)
+        return self.pooler(self.hidden(ids, layout=layout), layout)
+
+    def _layout(self, ids: Tensor, layout: Layout | None, mask: Tensor | None) -> Layout:
+        if ids.ndim != 2:
+            raise ValueError(f"ids are (batch, length), not {tuple(ids.shape)}")
+        if layout is not None and mask is not None:
+            raise ValueError("give a layout or an attention mask, not both: a layout says what a mask does, and more")
+        if mask is not None:
+            layout = Layout.from_mask(mask)
+        if layout is None:
+            layout = Layout.full(ids.shape[1], device=ids.device)
+        if self.max_positions is not None and ids.shape[1] + (layout.start or 0) > self.max_positions:
+            self._check_context(layout, self.max_positions)
+        return layout
+
+    @staticmethod
+    def _check_context(layout: Layout, allowed: int) -> None:
+        """Rows wider than the context are fine as long as no sequence in them is."""
+        if layout.start is not None and layout.one_segment and layout.lengths is None:
+            longest = layout.start + layout.shape[1]
+        elif layout.lengths is not None and layout.one_segment:
+            longest = max(layout.lengths, default=0)
+        else:
+            longest = int(layout.positions.max()) + 1
+        if longest > allowed:
+            raise ValueError(f"{longest} tokens are more than this model's context of {allowed}; shorten or split them")
+
+    # -- decoding -----------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        batch_size: int | None = None,
+        *,
+        source: Int[Tensor, "B S"] | None = None,
+        source_layout: Layout | None = None,
+        capacity: int | None = None,
+    ) -> Cache:
+        """An empty cache to `step` with. An encoder–decoder reads its source here, once.
+
+        `capacity`: how many tokens to make room for at the start; caches grow by themselves.
+        """
+        if self.decoder is None:
+            raise ValueError("an encoder alone does not decode: it has no causal stack to step through")
+        if self.is_encoder_decoder != (source is not None):
+            raise ValueError("an encoder–decoder starts from source ids; a decoder alone from a batch size")
+        assert self.spec.decoder is not None
+        rows = len(source) if source is not None else (batch_size or 1)
+        sizes = [block.attention.remembers() for block in self.spec.decoder.blocks]
+        cache = Cache(rows, sizes, self.is_encoder_decoder, self.max_positions, capacity)
+        if source is not None:
+            assert self.encoder is not None
+            layout = self._layout(source, source_layout, None)
+            memory = self.encoder(source, layout)
+            for i, state in enumerate(cache.cross):
+                cross = self.decoder.block(i).cross
+                if isinstance(cross, MultiHeadAttention):
+                    cross.remember(memory, layout, state)
+        return cache
+
+    def step(
+        self,
+        ids: Int[Tensor, "B T"],
+        cache: Cache,
+        layout: Layout | None = None,
+        all_positions: bool = False,
+    ) -> Tensor:
+        """Feed the next T tokens of every row: logits of the last column (B, V), or of all (B, T, V).
+
+        Without a layout each row goes on at its own next position. Prompts of unequal length are padded on the left:
+        `Layout.from_lengths(lengths, side="left")`.
+        """
+        assert self.decoder is not None and self.head is not None
+        layout = cache.admit(layout, ids.shape[1], ids.device)
+        hidden = self.decoder(ids, layout, cache=cache)
+        return self.head(hidden) if all_positions else self.head(hidden[:, -1:]).squeeze(1)

@@ -1,0 +1,31 @@
+"""What a recipe says about evaluation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..core.spec import Spec
+
+Metric = Literal["exact-match", "bleu", "chrf", "perplexity", "bits-per-byte"]
+TEXT_METRICS: tuple[Metric, ...] = ("exact-match", "bleu", "chrf")  # of generated texts beside the truth
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class Evaluation(Spec):
+    """metrics:   what is measured; None is everything that the data allow.
+    examples:  how many of the validation split each evaluation during training takes; None is all.
+    num_beams: the beams of those evaluations; the one after training decodes as `generation` says.
+    test_examples: how many of the test split the evaluation after training takes; None is all.
+    samples:   outputs kept to be shown beside the truth.
+    bleu_tokenize: sacreBLEU's tokenizer: `13a`, `intl`, `char`, `zh` or `none`.
+    """
+
+    metrics: tuple[Metric, ...] | None = None
+    examples: Count | None = 500
+    num_beams: Count = 1
+    test_examples: Count | None = None
+    samples: Annotated[int, Field(ge=0)] = 6
+    bleu_tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"

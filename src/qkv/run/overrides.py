@@ -1,0 +1,44 @@
+"""`key=value` on the command line: parsed, and put into a recipe's tree before that is validated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import yamls
+
+
+def parse(text: str) -> tuple[str, Any]:
+    """`training.max_steps=100` → ("training.max_steps", 100). The value is YAML: `[de, pl]`, `1e-3`, `{kind: cosine}`."""
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key or not all(key.split(".")):
+        raise ValueError(f"{text!r} is not a setting; write key=value, for example training.max_steps=100")
+    return key, yamls.load(value, name=f"the value of {key}")
+
+
+def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """A copy of `tree` with every setting in its place; what the places allow is for the recipe to validate."""
+    for text in settings:
+        key, value = parse(text)
+        tree = _put(tree, _place(key.split(".")), key, value)
+    return tree
+
+
+def _place(path: list[str]) -> list[str]:
+    """Where a key stands in the tree: one into the model's spec (`model.decoder.position`) is whole under `replace`."""
+    if path[0] == "model" and len(path) > 2:
+        inside = path[2:] if path[1] == "replace" else path[1:]
+        return ["model", "replace", ".".join(inside)]
+    return path
+
+
+def _put(node: Any, path: list[str], key: str, value: Any) -> dict[str, Any]:
+    if isinstance(node, str):  # the short form, `schedule: cosine`
+        node = {"kind": node}
+    if node is None:
+        node = {}
+    if not isinstance(node, dict):
+        raise ValueError(f"{key} can't be set: what stands at {path[0]!r}'s place, {node!r}, has no parts")
+    head, *rest = path
+    return {**node, head: _put(node.get(head), rest, key, value) if rest else value}

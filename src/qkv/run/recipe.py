@@ -1,0 +1,174 @@
+"""A recipe: everything about an experiment in one file, so that the file is the experiment."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import Field, ValidationError, model_serializer, model_validator
+
+from .. import families
+from ..core.spec import Spec, explain, nearest
+from ..data import ALL_SOURCES  # noqa: F401
+from ..data.batching import Batching
+from ..data.sources import Source
+from ..data.tokenizer import TokenizerSpec
+from ..generate import Generation
+from ..model.transformer import Transformer
+from ..train.objective import Objective
+from ..train.settings import Training
+from . import overrides, yamls
+from .directory import RECIPE, read_text
+from .evaluation import Evaluation
+
+PRESET, REPLACE = "preset", "replace"
+
+
+class ModelChoice(Spec):
+    """`{preset: transformer, d_model: 256, replace: {decoder.position: alibi}}`: a preset, its sizes, and changes to it.
+
+    preset:  a name of `qkv list presets`.
+    sizes:   every key beside `preset` and `replace`: what the preset's function takes (`d_model`, `n_layers` …).
+    changes: `replace`: dotted paths into the model's spec and what is to stand there, as `spec.replace` takes them.
+    """
+
+    preset: str
+    sizes: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"preset": value}
+        if isinstance(value, Mapping) and not {"sizes", "changes"} & set(value):
+            sizes = {key: item for key, item in value.items() if key not in (PRESET, REPLACE)}
+            rest = {"preset": value[PRESET]} if PRESET in value else {}
+            return {**rest, "sizes": sizes, "changes": value.get(REPLACE) or {}}
+        return value
+
+    @model_serializer(mode="plain")
+    def _flat(self) -> dict[str, Any]:
+        return {PRESET: self.preset, **self.sizes, REPLACE: self.changes}
+
+    def spec(self, vocab_size: int) -> Transformer:
+        """The whole spec, for a tokenizer of this size. Raises ValueError where a name or a value is not one there is."""
+        sizes = {"vocab_size": vocab_size, **self.sizes}
+        return families.preset(self.preset, **sizes).replace(self.changes)
+
+
+class Recipe(Spec):
+    """name: of the experiment, and of its run directory by default; description: one line for `qkv list recipes`.
+
+    data:       where examples come from.
+    tokenizer:  what is trained on the texts of the training split before the model is.
+    model:      a preset with sizes and changes, see `ModelChoice`.
+    objective:  what is minimized.
+    batching:   how examples become batches.
+    training:   optimizer, schedule, limits, checkpoints.
+    evaluation: what is measured, while training and after it.
+    generation: how outputs are made, in evaluation and by default in the finished run.
+    seed:       of weights, dropout and the order of the data.
+    """
+
+    name: str = Field(pattern=r"^[\w.-]+$")
+    description: str = ""
+    data: Source
+    tokenizer: TokenizerSpec
+    model: ModelChoice
+    objective: Objective
+    batching: Batching = Batching()
+    training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+    generation: Generation = Generation()
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    @classmethod
+    def load(cls, name: str | Path, settings: Iterable[str] = ()) -> Self:
+        """A recipe by its name, its file or its run directory, with `key=value` settings applied.
+
+        Raises ValueError that names the nearest recipe or key where one is unknown.
+        """
+        return cls.from_tree(overrides.apply(tree(name), settings))
+
+    @classmethod
+    def from_tree(cls, data: Any) -> Self:
+        """A recipe from what its YAML holds."""
+        if not isinstance(data, dict):
+            raise ValueError(f"a recipe is a mapping of keys to values, not {type(data).__name__}")
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise ValueError(_explained(error, data)) from None
+
+    def resolve(self, vocab_size: int) -> Self:
+        """The recipe with nothing left to a default that another version could change: the preset's sizes spelled out."""
+        known = families.sizes(self.model.preset)
+        model = self.model.model_copy(update={"sizes": {**known, "vocab_size": vocab_size, **self.model.sizes}})
+        return self.model_copy(update={"model": model})
+
+    def to_yaml(self) -> str:
+        """What `recipe.yaml` of a run directory holds; `Recipe.load` reads it back to an equal value."""
+        return yamls.dump(self.to_dict())
+
+
+def packaged() -> dict[str, str]:
+    """The text of every recipe that comes with qkv, by name."""
+    folder = importlib.resources.files("qkv.recipes")
+    found = sorted(item.name for item in folder.iterdir() if item.name.endswith(".yaml"))
+    return {name.removesuffix(".yaml"): folder.joinpath(name).read_text(encoding="utf-8") for name in found}
+
+
+def tree(name: str | Path) -> dict[str, Any]:
+    """A recipe's YAML as data, not yet validated."""
+    path = Path(name)
+    if path.is_dir() and (path / RECIPE).is_file():
+        path = path / RECIPE
+    if path.is_file():
+        return _mapping(yamls.load(read_text(path), name=str(path)), str(path))
+    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        what = f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
+        raise ValueError(what)
+    known = packaged()
+    if str(name) not in known:
+        raise ValueError(f"there is no recipe {str(name)!r}; {nearest(str(name), known)}")
+    return _mapping(yamls.load(known[str(name)], name=f"the recipe {name}"), f"the recipe {name}")
+
+
+def _mapping(data: Any, name: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ValueError(f"{name} is not a recipe: a recipe is a mapping of keys to values")
+    return data
+
+
+def _explained(error: ValidationError, data: Any) -> str:
+    """One sentence a mistake: an unknown key with the nearest ones, a missing one with how to give it."""
+    said = []
+    for item in error.errors(include_url=False)[:3]:
+        path = [str(part) for part in item["loc"]]
+        where = ".".join(path)
+        if item["type"] == "extra_forbidden":
+            said.append(f"there is no {where!r}; {nearest(where, _keys(data, path[:-1]))}")
+        elif item["type"] == "missing":
+            said.append(f"{where} is missing; give it as {where}=...")
+    return "; ".join(said) or explain(error)
+
+
+def _keys(data: Any, path: list[str]) -> Iterator[str]:
+    """The keys that a recipe may have at a path, by the specs that stand on the way."""
+    spec: type[Spec] = Recipe
+    for part in path:
+        data = data.get(part) if isinstance(data, dict) else None
+        spec = _spec_of(spec.model_fields[part].annotation) if part in spec.model_fields else spec
+        kind = data.get("kind") if isinstance(data, dict) else data
+        spec = spec.kinds.get(kind, spec) if spec.role and isinstance(kind, str) else spec
+    yield from (f"{'.'.join(path)}.{name}" if path else name for name in spec.model_fields)
+
+
+def _spec_of(annotation: Any) -> type[Spec]:
+    """The spec class in a field's annotation, `Average` in `Annotated[Average | None, ...]`."""
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _spec_of(part)) is not Spec), Spec)

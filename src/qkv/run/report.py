@@ -1,0 +1,364 @@
+"""`report.html`: what a run did, on one page that needs no network and no script.
+
+The page is a row of sections, each made by a function `(Story) -> Section | None` listed in `SECTIONS`; a run with
+other things to show (boxes, spectrograms, forecasts) appends its own function there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from markupsafe import Markup
+from safetensors import SafetensorError, safe_open
+
+from ..look import capture, picture
+from ..look.chart import Series, line_chart
+from ..look.history import History
+from ..look.html import render
+from ..look.svg import join, readable, tag
+from ..look.words import duration, marked
+from ..train.metrics import read_metrics
+from . import yamls
+from .directory import EVALUATION, METRICS, RECIPE, REPORT, WEIGHTS, read_json, read_text, write_json, write_text
+
+ATTENTION = "attention.json"
+MACHINE = "machine.json"
+_SHOWN = 6  # samples on the page
+_PICTURED = 2  # of them with their attention
+
+_FRACTIONS = ("exact_match", "accuracy")  # 0 … 1, shown in percent
+_QUALITY = (*_FRACTIONS, "bleu", "chrf")  # drawn together, 0 … 100
+_NAMES = {"bleu": "BLEU", "chrf": "chrF", "nll": "Loss (nats per token)"}
+_NO_METRICS = frozenset({"elapsed", "loss"})
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled part of the page; `note` is the line under its title."""
+
+    title: str
+    body: Markup
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Story:
+    """What a run directory tells.
+
+    recipe:     `recipe.yaml` as data.
+    history:    the lines of `metrics.jsonl`.
+    evaluation: `evaluation.json`: "metrics", "signatures", "split", "examples", "samples" of the weights delivered.
+    samples:    dictionaries with "source", "output", perhaps "target" and "score".
+    machine:    where the run was made: "machine", "cores", "torch".
+    """
+
+    run_dir: Path
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+    samples: Sequence[Mapping[str, Any]] = ()
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, run_dir: Path, samples: Sequence[Mapping[str, Any]] | None = None) -> Story:
+        recipe, metrics = run_dir / RECIPE, run_dir / METRICS
+        evaluation = _read_object(run_dir / EVALUATION)
+        return cls(
+            run_dir,
+            yamls.load(read_text(recipe), name=str(recipe)) or {} if recipe.exists() else {},
+            History.of(read_metrics(metrics)) if metrics.exists() else History(),
+            evaluation,
+            list(evaluation.get("samples") or ()) if samples is None else list(samples),
+            _machine(run_dir),
+        )
+
+    @property
+    def name(self) -> str:
+        return str(self.recipe.get("name") or self.run_dir.resolve().name)
+
+    @cached_property
+    def parameters(self) -> int | None:
+        """Numbers in the weights' file, by its header; tensors that parts of the model share stand there once."""
+        try:
+            with safe_open(self.run_dir / WEIGHTS, framework="numpy") as weights:
+                return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+        except (OSError, SafetensorError):
+            return None
+
+
+def write_report(run_dir: Path | str, samples: Sequence[Mapping[str, Any]] | None = None) -> Path:
+    """Write `report.html` into a run directory, the pictured attention beside it, and return the page's path.
+
+    `samples` are dictionaries with "source", "output" and perhaps "target" and "score"; by default those that
+    `evaluation.json` has. What a run doesn't have is left out of the page. Raises ValueError when the directory is not
+    there or a file in it is malformed.
+    """
+    run_dir = Path(run_dir)
+    if not run_dir.is_dir():
+        raise ValueError(f"there is no run directory {run_dir}")
+    story = Story.read(run_dir, samples)
+    sections = [made for make in SECTIONS if (made := make(story)) is not None]
+    page = render("report.html", title=story.name, lead=_lead(story), facts=_facts(story), sections=sections)
+    write_text(run_dir / REPORT, page)
+    return run_dir / REPORT
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    found = read_json(path) if path.exists() else {}
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds a {type(found).__name__}, not an object")
+    return found
+
+
+def _machine(run_dir: Path) -> dict[str, Any]:
+    """Where the run was made: noted with its first report, which the run itself writes, and read from then on."""
+    path = run_dir / MACHINE
+    if not path.exists():
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+        write_json(path, {"machine": gpu or _processor(), "cores": _cores(), "torch": torch.__version__})
+    return _read_object(path)
+
+
+def _processor() -> str:
+    """The processor's name where the system tells it, else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# -- the head of the page ---------------------------------------------------------------------------------------
+
+
+def _lead(story: Story) -> str:
+    """How far it was trained, in one sentence."""
+    steps, tokens = (story.history.series("train", key) for key in ("elapsed", "tokens"))
+    if not steps:
+        return str(story.recipe.get("description") or "")
+    seen = f" on {readable(tokens[-1][1])} tokens" if tokens else ""
+    return f"Trained for {steps[-1][0]:,.0f} steps{seen}, in {duration(steps[-1][1])}."
+
+
+def _facts(story: Story) -> list[tuple[str, str, str]]:
+    """Tiles: name, value, detail."""
+    made, history, machine = [], story.history, story.machine
+    metrics = _metrics(story)
+    headline = next((key for key in (*_QUALITY, "perplexity") if key in metrics), None)
+    if headline:
+        made.append((_titled(headline), _shown(headline, metrics[headline]), _where(story)))
+    if story.parameters:
+        made.append(("Parameters", readable(float(story.parameters)), f"{story.parameters:,}"))
+    seconds = history.last("train", "elapsed")
+    if seconds is not None:
+        made.append(("Training time", duration(seconds), ""))
+    speeds = sorted(value for _, value in history.series("train", "tokens_per_s"))
+    if speeds:
+        mfu = history.last("train", "mfu")
+        made.append(("Tokens per second", readable(speeds[len(speeds) // 2]), f"MFU {mfu:.0%}" if mfu else "median"))
+    if machine.get("machine"):
+        made.append(("Machine", str(machine["machine"]), f"{machine.get('cores', '?')} cores"))
+    if machine.get("torch"):
+        made.append(("PyTorch", str(machine["torch"]), ""))
+    return made
+
+
+# -- sections ---------------------------------------------------------------------------------------------------
+
+
+def learning(story: Story) -> Section | None:
+    """Loss and quality, large; learning rate, gradient norm and throughput, small."""
+    history = story.history
+    loss = "nll" if history.series("train", "nll") else "loss"
+    losses = [
+        Series("train", history.series("train", loss)),
+        Series("validation", history.series("eval", loss), dots=True),
+    ]
+    quality = [
+        Series(_titled(key), [(x, _scaled(key, y)) for x, y in history.series("eval", key)], dots=True)
+        for key in _QUALITY
+    ]
+    large = [line_chart("Loss (nats per token)", losses), line_chart("Quality on held-out data", quality, zero=True)]
+    small = [
+        line_chart(title, [Series(title, history.series("train", key))], width=300, height=180, zero=True, show=show)
+        for title, key, show in (
+            ("Learning rate", "lr", readable),
+            ("Gradient norm", "grad_norm", readable),
+            ("Tokens per second", "tokens_per_s", readable),
+            ("Model FLOPs utilization", "mfu", _percent),
+        )
+    ]
+    if not any([*large, *small]):
+        return None
+    bad = history.count("bad step")
+    note = f"{bad:,} steps with a loss or gradient that was not finite made no update." if bad else ""
+    return Section("Learning", join(_row("charts", large), _row("charts small", small)), note)
+
+
+def results(story: Story) -> Section | None:
+    """The metrics of the weights delivered, each with the signature of its computation."""
+    signatures = story.evaluation.get("signatures") or {}
+    rows = [(_titled(k), _shown(k, v), signatures.get(k) or _HOW.get(k, "")) for k, v in _metrics(story).items()]
+    return Section("Results", Markup(render("metrics.html", rows=rows)), _where(story)) if rows else None
+
+
+def samples(story: Story) -> Section | None:
+    """Outputs beside the truth, marked right or wrong; in a wrong one, what the truth does not have is underlined."""
+    shown = story.samples[:_SHOWN]
+    if not shown:
+        return None
+    views = []
+    for sample in shown:
+        output, target = str(sample["output"]), sample.get("target")
+        right = None if target is None else output == target
+        views.append(
+            {
+                "source": sample.get("source", ""),
+                "output": output if right is not False else marked(output, str(target)),
+                "target": target,
+                "right": right,
+                "score": readable(sample["score"]) if isinstance(sample.get("score"), float) else None,
+            }
+        )
+    judged = [view["right"] for view in views if view["right"] is not None]
+    note = f"{sum(judged)} of these {len(judged)} equal the truth." if judged else ""
+    return Section("Samples", Markup(render("samples.html", samples=views)), note)
+
+
+def attention(story: Story) -> Section | None:
+    """Where the model looks, in two of the samples: drawn anew where the run loads, else from `attention.json`."""
+    path = story.run_dir / ATTENTION
+    made = _look(story)
+    if made:
+        picture.save(path, made)
+    else:
+        made = picture.load(path)
+    if not made:
+        return None
+    own = made[0].rows == made[0].columns
+    what = "Each row is a token, the columns what it looks at" if own else "Source tokens across, target tokens down"
+    note = f"{what}; the stronger the ink, the more of a row's attention goes there. Point at a cell for its weight."
+    return Section("Attention", _row("pictures", [p.draw() for p in made]), note)
+
+
+SECTIONS: list[Callable[[Story], Section | None]] = [learning, results, samples, attention]
+
+
+# -- attention of samples ---------------------------------------------------------------------------------------
+
+
+def _look(story: Story) -> list[picture.Picture]:
+    """The attention of two samples in the trained model; none where the run can't be loaded."""
+    if not story.samples:
+        return []
+    from .load import load
+
+    try:
+        run = load(story.run_dir)
+    except (OSError, ValueError):
+        return []
+    return [_picture(run, sample) for sample in choose(story.samples)]
+
+
+def choose(samples: Sequence[Mapping[str, Any]], count: int = _PICTURED) -> list[Mapping[str, Any]]:
+    """The samples whose attention says most: right ones before wrong, then another first word (a target tag), then long."""
+    chosen: list[Mapping[str, Any]] = []
+    rest = [sample for sample in samples if sample["output"]]
+    while rest and len(chosen) < count:
+        seen = {_first_word(sample) for sample in chosen}
+        best = max(rest, key=lambda s: (s["output"] == s.get("target"), _first_word(s) not in seen, _length(s)))
+        rest.remove(best)
+        chosen.append(best)
+    return chosen
+
+
+def _first_word(sample: Mapping[str, Any]) -> str:
+    return next(iter(str(sample.get("source", "")).split()), "")
+
+
+def _length(sample: Mapping[str, Any]) -> int:
+    """Characters, as far as they make a picture worth more: a very long one is only harder to read."""
+    length = len(str(sample.get("source", "")))
+    return length if length <= 60 else 60 - length
+
+
+def _picture(run: Any, sample: Mapping[str, Any]) -> picture.Picture:
+    tokenizer, model, source = run.tokenizer, run.model, str(sample.get("source", ""))
+    if model.is_encoder_decoder:
+        read, written = tokenizer.encode(source, eos=True), tokenizer.encode(str(sample["output"]), eos=True)
+        fed = [tokenizer.bos_id, *written[:-1]]
+        maps = capture.attention(model, _ids(read, model), _ids(fed, model), choose=capture.cross)
+        return picture.Picture.of(source, tokenizer.tokens(written), tokenizer.tokens(read), maps)
+    text = source + str(sample["output"])
+    ids = tokenizer.encode(text, bos=tokenizer.bos_id is not None)[: picture.MOST_TOKENS]
+    tokens = tokenizer.tokens(ids)
+    return picture.Picture.of(text, tokens, tokens, capture.attention(model, _ids(ids, model), choose=capture.own))
+
+
+def _ids(ids: Sequence[int], model: Any) -> torch.Tensor:
+    return torch.tensor([list(ids)], device=model.device)
+
+
+# -- words ------------------------------------------------------------------------------------------------------
+
+_HOW = {
+    "exact_match": "outputs that equal the truth to the letter",
+    "nll": "mean negative log-likelihood of a target token",
+    "perplexity": "e to the loss",
+    "bits_per_byte": "bits the model needs for a byte of the text",
+}
+
+
+def _metrics(story: Story) -> dict[str, float]:
+    """Of the weights delivered where they were evaluated, else of the last evaluation on the way."""
+    found = story.evaluation.get("metrics")
+    if found:
+        return {key: value for key, value in found.items() if isinstance(value, int | float)}
+    keys = [key for key in story.history.keys("eval") if key not in _NO_METRICS or key == "loss"]
+    last = {key: story.history.last("eval", key) for key in keys if key != "elapsed"}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def _where(story: Story) -> str:
+    """What the metrics were measured on."""
+    split, examples = story.evaluation.get("split"), story.evaluation.get("examples")
+    if split:
+        return f"{split} split, {examples:,} examples" if isinstance(examples, int) else f"{split} split"
+    return "last evaluation while training"
+
+
+def _titled(key: str) -> str:
+    return _NAMES.get(key) or key.replace("_", " ").capitalize()
+
+
+def _scaled(key: str, value: float) -> float:
+    return 100 * value if key in _FRACTIONS else value
+
+
+def _shown(key: str, value: float) -> str:
+    if key in _FRACTIONS:
+        return f"{100 * value:.2f} %"
+    return f"{value:.2f}" if key in _QUALITY else readable(value)
+
+
+def _percent(value: float) -> str:
+    return f"{readable(100 * value)}%"
+
+
+def _row(class_: str, parts: Sequence[Markup]) -> Markup:
+    kept = [part for part in parts if part]
+    return tag("div", *kept, class_=class_) if kept else Markup("")

@@ -1,0 +1,325 @@
+"""The training loop: `fit` is the order of events, `Trainer` what each of them is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from ..core.batch import Batch
+from ..core.ranks import ALONE, Ranks
+from . import checkpoint, rng
+from .average import LastCheckpoints, Running, RunningAverage, mean
+from .checkpoint import AVERAGE, MODEL, OPTIMIZER, Checkpoints
+from .interrupt import Interrupt
+from .journal import Journal
+from .meter import Measured, Meter
+from .objective import Objective
+from .outcome import Diverged, Ending, Outcome
+from .progress import Display
+from .settings import Training
+from .state import State
+from .step import Stepper
+from .weights import Tensors, all_finite, load_model, load_optimizer, model_tensors, optimizer_tensors, replace_tensors
+
+OpenStream = Callable[[dict[str, Any] | None], Iterator[Batch]]
+Evaluate = Callable[[nn.Module, int], dict[str, float]]
+
+
+def fit(
+    model: nn.Module,
+    open_stream: OpenStream,
+    objective: Objective,
+    training: Training,
+    *,
+    out: Path,
+    seed: int = 0,
+    evaluate: Evaluate | None = None,
+    resume: bool = False,
+    ranks: Ranks = ALONE,
+    flops_per_token: float | None = None,
+    peak_flops: float | None = None,
+    console: Console | None = None,
+) -> Outcome:
+    """Train a model, and leave the delivered weights in it and in `out`/model.safetensors.
+
+    open_stream:     gives the batches that follow a position, or all from the first for None.
+    evaluate:        `(model in evaluation mode, step)` → named metrics; leaves no trace in the random generators.
+    resume:          go on from the newest checkpoint in `out`; from the beginning where there is none.
+    flops_per_token: of forward and backward, per token as `Batch.tokens` counts them; with `peak_flops` (per second)
+                     it gives the MFU, model FLOPs utilization.
+
+    Resumed from any checkpoint, a run goes on bit for bit as if it had not stopped (same machine, threads, settings).
+    Raises Diverged, a ValueError, after `max_bad_steps`; ValueError for settings or files that don't fit together; and
+    OSError where the disk refuses.
+    """
+    display = Display(console, training.max_steps, training.max_time, shown=ranks.rank == 0)
+    trainer = Trainer(model, Stepper(model, objective, training, ranks), training, Path(out), evaluate, ranks, display)
+    trainer.utilization = flops_per_token / peak_flops if flops_per_token and peak_flops else None
+    trainer.start(open_stream, seed, resume)
+    with display, Interrupt(display.say) as interrupt, closing(trainer):
+        while True:
+            ending = trainer.ending(interrupt.requested)
+            if trainer.must_evaluate(ending):
+                trainer.evaluate()
+                ending = ending or trainer.ending(interrupt.requested)
+            if trainer.must_save(ending):
+                trainer.save(ending)
+            if ending:
+                return trainer.deliver(ending)
+            trainer.step()
+
+
+class Trainer:
+    """One run: the model with what moves it, and everything that is counted, kept and told about it."""
+
+    utilization: float | None = None  # MFU per (token per second)
+
+    def __init__(
+        self,
+        model: nn.Module,
+        stepper: Stepper,
+        training: Training,
+        out: Path,
+        evaluator: Evaluate | None,
+        ranks: Ranks,
+        display: Display,
+    ) -> None:
+        self.model, self.stepper, self.training, self.out = model, stepper, training, out
+        self.evaluator, self.ranks, self.display = evaluator, ranks, display
+        self.store = Checkpoints(out / "checkpoints", training.keep)
+        self.state, self.meter = State(), Meter()
+        self.running: Running | None = None
+        self.unsaved = self.exhausted = False
+
+    # -- beginning ----------------------------------------------------------------------------------------------
+
+    def start(self, open_stream: OpenStream, seed: int, resume: bool) -> None:
+        """Make everything stand where the run begins, or where its newest checkpoint left it."""
+        found = self.store.newest()
+        if found and not resume:
+            raise ValueError(f"{self.out} already holds a run with {found.name}; resume it, or choose another folder")
+        saved = self._load(found) if found else None
+        if isinstance(self.training.average, RunningAverage):
+            self.running = Running(self.training.average, self.model)
+            if found and (found / AVERAGE).exists():
+                self.running.load(checkpoint.load_tensors(found, AVERAGE))
+        self.journal = Journal(self.out, self.display, self.training, self.state.step, self.ranks.rank == 0)
+        self.journal.begin(self.state.step, saved["training"] if saved else None)
+        self.stream = iter(open_stream(self.state.position))
+        if saved:
+            rng.restore(saved["rng"])
+        else:
+            rng.seed_all(seed + self.ranks.rank)
+        self._born = time.monotonic() - self.state.elapsed
+        self.model.train()
+
+    def _load(self, path: Path) -> dict[str, Any]:
+        saved = checkpoint.load_state(path)
+        before, now = saved["optimizer"], self.training.optimizer.kind
+        if before != now:
+            raise ValueError(
+                f"{path} was trained with the optimizer {before!r}, and {now!r} can't go on with that one's state; "
+                f"resume with {before!r}, or start a new run"
+            )
+        load_model(self.model, checkpoint.load_tensors(path, MODEL), str(path / MODEL))
+        load_optimizer(self.stepper.optimizer, checkpoint.load_tensors(path, OPTIMIZER), str(path / OPTIMIZER))
+        self.stepper.mixed.load(saved["scaler"])
+        self.meter.load(saved["window"])
+        self.state = State.from_dict(saved["run"])
+        self.store.temporary = path if saved["temporary"] else None
+        return saved
+
+    # -- one step -----------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Fetch the batches of one optimizer step, take it, and note what it gave."""
+        began = time.perf_counter()
+        batches = list(itertools.islice(self.stream, self.training.accumulate))
+        if not batches:
+            self._end_of_data()
+            return
+        state, before = self.state, self.state.position
+        state.step += 1
+        taken = self.stepper.take(batches, self._lr())
+        state.position, state.tokens, self.unsaved = batches[-1].position, state.tokens + taken.tokens, True
+        if taken.count:
+            self.meter.add(Measured(state.step, taken.count, before), taken)
+        else:
+            self._settle()
+            state.guard.refuse(state.step, "empty")
+            self.journal.empty_step(state.step, before)
+        if self.running:
+            self.running.update(state.step)
+        logs = self._falls_on(self.training.log_every)
+        if logs or self.stepper.device.type == "cpu":
+            self._settle()
+        self.meter.time(taken.tokens, time.perf_counter() - began)
+        if logs:
+            self._log_line()
+        self.display.at(state.step, self.elapsed)
+
+    def _lr(self) -> float:
+        spent = min(self.elapsed / self.training.max_time, 1.0) if self.training.max_time else 0.0
+        factor = self.training.schedule.factor(self.state.step, self.training.max_steps, spent)
+        return self.training.optimizer.lr * factor
+
+    def _end_of_data(self) -> None:
+        if self.state.step == 0:
+            raise ValueError("the training data gave no batch: it is empty, or every example was skipped")
+        self.exhausted = True
+
+    def _settle(self) -> None:
+        """Read the steps that the device has finished, and look for those that made no update."""
+        for done in self.meter.settle():
+            if not done.bad:
+                self.state.guard.updated()
+            elif math.isfinite(done.loss) and self.stepper.mixed.scaling:
+                self.state.guard.overflows += 1
+                self.journal.event("overflow", done.step)
+            else:
+                self.state.guard.refuse(done.step, "bad")
+                self.journal.bad_step(done)
+
+    def _log_line(self) -> None:
+        line = self.meter.line()
+        rate = line["tokens_per_s"]
+        line |= {"mfu": self.utilization * rate if self.utilization and rate else None}
+        line |= {"lr": self.stepper.lr, "tokens": self.state.tokens, "elapsed": self.elapsed}
+        self.journal.train(self.state.step, line)
+
+    # -- evaluating and saving ----------------------------------------------------------------------------------
+
+    def must_evaluate(self, ending: Ending | None) -> bool:
+        if self.evaluator is None or ending in ("interrupted", "bad steps") or self.state.evaluated == self.state.step:
+            return False
+        return bool(ending) or self._falls_on(self.training.eval_every)
+
+    def evaluate(self) -> None:
+        """Evaluate, and see whether it is the best yet."""
+        state, training = self.state, self.training
+        with self.running.in_place() if self.running else nullcontext():
+            metrics = self._measure()
+        if training.metric not in metrics:
+            given = ", ".join(metrics) or "nothing"
+            raise ValueError(f"training.metric is {training.metric!r}, but the evaluation gives {given}")
+        best = state.best.offer(state.step, metrics[training.metric], metrics, training.mode, training.min_delta)
+        state.evaluated, state.metrics, self.unsaved = state.step, metrics, True
+        self.journal.evaluation(state.step, metrics, self.elapsed, best)
+
+    def _measure(self) -> dict[str, float]:
+        assert self.evaluator is not None
+        self.model.eval()
+        with rng.preserved(), torch.no_grad():
+            metrics = self.evaluator(self.model, self.state.step)
+        self.model.train()
+        return metrics
+
+    def must_save(self, ending: Ending | None) -> bool:
+        if not self.unsaved or ending == "bad steps":
+            return False
+        due = self._falls_on(self.training.save_every) and self.state.guard.streak == 0
+        return bool(ending) or due or self._is_best()
+
+    def save(self, ending: Ending | None) -> None:
+        """Save a checkpoint, unless the weights are not numbers any more: a good one is not given up for those."""
+        self._settle()
+        self.unsaved = False
+        tensors = model_tensors(self.model)
+        if not all_finite(tensors.values()):
+            self.journal.event("not saved", self.state.step, reason="the weights hold NaN or infinity")
+            return
+        self.journal.sync()
+        if self.ranks.rank == 0:
+            files: dict[str, Tensors] = {MODEL: tensors, OPTIMIZER: optimizer_tensors(self.stepper.optimizer)}
+            if self.running:
+                files[AVERAGE] = self.running.tensors
+            temporary = ending == "interrupted" and not self._falls_on(self.training.save_every)
+            self.store.save(self.state.step, files, self._remembered(temporary), self._is_best(), temporary)
+        self.ranks.barrier()
+
+    def _remembered(self, temporary: bool) -> dict[str, Any]:
+        self.state.elapsed = self.elapsed
+        return {
+            "run": self.state.to_dict(),
+            "window": self.meter.state(),
+            "scaler": self.stepper.mixed.state(),
+            "rng": rng.capture(),
+            "optimizer": self.training.optimizer.kind,
+            "training": self.training.to_dict(),
+            "temporary": temporary,
+        }
+
+    def _is_best(self) -> bool:
+        return 0 < self.state.best.step == self.state.step
+
+    def _falls_on(self, every: int | None) -> bool:
+        return every is not None and self.state.step > 0 and self.state.step % every == 0
+
+    # -- ending -------------------------------------------------------------------------------------------------
+
+    def ending(self, interrupted: bool) -> Ending | None:
+        """Why the run is over, or None while it isn't."""
+        training, state = self.training, self.state
+        reasons: dict[Ending, bool] = {
+            "bad steps": state.guard.streak >= training.max_bad_steps,
+            "interrupted": interrupted,
+            "max_steps": training.max_steps is not None and state.step >= training.max_steps,
+            "max_time": training.max_time is not None and self.elapsed >= training.max_time,
+            "patience": training.patience is not None and state.best.stale >= training.patience,
+            "data": self.exhausted,
+        }
+        return next((ending for ending, holds in reasons.items() if holds), None)
+
+    def deliver(self, ending: Ending) -> Outcome:
+        """Put the weights that the run is for into the model and into its folder."""
+        self._settle()
+        if ending != "interrupted" and not self.meter.empty:
+            self._log_line()
+        state = self.state
+        state.elapsed = self.elapsed
+        self.journal.event("interrupted" if ending == "interrupted" else "ended", state.step, reason=ending)
+        if ending == "bad steps":
+            raise Diverged(state, self.store.newest())
+        tensors, source, metrics = self._choose()
+        load_model(self.model, tensors)
+        if isinstance(self.training.average, LastCheckpoints) and self.evaluator and ending != "interrupted":
+            metrics = self._measure()
+            self.journal.final(state.step, metrics, self.elapsed, source)
+        weights = self.out / MODEL
+        if self.ranks.rank == 0:
+            replace_tensors(weights, tensors)
+        self.ranks.barrier()
+        return Outcome(ending, state, metrics, self.store.newest(), weights, source)
+
+    def _choose(self) -> tuple[Tensors, str, dict[str, float]]:
+        """The weights to deliver, what they are, and their evaluation where there was one."""
+        average, best, newest = self.training.average, self.store.best(), self.store.newest()
+        if newest is None:
+            return model_tensors(self.model), "the weights as they are", self.state.metrics
+        if isinstance(average, LastCheckpoints):
+            paths = self.store.all()[-average.last :]
+            return mean(checkpoint.load_tensors(p, MODEL) for p in paths), f"the mean of {len(paths)} checkpoints", {}
+        chosen = best if best and self.training.final == "best" else newest
+        metrics = self.state.best.metrics if chosen == best else self.state.metrics
+        name, what = (AVERAGE, "running average") if self.running else (MODEL, "weights")
+        return checkpoint.load_tensors(chosen, name), f"the {what} of step {checkpoint.step_of(chosen):,}", metrics
+
+    def close(self) -> None:
+        """Let go of the log and of the data, which may have workers of its own."""
+        self.journal.close()
+        if hasattr(self.stream, "close"):
+            self.stream.close()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds spent in this run, over all its sessions."""
+        return time.monotonic() - self._born

@@ -1,0 +1,102 @@
+"""The run's history: `metrics.jsonl`, one JSON object a line, and TensorBoard beside it when asked for.
+
+Every line has a `type` and the `step` it belongs to:
+
+    train   loss, nll, lr, grad_norm, tokens, tokens_per_s, mfu, elapsed; means over the steps since the last such line
+    eval    the evaluation's metrics, elapsed
+    event   event: "started", "resumed", "bad step", "empty step", "overflow", "not saved", "interrupted", "ended" …
+    final   the evaluation of the weights that the run delivers, where they were not evaluated on the way
+
+JSON has no word for a number that isn't one: NaN and the infinities are written as the strings "NaN", "Infinity" and
+"-Infinity", which Python's `float` reads back; nothing is hidden. `null` means that nothing was measured.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .durable import write_file
+
+
+def to_json(value: Any) -> Any:
+    """A value with numbers that JSON can't hold put as strings, all the way down."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return value
+
+
+def from_json(value: Any) -> Any:
+    """The inverse of `to_json`."""
+    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    if isinstance(value, dict):
+        return {key: from_json(item) for key, item in value.items()}
+    return [from_json(item) for item in value] if isinstance(value, list) else value
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a `metrics.jsonl`, numbers as numbers. A line that a killed process left unfinished is skipped."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                yield from_json(json.loads(line))
+            except ValueError:
+                continue
+
+
+class MetricsLog:
+    """Appends to `metrics.jsonl`, after cutting away what lies beyond the step that a run resumes from (`after`)."""
+
+    def __init__(self, path: Path, after: int = 0, tensorboard: Path | None = None) -> None:
+        kept = [line for line in read_metrics(path) if _stays(line, after)] if after and path.exists() else []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, "".join(_line(line) for line in kept).encode())
+        self._file = path.open("a", encoding="utf-8")
+        self._board = _board(tensorboard, after) if tensorboard else None
+
+    def write(self, type: str, step: int, **values: Any) -> dict[str, Any]:
+        line = {"type": type, "step": step, **values}
+        self._file.write(_line(line))
+        self._file.flush()
+        if self._board is not None and type in ("train", "eval"):
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._board.add_scalar(f"{type}/{name}", value, step)
+        return line
+
+    def sync(self) -> None:
+        """Wait until the lines are on the disk; a checkpoint is not saved before them."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def _stays(line: dict[str, Any], after: int) -> bool:
+    return line.get("step", 0) <= after and line.get("type") != "final"
+
+
+def _line(line: dict[str, Any]) -> str:
+    return json.dumps(to_json(line), allow_nan=False) + "\n"
+
+
+def _board(folder: Path, after: int) -> Any:
+    if importlib.util.find_spec("tensorboard") is None:
+        raise ValueError(
+            "tensorboard is asked for but not installed: pip install tensorboard, or set tensorboard=false"
+        )
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder), purge_step=after + 1)

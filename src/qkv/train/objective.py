@@ -1,0 +1,58 @@
+"""What training minimizes: a function of model and batch that gives named loss terms.
+
+A new objective is a subclass with a `kind` and a `__call__`; nothing else has to know of it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import nn
+
+from ..core.batch import Batch, Term, Terms
+from ..core.spec import Spec
+
+Smoothing = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Objective(Spec, role="objective"):
+    """`objective(model, batch)` gives the terms whose weighted sum an optimizer step minimizes."""
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Terms:
+        raise NotImplementedError(f"{type(self).__name__} does not say what its loss is")
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """By how many items each term is divided. Asked before the forward pass, so that a step knows its totals."""
+        return batch.counts
+
+
+class LabelObjective(Objective):
+    """Cross-entropy of the batch's labels under the model, smoothed, over every label that is not −100.
+
+    With smoothing ε over V words a label y costs −(1 − ε) log p(y) − ε/V Σ_v log p(v) (Szegedy et al. 2016; the
+    Transformer paper uses ε = 0.1). The term's `value` is the plain negative log-likelihood, in nats.
+    """
+
+    label_smoothing: Smoothing = 0.0
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Terms:
+        if batch.labels is None:
+            raise ValueError(f"the objective {self.kind!r} needs batches with labels, and this one has none")
+        sums = model(**batch.inputs, labels=batch.labels, label_smoothing=self.label_smoothing)
+        return {"loss": Term(sums.loss, self.counts(batch)["loss"], value=sums.nll)}
+
+
+class NextToken(LabelObjective, kind="next-token"):
+    """Language modeling: each token is predicted from those before it."""
+
+
+class SequenceToSequence(LabelObjective, kind="sequence-to-sequence"):
+    """Each target token is predicted from the whole source and the target tokens before it."""
+
+    label_smoothing: Smoothing = 0.1
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Terms:
+        if "target" not in batch.inputs:
+            raise ValueError("the objective 'sequence-to-sequence' needs pairs; this data has no target side")
+        return super().__call__(model, batch)

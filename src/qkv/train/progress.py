@@ -1,0 +1,95 @@
+"""What a person sees while training runs: a bar in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+_EVERY = 15.0  # seconds between lines where there is no terminal
+
+
+class Display:
+    """Shows the fraction of the run that is done, the last numbers and the time left. Silent when not `shown`."""
+
+    def __init__(self, console: Console | None, max_steps: int | None, max_time: float | None, shown: bool) -> None:
+        self.console = console or Console(stderr=True)
+        self.max_steps, self.max_time, self.shown = max_steps, max_time, shown
+        self._bar: Progress | None = None
+        self._task: Any = None
+        self._numbers = ""
+        self._said = -_EVERY
+        self._start: tuple[int, float] | None = None
+
+    def __enter__(self) -> Self:
+        if self.shown and self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[numbers]}"))
+            self._bar = Progress(*columns, console=self.console, refresh_per_second=2)
+            self._task = self._bar.add_task(
+                "step 0", total=1.0 if self.max_steps or self.max_time else None, numbers=""
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def at(self, step: int, elapsed: float) -> None:
+        """Move the bar."""
+        self._start = self._start or (step, elapsed)
+        if self._bar is not None:
+            done, left = self.done(step, elapsed), self.left(step, elapsed)
+            numbers = self._numbers + (f"  {span(left)} left" if left is not None else "")
+            self._bar.update(self._task, description=self._place(step), completed=done, numbers=numbers)
+
+    def train(self, line: dict[str, Any]) -> None:
+        """New numbers from the log."""
+        shown = (("loss", line["loss"], ".4f"), ("lr", line["lr"], ".2e"), ("tokens/s", line["tokens_per_s"], ",.0f"))
+        parts = [f"{name} {value:{form}}" for name, value, form in shown if value is not None]
+        parts += [f"MFU {line['mfu']:.0%}"] if line.get("mfu") is not None else []
+        self._numbers = "  ".join(parts)
+        now = time.monotonic()
+        if self._bar is None and now - self._said >= _EVERY:
+            self._said = now
+            left = self.left(line["step"], line["elapsed"])
+            self.say(f"{self._place(line['step'])}  {self._numbers}" + (f"  {span(left)} left" if left else ""))
+
+    def evaluation(self, step: int, metrics: dict[str, float], remark: str) -> None:
+        """What an evaluation gave; `remark` says of which weights, or that it is the best."""
+        numbers = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        self.say(f"{self._place(step)}  evaluation: {numbers}  {remark}".rstrip())
+
+    def say(self, text: str) -> None:
+        if self.shown:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    # -- how far, how long --------------------------------------------------------------------------------------
+
+    def done(self, step: int, elapsed: float) -> float:
+        """The fraction of the run behind us, by steps or by time, whichever is nearer its end."""
+        by_steps = step / self.max_steps if self.max_steps else 0.0
+        by_time = elapsed / self.max_time if self.max_time else 0.0
+        return min(max(by_steps, by_time), 1.0)
+
+    def left(self, step: int, elapsed: float) -> float | None:
+        """Seconds to the end at the pace of this session, or None where nothing is known."""
+        first, since = self._start or (step, elapsed)
+        by_time = max(self.max_time - elapsed, 0.0) if self.max_time else None
+        if not self.max_steps or step <= first:
+            return by_time
+        by_steps = (self.max_steps - step) * (elapsed - since) / (step - first)
+        return by_steps if by_time is None else min(by_steps, by_time)
+
+    def _place(self, step: int) -> str:
+        return f"step {step:,}" + (f" of {self.max_steps:,}" if self.max_steps else "")
+
+
+def span(seconds: float) -> str:
+    """Seconds as 42s, 7m05s or 3h20m."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    return f"{whole // 60}m{whole % 60:02d}s" if whole < 3600 else f"{whole // 3600}h{whole % 3600 // 60:02d}m"

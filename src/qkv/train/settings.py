@@ -1,0 +1,91 @@
+"""`Training`: everything about how a run goes that isn't the model, the data or the objective."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from ..core.spec import Spec
+from .average import Average, LastCheckpoints, NoAverage
+from .optimizer import AdamW, NonNegative, Optimizer, Positive
+from .precision import Precision
+from .schedule import InverseSquareRoot, Schedule
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd]\s*)+")
+
+
+def read_seconds(value: Any) -> Any:
+    """A duration as seconds: a number is one already; "90s", "10m", "1h30m" and "2d" are read."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower()
+    if _DURATION.fullmatch(text):
+        return sum(float(n) * _UNITS[unit] for n, unit in re.findall(r"([\d.]+)([smhd])", text))
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a duration; write seconds, or 90s, 10m, 1h30m, 2d") from None
+
+
+def read_average(value: Any) -> Any:
+    """A bare number n stands for the mean of the last n checkpoints, 0 for none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return NoAverage() if value == 0 else {"kind": "checkpoints", "last": value}
+    return value
+
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class Training(Spec):
+    """How a run goes. Steps are optimizer steps; each takes `accumulate` batches.
+
+    max_steps, max_time: the run ends at the first of them (time in seconds, or "10m"); None is no limit.
+    clip_norm, clip_value: see `update.update`; None clips nothing.
+    eval_every, save_every: in steps; None does so at the end only. A new best evaluation is always saved.
+    keep:        checkpoints that stay besides the best one.
+    metric, mode: which of the evaluation's metrics says what is best, and whether "min" or "max" is better.
+    patience:    stop after this many evaluations that didn't beat the best by more than `min_delta`; None never does.
+    average:     which average of its weights the run delivers, see `average`; a number n is the last n checkpoints.
+    final:       deliver the weights of the "best" evaluation (the last, where nothing was evaluated) or the "last".
+                 The mean of the last checkpoints is taken as it is.
+    max_bad_steps: stop after this many steps in a row that made no update.
+    compile:     run the model through torch.compile.
+    tensorboard: write TensorBoard's files too.
+    """
+
+    optimizer: Optimizer = AdamW()
+    schedule: Schedule = InverseSquareRoot()
+    precision: Precision = "fp32"
+    accumulate: Count = 1
+    clip_norm: Positive | None = 1.0
+    clip_value: Positive | None = None
+    max_steps: Count | None = 10_000
+    max_time: Annotated[Positive | None, BeforeValidator(read_seconds)] = None
+    eval_every: Count | None = 500
+    save_every: Count | None = 500
+    log_every: Count = 10
+    keep: Count = 3
+    metric: str = "loss"
+    mode: Literal["min", "max"] = "min"
+    patience: Count | None = None
+    min_delta: NonNegative = 0.0
+    average: Annotated[Average, BeforeValidator(read_average)] = NoAverage()
+    final: Literal["best", "last"] = "best"
+    max_bad_steps: Count = 10
+    compile: bool = False
+    tensorboard: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.max_steps is None and self.max_time is None and self.patience is None:
+            raise ValueError("nothing would end this run: set max_steps, max_time or patience")
+        if isinstance(self.average, LastCheckpoints) and self.keep < self.average.last:
+            raise ValueError(
+                f"the mean of the last {self.average.last} checkpoints needs keep to be that much too, not {self.keep}"
+            )
+        self.schedule.check(self.max_steps, self.max_time)
+        return self

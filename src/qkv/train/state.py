@@ -1,0 +1,86 @@
+"""What a run remembers besides tensors: JSON-able, so that a checkpoint holds it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from .metrics import from_json, to_json
+
+
+@dataclass
+class Guard:
+    """Counts the optimizer steps that made no update.
+
+    bad:       the loss or a gradient was NaN or infinite.
+    empty:     every label was ignored, so there was nothing to learn from.
+    overflows: fp16's loss scale was too high; an ordinary event, which lowers it.
+    streak:    bad or empty steps in a row, up to now; `first` is where it began, `cause` what the last one was.
+    """
+
+    bad: int = 0
+    empty: int = 0
+    overflows: int = 0
+    streak: int = 0
+    first: int = 0
+    cause: str = ""
+
+    def updated(self) -> None:
+        """A step that made its update ends the streak."""
+        self.streak = 0
+
+    def refuse(self, step: int, cause: Literal["bad", "empty"]) -> None:
+        if cause == "bad":
+            self.bad += 1
+        else:
+            self.empty += 1
+        self.first = self.first if self.streak else step
+        self.streak, self.cause = self.streak + 1, cause
+
+
+@dataclass
+class Best:
+    """The best evaluation so far, and how many came after it."""
+
+    step: int = 0
+    value: float = float("nan")
+    metrics: dict[str, float] = field(default_factory=dict)
+    stale: int = 0
+
+    def offer(self, step: int, value: float, metrics: dict[str, float], mode: str, min_delta: float) -> bool:
+        """Take the new evaluation if it is better by more than `min_delta`. NaN never is."""
+        gain = self.value - value if mode == "min" else value - self.value
+        if value == value and (not self.step or gain > min_delta):
+            self.step, self.value, self.metrics, self.stale = step, value, dict(metrics), 0
+            return True
+        self.stale += 1
+        return False
+
+
+@dataclass
+class State:
+    """Where a run is.
+
+    step:      optimizer steps tried, those that made no update included.
+    tokens:    real tokens trained on.
+    elapsed:   seconds spent in this run, over all its sessions, evaluations and saves included.
+    position:  the data stream's, after the last batch of the last step; None at the beginning.
+    evaluated: the step of the last evaluation, and `metrics` what it gave.
+    """
+
+    step: int = 0
+    tokens: int = 0
+    elapsed: float = 0.0
+    position: dict[str, Any] | None = None
+    evaluated: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    best: Best = field(default_factory=Best)
+    guard: Guard = field(default_factory=Guard)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**to_json(asdict(self)), "position": self.position}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> State:
+        plain = {**from_json(data), "position": data["position"]}
+        return cls(**{**plain, "best": Best(**plain["best"]), "guard": Guard(**plain["guard"])})

@@ -1,0 +1,117 @@
+"""One optimizer step: several batches weighed as if they were one, and one update of the weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..core.batch import Batch, Terms
+from ..core.ranks import Ranks
+from .objective import Objective
+from .precision import Mixed
+from .settings import Training
+from .update import update
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a step did. The tensors are on the device, not waited for.
+
+    count:     items that the loss was taken over; 0 where every label was ignored, and then nothing was done.
+    tokens:    real tokens in the batches.
+    loss:      what was minimized, per item; `values` what each term reports instead.
+    grad_norm: before clipping.
+    bad:       1.0 where loss or gradients were NaN or infinite and no update was made.
+    """
+
+    count: int
+    tokens: int
+    loss: Tensor
+    grad_norm: Tensor
+    bad: Tensor
+    values: dict[str, Tensor]
+
+
+class Stepper:
+    """A model, what it minimizes, and what moves its weights."""
+
+    def __init__(self, model: nn.Module, objective: Objective, training: Training, ranks: Ranks) -> None:
+        self.objective, self.training, self.ranks = objective, training, ranks
+        self.device = next(model.parameters()).device
+        self.mixed = Mixed(training.precision, model, self.device)
+        self.optimizer = training.optimizer.build(model)
+        self.model: nn.Module = torch.compile(model) if training.compile else model  # type: ignore[assignment]
+
+    def take(self, batches: list[Batch], lr: float) -> Taken:
+        """Minimize Σ_terms weight · Σ_batches,ranks sum ÷ Σ_batches,ranks count at one learning rate."""
+        self._set_lr(lr)
+        totals, tokens = self._totals(batches)
+        if not any(totals.values()):
+            nothing = torch.zeros((), device=self.device)
+            return Taken(0, tokens, nothing, nothing, nothing, {})
+        loss, values = self._backward(batches, totals)
+        clips = self.training.clip_norm, self.training.clip_value
+        done = update(self.optimizer, loss, self.mixed, self.ranks, *clips)
+        return Taken(max(totals.values()), tokens, loss, done.grad_norm, done.bad, values)
+
+    @property
+    def lr(self) -> float:
+        return self.optimizer.param_groups[0]["lr"]
+
+    def _set_lr(self, lr: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def _totals(self, batches: list[Batch]) -> tuple[dict[str, int], int]:
+        """By what each term is divided in this step, over all its batches and ranks; and the tokens in them."""
+        totals: Counter[str] = Counter()
+        for batch in batches:
+            totals.update(self.objective.counts(batch))
+        tokens = sum(batch.tokens for batch in batches)
+        if self.ranks.size > 1:
+            numbers = torch.tensor([tokens, *totals.values()], device=self.device)
+            tokens, *summed = self.ranks.sum(numbers).tolist()
+            return dict(zip(totals, summed, strict=True)), tokens
+        return dict(totals), tokens
+
+    def _backward(self, batches: list[Batch], totals: dict[str, int]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Leave the step's gradients in the parameters; give its loss, and what each term reports."""
+        losses, reports = [], []
+        for batch in batches:
+            if not any(self.objective.counts(batch).values()):
+                continue
+            with self.mixed.autocast():
+                terms = self.objective(self.model, batch.to(self.device))
+            loss = weighed(terms, totals)
+            self.mixed.backward(loss)
+            losses.append(loss.detach())
+            reports.append(reported(terms, totals))
+        names = list(totals)
+        zero = torch.zeros((), device=self.device)
+        parts = [sum(losses, zero), *(sum((r[name] for r in reports if name in r), zero) for name in names)]
+        loss, *values = self.ranks.sum(torch.stack(parts)).unbind()
+        return loss, dict(zip(names, values, strict=True))
+
+
+def weighed(terms: Terms, totals: dict[str, int]) -> Tensor:
+    """Σ weight · sum ÷ total over the terms of one batch."""
+    loss: Tensor | None = None
+    for name, term in terms.items():
+        if name not in totals:
+            raise ValueError(
+                f"the objective's term {name!r} has no count before the forward pass; its counts() must say"
+            )
+        part = term.sum * (term.weight / max(totals[name], 1))
+        loss = part if loss is None else loss + part
+    if loss is None:
+        raise ValueError("the objective gave no loss term")
+    return loss
+
+
+def reported(terms: Terms, totals: dict[str, int]) -> dict[str, Tensor]:
+    """One batch's share of what each term reports."""
+    values = {name: term.sum if term.value is None else term.value for name, term in terms.items()}
+    return {name: value.detach() / max(totals[name], 1) for name, value in values.items()}

@@ -1,0 +1,61 @@
+"""One update of the weights from the gradients of a step: measure, guard, clip, move."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
+
+from ..core.ranks import Ranks
+from .precision import Mixed
+
+
+class Update(NamedTuple):
+    """On the device: the gradients' norm before clipping, and whether the update was refused (1.0) or made (0.0)."""
+
+    grad_norm: Tensor
+    bad: Tensor
+
+
+@torch.no_grad()
+def update(
+    optimizer: torch.optim.Optimizer,
+    loss: Tensor,
+    mixed: Mixed,
+    ranks: Ranks,
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+) -> Update:
+    """Move the weights, unless the loss or any gradient is NaN or infinite. The gradients are gone afterwards.
+
+    The guard looks before the clipping, which would turn an infinite gradient into an honest-looking one. Clipping is
+    by value (each gradient into ±clip_value), then by the norm over all parameters (g ← g · min(1, clip_norm / ‖g‖)).
+    """
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    if ranks.size > 1:
+        for parameter in parameters:  # of every rank, also those that this one's batches did not touch
+            parameter.grad = ranks.sum(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+    parameters = [p for p in parameters if p.grad is not None]
+    mixed.unscale(optimizer)
+    grad_norm = norm = get_total_norm([p.grad for p in parameters])
+    bad = 1.0 - (torch.isfinite(grad_norm) & torch.isfinite(loss)).float()
+    if clip_value is not None:
+        clip_grad_value_(parameters, clip_value)
+        norm = get_total_norm([p.grad for p in parameters]) if clip_norm is not None else norm
+    if clip_norm is not None:
+        clip_grads_with_norm_(parameters, clip_norm, norm)
+    move(optimizer, bad)
+    mixed.adapt()
+    optimizer.zero_grad(set_to_none=True)
+    return Update(grad_norm, bad)
+
+
+def move(optimizer: torch.optim.Optimizer, bad: Tensor) -> None:
+    """Step unless `bad`. Fused kernels read the flag on the device; for the others the host has to wait for it."""
+    if all(group.get("fused") for group in optimizer.param_groups):
+        optimizer.found_inf = bad  # type: ignore[attr-defined]
+        optimizer.step()
+    elif not bool(bad):
+        optimizer.step()
