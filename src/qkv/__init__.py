@@ -42,7 +42,7 @@ _HOME = {
 }
 _NAMES = {name: f"qkv.{module}" for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_NAMES)  # noqa: PLE0605
+__all__ = sorted(_NAMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -70,7 +70,7 @@ class Tiny(nn.Module):
         self.vocab_size, self.max_positions, self.is_encoder_decoder = vocab, context, encoder_decoder
         self.tokens = nn.Parameter(torch.randn(vocab, 8, dtype=torch.float64))
         self.places = nn.Parameter(torch.randn(64 if context is None else context, 8, dtype=torch.float64))
-        self.mix = nn.Parameter(torch.randn(3, 8, 8, dtype=torch.float64))
+        self.mix = nn.Parameter(0.3 * torch.randn(3, 8, 8, dtype=torch.float64))
         self.dropout = nn.Dropout(0.5)
 
     def _attend(self, q: Tensor, kv: Tensor, allowed: Tensor) -> Tensor:

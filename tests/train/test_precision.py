@@ -9,7 +9,9 @@ from qkv.train.precision import Mixed
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.half)])
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.half)]
+)
 def test_computes_in_its_precision_over_fp32_weights(precision, dtype):
     layer = nn.Linear(4, 4)
     mixed = Mixed(precision, layer, CPU)

@@ -18,6 +18,7 @@ from qkv.train.outcome import Outcome
 from qkv.train.settings import Training
 
 VOCAB, WIDTH = 13, 8
+torch.set_num_threads(1)  # on tensors of this size a second thread only waits for the first
 
 
 class LossSums(NamedTuple):

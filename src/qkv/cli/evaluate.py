@@ -15,7 +15,7 @@ def evaluate(
         typer.Option(
             metavar="SPLIT | KEY=VALUE",
             help="A split (`train`, `validation`, `test`), or settings of the data, such as "
-            "`--data test=[my.en,my.de]`; repeatable. [default: test]",
+            "`--data test_path=my.tsv`; repeatable. [default: test]",
         ),
     ] = None,
     num_beams: Annotated[int | None, typer.Option(metavar="N", help="Beams. [default: the run's]")] = None,
@@ -24,8 +24,6 @@ def evaluate(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Evaluate a run: exact match, BLEU and chrF (sacreBLEU, with signatures), perplexity, bits per byte."""
-    from rich.console import Console
-
     from ..run.evaluate import evaluate_run
     from ..run.load import load
     from .results import show_evaluation
@@ -34,14 +32,12 @@ def evaluate(
     splits = [item for item in data or () if "=" not in item]
     if len(splits) > 1:
         raise ValueError(f"one split at a time, not {' and '.join(splits)}")
-    console = Console(stderr=True, quiet=json)
     result = evaluate_run(
         loaded,
         split=splits[0] if splits else "test",
         data=[item for item in data or () if "=" in item],
         num_beams=num_beams,
         max_examples=max_examples,
-        console=console,
     )
     if json:
         typer.echo(result.to_json())

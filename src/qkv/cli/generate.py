@@ -16,15 +16,23 @@ if TYPE_CHECKING:
     from ..run.load import Run
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; without any, lines of standard input.")]
+Texts = Annotated[
+    list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; without any, lines of standard input.")
+]
 Beams = Annotated[int | None, typer.Option(metavar="N", help="Beam search with N beams; 1 is greedy.")]
-LengthPenalty = Annotated[float | None, typer.Option(metavar="X", help="Above 0 favors longer outputs of a beam search.")]
+LengthPenalty = Annotated[
+    float | None, typer.Option(metavar="X", help="Above 0 favors longer outputs of a beam search.")
+]
 MaxNew = Annotated[int | None, typer.Option(metavar="N", help="At most N new tokens.")]
 MinNew = Annotated[int | None, typer.Option(metavar="N", help="At least N new tokens.")]
 Temperature = Annotated[float | None, typer.Option(metavar="X", help="Sample; below 1 sharper, above 1 flatter.")]
 TopK = Annotated[int | None, typer.Option(metavar="N", help="Sample from the N likeliest tokens.")]
-TopP = Annotated[float | None, typer.Option(metavar="X", help="Sample from the likeliest tokens that reach probability X.")]
-MinP = Annotated[float | None, typer.Option(metavar="X", help="Sample from tokens at least X as likely as the likeliest.")]
+TopP = Annotated[
+    float | None, typer.Option(metavar="X", help="Sample from the likeliest tokens that reach probability X.")
+]
+MinP = Annotated[
+    float | None, typer.Option(metavar="X", help="Sample from tokens at least X as likely as the likeliest.")
+]
 Repetition = Annotated[float | None, typer.Option(metavar="X", help="Above 1 makes tokens seen before less likely.")]
 NoRepeat = Annotated[int | None, typer.Option(metavar="N", help="No N tokens in a row occur twice.")]
 Stop = Annotated[list[str] | None, typer.Option(metavar="TEXT", help="End where TEXT appears; repeatable.")]
@@ -67,7 +75,9 @@ def generate(
     chosen = {name: context.params[name] for name in Generation.model_fields if context.params.get(name) is not None}
     loaded = load(run, device=device)
     if context.info_name == "translate" and not loaded.model.is_encoder_decoder:
-        raise ValueError(f"{run} holds a language model, which continues texts and does not translate; use `qkv generate`")
+        raise ValueError(
+            f"{run} holds a language model, which continues texts and does not translate; use `qkv generate`"
+        )
     settings = loaded.settings(**chosen)  # checked before anything is read
     if stream and (json or scores or settings.num_samples > 1):
         raise ValueError("--stream prints one output as it comes; leave out --json, --scores and --num-samples")
@@ -101,6 +111,5 @@ def _print(run: Run, texts: list[str], settings: Generation, stop: list[str] | N
 def _stream(run: Run, texts: list[str], settings: Generation, stop: list[str] | None) -> None:
     for text in texts:
         if text.strip():
-            for piece in run.stream(text, settings, stop=stop or ()):
-                typer.echo(piece, nl=False)
+            run.stream(text, lambda piece: typer.echo(piece, nl=False), settings, stop=stop or ())
         typer.echo()

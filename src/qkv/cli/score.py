@@ -53,7 +53,9 @@ def _sides(lines: list[str], target: list[str] | None, pairs: bool) -> tuple[lis
     """Texts, and for an encoder–decoder their targets, from lines with a tab or from `--target`."""
     if not pairs:
         if target:
-            raise ValueError("--target is for encoder–decoders; this run is a language model and scores the TEXT itself")
+            raise ValueError(
+                "--target is for encoder–decoders; this run is a language model and scores the TEXT itself"
+            )
         return lines, None
     if target:
         lines = lines * len(target) if len(lines) == 1 else lines
@@ -82,7 +84,9 @@ def embed(
     ] = "mean",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.npy", help="Write an array: (texts, d_model), or with `none` (all tokens, d_model)."),
+        typer.Option(
+            metavar="FILE.npy", help="Write an array: (texts, d_model), or with `none` (all tokens, d_model)."
+        ),
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -91,14 +95,14 @@ def embed(
     Prints one JSON array a text, or writes an `.npy` file. With `--pooling none` the tokens of all texts follow one another
     in the file, and the number of tokens of each text is printed.
     """
-    from ..run.embed import check_pooling
+    from ..run.embed import as_pooling
     from ..run.load import load
 
-    check_pooling(pooling)
+    chosen = as_pooling(pooling)
     if out is not None and out.suffix != ".npy":
         raise ValueError(f"--out {out} is to end in .npy; without --out the vectors are printed as JSON")
     loaded = load(run, device=device)
-    made = (vectors for chunk in read(texts) for vectors in loaded.embed(chunk, pooling=pooling))
+    made = (vectors for chunk in read(texts) for vectors in loaded.embed(chunk, chosen))
     if out is None:
         for vectors in made:
             typer.echo(dumps(vectors.tolist()))

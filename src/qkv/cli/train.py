@@ -24,13 +24,16 @@ Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to
 Precision = Annotated[str | None, typer.Option(metavar="fp32|bf16|fp16", help="The numbers to compute in.")]
 Compile = Annotated[bool | None, typer.Option("--compile/--no-compile", help="Whether to use `torch.compile`.")]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of weights, dropout and the order of the data.")]
-MaxTime = Annotated[str | None, typer.Option(metavar="TIME", help="Stop training after so long: `90s`, `10m`, `1h30m`.")]
+MaxTime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Stop training after so long: `90s`, `10m`, `1h30m`.")
+]
 MaxSteps = Annotated[int | None, typer.Option(metavar="N", help="Stop training after so many optimizer steps.")]
 
 
 def train(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A recipe's name (`qkv list recipes`), a YAML file or a run directory.")
+        str,
+        typer.Argument(metavar="RECIPE", help="A recipe's name (`qkv list recipes`), a YAML file or a run directory."),
     ],
     settings: Settings = None,
     out: Out = None,

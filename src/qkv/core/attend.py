@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Literal, overload
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from . import tap
-from .backends import BACKENDS
+from .backends import BACKENDS, tiled
 from .bias import Bias
 from .layout import Layout
 from .patterns import Full, Pattern
@@ -23,11 +22,7 @@ _FULL = Full()
 _DENSE = 1 << 28  # bytes of scores above which memory decides for `tiled`
 
 
-@overload
-def attend(q: Tensor, k: Tensor, v: Tensor, *, return_lse: Literal[True], **options: object) -> tuple[Tensor, Tensor]: ...
-@overload
-def attend(q: Tensor, k: Tensor, v: Tensor, **options: object) -> Tensor: ...
-def attend(  # type: ignore[misc]
+def attend(
     q: Float[Tensor, "B T H D"],
     k: Float[Tensor, "B S K D"],
     v: Float[Tensor, "B S K E"],
@@ -44,7 +39,7 @@ def attend(  # type: ignore[misc]
     plan: Plan | None = None,
     clean: bool = False,
     name: str = "",
-) -> Result:
+) -> Any:
     """softmax(scale · QKᵀ + bias) V over the pairs that pattern, segments and padding allow (Vaswani et al. 2017).
 
     **Heads come third here**, (B, T, H, D): PyTorch's own function has them second. K key-value heads serve H query
@@ -61,10 +56,11 @@ def attend(  # type: ignore[misc]
         backend: "auto", or one by name, which raises ValueError with its reason when it cannot serve.
         plan: what layers of one pass share. clean: padded keys and values are known to be zero already.
 
-    Returns (B, T, H, E) in q's dtype. A query that may see nothing gets 0, and a log-sum-exp of −∞.
+    Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that may see nothing gets 0, and
+    a log-sum-exp of −∞. Raises ValueError for shapes that don't meet, and where an alignment would have to be guessed.
     """
     layout, kv_layout = _layouts(q, k, pattern, layout, kv_layout, bias)
-    _check(q, k, v, layout, kv_layout, dropout, softcap)
+    _check(q, k, v, layout, kv_layout, bias, dropout, softcap)
     if kv_layout.padding != "none" and not clean:
         hidden = ~kv_layout.valid[:, :, None, None]  # kernels multiply what they mask: 0 · NaN is NaN
         k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
@@ -89,12 +85,17 @@ def choose(request: Request, backend: str = "auto") -> str:
     size = request.q.shape[0] * request.n_heads * request.q.shape[1] * request.k.shape[1] * 4
     if BACKENDS["sdpa"].refuses(request) is not None:
         return "reference" if size <= _DENSE >> 6 else "tiled"
-    # On CPUs the fused function drops to plain mathematics, with all T·S weights in memory, in these two cases.
-    trained_bias = isinstance(request.bias, Bias) and request.bias.needs_grad
-    trained_bias |= isinstance(request.bias, Tensor) and request.bias.requires_grad
-    plain = request.q.device.type == "cpu" and (request.dropout > 0 or trained_bias)
-    sparse = request.k.shape[1] >= 2048 and request.q.shape[1] > 1 and BACKENDS["tiled"].density(request) < 0.4  # type: ignore[attr-defined]
-    return "tiled" if sparse or (plain and size > _DENSE) else "sdpa"
+    if size > _DENSE and _falls_to_plain_mathematics(request):
+        return "tiled"
+    long = request.k.shape[1] >= 2048 and request.q.shape[1] > 1
+    return "tiled" if long and tiled.density(request) < 0.4 else "sdpa"
+
+
+def _falls_to_plain_mathematics(request: Request) -> bool:
+    """On CPUs the fused function holds all T·S weights for attention dropout and for a bias that is trained."""
+    bias = request.bias
+    trained = bias.needs_grad if isinstance(bias, Bias) else bias is not None and bias.requires_grad
+    return request.q.device.type == "cpu" and (request.dropout > 0 or trained)
 
 
 def merge(
@@ -131,7 +132,14 @@ def _layouts(
 
 
 def _check(
-    q: Tensor, k: Tensor, v: Tensor, layout: Layout, kv_layout: Layout, dropout: float, softcap: float | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout,
+    kv_layout: Layout,
+    bias: Tensor | Bias | None,
+    dropout: float,
+    softcap: float | None,
 ) -> None:
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
         raise ValueError(f"q, k, v are (batch, length, heads, width); got {q.ndim}, {k.ndim} and {v.ndim} axes")
@@ -145,6 +153,11 @@ def _check(
         b, t = where.shape
         if t != x.shape[1] or b not in (1, x.shape[0]):
             raise ValueError(f"{what} is for {b} rows of {t} tokens, the tensor has {x.shape[0]} of {x.shape[1]}")
+    if isinstance(bias, Tensor) and not bias.is_floating_point():
+        raise ValueError(
+            f"a bias is added to scores and has to be floating point, not {bias.dtype}; what may be seen at all is said by "
+            "a pattern, a layout (Layout.from_mask) or −∞ in the bias"
+        )
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout is a probability in [0, 1), not {dropout}")
     if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):
@@ -158,8 +171,3 @@ def _silence(result: Result, layout: Layout) -> Result:
         out, lse = result
         return out.masked_fill(hidden[:, :, None, None], 0.0), lse.masked_fill(hidden[:, None], float("-inf"))
     return result.masked_fill(hidden[:, :, None, None], 0.0)
-
-
-def with_options(request: Request, **options: object) -> Request:
-    """A copy of a request with fields changed."""
-    return replace(request, **options)  # type: ignore[arg-type]

@@ -19,12 +19,10 @@ class LossSums(NamedTuple):
 
     loss: Tensor
     nll: Tensor
-    count: Tensor
+    n_labels: Tensor
 
 
-def cross_entropy(
-    logits: Float[Tensor, "B T V"], labels: Int[Tensor, "B T"], label_smoothing: float = 0.0
-) -> LossSums:
+def cross_entropy(logits: Float[Tensor, "B T V"], labels: Int[Tensor, "B T"], label_smoothing: float = 0.0) -> LossSums:
     """Plain cross-entropy from whole logits, in fp32: (1 − ε) · nll + ε · mean over the vocabulary of −log p."""
     flat, labels = logits.flatten(0, -2), labels.flatten()
     flat = flat if flat.dtype == torch.float64 else flat.float()

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntFlag
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.utils import _pytree
 
+Maybe = TypeVar("Maybe", Tensor, Tensor | None)
 Padding = Literal["none", "right", "left", "mixed"]
 
 
@@ -176,20 +177,18 @@ class Layout:
     # -- other layouts from it ----------------------------------------------------------------------------------
 
     def to(self, device: torch.device | str | None) -> Layout:
-        def move(t: Tensor | None) -> Tensor | None:
-            return None if t is None else t.to(device, non_blocking=True)
+        def move(t: Maybe) -> Maybe:
+            return t if t is None else t.to(device, non_blocking=True)
 
-        return replace(
-            self, positions=move(self.positions), segments=move(self.segments), roles=move(self.roles)
-        )
+        return replace(self, positions=move(self.positions), segments=move(self.segments), roles=move(self.roles))
 
     def select(self, rows: Int[Tensor, " N"]) -> Layout:
         """The layout of the given rows, in their order (for beams and for batching)."""
         if self.shape[0] == 1:
             return self
 
-        def pick(t: Tensor | None) -> Tensor | None:
-            return None if t is None else t.index_select(0, rows)
+        def pick(t: Maybe) -> Maybe:
+            return t if t is None else t.index_select(0, rows)
 
         return replace(
             self,
@@ -202,8 +201,8 @@ class Layout:
     def slice(self, start: int, stop: int) -> Layout:
         """Tokens start … stop − 1 of each row."""
 
-        def cut(t: Tensor | None) -> Tensor | None:
-            return None if t is None else t[:, start:stop]
+        def cut(t: Maybe) -> Maybe:
+            return t if t is None else t[:, start:stop]
 
         return replace(
             self,

@@ -36,7 +36,9 @@ Verdict = tuple[Any, Any]  # (some pair of the two blocks may be allowed, every 
 class Pattern(Spec, role="pattern"):
     """A rule about pairs of tokens. A new one needs `allowed`; with `block` it also becomes fast."""
 
-    text: ClassVar[str]  # the canonical JSON, made once: what a custom operator is given, and what equal patterns share.
+    text: ClassVar[
+        str
+    ]  # the canonical JSON, made once: what a custom operator is given, and what equal patterns share.
 
     def model_post_init(self, context: Any) -> None:
         # Straight into the instance's dictionary, where a graph compiler finds it without pydantic's attribute hooks.
@@ -114,7 +116,7 @@ class Pattern(Spec, role="pattern"):
         grid = "".join(f"M{i * cell} 0V{size}M0 {i * cell}H{size}" for i in range(n + 1))
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size} {size}" width="{size}" height="{size}">'
-            f"<title>{self}</title><g fill=\"#4269d0\">{''.join(runs)}</g>"
+            f'<title>{self}</title><g fill="#4269d0">{"".join(runs)}</g>'
             f'<path d="{grid}" stroke="#8884" stroke-width="0.5"/></svg>'
         )
 

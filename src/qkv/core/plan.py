@@ -25,7 +25,11 @@ class Plan:
 
     def once(self, what: str, about: tuple[Any, ...], make: Callable[[], Made]) -> Made:
         for known, objects, value in self._made:
-            if known == what and len(objects) == len(about) and all(a is b for a, b in zip(objects, about, strict=True)):
+            if (
+                known == what
+                and len(objects) == len(about)
+                and all(a is b for a, b in zip(objects, about, strict=True))
+            ):
                 return value
         value = make()
         self._made.append((what, about, value))

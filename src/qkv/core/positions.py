@@ -214,8 +214,7 @@ class ALiBi(Position, kind="alibi"):
             return [2.0 ** (-self.bias_max * (i + 1) / n) for i in range(n)]
 
         below = 1 << (n_heads.bit_length() - 1)
-        slopes = geometric(below) + geometric(2 * below)[0::2][: n_heads - below]
-        return slopes
+        return geometric(below) + geometric(2 * below)[0::2][: n_heads - below]
 
     def module(self, widths: Widths) -> PositionModule:
         return ALiBiBias(self, widths.n_heads)

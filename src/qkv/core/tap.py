@@ -1,8 +1,8 @@
 """Look at attention without slowing it: a tap records requests, and weights are computed afterwards for what was asked.
 
-    with tap.record() as requests:
-        model(ids)
-    weights = tap.weights(requests[-1], heads=[0, 3])
+with tap.record() as requests:
+    model(ids)
+weights = tap.weights(requests[-1], heads=[0, 3])
 """
 
 from __future__ import annotations

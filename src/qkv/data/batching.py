@@ -50,7 +50,8 @@ class Batching(Spec):
         if need > self.tokens:
             size = self.max_length if seq2seq else self.context
             raise ValueError(
-                f"batches of {self.tokens} tokens can't hold {what} {size} ({need} slots); raise tokens or lower the other"
+                f"batches of {self.tokens} tokens can't hold {what} {size} ({need} slots); raise tokens or "
+                f"lower {'max_length' if seq2seq else 'context'}"
             )
 
 
@@ -65,7 +66,7 @@ def stream(
     position: dict[str, Any] | None = None,
     epochs: int | None = None,
 ) -> Stream:
-    """Batches of one split, right padded. Training goes on for ever unless `epochs` says how long, others last one pass.
+    """Batches of one split, right padded. Training is endless unless `epochs` is given; other splits last one pass.
 
     `position` of any batch resumes with the batch after it, bit for bit. Raises ValueError when the data are missing or
     broken, when no example is left after filtering, and when a position is of data of another size.

@@ -1,4 +1,4 @@
-"""`localise`: translation pairs in any number from the Unicode CLDR, which is also their judge. Nothing is downloaded."""
+"""`localise`: translation pairs in any number from the Unicode CLDR, which is their judge. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Localise(Source, kind="localise"):
     asked: `<de> <medium> May 5, 2026`. So a source has exactly one target.
 
     Each epoch draws `train` fresh pairs, languages and domains in equal numbers. Validation and test are phrases whose
-    English text is never trained on, in any language, while the *anchors* (every name, and every pattern with every word
-    it can hold) stand at the head of each epoch.
+    English text is never trained on, in any language. The *anchors* (every name, and every pattern with every word it
+    can hold) are always trained on: they stand at the head of each epoch.
 
         languages: CLDR's names: de, fr, ja, pt_BR, zh_Hant …
         domains:   some of `qkv.data.phrases.DOMAINS`, or none for all.
@@ -120,9 +120,9 @@ class Voice:
         """The English text, with the style before it where an earlier form says the same and means another target."""
         text = write_english(form, item, self.english)
         for other in self._earlier[form.domain, self._rank[id(form)]]:
-            if other.has(item) and write_english(other, item, self.english) == text:
-                if other.write(item, self.locale) != form.write(item, self.locale):
-                    return f"<{form.style}> {text}"
+            same = other.has(item) and write_english(other, item, self.english) == text
+            if same and other.write(item, self.locale) != form.write(item, self.locale):
+                return f"<{form.style}> {text}"
         return text
 
     def anchors(self) -> Iterator[tuple[str, str]]:

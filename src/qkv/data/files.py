@@ -94,7 +94,7 @@ def _written_beside(path: Path) -> Iterator[tempfile._TemporaryFileWrapper]:  # 
         except BaseException:
             Path(out.name).unlink(missing_ok=True)
             raise
-    os.replace(out.name, path)
+    Path(out.name).replace(path)
 
 
 # -- lines ----------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Lines:
         lengths = np.diff(self._ends, prepend=-1) - 1
         empty = lengths == 0
         for i in np.flatnonzero(lengths == 1):  # a lone carriage return
-            empty[i] = not self[i].strip()
+            empty[i] = not self[int(i)].strip()
         edges = np.diff(np.concatenate([[True], empty, [True]]).astype(np.int8))
         return np.stack([np.flatnonzero(edges == -1), np.flatnonzero(edges == 1)], 1)
 

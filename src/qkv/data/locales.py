@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import MutableMapping
 from functools import lru_cache
+from typing import Any
 
 from babel import localedata
 from babel.core import Locale, UnknownLocaleError
 
 from ..core.spec import nearest
 
+
+def _codes(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 # ISO 3166 and 639 codes of names that people know; the full tables are an option of `Localise`.
-TERRITORIES = (
+TERRITORIES = _codes(
     "US CA MX BR AR CL CO PE CU GB IE FR ES PT DE AT CH IT GR TR NL BE DK SE NO FI IS PL CZ HU RO BG UA RU "
     "CN JP KR IN PK ID TH VN PH MY SG AU NZ EG MA KE NG ZA ET IL SA IR IQ"
-).split()
-LANGUAGES = "ar bg cs da de el en es fi fr he hi hu id is it ja ko la nl no pl pt ro ru sv th tr uk vi zh".split()
-CURRENCIES = "USD EUR GBP JPY CHF CNY INR BRL CAD AUD MXN KRW SEK NOK DKK PLN CZK TRY RUB ZAR".split()
-UNITS = (
+)
+LANGUAGES = _codes("ar bg cs da de el en es fi fr he hi hu id is it ja ko la nl no pl pt ro ru sv th tr uk vi zh")
+CURRENCIES = _codes("USD EUR GBP JPY CHF CNY INR BRL CAD AUD MXN KRW SEK NOK DKK PLN CZK TRY RUB ZAR")
+UNITS = _codes(
     "length-millimeter length-centimeter length-meter length-kilometer length-inch length-foot length-yard length-mile "
     "mass-gram mass-kilogram mass-ounce mass-pound volume-milliliter volume-liter volume-gallon volume-cubic-meter "
     "area-square-meter area-square-kilometer area-hectare temperature-celsius temperature-fahrenheit "
     "speed-kilometer-per-hour speed-mile-per-hour digital-megabyte digital-gigabyte power-watt power-kilowatt "
     "duration-second duration-minute duration-hour duration-day duration-week duration-month duration-year"
-).split()
+)
 
 
 @lru_cache(maxsize=64)
@@ -39,11 +46,12 @@ def open_locale(name: str) -> Locale:
         names = sorted(localedata.locale_identifiers())
         raise ValueError(f"CLDR has no locale {name!r}; {nearest(name.replace('-', '_'), names)}") from None
     locale = Locale(known.language, known.territory, known.script, known.variant)
-    locale._Locale__data = localedata.LocaleDataDict(copy.deepcopy(localedata.load(str(locale))))
+    own: MutableMapping[Any, Any] = copy.deepcopy(localedata.load(str(locale)))
+    vars(locale)["_Locale__data"] = localedata.LocaleDataDict(own)
     return locale
 
 
-def shared_names(role: str, language: str, codes: list[str] | None) -> tuple[str, ...]:
+def shared_names(role: str, language: str, codes: tuple[str, ...] | None) -> tuple[str, ...]:
     """The codes whose names English and the language both have, one code to each English name.
 
     `role` is "territories", "languages" or "currencies". Without `codes` they are all that CLDR names, except English

@@ -48,6 +48,7 @@ class Words:
         self.counts = [count for _, count in ordered]
         self.cut = [split(word) for word, _ in ordered]
         self.symbols: Counter[str] = Counter()
+        self.size = 0  # symbols in the corpus
         self.pairs: Counter[Pair] = Counter()
         self._where: defaultdict[Pair, set[int]] = defaultdict(set)
         for index in range(len(self.cut)):
@@ -70,11 +71,12 @@ class Words:
         token, changed = self.merge(pair)
         shown = range(len(self.cut)) if len(self.cut) <= SHOWN else touched[:SHOWN]
         words = tuple(tuple(self.cut[index]) for index in shown)
-        return Step(*pair, token, count, score, self.symbols.total(), words), changed
+        return Step(*pair, token, count, score, self.size, words), changed
 
     def _count(self, index: int, sign: int) -> set[Pair]:
         """Add (+1) or take away (−1) one word's symbols and pairs."""
         symbols, weight = self.cut[index], sign * self.counts[index]
+        self.size += weight * len(symbols)
         for symbol in symbols:
             self.symbols[symbol] += weight
         pairs = list(pairwise(symbols))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from random import Random
-from typing import Any
+from typing import Any, Literal, get_args
 
 from babel import dates, lists, numbers, units
 from babel.core import Locale
@@ -19,6 +19,9 @@ from babel.core import Locale
 from .locales import CURRENCIES, LANGUAGES, TERRITORIES, UNITS, open_locale, shared_names
 
 Item = Any
+_Style = Literal["full", "long", "medium", "short"]
+_Unit = Literal["year", "month", "week", "day", "hour", "minute", "second"]
+_STYLES: tuple[_Style, ...] = get_args(_Style)
 _FIRST, _LAST = date(1990, 1, 1).toordinal(), date(2029, 12, 31).toordinal()  # two digits of the year tell it
 
 
@@ -63,17 +66,17 @@ def _draw_moment(random: Random) -> datetime:
 
 
 def date_forms(language: str, every_name: bool) -> list[Form]:
-    def form(style: str) -> Form:
+    def form(style: _Style) -> Form:
         return Form("date", style, lambda day, to: dates.format_date(day, style, to), _draw_date, _DAYS)
 
-    return [form(style) for style in ("full", "long", "medium", "short")]
+    return [form(style) for style in _STYLES]
 
 
 def time_forms(language: str, every_name: bool) -> list[Form]:
-    def form(style: str) -> Form:
+    def form(style: _Style) -> Form:
         return Form("time", style, lambda at, to: dates.format_time(at, style, locale=to), _draw_time, _HOURS)
 
-    return [form(style) for style in ("medium", "short")]
+    return [form(style) for style in _STYLES[2:]]
 
 
 def datetime_forms(language: str, every_name: bool) -> list[Form]:
@@ -82,17 +85,17 @@ def datetime_forms(language: str, every_name: bool) -> list[Form]:
         *(datetime.combine(_DAYS[0], hour) for hour in _HOURS),
     )
 
-    def form(style: str) -> Form:
-        clock = "medium" if style == "medium" else "short"  # the longer ones would name a time zone
+    def form(style: _Style) -> Form:
+        clock: _Style = "medium" if style == "medium" else "short"  # the longer ones would name a time zone
 
         def write(moment: datetime, to: Locale) -> str:
-            pattern = dates.get_datetime_format(style, to).replace("'", "")
+            pattern = str(dates.get_datetime_format(style, to)).replace("'", "")
             said = dates.format_time(moment.time(), clock, locale=to)
             return pattern.replace("{0}", said).replace("{1}", dates.format_date(moment.date(), style, to))
 
         return Form("datetime", style, write, _draw_moment, anchors)
 
-    return [form(style) for style in ("full", "long", "medium", "short")]
+    return [form(style) for style in _STYLES]
 
 
 def calendar_forms(language: str, every_name: bool) -> list[Form]:
@@ -117,7 +120,7 @@ def calendar_forms(language: str, every_name: bool) -> list[Form]:
 
 
 def relative_forms(language: str, every_name: bool) -> list[Form]:
-    seconds = {
+    seconds: dict[_Unit, int] = {
         "second": 1,
         "minute": 60,
         "hour": 3600,
@@ -128,12 +131,12 @@ def relative_forms(language: str, every_name: bool) -> list[Form]:
     }
     names = list(seconds)
 
-    def write(item: tuple[str, int], to: Locale) -> str:
+    def write(item: tuple[_Unit, int], to: Locale) -> str:
         unit, n = item
         span = timedelta(seconds=n * seconds[unit])
         return dates.format_timedelta(span, unit, threshold=1e12, add_direction=True, locale=to)
 
-    def draw(random: Random) -> tuple[str, int]:
+    def draw(random: Random) -> tuple[_Unit, int]:
         return random.choice(names), random.choice((-1, 1)) * random.randint(1, 100)
 
     counts = _plural_samples(language, [Decimal(n) for n in range(1, 101)])
@@ -160,7 +163,8 @@ def _draw_number(random: Random, digits: int, decimals: int) -> Decimal:
     """A positive number; every count of digits before and after the point equally likely."""
     places = random.randint(0, decimals)
     whole = random.randint(1, 10 ** random.randint(1, digits) - 1)
-    return Decimal(whole) + Decimal(random.randrange(10**places)).scaleb(-places)
+    n = Decimal(whole) + Decimal(random.randrange(10**places)).scaleb(-places)
+    return n.normalize() if n % 1 else Decimal(whole)  # 7, not 7.0: plurals tell them apart, English texts don't
 
 
 def _plural_samples(language: str, candidates: list[Decimal]) -> list[Decimal]:
@@ -197,7 +201,7 @@ def percent_forms(language: str, every_name: bool) -> list[Form]:
 def compact_forms(language: str, every_name: bool) -> list[Form]:
     """1.2K, 34 million: what is said is exact, so that both languages round to the same number."""
 
-    def form(length: str) -> Form:
+    def form(length: Literal["long", "short"]) -> Form:
         def write(n: Decimal, to: Locale) -> str:
             return numbers.format_compact_decimal(n, format_type=length, locale=to, fraction_digits=1)
 
@@ -206,15 +210,18 @@ def compact_forms(language: str, every_name: bool) -> list[Form]:
     def draw(random: Random) -> Decimal:
         return _draw_number(random, 3, 1).scaleb(random.choice((3, 6, 9)))
 
-    leads = [Decimal(text) for text in "1 1.5 2 3 5 10 12 12.5 20 25 100 101 123.4 200 500".split()]
+    leads = [
+        Decimal(text)
+        for text in ("1", "1.5", "2", "3", "5", "10", "12", "12.5", "20", "25", "100", "101", "123.4", "200", "500")
+    ]
     anchors = tuple(lead.scaleb(power) for power in (3, 6, 9) for lead in leads)
-    return [form(length) for length in ("long", "short")]
+    return [form("long"), form("short")]
 
 
 def currency_forms(language: str, every_name: bool) -> list[Form]:
     codes = shared_names("currencies", language, None if every_name else CURRENCIES)
 
-    def form(style: str) -> Form:
+    def form(style: Literal["name", "standard"]) -> Form:
         def write(item: tuple[str, Decimal], to: Locale) -> str:
             return numbers.format_currency(item[1], item[0], locale=to, format_type=style)
 
@@ -230,11 +237,11 @@ def currency_forms(language: str, every_name: bool) -> list[Form]:
 
         return Form("currency", style, write, draw, anchors, lambda item: item[0] in sayable)
 
-    return [form(style) for style in ("name", "standard")]
+    return [form("name"), form("standard")]
 
 
 def unit_forms(language: str, every_name: bool) -> list[Form]:
-    def form(style: str) -> Form:
+    def form(style: Literal["long", "short"]) -> Form:
         def write(item: tuple[str, Decimal], to: Locale) -> str:
             return units.format_unit(item[1], item[0], style, locale=to)
 
@@ -252,7 +259,7 @@ def unit_forms(language: str, every_name: bool) -> list[Form]:
 
         return Form("unit", style, write, draw, anchors, lambda item: item[0] in sayable)
 
-    return [form(style) for style in ("long", "short")]
+    return [form("long"), form("short")]
 
 
 def _distinct(codes: tuple[str, ...] | list[str], english: Callable[[str], str | None]) -> list[str]:
@@ -297,22 +304,24 @@ def name_forms(language: str, every_name: bool) -> list[Form]:
 def list_forms(language: str, every_name: bool) -> list[Form]:
     tables = {role: codes for role, codes in _name_tables(language, every_name).items() if len(codes) >= 3}
     roles, weights = list(tables), [4 if role in ("territories", "languages") else 1 for role in tables]
+    # Every name in every place: some languages join a word for "and" to the name that follows.
+    rings = {role: (*codes, *codes[:2]) for role, codes in tables.items()}
     anchors = tuple(
-        (role, codes[start : start + n]) for role, codes in tables.items() for n in (2, 3) for start in (0, 3)
+        (role, rings[role][at : at + n]) for role in tables for at in range(len(tables[role])) for n in (2, 3)
     )
 
     def draw(random: Random) -> tuple[str, tuple[Any, ...]]:
         role = random.choices(roles, weights)[0]
         return role, tuple(random.sample(tables[role], random.randint(2, 3)))
 
-    def form(style: str) -> Form:
+    def form(style: Literal["standard", "or"]) -> Form:
         def write(item: tuple[str, tuple[Any, ...]], to: Locale) -> str:
             names = _NAMES[item[0]](to)
             return lists.format_list([names[code] for code in item[1]], style, to)
 
         return Form("list", style, write, draw, anchors)
 
-    return [form(style) for style in ("standard", "or")]
+    return [form("standard"), form("or")]
 
 
 DOMAINS: dict[str, Callable[[str, bool], list[Form]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Literal, NamedTuple, Protocol
 
@@ -57,7 +58,7 @@ class Limits(NamedTuple):
 
 
 def pair_rows(examples: Sequence[Example], tokenizer: Encoder, limits: Limits, counts: Counts) -> list[Row]:
-    """Sequence to sequence: source + eos; decoder input bos + target; labels target + eos. Cut texts get no label eos."""
+    """Encoder reads source + eos, decoder bos + target; labels are target + eos, without the eos where they are cut."""
     start = tokenizer.bos_id if tokenizer.bos_id is not None else tokenizer.eos_id
     end = tokenizer.eos_id
     if start is None or end is None:
@@ -134,7 +135,7 @@ def contiguous_rows(examples: Sequence[Example], tokenizer: Encoder, context: in
         labels += document.labels
     first = random.randint(1, context) if random is not None and len(inputs) > context else context
     cuts = [0, *range(first, len(inputs), context), len(inputs)] if inputs else []
-    rows = [Row(inputs[a:b], labels[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    rows = [Row(inputs[a:b], labels[a:b]) for a, b in pairwise(cuts)]
     return [row for row in rows if any(label != IGNORE for label in row.labels)]
 
 

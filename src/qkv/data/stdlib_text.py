@@ -1,4 +1,4 @@
-"""The Python sources of the running interpreter's own standard library: a language-model corpus that is always there."""
+"""The Python sources of the interpreter's own standard library: a language-model corpus that is always there."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Self
 
@@ -14,7 +15,7 @@ from .pairs import json_field, json_line, pair
 from .shuffle import text_hash
 from .sources import Example, Skipped, Split, Table
 
-_DOCUMENTS = {"file": FileDocument, "line": LineDocuments, "block": BlockDocuments}
+_DOCUMENTS: dict[str, Callable[[Path], Table]] = {"file": FileDocument, "line": LineDocuments, "block": BlockDocuments}
 _FILES_TO_SPLIT_BY = 50  # with fewer files than this, pieces rather than files are held out
 
 
@@ -54,7 +55,7 @@ class Text(FileSource, kind="text"):
 
     def open(self, split: Split) -> Table:
         paths = self.paths(split)
-        tables = [_DOCUMENTS[self.documents](path) for path in paths]
+        tables: list[Table] = [_DOCUMENTS[self.documents](path) for path in paths]
         if self.documents != "file" or len(paths) < _FILES_TO_SPLIT_BY:
             return Joined(tables)
         base = os.path.commonpath(path.parent for path in paths)

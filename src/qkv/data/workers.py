@@ -1,4 +1,4 @@
-"""Pools built ahead by worker processes and handed over in order, so that they are the same for any number of workers."""
+"""Pools built ahead by worker processes and handed over in order: the same ones for any number of workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _build: Callable[..., Any]  # in a worker: what it does with a task
 def ordered(build: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], workers: int) -> Iterator[Result]:
     """`build(*task)` for each task, in order; by `workers` processes when there are any, else here.
 
-    `build` and what it is bound to must pickle. The processes are started afresh ("spawn"), so that they inherit neither
+    `build` and what it is bound to must pickle. The processes start afresh ("spawn"), so that they inherit neither
     threads nor an accelerator; close the iterator and they are gone. Should this process die, they end by themselves.
     """
     if workers == 0:

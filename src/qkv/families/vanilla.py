@@ -49,7 +49,9 @@ def transformer(
         vocab_size=vocab_size,
         d_model=d_model,
         max_positions=max_positions,
-        encoder=Stack(embedding=embedding, position=position, blocks=(block,) * (encoder_layers or n_layers), norm=norm),
+        encoder=Stack(
+            embedding=embedding, position=position, blocks=(block,) * (encoder_layers or n_layers), norm=norm
+        ),
         decoder=Stack(
             embedding=embedding, position=position, blocks=(crossing,) * (decoder_layers or n_layers), norm=norm
         ),

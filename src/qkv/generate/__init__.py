@@ -5,7 +5,7 @@ from .mixin import Generates
 from .processors import Processor
 from .result import Generated
 from .sampling import row_seed
-from .score import Scores, score
+from .scoring import Scores, score
 from .settings import Generation
 
 __all__ = ["Generated", "Generates", "Generation", "Processor", "Scores", "generate", "row_seed", "score"]

@@ -1,4 +1,4 @@
-"""What a run wrote down while it trained: the lines of its `metrics.jsonl` as tables, each number a series over steps."""
+"""What a run wrote down while it trained: lines of `metrics.jsonl` as tables, each number a series over steps."""
 
 from __future__ import annotations
 

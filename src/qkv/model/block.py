@@ -1,4 +1,4 @@
-"""A Transformer block: attention, cross-attention and feed-forward, each with its norm and residual where the paper has it."""
+"""A Transformer block: attention, cross-attention and feed-forward, each with its norm and residual."""
 
 from __future__ import annotations
 

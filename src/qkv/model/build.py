@@ -23,7 +23,8 @@ def build(
 ) -> Built:
     """The model that a spec describes, its parameters drawn by (seed, parameter name).
 
-    `cls` is the class to make, for those that add to it. On `device="meta"` nothing is allocated. `initialized=False` leaves parameters as they come, for weights to be loaded.
+    `cls` is the class to make, for those that add to it. On `device="meta"` nothing is allocated. `initialized=False`
+    leaves parameters as they come, for weights to be loaded.
     """
     before = torch.get_default_dtype()
     try:

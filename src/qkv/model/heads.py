@@ -20,11 +20,18 @@ from ..core.spec import Cost, Spec
 class Head(Spec, role="head"):
     """What turns hidden states into what a model is trained for."""
 
-    def module(self, d_model: int, vocab_size: int) -> nn.Module:
+    def module(self, d_model: int, vocab_size: int) -> HeadModule:
         raise NotImplementedError
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
         return Cost()
+
+
+class HeadModule(nn.Module):
+    """What every head's module offers: outputs from hidden states, and the loss sums for labels."""
+
+    def loss(self, hidden: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> LossSums:
+        raise NotImplementedError
 
 
 class LanguageModel(Head, kind="language-model"):
@@ -40,7 +47,7 @@ class LanguageModel(Head, kind="language-model"):
     softcap: float | None = Field(default=None, gt=0)
     fused: bool = True
 
-    def module(self, d_model: int, vocab_size: int) -> nn.Module:
+    def module(self, d_model: int, vocab_size: int) -> HeadModule:
         return LanguageModelHead(self, d_model, vocab_size)
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
@@ -48,7 +55,7 @@ class LanguageModel(Head, kind="language-model"):
         return Cost(own + vocab_size * self.bias, 2 * vocab_size * d_model * tokens)
 
 
-class LanguageModelHead(nn.Module):
+class LanguageModelHead(HeadModule):
     """The module of `LanguageModel`. `weight` is None until the model ties it, when it is tied."""
 
     def __init__(self, spec: LanguageModel, d_model: int, vocab_size: int) -> None:

@@ -65,9 +65,7 @@ class Stack(Spec, kind="stack"):
         heads = {mixer.heads(d_model) for mixer in mixers if mixer.kind != "none"} or {(1, d_model)}
         return Widths(d_model, *max(heads), max_positions)
 
-    def cost(
-        self, d_model: int, max_positions: int | None, vocab_size: int, tokens: int = 0, memory: int = 0
-    ) -> Cost:
+    def cost(self, d_model: int, max_positions: int | None, vocab_size: int, tokens: int = 0, memory: int = 0) -> Cost:
         """Of one sequence of `tokens`, beside `memory` tokens of an encoder; without the token table."""
         embedding = self.embedding
         total = embedding.cost(d_model, vocab_size, tokens) + self.norm.cost(d_model, tokens)
@@ -95,9 +93,7 @@ class StackModule(nn.Module):
         self.embedding = TokenEmbedding(spec.embedding, vocab_size, d_model)
         widths = spec.widths(d_model, max_positions)
         self.position = spec.position.module(widths._replace(d_model=spec.embedding.width or d_model))
-        self.blocks = nn.ModuleList(
-            block.module(d_model, f"{name}.blocks.{i}") for i, block in enumerate(spec.blocks)
-        )
+        self.blocks = nn.ModuleList(block.module(d_model, f"{name}.blocks.{i}") for i, block in enumerate(spec.blocks))
         self.norm = spec.norm.module(d_model)
 
     def forward(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
@@ -15,7 +13,7 @@ from ..core.positions import Learned
 from ..core.spec import Cost, Spec
 from ..core.state import Cache
 from .attention import MultiHeadAttention
-from .heads import Head, LanguageModel, Pooler, PoolerModule
+from .heads import Head, HeadModule, LanguageModel, Pooler, PoolerModule
 from .initial import Glorot, Initialization
 from .stack import Recompute, Stack, StackModule
 
@@ -121,6 +119,7 @@ class TransformerModel(nn.Module):
 
     encoder: StackModule | None
     decoder: StackModule | None
+    head: HeadModule | None
 
     def tie(self) -> None:
         """Make shared tables one parameter; again after anything that replaces parameters."""
@@ -190,11 +189,7 @@ class TransformerModel(nn.Module):
         memory = self.encoder(ids, layout, token_types=token_types)
         return self.decoder(target, target_layout, memory, layout)
 
-    @overload
-    def forward(self, ids: Tensor, target: Tensor | None = ..., *, labels: None = ...) -> Tensor: ...
-    @overload
-    def forward(self, ids: Tensor, target: Tensor | None = ..., *, labels: Tensor) -> LossSums: ...
-    def forward(  # type: ignore[misc]
+    def forward(
         self,
         ids: Int[Tensor, "B S"],
         target: Int[Tensor, "B T"] | None = None,

@@ -1,10 +1,18 @@
-"""Where to compute."""
+"""Where to compute, and how fast that is."""
 
 from __future__ import annotations
 
+import platform
+import time
+from functools import lru_cache
+from pathlib import Path
+
 import torch
 
+from ..core.batch import Batch
 from ..core.spec import nearest
+from ..model.transformer import Transformer
+from ..train.precision import Precision
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
@@ -22,7 +30,9 @@ def choose(name: str | torch.device = "auto") -> torch.device:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(index or 0) >= count:
             seen = f"{count} CUDA device{'s' if count != 1 else ''}" if count else "no CUDA device"
-            raise ValueError(f"this machine has {seen} that PyTorch {torch.__version__} can use; take --device cpu or auto")
+            raise ValueError(
+                f"this machine has {seen} that PyTorch {torch.__version__} can use; take --device cpu or auto"
+            )
     if kind == "mps" and not _has_mps():
         raise ValueError("this machine has no Apple GPU that PyTorch can use (mps); take --device cpu or auto")
     return torch.device(name)
@@ -30,3 +40,56 @@ def choose(name: str | torch.device = "auto") -> torch.device:
 
 def _has_mps() -> bool:
     return torch.backends.mps.is_available()
+
+
+def describe_machine() -> str:
+    """The processor and how many threads PyTorch uses of it, for the record of a run."""
+    names = (line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name"))
+    return f"{next(names, platform.processor() or platform.machine())}, {torch.get_num_threads()} threads"
+
+
+def _cpuinfo() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def flops_per_token(spec: Transformer, batch: Batch) -> float:
+    """FLOPs of a training step (forward and twice that backward) for each real token, by rows like those of a batch."""
+    rows = len(batch.labels) if batch.labels is not None else 1
+    own, source = _row_length(batch, "target", rows), 0
+    if own:
+        source = _row_length(batch, "ids", rows)
+    else:
+        own = _row_length(batch, "ids", rows)
+    return 3 * spec.cost(own, source).flops / max(own + source, 1)
+
+
+def _row_length(batch: Batch, name: str, rows: int) -> int:
+    if name not in batch.inputs:
+        return 0
+    layout = batch.inputs["layout" if name == "ids" else f"{name}_layout"]
+    return round(int(layout.valid.expand(rows, -1).sum()) / rows)
+
+
+@lru_cache(maxsize=8)
+def peak_flops(device: torch.device, precision: Precision) -> float:
+    """FLOPs a second of a large matrix product on this machine, measured: the best of a few tries."""
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    size = 1024 if device.type == "cpu" else 4096
+    a = torch.ones(size, size, device=device, dtype=dtype)
+    best, began = 0.0, time.perf_counter()
+    for _ in range(20):
+        start = time.perf_counter()
+        _wait(a @ a)
+        now = time.perf_counter()
+        best = max(best, 2 * size**3 / (now - start))
+        if now - began > 0.25:
+            break
+    return best
+
+
+def _wait(result: torch.Tensor) -> None:
+    """Until a device has computed a result."""
+    result[0, 0].item()

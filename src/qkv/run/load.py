@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -15,12 +15,12 @@ from ..data.tokenizer import Tokenizer
 from ..generate import Generation
 from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
-from . import text, weights
+from . import weights
 from .directory import CONFIG, GENERATION, RECIPE, TOKENIZER, WEIGHTS, State, read_json, write_json, write_text
 from .embed import Pooling, embed
 from .recipe import Recipe
 from .score import Score, score
-from .text import Output
+from .text import Output, Task, TextModel
 
 MODEL_TYPE = "qkv"
 
@@ -32,18 +32,24 @@ class Run:
     model:      in evaluation mode.
     tokenizer:  the one that it was trained with.
     generation: how outputs are made where a call does not say otherwise.
+    task:       what the model does with a text, see `qkv.run.text.Task`.
     recipe:     how it came about; None where the directory has no `recipe.yaml`.
     path:       where it was loaded from.
     """
 
     model: TransformerModel
     tokenizer: Tokenizer
-    generation: Generation = Generation()
+    generation: Generation = field(default_factory=Generation)
+    task: Task = "continue"
     recipe: Recipe | None = None
     path: Path | None = None
 
     def __post_init__(self) -> None:
         check_fit(self.tokenizer, self.model.spec, str(self.path or "this run"))
+
+    @property
+    def text_model(self) -> TextModel:
+        return TextModel(self.model, self.tokenizer, self.task)
 
     def settings(self, **options: Any) -> Generation:
         """The run's `Generation` with changes. Raises ValueError for an option that there is not, or out of range."""
@@ -73,21 +79,21 @@ class Run:
     ) -> list[list[Output]]:
         """As `generate`, with tokens, what ended each output and, where `scores`, log-probabilities."""
         settings = settings or self.generation
-        return text.outputs(self.model, self.tokenizer, _texts(texts), settings, stop=stop, scores=scores)
+        return self.text_model.outputs(_texts(texts), settings, stop=stop, scores=scores)
 
     def stream(
         self, prompt: str, emit: Callable[[str], None], settings: Generation | None = None, *, stop: Sequence[str] = ()
     ) -> None:
         """Hand one output to `emit` piece by piece, as it comes."""
-        text.stream(self.model, self.tokenizer, prompt, settings or self.generation, emit, stop=stop)
+        self.text_model.stream(prompt, settings or self.generation, emit, stop=stop)
 
     def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]:
         """The log-likelihood of texts (language model), or of targets given texts, token by token and in all."""
-        return score(self.model, self.tokenizer, _texts(texts), targets and _texts(targets))
+        return score(self.text_model, _texts(texts), targets and _texts(targets))
 
     def embed(self, texts: Sequence[str], pooling: Pooling = "mean") -> list[Tensor]:
         """Last hidden states, see `qkv.run.embed.embed`: (M,) a text, or (T, M) where pooling is "none"."""
-        return embed(self.model, self.tokenizer, _texts(texts), pooling)
+        return embed(self.text_model, _texts(texts), pooling)
 
     def save(self, path: Path | str) -> Path:
         """Write a directory that `load` reads back: each file beside, then renamed; the configuration last."""
@@ -95,16 +101,16 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         self.tokenizer.save(folder / TOKENIZER)
         weights.save(self.model, folder / WEIGHTS)
-        write_settings(folder, self.model.spec, self.generation, self.recipe)
+        write_settings(folder, self.model.spec, self.task, self.generation, self.recipe)
         return folder
 
 
-def write_settings(folder: Path, spec: Transformer, generation: Generation, recipe: Recipe | None) -> None:
+def write_settings(folder: Path, spec: Transformer, task: Task, generation: Generation, recipe: Recipe | None) -> None:
     """`generation_config.json`, `recipe.yaml` and `config.json`."""
     write_json(folder / GENERATION, generation.to_dict())
     if recipe is not None:
         write_text(folder / RECIPE, recipe.to_yaml())
-    write_json(folder / CONFIG, {"model_type": MODEL_TYPE, "qkv": {"schema": SCHEMA, **spec.to_dict()}})
+    write_json(folder / CONFIG, {"model_type": MODEL_TYPE, "task": task, "qkv": {"schema": SCHEMA, **spec.to_dict()}})
 
 
 def load(path: Path | str, device: str | torch.device = "auto") -> Run:
@@ -115,24 +121,28 @@ def load(path: Path | str, device: str | torch.device = "auto") -> Run:
     """
     folder, where = Path(path), devices.choose(device)
     _check_complete(folder)
-    spec = read_config(folder / CONFIG)
+    spec, task = read_config(folder / CONFIG)
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     check_fit(tokenizer, spec, str(folder))
     recipe = Recipe.load(folder / RECIPE) if (folder / RECIPE).is_file() else None
     model = weights.load(spec, folder / WEIGHTS, where)
-    return Run(model, tokenizer, _generation(folder / GENERATION), recipe, folder)
+    return Run(model, tokenizer, _generation(folder / GENERATION), task, recipe, folder)
 
 
-def read_config(path: Path) -> Transformer:
-    """The model's spec in a `config.json`."""
+def read_config(path: Path) -> tuple[Transformer, Task]:
+    """The model's spec and its task, by a `config.json`."""
     data = read_json(path)
     if not isinstance(data, dict) or data.get("model_type") != MODEL_TYPE or not isinstance(data.get("qkv"), dict):
         found = data.get("model_type") if isinstance(data, dict) else None
         raise ValueError(f"{path} is not qkv's: its model_type is {found!r}, not {MODEL_TYPE!r}")
     try:
-        return Transformer.from_dict(data["qkv"])
+        spec = Transformer.from_dict(data["qkv"])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    task = data.get("task", "translate" if spec.is_encoder_decoder else "continue")
+    if task not in get_args(Task) or (task == "translate") != spec.is_encoder_decoder:
+        raise ValueError(f"{path}: the task {task!r} is not one for this model; there is {', '.join(get_args(Task))}")
+    return spec, task
 
 
 def check_fit(tokenizer: Tokenizer, spec: Transformer, where: str) -> None:

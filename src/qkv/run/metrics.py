@@ -46,4 +46,3 @@ def bits_per_byte(nll: float, size: int) -> float:
 def _sacre(metric: Any, outputs: Sequence[str], truths: Sequence[str]) -> Measured:
     found = metric.corpus_score(list(outputs), [list(truths)])
     return Measured(float(found.score), str(metric.get_signature()))
-

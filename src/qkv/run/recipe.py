@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
@@ -11,10 +12,10 @@ from pydantic import Field, ValidationError, model_serializer, model_validator
 
 from .. import families
 from ..core.spec import Spec, explain, nearest
-from ..data import ALL_SOURCES  # noqa: F401
+from ..data import cldr, pairs, stdlib_text, text, toys  # noqa: F401  (their kinds of source)
 from ..data.batching import Batching
 from ..data.sources import Source
-from ..data.tokenizer import TokenizerSpec
+from ..data.tokenizer_specs import TokenizerSpec
 from ..generate import Generation
 from ..model.transformer import Transformer
 from ..train.objective import Objective
@@ -35,8 +36,8 @@ class ModelChoice(Spec):
     """
 
     preset: str
-    sizes: dict[str, Any] = {}
-    changes: dict[str, Any] = {}
+    sizes: dict[str, Any] = Field(default_factory=dict)
+    changes: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -53,10 +54,13 @@ class ModelChoice(Spec):
     def _flat(self) -> dict[str, Any]:
         return {PRESET: self.preset, **self.sizes, REPLACE: self.changes}
 
-    def spec(self, vocab_size: int) -> Transformer:
+    def spec(self, vocab_size: int | None = None) -> Transformer:
         """The whole spec, for a tokenizer of this size. Raises ValueError where a name or a value is not one there is."""
-        sizes = {"vocab_size": vocab_size, **self.sizes}
-        return families.preset(self.preset, **sizes).replace(self.changes)
+        sizes = ({} if vocab_size is None else {"vocab_size": vocab_size}) | self.sizes
+        try:
+            return families.preset(self.preset, **sizes).replace(self.changes)
+        except ValidationError as error:
+            raise ValueError(f"model: {explain(error)}") from None
 
 
 class Recipe(Spec):
@@ -103,15 +107,29 @@ class Recipe(Spec):
         except ValidationError as error:
             raise ValueError(_explained(error, data)) from None
 
+    def change(self, settings: Iterable[str]) -> Self:
+        """This recipe with `key=value` settings applied."""
+        return type(self).from_tree(overrides.apply(self.to_dict(), settings))
+
+    @property
+    def vocab_size(self) -> int:
+        """What the tokenizer's vocabulary may grow to: exact once it is trained."""
+        return int(getattr(self.tokenizer, "vocab_size", None) or 1000)
+
     def resolve(self, vocab_size: int) -> Self:
         """The recipe with nothing left to a default that another version could change: the preset's sizes spelled out."""
-        known = families.sizes(self.model.preset)
-        model = self.model.model_copy(update={"sizes": {**known, "vocab_size": vocab_size, **self.model.sizes}})
-        return self.model_copy(update={"model": model})
+        sizes = {**_sizes(self.model.preset), "vocab_size": vocab_size, **self.model.sizes}
+        return self.model_copy(update={"model": self.model.model_copy(update={"sizes": sizes})})
 
     def to_yaml(self) -> str:
         """What `recipe.yaml` of a run directory holds; `Recipe.load` reads it back to an equal value."""
         return yamls.dump(self.to_dict())
+
+
+def _sizes(preset: str) -> dict[str, Any]:
+    """What a preset's function takes, with the preset's own values or the function's defaults."""
+    factory, named = families.PRESETS[preset]
+    return {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()} | named
 
 
 def packaged() -> dict[str, str]:

@@ -6,7 +6,6 @@ other things to show (boxes, spectrograms, forecasts) appends its own function t
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
@@ -28,7 +27,18 @@ from ..look.svg import join, readable, tag
 from ..look.words import duration, marked
 from ..train.metrics import read_metrics
 from . import yamls
-from .directory import EVALUATION, METRICS, RECIPE, REPORT, WEIGHTS, read_json, read_text, write_json, write_text
+from .directory import (
+    EVALUATION,
+    METRICS,
+    RECIPE,
+    REPORT,
+    SAMPLES,
+    WEIGHTS,
+    read_json,
+    read_text,
+    write_json,
+    write_text,
+)
 
 ATTENTION = "attention.json"
 MACHINE = "machine.json"
@@ -37,8 +47,7 @@ _PICTURED = 2  # of them with their attention
 
 _FRACTIONS = ("exact_match", "accuracy")  # 0 … 1, shown in percent
 _QUALITY = (*_FRACTIONS, "bleu", "chrf")  # drawn together, 0 … 100
-_NAMES = {"bleu": "BLEU", "chrf": "chrF", "nll": "Loss (nats per token)"}
-_NO_METRICS = frozenset({"elapsed", "loss"})
+_NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,8 @@ class Story:
 
     recipe:     `recipe.yaml` as data.
     history:    the lines of `metrics.jsonl`.
-    evaluation: `evaluation.json`: "metrics", "signatures", "split", "examples", "samples" of the weights delivered.
-    samples:    dictionaries with "source", "output", perhaps "target" and "score".
+    evaluation: `evaluation.json`: "metrics", "signatures", "split" and "examples" of the weights delivered.
+    samples:    `samples.json`: dictionaries with "source", "output", perhaps "target" and "score".
     machine:    where the run was made: "machine", "cores", "torch".
     """
 
@@ -71,13 +80,12 @@ class Story:
     @classmethod
     def read(cls, run_dir: Path, samples: Sequence[Mapping[str, Any]] | None = None) -> Story:
         recipe, metrics = run_dir / RECIPE, run_dir / METRICS
-        evaluation = _read_object(run_dir / EVALUATION)
         return cls(
             run_dir,
             yamls.load(read_text(recipe), name=str(recipe)) or {} if recipe.exists() else {},
             History.of(read_metrics(metrics)) if metrics.exists() else History(),
-            evaluation,
-            list(evaluation.get("samples") or ()) if samples is None else list(samples),
+            _read_object(run_dir / EVALUATION),
+            _read_samples(run_dir / SAMPLES) if samples is None else list(samples),
             _machine(run_dir),
         )
 
@@ -98,9 +106,9 @@ class Story:
 def write_report(run_dir: Path | str, samples: Sequence[Mapping[str, Any]] | None = None) -> Path:
     """Write `report.html` into a run directory, the pictured attention beside it, and return the page's path.
 
-    `samples` are dictionaries with "source", "output" and perhaps "target" and "score"; by default those that
-    `evaluation.json` has. What a run doesn't have is left out of the page. Raises ValueError when the directory is not
-    there or a file in it is malformed.
+    `samples` are dictionaries with "source", "output" and perhaps "target" and "score"; by default those in
+    `samples.json`. What a run doesn't have is left out. Raises ValueError when the directory is not there or
+    a file in it is malformed.
     """
     run_dir = Path(run_dir)
     if not run_dir.is_dir():
@@ -116,6 +124,13 @@ def _read_object(path: Path) -> dict[str, Any]:
     found = read_json(path) if path.exists() else {}
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds a {type(found).__name__}, not an object")
+    return found
+
+
+def _read_samples(path: Path) -> list[dict[str, Any]]:
+    found = read_json(path) if path.exists() else []
+    if not isinstance(found, list) or not all(isinstance(s, dict) and isinstance(s.get("output"), str) for s in found):
+        raise ValueError(f'{path} is not a list of samples, objects with "source", "output" and perhaps "target"')
     return found
 
 
@@ -183,10 +198,10 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
 def learning(story: Story) -> Section | None:
     """Loss and quality, large; learning rate, gradient norm and throughput, small."""
     history = story.history
-    loss = "nll" if history.series("train", "nll") else "loss"
+    # Training's "nll" is what evaluation calls its loss: the plain likelihood, without label smoothing.
     losses = [
-        Series("train", history.series("train", loss)),
-        Series("validation", history.series("eval", loss), dots=True),
+        Series("train", history.series("train", "nll") or history.series("train", "loss")),
+        Series("validation", history.series("eval", "loss"), dots=True),
     ]
     quality = [
         Series(_titled(key), [(x, _scaled(key, y)) for x, y in history.series("eval", key)], dots=True)
@@ -224,7 +239,7 @@ def samples(story: Story) -> Section | None:
     views = []
     for sample in shown:
         output, target = str(sample["output"]), sample.get("target")
-        right = None if target is None else output == target
+        right = is_right(sample) if target is not None else None
         views.append(
             {
                 "source": sample.get("source", ""),
@@ -241,12 +256,16 @@ def samples(story: Story) -> Section | None:
 
 def attention(story: Story) -> Section | None:
     """Where the model looks, in two of the samples: drawn anew where the run loads, else from `attention.json`."""
+    if not story.samples:
+        return None
     path = story.run_dir / ATTENTION
-    made = _look(story)
-    if made:
+    try:
+        made = _look(story)
         picture.save(path, made)
-    else:
+    except (OSError, ValueError) as error:
         made = picture.load(path)
+        if not made:
+            return Section("Attention", Markup(""), f"Not drawn, because the run can't be loaded: {error}")
     if not made:
         return None
     own = made[0].rows == made[0].columns
@@ -262,28 +281,29 @@ SECTIONS: list[Callable[[Story], Section | None]] = [learning, results, samples,
 
 
 def _look(story: Story) -> list[picture.Picture]:
-    """The attention of two samples in the trained model; none where the run can't be loaded."""
-    if not story.samples:
-        return []
+    """The attention of two samples in the trained model. Raises ValueError where the run can't be loaded."""
     from .load import load
 
-    try:
-        run = load(story.run_dir)
-    except (OSError, ValueError):
-        return []
+    run = load(story.run_dir, device="cpu")
     return [_picture(run, sample) for sample in choose(story.samples)]
 
 
 def choose(samples: Sequence[Mapping[str, Any]], count: int = _PICTURED) -> list[Mapping[str, Any]]:
-    """The samples whose attention says most: right ones before wrong, then another first word (a target tag), then long."""
+    """The samples whose attention says most: right ones first, then one of each first word (target tag), then long."""
     chosen: list[Mapping[str, Any]] = []
     rest = [sample for sample in samples if sample["output"]]
     while rest and len(chosen) < count:
         seen = {_first_word(sample) for sample in chosen}
-        best = max(rest, key=lambda s: (s["output"] == s.get("target"), _first_word(s) not in seen, _length(s)))
+        best = max(rest, key=lambda s: (is_right(s), _first_word(s) not in seen, _length(s)))
         rest.remove(best)
         chosen.append(best)
     return chosen
+
+
+def is_right(sample: Mapping[str, Any]) -> bool:
+    """Whether output and truth are the same but for space around them, as `exact_match` counts."""
+    target = sample.get("target")
+    return target is not None and str(sample["output"]).strip() == str(target).strip()
 
 
 def _first_word(sample: Mapping[str, Any]) -> str:
@@ -317,9 +337,9 @@ def _ids(ids: Sequence[int], model: Any) -> torch.Tensor:
 
 _HOW = {
     "exact_match": "outputs that equal the truth to the letter",
-    "nll": "mean negative log-likelihood of a target token",
+    "loss": "mean negative log-likelihood of a token, in nats",
     "perplexity": "e to the loss",
-    "bits_per_byte": "bits the model needs for a byte of the text",
+    "bits_per_byte": "negative log-likelihood for a byte of text, in bits",
 }
 
 
@@ -328,8 +348,7 @@ def _metrics(story: Story) -> dict[str, float]:
     found = story.evaluation.get("metrics")
     if found:
         return {key: value for key, value in found.items() if isinstance(value, int | float)}
-    keys = [key for key in story.history.keys("eval") if key not in _NO_METRICS or key == "loss"]
-    last = {key: story.history.last("eval", key) for key in keys if key != "elapsed"}
+    last = {key: story.history.last("eval", key) for key in story.history.keys("eval") if key != "elapsed"}
     return {key: value for key, value in last.items() if value is not None}
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ..data.tokenizer import Tokenizer
 from ..generate import score as score_ids
-from .text import encode
+from .text import TextModel
 
 
 @dataclass(frozen=True)
@@ -22,30 +20,26 @@ class Score:
     perplexity: float
 
 
-def score(
-    model: Any, tokenizer: Tokenizer, texts: Sequence[str], targets: Sequence[str] | None = None
-) -> list[Score]:
-    """Encoder–decoder: each target (with its end) given its source. Language model: each text, or, with targets, what
-    follows it.
+def score(text_model: TextModel, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]:
+    """Each target given its text, with its end where the model was trained to write one; without targets, which only a
+    model of running text can do, each text itself.
 
-    A language model without a starting token can't score a text's first token, which is then left out.
+    A tokenizer without a starting token leaves a text's first token unscored: there is nothing to predict it from.
     """
-    sources = [encode(model, tokenizer, text) for text in texts]
-    if model.is_encoder_decoder:
-        if targets is None:
-            raise ValueError("an encoder–decoder scores pairs; give a target for each text")
-        outputs = [tokenizer.encode(text, eos=True) for text in targets]
-        scored = score_ids(model, sources, outputs, bos_id=tokenizer.bos_id)
-    elif targets is not None:
-        outputs = [tokenizer.encode(text) for text in targets]
-        scored = score_ids(model, sources, outputs)
+    tokenizer, task = text_model.tokenizer, text_model.task
+    if targets is None and task != "continue":
+        raise ValueError("this model was trained on pairs and scores targets; give one for each text")
+    prompts = [text_model.encode(text) for text in texts]
+    if targets is None:
+        outputs = [prompt[1:] for prompt in prompts]
+        scored = score_ids(text_model.model, prompts)
     else:
-        outputs = [row[1:] for row in sources]
-        scored = score_ids(model, sources)
-    return [_read(tokenizer, ids, log_probs) for ids, log_probs in zip(outputs, scored.log_probs, strict=True)]
+        outputs = [tokenizer.encode(text, eos=task != "continue") for text in targets]
+        scored = score_ids(text_model.model, prompts, outputs, bos_id=text_model.start)
+    return [_read(tokenizer.tokens(ids), log_probs) for ids, log_probs in zip(outputs, scored.log_probs, strict=True)]
 
 
-def _read(tokenizer: Tokenizer, ids: Sequence[int], log_probs: Sequence[float]) -> Score:
+def _read(tokens: Sequence[str], log_probs: Sequence[float]) -> Score:
     total = math.fsum(log_probs)
     perplexity = math.exp(-total / len(log_probs)) if log_probs else math.nan
-    return Score(tuple(tokenizer.tokens(list(ids))), tuple(log_probs), total, perplexity)
+    return Score(tuple(tokens), tuple(log_probs), total, perplexity)

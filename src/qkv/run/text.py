@@ -1,17 +1,22 @@
-"""Text in, text out: generation with a tokenizer on both sides, whatever the lengths of the texts."""
+"""Text in, text out: a model with its tokenizer, for texts of any lengths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import torch
 
 from ..data.tokenizer import Tokenizer
 from ..generate import Generated, Generation, generate, row_seed
+from ..model.transformer import TransformerModel
 
-SLOTS = 8192  # tokens (beams and new ones included) decoded at once
+Task = Literal["translate", "answer", "continue"]
+"""What a model does with a text: an encoder–decoder reads it as a source; a language model trained on pairs answers it
+as a prompt, which ends as a source does; one trained on running text goes on with it."""
+
+SLOTS = 8192  # tokens (beams and new ones included) computed at once
 
 
 @dataclass(frozen=True)
@@ -19,8 +24,8 @@ class Output:
     """One output for a text.
 
     tokens:    its pieces as the tokenizer shows them, the end-of-sequence token included where it came.
-    score:     of the whole, see `Generated.scores`; log_probs: of each token (nats). None where not asked for.
     ended:     what ended it: "eos", "stop", "length" or "stuck".
+    score:     of the whole, see `Generated.scores`; log_probs: of each token (nats). None where not asked for.
     """
 
     text: str
@@ -30,45 +35,118 @@ class Output:
     log_probs: tuple[float, ...] | None = None
 
 
-def outputs(
-    model: Any,
-    tokenizer: Tokenizer,
-    texts: Sequence[str],
-    settings: Generation,
-    *,
-    stop: Sequence[str] = (),
-    scores: bool = False,
-) -> list[list[Output]]:
-    """`settings.num_samples` outputs for each text, in the order of the texts; similar lengths are decoded together.
+@dataclass(frozen=True)
+class TextModel:
+    """What reads and writes texts: a model, its tokenizer, and the task that it was trained for."""
 
-    A language model's outputs are what it adds to the text. An output ends before the first of the `stop` texts in it.
-    """
-    prompts = [encode(model, tokenizer, text) for text in texts]
-    seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
-    made: list[list[Output]] = [[] for _ in texts]
-    rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
-    for group in batches([len(prompt) for prompt in prompts], rows, settings.max_new_tokens):
-        found = generate(
-            model,
-            [prompts[i] for i in group],
+    model: TransformerModel
+    tokenizer: Tokenizer
+    task: Task
+
+    @property
+    def start(self) -> int | None:
+        """The token that a decoder starts from."""
+        own = self.tokenizer.bos_id
+        return self.tokenizer.eos_id if own is None and self.task == "translate" else own
+
+    def encode(self, text: str) -> list[int]:
+        """What the model reads for a text."""
+        bos = self.task != "translate" and self.tokenizer.bos_id is not None
+        return self.tokenizer.encode(text, bos=bos, eos=self.task != "continue")
+
+    def outputs(
+        self,
+        texts: Sequence[str],
+        settings: Generation,
+        *,
+        stop: Sequence[str] = (),
+        scores: bool = False,
+        longest: int | None = None,
+    ) -> list[list[Output]]:
+        """`settings.num_samples` outputs for each text, in the order of the texts; similar lengths are decoded together.
+
+        A language model's outputs are what it adds to the text. An output ends before the first of the `stop` texts in
+        it. `longest` cuts what is read of a text to so many tokens.
+        """
+        prompts = [self.encode(text)[:longest] for text in texts]
+        seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
+        rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
+        made: list[list[Output]] = [[] for _ in texts]
+        for group in batches([len(prompt) for prompt in prompts], rows, settings.max_new_tokens):
+            found = self._generate(
+                [prompts[i] for i in group], settings, stop, seeds=[row_seed(seed, i) for i in group], scores=scores
+            )
+            for place, i in enumerate(group):
+                made[i] = self._read(found, place, prompts[i], stop)
+        return made
+
+    def stream(self, text: str, settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()) -> None:
+        """Generate one output and hand its text to `emit` in pieces, as tokens come."""
+        prompt = self.encode(text)
+        hold = max((len(item) for item in stop), default=1) - 1  # characters that may yet turn out to begin a stop text
+        new: list[int] = []
+        told = 0
+
+        def tell(row: int, token: int) -> None:
+            nonlocal told
+            new.append(token)
+            so_far = _cut(self._text(prompt, new), stop)
+            ready = len(so_far.rstrip("\ufffd")) - hold  # a character whose bytes are not all there is none yet
+            if ready > told:
+                emit(so_far[told:ready])
+                told = ready
+
+        self._generate([prompt], settings, stop, stream=tell)
+        emit(_cut(self._text(prompt, new), stop)[told:])
+
+    def _generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        settings: Generation,
+        stop: Sequence[str],
+        *,
+        seeds: Sequence[int] | None = None,
+        scores: bool = False,
+        stream: Callable[[int, int], None] | None = None,
+    ) -> Generated:
+        if not all(stop):
+            raise ValueError("a stop text is empty; give the text at which an output is to end")
+
+        def stopped(tokens: list[int]) -> bool:
+            text = self.tokenizer.decode(tokens)
+            return any(item in text for item in stop)
+
+        return generate(
+            self.model,
+            prompts,
             settings=settings,
-            bos_id=tokenizer.bos_id,
-            eos_id=tokenizer.eos_id,
-            stop=_stopper(tokenizer, stop),
-            seeds=[row_seed(seed, i) for i in group],
+            bos_id=self.start,
+            eos_id=self.tokenizer.eos_id,
+            stop=stopped if stop else None,
+            stream=stream,
+            seeds=seeds,
             scores=scores,
         )
-        for place, i in enumerate(group):
-            before = () if model.is_encoder_decoder else prompts[i]
-            made[i] = _read(tokenizer, found, place, before, stop)
-    return made
 
+    def _text(self, prompt: Sequence[int], new: Sequence[int]) -> str:
+        """The text of new tokens: where words are joined by spaces, one that goes on with a text begins with one."""
+        alone = self.tokenizer.decode(list(new))
+        if self.task != "continue":
+            return alone
+        before, whole = self.tokenizer.decode(list(prompt)), self.tokenizer.decode([*prompt, *new])
+        return whole[len(before) :] if whole.startswith(before) else alone
 
-def encode(model: Any, tokenizer: Tokenizer, text: str) -> list[int]:
-    """What the model reads for a text: a source with its end, or the beginning of a text to go on with."""
-    if model.is_encoder_decoder:
-        return tokenizer.encode(text, eos=True)
-    return tokenizer.encode(text, bos=tokenizer.bos_id is not None)
+    def _read(self, found: Generated, row: int, prompt: Sequence[int], stop: Sequence[str]) -> list[Output]:
+        return [
+            Output(
+                text=_cut(self._text(prompt, ids), stop),
+                tokens=tuple(self.tokenizer.tokens(ids)),
+                ended=found.reasons[row][n],
+                score=found.scores[row][n] if found.scores else None,
+                log_probs=tuple(found.log_probs[row][n]) if found.log_probs else None,
+            )
+            for n, ids in enumerate(found.sequences[row])
+        ]
 
 
 def batches(lengths: Sequence[int], rows: int = 1, more: int = 0) -> Iterator[list[int]]:
@@ -83,77 +161,5 @@ def batches(lengths: Sequence[int], rows: int = 1, more: int = 0) -> Iterator[li
         yield group
 
 
-def stream(
-    model: Any,
-    tokenizer: Tokenizer,
-    text: str,
-    settings: Generation,
-    emit: Callable[[str], None],
-    *,
-    stop: Sequence[str] = (),
-) -> None:
-    """Generate one output and hand its text to `emit` in pieces, as tokens come."""
-    prompt = encode(model, tokenizer, text)
-    before = [] if model.is_encoder_decoder else prompt
-    hold = max((len(item) for item in stop), default=1) - 1  # characters that may yet turn out to begin a stop text
-    new: list[int] = []
-    told = 0
-
-    def tell(row: int, token: int) -> None:
-        nonlocal told
-        new.append(token)
-        so_far = _cut(continuation(tokenizer, before, new), stop)
-        ready = len(so_far.rstrip("\ufffd")) - hold  # a character whose bytes are not all there is no character yet
-        if ready > told:
-            emit(so_far[told:ready])
-            told = ready
-
-    generate(
-        model,
-        [prompt],
-        settings=settings,
-        bos_id=tokenizer.bos_id,
-        eos_id=tokenizer.eos_id,
-        stop=_stopper(tokenizer, stop),
-        stream=tell,
-    )
-    emit(_cut(continuation(tokenizer, before, new), stop)[told:])
-
-
-def continuation(tokenizer: Tokenizer, before: Sequence[int], new: Sequence[int]) -> str:
-    """The text that new tokens add to those before them: where words are joined by spaces, that begins with one."""
-    if not before:
-        return tokenizer.decode(list(new))
-    start, whole = tokenizer.decode(list(before)), tokenizer.decode([*before, *new])
-    return whole[len(start) :] if whole.startswith(start) else tokenizer.decode(list(new))
-
-
-def _stopper(tokenizer: Tokenizer, stop: Sequence[str]) -> Callable[[list[int]], bool] | None:
-    if not stop:
-        return None
-    if not all(stop):
-        raise ValueError("a stop text is empty; give the text at which an output is to end")
-    return lambda tokens: any(item in tokenizer.decode(tokens) for item in stop)
-
-
 def _cut(text: str, stop: Sequence[str]) -> str:
     return text[: min((at for item in stop if (at := text.find(item)) >= 0), default=len(text))]
-
-
-def _read(
-    tokenizer: Tokenizer, found: Generated, row: int, before: Sequence[int], stop: Sequence[str]
-) -> list[Output]:
-    scores = found.scores[row] if found.scores else [None] * len(found.sequences[row])
-    log_probs = found.log_probs[row] if found.log_probs else [None] * len(found.sequences[row])
-    return [
-        Output(
-            _cut(continuation(tokenizer, before, ids), stop),
-            tuple(tokenizer.tokens(ids)),
-            reason,
-            score,
-            None if values is None else tuple(values),
-        )
-        for ids, reason, score, values in zip(
-            found.sequences[row], found.reasons[row], scores, log_probs, strict=True
-        )
-    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,34 +13,30 @@ from rich.console import Console
 from torch import nn
 
 from ..core.batch import Batch
-from ..data.batching import stream
+from ..data.batching import Stream, stream
 from ..data.tokenizer import Tokenizer
-from ..data.tokenizer import train as train_tokenizer
-from ..model.build import build
-from ..model.transformer import Transformer
+from ..model.transformer import Transformer, TransformerModel
 from ..train.loop import fit
+from ..train.metrics import to_json
 from ..train.outcome import Outcome
 from ..train.precision import check_device
-from . import device as devices
-from . import peak
-from .directory import EVALUATION, RECIPE, SAMPLES, TOKENIZER, State, clear, write_json
+from .build import build
+from .device import choose, describe_machine, flops_per_token, peak_flops
+from .directory import EVALUATION, METRICS, RECIPE, SAMPLES, TOKENIZER, State, clear, write_json, write_text
 from .evaluate import Evaluated, Evaluator
 from .load import check_fit, write_settings
 from .recipe import Recipe
+from .text import Task
+from .tokenizer import make
 
 # What a resumed run may change: nothing that was used up to the step it goes on from.
-CHANGEABLE = (
-    "description",
-    "evaluation.*",
-    "generation.*",
-    "batching.workers",
-    *(
-        f"training.{name}"
-        for name in (
-            "max_steps max_time eval_every save_every log_every keep metric mode patience min_delta final max_bad_steps "
-            "compile tensorboard"
-        ).split()
-    ),
+CHANGEABLE = ("description", "evaluation.*", "generation.*", "batching.workers")
+CHANGEABLE_TRAINING = frozenset(
+    {
+        *("max_steps", "max_time", "patience", "min_delta", "max_bad_steps"),
+        *("eval_every", "save_every", "log_every", "keep", "metric", "mode", "final"),
+        *("compile", "tensorboard"),
+    }
 )
 
 
@@ -71,14 +67,17 @@ def train(
     Raises ValueError, before anything is written, where recipe, data, device and directory don't fit together.
     """
     console = console or Console(quiet=True)
-    where = devices.choose(device)
+    where = choose(device)
     if recipe.training.precision != "fp32":
         check_device(recipe.training.precision, where)
     admit(recipe, out, resume, overwrite)
     job = Job.prepare(recipe, out, where, resume, console)
-    if overwrite:
+    first = job.first()
+    if overwrite and State.of(out) is not State.FREE:
         clear(out)
-    return job.run(resume)
+    (out / EVALUATION).unlink(missing_ok=True)  # until it is made anew, the run is not finished
+    job.write()
+    return job.run(resume, first)
 
 
 def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> None:
@@ -90,22 +89,29 @@ def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> None:
         return
     if not resume:
         how = "a finished run" if state is State.FINISHED else "a run that was not finished"
-        raise ValueError(f"{out} holds {how}; --resume goes on with it, --overwrite replaces it, --out takes another place")
+        raise ValueError(
+            f"{out} holds {how}; --resume goes on with it, --overwrite replaces it, --out takes another place"
+        )
     saved = Recipe.load(out)
     vocab_size = saved.model.sizes.get("vocab_size")
     given = recipe.resolve(vocab_size) if isinstance(vocab_size, int) else recipe
     different = {path: pair for path, pair in saved.diff(given).items() if not _changeable(path)}
     if different:
-        said = "; ".join(f"{path} is {old!r} there and {new!r} here" for path, (old, new) in list(different.items())[:3])
+        said = "; ".join(
+            f"{path} is {old!r} there and {new!r} here" for path, (old, new) in list(different.items())[:3]
+        )
         more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
         raise ValueError(f"{out} is a run of another recipe and can't be resumed with this one: {said}{more}")
 
 
 def _changeable(path: str) -> bool:
+    room, _, name = path.partition(".")
+    if room == "training" and name in CHANGEABLE_TRAINING:
+        return True
     return any(fnmatch(path, pattern) for pattern in CHANGEABLE)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Job:
     """One training, with everything made that can be made without writing a file."""
 
@@ -113,81 +119,131 @@ class Job:
     out: Path
     tokenizer: Tokenizer
     spec: Transformer
+    task: Task
     device: torch.device
-    first: Batch  # of the training data: it shows that there are some
     console: Console
+    opened: Stream | None = None  # the training data, for their report at the end
 
     @classmethod
     def prepare(cls, recipe: Recipe, out: Path, device: torch.device, resume: bool, console: Console) -> Job:
-        saved = out / TOKENIZER
-        if resume and saved.is_file():
-            tokenizer = Tokenizer.load(saved)
-        else:
-            special = tuple(dict.fromkeys([*recipe.tokenizer.special, *recipe.data.special]))
-            tokenizer = train_tokenizer(
-                recipe.tokenizer.replace({"special": special}), recipe.data.texts("train"), progress=console.is_terminal
-            )
+        """Raises ValueError where the data are missing or the parts don't fit together."""
+        example = next(recipe.data.examples("train", shuffle=False), None)
+        if example is None:
+            raise ValueError("the training data hold no example")
+        spec = recipe.model.spec(recipe.vocab_size)  # so that a mistake is told before anything takes time
+        check_context(recipe, spec)
+        tokenizer = (
+            Tokenizer.load(out / TOKENIZER)
+            if resume and (out / TOKENIZER).is_file()
+            else make(recipe, console.is_terminal)
+        )
         spec = recipe.model.spec(tokenizer.vocab_size)
         check_fit(tokenizer, spec, f"the recipe {recipe.name}")
-        _check_context(recipe, spec)
-        job = cls(recipe.resolve(spec.vocab_size), out, tokenizer, spec, device, Batch({}), console)
-        first = next(job.batches(None), None)
-        if first is None:
-            raise ValueError("the training data give no batch: they are empty, or every example was skipped")
-        return cls(job.recipe, out, tokenizer, spec, device, first, console)
+        pairs = "source" in example
+        task: Task = "translate" if spec.is_encoder_decoder else "answer" if pairs else "continue"
+        return cls(recipe.resolve(spec.vocab_size), out, tokenizer, spec, task, device, console)
 
-    def batches(self, position: dict[str, Any] | None) -> Iterator[Batch]:
-        return stream(
-            self.recipe.data,
+    def open(self, position: dict[str, Any] | None) -> Stream:
+        """The batches of training after a position."""
+        recipe = self.recipe
+        self.opened = stream(
+            recipe.data,
             self.tokenizer,
-            self.recipe.batching,
-            seq2seq=self.spec.is_encoder_decoder,
-            split="train",
-            seed=self.recipe.seed,
+            recipe.batching,
+            seq2seq=self.task == "translate",
+            seed=recipe.seed,
             position=position,
         )
+        return self.opened
 
-    @property
-    def evaluator(self) -> Evaluator:
-        recipe = self.recipe
-        return Evaluator(
-            recipe.data, self.tokenizer, recipe.batching, recipe.evaluation, recipe.generation, recipe.objective, recipe.seed
-        )
+    def first(self) -> Batch:
+        """A batch of training data. Raises ValueError where no example is left to use."""
+        recipe, batching = self.recipe, self.recipe.batching.replace(pool=256, workers=0)
+        with stream(
+            recipe.data, self.tokenizer, batching, seq2seq=self.task == "translate", seed=recipe.seed
+        ) as batches:
+            return next(batches)
 
-    def run(self, resume: bool) -> Trained:
+    def run(self, resume: bool, first: Batch) -> Trained:
         recipe = self.recipe
         model = build(self.spec, device=self.device, seed=recipe.seed)
-        self._tell(model)
-        self._write()
+        self._tell()
         outcome = fit(
             model,
-            self.batches,
+            self.open,
             recipe.objective,
             recipe.training,
             out=self.out,
             seed=recipe.seed,
             evaluate=self._measure,
             resume=resume,
-            flops_per_token=peak.flops_per_token(self.spec, self.first),
-            peak_flops=peak.flops(self.device, recipe.training.precision),
+            flops_per_token=flops_per_token(self.spec, first),
+            peak_flops=peak_flops(self.device, recipe.training.precision),
             console=self.console,
         )
-        self.console.print(str(outcome), markup=False, highlight=False, soft_wrap=True)
-        if outcome.interrupted:
-            return Trained(self.out, outcome)
-        return self._finish(model, outcome)
+        self._say(f"{str(outcome)[0].upper()}{str(outcome)[1:]}.")
+        if self.opened is not None and (self.opened.report.skipped or self.opened.report.cut):
+            self._say(f"Training data: {self.opened.report}.")
+        return Trained(self.out, outcome) if outcome.interrupted else self._finish(model, outcome)
+
+    def write(self) -> None:
+        """The files that a run begins with, the recipe first: by it a directory is known as a run."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_text(self.out / RECIPE, self.recipe.to_yaml())
+        self.tokenizer.save(self.out / TOKENIZER)
+        write_settings(self.out, self.spec, self.task, self.recipe.generation, None)
+
+    @property
+    def evaluator(self) -> Evaluator:
+        r = self.recipe
+        return Evaluator(r.data, self.tokenizer, r.batching, r.evaluation, r.generation, r.objective, r.seed)
 
     def _measure(self, model: nn.Module, step: int) -> dict[str, float]:
+        """What `fit` asks for now and then: quick, on some of the validation split."""
         evaluation = self.recipe.evaluation
-        beams = {"num_beams": evaluation.num_beams, "num_samples": 1}
-        return self.evaluator(model, "validation", evaluation.examples, self.recipe.generation.replace(beams)).metrics
+        quick = self.recipe.generation.replace(num_beams=evaluation.num_beams, num_samples=1)
+        assert isinstance(model, TransformerModel)
+        return self.evaluator(model, "validation", evaluation.examples, quick, samples=0).metrics
 
-    def _finish(self, model: nn.Module, outcome: Outcome) -> Trained:
-        """Evaluate the delivered weights on the test split and write what the run found."""
-        result = self.evaluator(model, "test", self.recipe.evaluation.test_examples)
-        write_json(self.out / SAMPLES, result.samples)
-        self._log(outcome, result)
-        write_json(self.out / EVALUATION, result.to_dict())
+    def _finish(self, model: TransformerModel, outcome: Outcome) -> Trained:
+        """Evaluate the delivered weights on the test split and write what was found; `evaluation.json` ends a run."""
         from .report import write_report
 
-        return Trained(self.out, outcome, result, write_report(self.out))
+        result = self.evaluator(model.eval(), "test", self.recipe.evaluation.test_examples)
+        write_json(self.out / SAMPLES, result.samples)
+        self._log(outcome.state.step, result)
+        report = write_report(self.out)
+        write_json(self.out / EVALUATION, result.to_dict())
+        return Trained(self.out, outcome, result, report)
+
+    def _log(self, step: int, result: Evaluated) -> None:
+        signatures = {f"{name}_signature": text for name, text in result.signatures.items()}
+        machine = {"machine": describe_machine(), "torch": torch.__version__, "device": str(self.device)}
+        precision = {"precision": self.recipe.training.precision, "parameters": self.spec.n_parameters}
+        lines = (
+            {"type": "test", "step": step, **result.metrics, "examples": result.examples, "seconds": result.seconds},
+            {"type": "event", "step": step, "event": "tested", **signatures, **machine, **precision},
+        )
+        with (self.out / METRICS).open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(to_json(line), allow_nan=False) + "\n" for line in lines)
+
+    def _tell(self) -> None:
+        sizes = f"{self.spec.n_parameters:,} parameters, {self.tokenizer.vocab_size:,} tokens in the vocabulary"
+        self._say(f"Training {self.recipe.name} on {self.device}: {sizes}, run in {self.out}.")
+        for note in self.recipe.data.notes():
+            self._say(f"Data: {note}.")
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def check_context(recipe: Recipe, spec: Transformer) -> None:
+    """That no batch has rows longer than the model's context."""
+    longest, name = recipe.batching.context, "context"
+    if spec.is_encoder_decoder:
+        longest, name = recipe.batching.max_length, "max_length"
+    if spec.max_positions is not None and longest > spec.max_positions:
+        raise ValueError(
+            f"batching.{name} is {longest}, longer than the model's context of {spec.max_positions} positions; "
+            f"lower it or raise model.max_positions"
+        )

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import nearest
-from ..model.build import build
 from ..model.transformer import Transformer, TransformerModel
 from ..train import durable
 from ..train.weights import load_model, model_tensors, read_tensors, write_tensors
+from .build import build
 
 HEADER = 64 << 20  # bytes; a header of a million tensors is smaller
 _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # a zip, as torch.save writes, or bare
@@ -101,4 +101,6 @@ def _check_room(path: Path, tensors: Mapping[str, Any], start: int) -> None:
         at = end
     size = path.stat().st_size
     if size != start + at:
-        raise ValueError(f"{path} is damaged or cut short: it is {size:,} bytes long, its header speaks of {start + at:,}")
+        raise ValueError(
+            f"{path} is damaged or cut short: it is {size:,} bytes long, its header speaks of {start + at:,}"
+        )

@@ -1,4 +1,4 @@
-"""Attention as the equation says it, with its weights: softmax(scale · QKᵀ + bias) V. What every other backend is held to."""
+"""Attention as the equation says it, softmax(scale · QKᵀ + bias) V: what every other backend is held to."""
 
 from __future__ import annotations
 

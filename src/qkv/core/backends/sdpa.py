@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..request import Request, Result
 from ..plan import is_aligned_causal, needed_parts
+from ..request import Request, Result
 
 
 def refuses(request: Request) -> str | None:

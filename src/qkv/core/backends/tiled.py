@@ -95,6 +95,7 @@ class _Tile:
     c: int
     d: int
     sure: bool
+    column: int
     number: int
 
 
@@ -134,7 +135,7 @@ class _Problem:
 
     def _sizes(self, device: str) -> tuple[int, int]:
         """Tile sides: on a CPU the scores of a tile should stay in its caches, on a GPU there should be enough of them."""
-        cols = min(512, _round_up(self.s, 16))
+        cols = min(256, _round_up(self.s, 16))
         budget = (1 << 20 if device == "cpu" else 1 << 24) // (self.n * self.group * cols)
         rows = min(256, max(16, 1 << max(0, budget).bit_length() - 1) if budget else 16)
         return min(rows, _round_up(self.t, 16)), cols
@@ -152,6 +153,10 @@ class _Problem:
         """The inverse of `queries`, into rows a … b of (B, T, H, E)."""
         into[:, a:b].copy_(x.view(self.batch, self.h, b - a, x.shape[-1]).transpose(1, 2))
 
+    def per_key(self, blocks: list[Tensor]) -> Tensor:
+        """Blocks of (B·K, cols, E) → (B, S, K, E)."""
+        return torch.cat(blocks, 1).view(self.batch, self.kv, self.s, -1).transpose(1, 2)
+
     def _clean(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """NaN and Inf are taken out of keys and values (0 · NaN is NaN) and marked, (B, K, S); `poison` puts them back."""
         bad = ~(k.isfinite().all(-1) & v.isfinite().all(-1))
@@ -165,7 +170,7 @@ class _Problem:
         for j in self.blocks.columns(i):
             c = j * self.cols
             number = i * self.blocks.n_cols + j
-            yield _Tile(a, b, c, min(c + self.cols, self.s), self.blocks.surely[i][j], number)
+            yield _Tile(a, b, c, min(c + self.cols, self.s), self.blocks.surely[i][j], j, number)
 
     def row_blocks(self) -> Iterator[tuple[int, int]]:
         for a in range(0, self.t, self.rows):
@@ -196,8 +201,8 @@ class _Problem:
         out = allowed_by_head(self.pattern, q, k, self.h)
         return out & ((q.segment == k.segment) & (q.position >= 0) & (k.position >= 0)).unsqueeze(1)
 
-    def scores(self, q: Tensor, tile: _Tile) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Masked scores of a tile (N, G·rows, cols); the capped scores before bias, where needed; the mask."""
+    def scores(self, q: Tensor, tile: _Tile) -> tuple[Tensor, Tensor | None]:
+        """Masked scores of a tile (N, G·rows, cols), and tanh(scores / softcap) where there is one."""
         s = torch.bmm(q, self.k[:, tile.c : tile.d].mT, out=self.buffer("s", q.shape[1], tile.d - tile.c))
         capped = None
         if self.softcap:
@@ -211,7 +216,7 @@ class _Problem:
         mask = self.mask(tile)
         if mask is not None:
             self.by_head(s, tile).masked_fill_(~mask, float("-inf"))
-        return s, capped, mask
+        return s, capped
 
     def keep(self, like: Tensor, tile: _Tile) -> Tensor:
         """The dropout factors of a tile, 0 or 1/(1 − p): the same whenever they are asked for."""
@@ -248,7 +253,7 @@ def _forward(p: _Problem, out: Tensor, lse: Tensor) -> None:
         acc = q.new_zeros(p.n, q.shape[1], p.v.shape[-1])
         poisoned: Tensor | None = None
         for tile in p.tiles(a, b):
-            s, _, _ = p.scores(q, tile)
+            s, _ = p.scores(q, tile)
             higher = torch.maximum(most, s.amax(-1, keepdim=True))
             w = s.sub_(higher).exp_()
             fade = (most - higher).exp_()
@@ -271,7 +276,7 @@ def _backward(
     p: _Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor | None]]:
     d_q = torch.empty_like(p.q)
-    d_k, d_v = torch.zeros_like(p.k), torch.zeros_like(p.v)
+    d_k, d_v = ([torch.zeros_like(part) for part in x.split(p.cols, 1)] for x in (p.k, p.v))  # whole blocks add faster
     d_bias: list[Tensor | None] = [torch.zeros_like(t) if t.is_floating_point() else None for t in p.tensors]
     for a, b in p.row_blocks():
         q, g = p.queries(p.q, a, b) * p.scale, p.queries(grad_out, a, b)
@@ -282,27 +287,25 @@ def _backward(
             delta = delta - p.queries(grad_lse[..., None], a, b)
         d_q_rows = torch.zeros_like(q)
         for tile in p.tiles(a, b):
-            s, capped, mask = p.scores(q, tile)
+            s, capped = p.scores(q, tile)
             w = s.sub_(norm).exp_()
             keys, values = p.k[:, tile.c : tile.d], p.v[:, tile.c : tile.d]
             d_w = torch.bmm(g, values.mT, out=p.buffer("d_w", q.shape[1], tile.d - tile.c))
             if p.dropout:
                 keep = p.keep(w, tile)
-                d_v[:, tile.c : tile.d].baddbmm_((w * keep).mT, g)
+                d_v[tile.column].baddbmm_((w * keep).mT, g)
                 d_w.mul_(keep)
             else:
-                d_v[:, tile.c : tile.d].baddbmm_(w.mT, g)
+                d_v[tile.column].baddbmm_(w.mT, g)
             d_s = d_w.sub_(delta).mul_(w)
             if p.bias:
                 _bias_grad(p, tile, d_s, d_bias)
             if capped is not None:
                 d_s.mul_(1 - capped.square())
             d_q_rows.baddbmm_(d_s, keys)
-            d_k[:, tile.c : tile.d].baddbmm_(d_s.mT, q)
+            d_k[tile.column].baddbmm_(d_s.mT, q)
         p.put(d_q, d_q_rows.mul_(p.scale), a, b)
-    shape = (p.batch, p.kv, p.s, -1)
-    d_k, d_v = (x.view(shape).transpose(1, 2) for x in (d_k, d_v))
-    return d_q, d_k, d_v, d_bias
+    return d_q, p.per_key(d_k), p.per_key(d_v), d_bias
 
 
 def _bias_grad(p: _Problem, tile: _Tile, d_s: Tensor, into: list[Tensor | None]) -> None:
@@ -376,7 +379,17 @@ def _tiled_backward(
 
 
 @_tiled_backward.register_fake
-def _(out: Tensor, lse: Tensor, g: Tensor, gl: Tensor | None, q: Tensor, k: Tensor, v: Tensor, tensors: list[Tensor], *_: Any) -> list[Tensor]:  # noqa: E501
+def _(
+    out: Tensor,
+    lse: Tensor,
+    g: Tensor,
+    gl: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    tensors: list[Tensor],
+    *_: Any,
+) -> list[Tensor]:
     return [torch.empty_like(q), k.new_empty(k.shape), v.new_empty(v.shape), *(torch.empty_like(t) for t in tensors)]
 
 

@@ -1,0 +1,118 @@
+"""`qkv show`: a recipe or a preset with everything resolved, and what the model will see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+    from ..run.preview import Preview
+    from ..run.recipe import Recipe
+
+
+def show(
+    name: Annotated[
+        str, typer.Argument(metavar="RECIPE-OR-PRESET", help="A recipe, a preset, a recipe's file or a run directory.")
+    ],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it, such as `model.d_model=64`.")
+    ] = None,
+    data: Annotated[bool, typer.Option("--data", help="Show rows of a batch as the model will see them.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show a recipe or a preset with every default spelled out, and the number of parameters."""
+    from .. import families
+    from ..run import recipe
+
+    changes = list(settings or ())
+    if name in families.PRESETS and name not in recipe.packaged():
+        if data:
+            raise ValueError(f"{name} is a preset, a model without data; --data is for recipes")
+        _show_preset(name, changes, json)
+        return
+    loaded = _load(name, changes)
+    if data:
+        from ..run.preview import preview
+
+        if not json:
+            typer.echo("Making the tokenizer and a batch …", err=True)
+        _show_rows(preview(loaded, Path(name)), json)
+    else:
+        _show_recipe(loaded, json)
+
+
+def _load(name: str, changes: list[str]) -> Recipe:
+    from .. import families
+    from ..core.spec import nearest
+    from ..run.recipe import Recipe, packaged
+
+    simple = len(Path(name).parts) == 1 and not name.endswith((".yaml", ".yml")) and not Path(name).exists()
+    if simple and name not in packaged():
+        raise ValueError(f"there is no recipe or preset {name!r}; {nearest(name, [*packaged(), *families.PRESETS])}")
+    return Recipe.load(name, changes)
+
+
+def _show_preset(name: str, changes: list[str], json: bool) -> None:
+    from ..run.overrides import apply
+    from ..run.recipe import ModelChoice
+
+    chosen = ModelChoice.from_dict(apply({"model": {"preset": name}}, [f"model.{text}" for text in changes])["model"])
+    spec = chosen.spec()
+    _print({"preset": name, "parameters": spec.n_parameters, "model": spec.to_dict()}, json)
+
+
+def _show_recipe(recipe: Recipe, json: bool) -> None:
+    spec = recipe.model.spec(recipe.vocab_size)
+    tree = recipe.resolve(recipe.vocab_size).to_dict()
+    tree["model"] = {**tree["model"], "parameters": spec.n_parameters, "spec": spec.to_dict()}
+    _print(tree, json)
+
+
+def _show_rows(found: Preview, json: bool) -> None:
+    if json:
+        from dataclasses import asdict
+
+        typer.echo(dumps(asdict(found), indent=2, ensure_ascii=False))
+        return
+    for row in found.rows:
+        for label, tokens, ids in row.lines():
+            typer.secho(f"{label:>8} ", nl=False, bold=True)
+            typer.echo(" ".join(f"{token}·{number}" for token, number in zip(tokens, ids, strict=True)))
+        typer.echo()
+    typer.echo(str(found))
+
+
+def _print(tree: Mapping[str, Any], json: bool) -> None:
+    if json:
+        typer.echo(dumps(tree, indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.tree import Tree
+
+    root = Tree(f"[bold]{escape(str(tree.get('name') or tree.get('preset')))}[/]")
+    _grow(root, tree)
+    Console().print(root)
+
+
+def _grow(tree: Tree, node: Mapping[str, Any]) -> None:
+    from rich.markup import escape
+
+    for key, value in node.items():
+        if key in ("name", "preset") and value == str(tree.label):
+            continue
+        if isinstance(value, Mapping) and value:
+            kind = value.get("kind")
+            rest = {name: item for name, item in value.items() if name != "kind"}
+            _grow(tree.add(f"[bold]{escape(key)}[/]" + (f": [cyan]{escape(str(kind))}[/]" if kind else "")), rest)
+        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+            _grow(tree.add(f"[bold]{escape(key)}[/]"), {str(i): item for i, item in enumerate(value)})
+        else:
+            shown = f"{value:,}" if key == "parameters" else dumps(value, ensure_ascii=False)
+            tree.add(f"{escape(key)}: {escape(shown)}")

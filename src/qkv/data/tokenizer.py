@@ -1,0 +1,263 @@
+"""Text to ids and back, by the `tokenizers` library; `tokenizer.json` is the only file that is written or read.
+
+`train` learns a tokenizer from texts, `Tokenizer.load` reads any tokenizer.json, its own or a model's from the Hub.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import tokenizers
+from tokenizers import models
+
+from ..core.spec import nearest
+from . import tokenizer_file
+from .files import Lines
+from .pipelines import byte_symbols
+from .tokenizer_file import as_value_error, said
+from .tokenizer_specs import ROLES, TokenizerSpec, Trace
+
+
+def train(
+    spec: TokenizerSpec | str, texts: Iterable[str], *, progress: bool = False, trace: Trace | None = None
+) -> Tokenizer:
+    """Learn a tokenizer from texts, which are read once. The same texts give the same tokenizer.
+
+    Args:
+        spec: the kind and its settings; a bare kind such as "bpe" stands for its defaults.
+        progress: show a progress bar on stderr.
+        trace: called with every merge (bpe and wordpiece; it keeps the texts in memory, so let them be few).
+
+    The vocabulary may stay smaller than `vocab_size` when the texts have no more to teach. Raises ValueError when they
+    are empty, or when `vocab_size` is too small to spell them; the message names the size that would do.
+    """
+    if isinstance(texts, str):
+        raise ValueError("texts is one string; give a list or an iterator of texts")
+    spec = TokenizerSpec.model_validate(spec)
+    with _watched(texts, progress) as watched, said():
+        return Tokenizer(spec.train(watched, trace))
+
+
+def train_from_files(
+    spec: TokenizerSpec | str,
+    files: Iterable[str | Path],
+    *,
+    progress: bool = False,
+    trace: Trace | None = None,
+) -> Tokenizer:
+    """`train` on the lines of text files, plain or .gz. Raises ValueError for one that is missing, empty or not UTF-8."""
+    opened = [Lines(file) for file in files]
+    return train(spec, (lines[i] for lines in opened for i in range(len(lines))), progress=progress, trace=trace)
+
+
+class Tokenizer:
+    """Text to ids and back.
+
+    Control tokens (`<pad>`, `<unk>`, `<s>`, `</s>`, `<mask>`, or the names of BERT and GPT-2) are never read from text:
+    a `</s>` in a text is spelled out like any other, so that no text can end a sequence or begin a second one. Only
+    `bos`, `eos` and `control=True` put them in. Markers (`special` in the spec) are read from text and written back.
+    """
+
+    def __init__(self, raw: tokenizers.Tokenizer) -> None:
+        raw.no_padding()
+        raw.no_truncation()
+        raw.encode_special_tokens = True  # that is: spell control tokens out
+        self._raw = raw
+        added = {token.content: (i, token.special) for i, token in raw.get_added_tokens_decoder().items()}
+        self.markers = tuple(name for name, (_, special) in added.items() if not special)
+        self.controls = {name: i for name, (i, special) in added.items() if special}
+        ids = {
+            role: next((self.controls[n] for n in names if n in self.controls), None) for role, names in ROLES.items()
+        }
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id, self.mask_id = (ids[role] for role in ROLES)
+        self._silent = frozenset(self.controls.values()) - {self.unk_id}
+        self.vocab_size = 1 + max(raw.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a `tokenizer.json`, or the one in a folder. Nothing in it is executed, imported or fetched.
+
+        Raises ValueError with one sentence when there is none, or when it is broken, a pickle, or made to exhaust memory.
+        """
+        text = tokenizer_file.read(path)
+        try:
+            return cls.from_json(text)
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r} is not a usable {tokenizer_file.FILE}: {error}") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """From the content of a tokenizer.json."""
+        return cls(tokenizer_file.parse(text))
+
+    def save(self, path: str | Path) -> Path:
+        """Write `tokenizer.json` into a folder, or to a path that ends in .json: whole or not at all. Returns the path."""
+        return tokenizer_file.write(path, self.to_json())
+
+    def to_json(self) -> str:
+        """The content of tokenizer.json."""
+        return self._raw.to_str(pretty=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_json, (self.to_json(),)
+
+    # -- what it is ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def kind(self) -> str:
+        """bpe, wordpiece, unigram, word, char or byte."""
+        named = {models.WordPiece: "wordpiece", models.Unigram: "unigram", models.WordLevel: "word"}
+        kind = named.get(type(self._raw.model))
+        if kind is not None:
+            return kind
+        if json.loads(self._raw.model.__getstate__())["merges"]:
+            return "bpe"
+        return "byte" if self._byte_level else "char"
+
+    @property
+    def name(self) -> str:
+        """Its kind and size, such as `bpe-8000`."""
+        return f"{self.kind}-{self.vocab_size}"
+
+    def __repr__(self) -> str:
+        return f"<Tokenizer {self.name}>"
+
+    def id(self, token: str) -> int:
+        """The id of one token, as it is written in the vocabulary. Raises ValueError when it isn't there."""
+        found = self._raw.token_to_id(token)
+        if found is None:
+            raise ValueError(f"the tokenizer has no token {token!r}; {nearest(token, [*self.controls, *self.markers])}")
+        return found
+
+    # -- text to ids --------------------------------------------------------------------------------------------
+
+    def encode(self, text: str, *, bos: bool = False, eos: bool = False, control: bool = False) -> list[int]:
+        """The ids of a text. `bos` and `eos` put those tokens around it; `control` reads control tokens from the text.
+
+        Set `control` only for text that you wrote yourself, such as a `[MASK]` to be filled in.
+        """
+        return self.encode_batch([text], bos=bos, eos=eos, control=control)[0]
+
+    def encode_batch(
+        self, texts: Sequence[str], *, bos: bool = False, eos: bool = False, control: bool = False
+    ) -> list[list[int]]:
+        """`encode` for many texts at once, on all cores unless the environment sets TOKENIZERS_PARALLELISM=false."""
+        raw = self._reads_control if control else self._raw
+        before, after = self._token(bos, self.bos_id, "beginning"), self._token(eos, self.eos_id, "end")
+        try:
+            encoded = raw.encode_batch_fast(texts, add_special_tokens=False)
+        except BaseException as error:
+            raise _unreadable(texts, error) from None
+        if before or after:
+            return [[*before, *encoding.ids, *after] for encoding in encoded]
+        return [encoding.ids for encoding in encoded]
+
+    def _token(self, wanted: bool, token: int | None, which: str) -> list[int]:
+        if wanted and token is None:
+            raise ValueError(f"this tokenizer has no {which}-of-sequence token")
+        return [token] if wanted and token is not None else []
+
+    @cached_property
+    def _reads_control(self) -> tokenizers.Tokenizer:
+        """A second pipeline: the switch of the first may not be thrown while another thread encodes."""
+        raw = tokenizers.Tokenizer.from_str(self._raw.to_str())
+        raw.encode_special_tokens = False
+        return raw
+
+    # -- ids to text --------------------------------------------------------------------------------------------
+
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
+        """The text of ids, without control tokens unless `skip_special` is off; `<unk>` stays, it stands for text.
+
+        Half a character (byte-level ids cut off in its middle) is `�`. Raises ValueError for ids that don't exist.
+        """
+        return self.decode_batch([ids], skip_special=skip_special)[0]
+
+    def decode_batch(self, rows: Iterable[Iterable[int]], skip_special: bool = True) -> list[str]:
+        """`decode` for many rows at once."""
+        silent = self._silent if skip_special else frozenset()
+        kept = [[i for i in self._checked(ids) if i not in silent] for ids in rows]
+        with said():
+            return self._raw.decode_batch(kept, skip_special_tokens=False)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """What to show for each id: spaces as `▁`, line ends as `↵`, tabs as `⇥`, half characters as `<0xE2>`."""
+        pieces = [self._raw.id_to_token(i) or "" for i in self._checked(ids)]
+        return [self._shown(piece) for piece in pieces]
+
+    def _shown(self, piece: str) -> str:
+        if self._byte_level and piece not in self.controls and piece not in self.markers:
+            values = bytes(_VALUE_OF[symbol] for symbol in piece if symbol in _VALUE_OF)
+            try:
+                piece = values.decode("utf-8")
+            except UnicodeDecodeError:
+                return "".join(f"<0x{value:02X}>" if value > 0x7F else chr(value) for value in values).translate(
+                    _VISIBLE
+                )
+        return piece.translate(_VISIBLE)
+
+    @cached_property
+    def _byte_level(self) -> bool:
+        stages = (self._raw.pre_tokenizer, self._raw.decoder)
+        return any(stage is not None and b'"ByteLevel"' in stage.__getstate__() for stage in stages)
+
+    def _checked(self, ids: Iterable[int]) -> list[int]:
+        ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+        if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
+            wrong = min(ids) if min(ids) < 0 else max(ids)
+            raise ValueError(f"there is no token {int(wrong)}; the vocabulary has ids 0 to {self.vocab_size - 1}")
+        return ids
+
+
+_VALUE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
+_VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥", "\r": "␍"})
+
+
+def _unreadable(texts: Sequence[str], error: BaseException) -> BaseException:
+    """Why texts could not be encoded, in words."""
+    if isinstance(texts, str):
+        return ValueError("texts is one string; give a list of texts, or use encode")
+    for text in texts if isinstance(error, Exception) else ():
+        if not isinstance(text, str):
+            return ValueError(f"a text is a string, not {type(text).__name__}")
+        with contextlib.suppress(UnicodeEncodeError):
+            text.encode("utf-8")
+            continue
+        return ValueError(f"a text holds half of a surrogate pair, which is no character: {text[:40]!r}")
+    return as_value_error(error)
+
+
+@contextlib.contextmanager
+def _watched(texts: Iterable[str], progress: bool) -> Iterator[Iterable[str]]:
+    """The texts, with a bar on stderr that counts them and then says that they are being learned from."""
+    if not progress:
+        yield texts
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("tokenizer: reading")
+
+        def counted() -> Iterator[str]:
+            count = characters = 0
+            for count, text in enumerate(texts, 1):
+                characters += len(text)
+                if count % 1000 == 0:
+                    bar.update(
+                        task, description=f"tokenizer: reading, {count:,} texts, {characters / 1e6:.1f} M characters"
+                    )
+                yield text
+            bar.update(
+                task, description=f"tokenizer: learning from {count:,} texts, {characters / 1e6:.1f} M characters"
+            )
+
+        yield counted()

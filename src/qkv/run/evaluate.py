@@ -1,0 +1,241 @@
+"""How good a model is on examples it was not trained on: likelihood of the truth, and outputs beside the truth."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+import torch
+
+from ..core.batch import IGNORE, Batch
+from ..core.spec import nearest
+from ..data.batching import Batching, stream
+from ..data.sources import SPLITS, Example, Source, Split, Table
+from ..data.tokenizer import Tokenizer
+from ..generate import Generation
+from ..model.transformer import TransformerModel
+from ..train.objective import Objective
+from . import metrics
+from .evaluation import TEXT_METRICS, Evaluation, Metric
+from .text import Task, TextModel
+
+if TYPE_CHECKING:
+    from .load import Run
+
+PROMPT = 32  # tokens of a running text that a sample goes on from
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluation found.
+
+    metrics:    by name, exact_match from 0 to 1, bleu and chrf from 0 to 100; loss is nats per token.
+    signatures: how a metric was computed, where there is more than one way.
+    samples:    `{"source", "target", "output"}`, without "target" where there is no one truth.
+    notes:      what the data's reader has to say: what was skipped, or cut.
+    """
+
+    split: str
+    examples: int
+    metrics: dict[str, float]
+    signatures: dict[str, str]
+    samples: list[dict[str, str]]
+    notes: list[str]
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+
+
+@dataclass
+class Likelihood:
+    """Sums over what was predicted: negative log-likelihood (nats), tokens, UTF-8 bytes, rows."""
+
+    nll: float = 0.0
+    count: int = 0
+    size: int = 0
+    rows: int = 0
+
+
+class Fixed(Source, kind="fixed"):
+    """Given examples, whatever the split."""
+
+    given: tuple[Example, ...]
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        return self.given
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates models on the splits of a source. The result depends on the model and the settings alone."""
+
+    source: Source
+    tokenizer: Tokenizer
+    batching: Batching
+    evaluation: Evaluation
+    generation: Generation
+    objective: Objective
+    seed: int = 0
+
+    def __call__(
+        self,
+        model: TransformerModel,
+        split: Split,
+        limit: int | None = None,
+        generation: Generation | None = None,
+        samples: int | None = None,
+    ) -> Evaluated:
+        """Measure on the first `limit` examples of a split (of running text: rows of the context's width).
+
+        Likelihood is measured over batches like those of training; outputs are generated where pairs have a truth to
+        compare them with. `generation` and `samples` stand in for those of the settings.
+        """
+        began = time.perf_counter()
+        kept = self.evaluation.samples if samples is None else samples
+        examples = self._examples(split, limit, kept)
+        pairs = "source" in examples[0]
+        wanted = self._wanted(pairs)
+        likelihood, notes = self._likelihood(model, split, tuple(examples) if pairs else None, limit)
+        found = _of_likelihood(likelihood, wanted)
+        text_model = TextModel(model, self.tokenizer, task_of(model, pairs))
+        settings = generation or self.generation
+        settings = settings.replace(seed=self.seed if settings.seed is None else settings.seed)
+        if pairs:
+            judged = examples if set(wanted) & set(TEXT_METRICS) else examples[:kept]
+            shown = self._outputs(text_model, judged, settings)
+            found |= self._of_outputs(shown, wanted)
+        else:
+            shown = self._continued(text_model, examples[:kept], settings)
+        return Evaluated(
+            split,
+            len(examples) if pairs else likelihood.rows,
+            {name: value for name, (value, _) in found.items()},
+            {name: signature for name, (_, signature) in found.items() if signature},
+            shown[:kept],
+            notes,
+            time.perf_counter() - began,
+        )
+
+    def _examples(self, split: Split, limit: int | None, kept: int) -> list[Example]:
+        """What outputs are made for: of pairs all up to the limit, of running text some to be shown."""
+        found = self.source.examples(split, shuffle=False)
+        first = next(found, None)
+        if first is None:
+            raise ValueError(f"the {split} split holds no example to evaluate on")
+        most = limit if "source" in first else max(kept, 1)
+        return [first, *itertools.islice(found, None if most is None else most - 1)]
+
+    def _wanted(self, pairs: bool) -> tuple[Metric, ...]:
+        given = self.evaluation.metrics
+        if given is None:
+            return get_args(Metric) if pairs else ("perplexity", "bits-per-byte")
+        impossible = [] if pairs else [name for name in given if name in TEXT_METRICS]
+        if impossible:
+            raise ValueError(
+                f"{impossible[0]} compares outputs with a truth, which running text doesn't have; leave it out"
+            )
+        return given
+
+    def _likelihood(
+        self, model: TransformerModel, split: Split, examples: tuple[Example, ...] | None, limit: int | None
+    ) -> tuple[Likelihood, list[str]]:
+        """The objective's terms over the examples, or over the rows of running text up to the limit."""
+        source = self.source if examples is None else Fixed(given=examples)
+        total = Likelihood()
+        batching = self.batching.replace(workers=0, shuffle=False)
+        seq2seq = model.is_encoder_decoder
+        with stream(
+            source, self.tokenizer, batching, seq2seq=seq2seq, split=split, seed=self.seed, epochs=1
+        ) as batches:
+            for batch in batches:
+                total.rows += len(batch.labels) if batch.labels is not None else 0
+                self._add(total, model, batch)
+                if examples is None and limit is not None and total.rows >= limit:
+                    break
+            return total, [str(batches.report)] if batches.report.skipped or batches.report.cut else []
+
+    @torch.inference_mode()
+    def _add(self, total: Likelihood, model: TransformerModel, batch: Batch) -> None:
+        for term in self.objective(model, batch.to(model.device)).values():
+            total.nll += float(term.sum if term.value is None else term.value)
+            total.count += term.count
+        if batch.texts:
+            total.size += sum(len(text["target"].encode()) for text in batch.texts)
+        elif batch.labels is not None:
+            texts = (self.tokenizer.decode(row[row != IGNORE].tolist()) for row in batch.labels)
+            total.size += sum(len(text.encode()) for text in texts)
+
+    def _outputs(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
+        sources = [example["source"] for example in examples]
+        context = text_model.model.max_positions
+        longest = None if context is None else context if text_model.task == "translate" else context - 1
+        made = text_model.outputs(sources, settings, longest=longest)
+        return [
+            {"source": example["source"], "target": example["target"], "output": outputs[0].text}
+            for example, outputs in zip(examples, made, strict=True)
+        ]
+
+    def _of_outputs(self, shown: list[dict[str, str]], wanted: tuple[Metric, ...]) -> dict[str, metrics.Measured]:
+        outputs, truths = [one["output"] for one in shown], [one["target"] for one in shown]
+        found = {}
+        if "exact-match" in wanted:
+            found["exact_match"] = metrics.exact_match(outputs, truths)
+        if "bleu" in wanted:
+            found["bleu"] = metrics.bleu(outputs, truths, self.evaluation.bleu_tokenize)
+        if "chrf" in wanted:
+            found["chrf"] = metrics.chrf(outputs, truths)
+        return found
+
+    def _continued(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
+        """The beginnings of running texts, and how the model goes on with them."""
+        starts = [text_model.tokenizer.decode(self.tokenizer.encode(e["text"][:2000])[:PROMPT]) for e in examples]
+        starts = [start for start in starts if start.strip()]
+        made = text_model.outputs(starts, settings) if starts else []
+        return [{"source": start, "output": outputs[0].text} for start, outputs in zip(starts, made, strict=True)]
+
+
+def task_of(model: TransformerModel, pairs: bool) -> Task:
+    return "translate" if model.is_encoder_decoder else "answer" if pairs else "continue"
+
+
+def _of_likelihood(total: Likelihood, wanted: tuple[Metric, ...]) -> dict[str, metrics.Measured]:
+    if not total.count:
+        raise ValueError("no label counts in these examples, so there is no likelihood to measure")
+    found = {"loss": metrics.Measured(total.nll / total.count, "")}
+    if "perplexity" in wanted:
+        found["perplexity"] = metrics.Measured(metrics.perplexity(total.nll, total.count), "")
+    if "bits-per-byte" in wanted and total.size:
+        found["bits_per_byte"] = metrics.Measured(metrics.bits_per_byte(total.nll, total.size), "")
+    return found
+
+
+def evaluate_run(
+    run: Run,
+    split: Split = "test",
+    data: Sequence[str] = (),
+    *,
+    num_beams: int | None = None,
+    max_examples: int | None = None,
+) -> Evaluated:
+    """Evaluate a loaded run on a split of its data; `data` are changes to these, `test_path=my.tsv`."""
+    if run.recipe is None:
+        raise ValueError(
+            f"{run.path} has no recipe.yaml, which says what its data are; give a run that `qkv train` made"
+        )
+    if split not in SPLITS:
+        raise ValueError(f"there is no split {split!r}; {nearest(split, SPLITS)}")
+    recipe = run.recipe.change([f"data.{item}" for item in data])
+    evaluator = Evaluator(
+        recipe.data, run.tokenizer, recipe.batching, recipe.evaluation, run.generation, recipe.objective, recipe.seed
+    )
+    limit = recipe.evaluation.test_examples if max_examples is None else max_examples
+    generation = run.generation if num_beams is None else run.settings(num_beams=num_beams)
+    return evaluator(run.model, split, limit, generation)

@@ -1,0 +1,100 @@
+"""What the model will see: rows of a batch, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..core.batch import IGNORE, Batch
+from ..data.batching import stream
+from ..data.tokenizer import Tokenizer
+from .directory import TOKENIZER
+from .recipe import Recipe
+from .tokenizer import make
+
+ROWS = 4
+
+
+@dataclass(frozen=True)
+class PreviewRow:
+    """One row without padding: what the encoder reads (where there is one), what the decoder reads, what it should say.
+
+    Tokens stand beside their ids; a label that is not counted is −100 and has no token.
+    """
+
+    source: list[str] | None
+    source_ids: list[int] | None
+    input: list[str]
+    input_ids: list[int]
+    label: list[str]
+    label_ids: list[int]
+
+    def lines(self) -> list[tuple[str, list[str], list[int]]]:
+        """(name, tokens, ids) of each side."""
+        first = [] if self.source is None or self.source_ids is None else [("source", self.source, self.source_ids)]
+        return [*first, ("input", self.input, self.input_ids), ("label", self.label, self.label_ids)]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The first rows of the first batch, and what the whole batch holds; `counted` are labels that a loss counts."""
+
+    rows: list[PreviewRow]
+    batch_rows: int
+    tokens: int
+    slots: int
+    counted: int
+    vocab_size: int
+
+    def __str__(self) -> str:
+        fill = f"{self.tokens / self.slots:.0%}" if self.slots else "0%"
+        return (
+            f"the first {len(self.rows)} of {self.batch_rows} rows in the first batch: {self.tokens:,} tokens in "
+            f"{self.slots:,} slots ({fill}), {self.counted:,} labels counted; a vocabulary of {self.vocab_size:,}"
+        )
+
+
+def preview(recipe: Recipe, folder: Path | None = None) -> Preview:
+    """The first batch of training by a recipe; the tokenizer is that of the run in `folder`, or is made."""
+    saved = folder / TOKENIZER if folder is not None else None
+    tokenizer = Tokenizer.load(saved) if saved is not None and saved.is_file() else make(recipe)
+    seq2seq = recipe.model.spec(tokenizer.vocab_size).is_encoder_decoder
+    batching = recipe.batching.replace(workers=0)
+    with stream(recipe.data, tokenizer, batching, seq2seq=seq2seq, seed=recipe.seed) as batches:
+        batch = next(batches)
+    assert batch.labels is not None
+    rows = [_row(tokenizer, batch, i) for i in range(min(ROWS, len(batch.labels)))]
+    counted = int((batch.labels != IGNORE).sum())
+    return Preview(rows, len(batch.labels), batch.tokens, batch.slots, counted, tokenizer.vocab_size)
+
+
+def _row(tokenizer: Tokenizer, batch: Batch, i: int) -> PreviewRow:
+    inputs = batch.inputs
+    pairs = "target" in inputs
+    own, layout = ("target", "target_layout") if pairs else ("ids", "layout")
+    valid = _valid(inputs[layout].valid, i)
+    ids = inputs[own][i][valid].tolist()
+    assert batch.labels is not None
+    labels = batch.labels[i][valid].tolist()
+    source = inputs["ids"][i][_valid(inputs["layout"].valid, i)].tolist() if pairs else None
+    return PreviewRow(
+        None if source is None else _tokens(tokenizer, source),
+        source,
+        _tokens(tokenizer, ids),
+        ids,
+        _tokens(tokenizer, labels),
+        labels,
+    )
+
+
+def _valid(valid: Tensor, i: int) -> torch.Tensor:
+    """A layout may have one row for all."""
+    return valid[i if len(valid) > 1 else 0]
+
+
+def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    return [tokenizer.tokens([token])[0] if token != IGNORE else "" for token in ids]

@@ -1,0 +1,166 @@
+"""What the contracts are held against: every pattern, position scheme and backend that is registered, and the shapes of
+model that they go into. A kind that a registry has and no example here fails `test_axes.py`, which says where to add one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import qkv.core
+import qkv.model
+from qkv.core.backends import BACKENDS
+from qkv.core.feedforward import FeedForwardLayer
+from qkv.core.norm import Norm
+from qkv.core.patterns import Pattern, causal, documents, full, prefix, sinks, window
+from qkv.core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
+from qkv.core.spec import Spec
+from qkv.model.attention import Mixer
+
+for _room in (qkv.core, qkv.model):  # whatever registers itself has to be imported to be seen
+    for _module in pkgutil.walk_packages(_room.__path__, f"{_room.__name__}."):
+        importlib.import_module(_module.name)
+
+
+class Example(NamedTuple):
+    """One value on an axis, and what a test's name calls it."""
+
+    label: str
+    value: Any
+
+
+PATTERNS: Mapping[str, tuple[Pattern, ...]] = {
+    "full": (full(),),
+    "causal": (causal(),),
+    "window": (causal() & window(3), window(2, ahead=4)),
+    "sinks": (causal() & (window(3) | sinks(2)),),
+    "prefix": (causal() | prefix(3), causal() | prefix()),
+    "documents": (causal() & documents(),),
+    "and": (causal() & window(5) & window(4),),
+    "or": (causal() & (window(2) | sinks(1)) | prefix(2),),
+    "not": (causal() & ~window(2), causal() & ~(prefix() & window(2))),
+}
+
+POSITIONS: Mapping[str, tuple[Position, ...]] = {
+    "none": (NoPosition(),),
+    "sinusoidal": (Sinusoidal(), Sinusoidal(arrangement="concatenated", offset=2)),
+    "learned": (Learned(), Learned(offset=2)),
+    "rotary": (Rotary(), Rotary(pairs="interleaved", fraction=0.5)),
+    "alibi": (ALiBi(),),
+    "t5": (T5Buckets(buckets=8, max_distance=10), T5Buckets(buckets=6, max_distance=8, bidirectional=False)),
+}
+
+FEEDFORWARDS: Mapping[str, dict[str, Any]] = {
+    "none": {"kind": "none"},
+    "feedforward": {"kind": "feedforward", "d_ff": 20},
+}
+
+# Blocks and heads are less than the issue's axes: the fast suite pairs them, the full product takes them in turn.
+BLOCKS: Mapping[str, dict[str, Any]] = {
+    "post": {"placement": "post", "norm": "layernorm"},
+    "pre": {"placement": "pre", "norm": "rmsnorm", "feedforward.gated": True, "feedforward.activation": "silu"},
+    "sandwich": {"placement": "sandwich", "norm": {"kind": "rmsnorm", "offset": 1.0}},
+    "parallel": {"placement": "parallel", "norm": "layernorm", "shared_norm": True},
+    "bare": {"placement": "pre", "norm": "none", "feedforward": "none"},
+}
+
+HEADS: Mapping[str, dict[str, Any]] = {
+    "MHA": {},
+    "GQA": {"n_kv_heads": 2, "bias": False},
+    "MQA": {"n_kv_heads": 1, "d_value": 6, "scale": 0.7},
+    "normed": {"qk_norm": "rmsnorm", "d_head": 8},
+}
+
+FAMILIES = ("encoder", "decoder", "encoder-decoder")
+DECODERS = ("decoder", "encoder-decoder")
+
+# Roles and the module that a new kind's example belongs in; `test_axes.py` walks over it.
+TABLES: Mapping[type[Spec], tuple[str, Mapping[str, Any]]] = {
+    Pattern: ("PATTERNS", PATTERNS),
+    Position: ("POSITIONS", POSITIONS),
+    FeedForwardLayer: ("FEEDFORWARDS", FEEDFORWARDS),
+    Norm: ("BLOCKS", {block["norm"] if isinstance(block["norm"], str) else block["norm"]["kind"]: 0 for block in BLOCKS.values()}),
+    Mixer: ("model() in small.py", {"attention": 0, "none": 0}),
+}
+
+
+def ours(role: type[Spec]) -> list[str]:
+    """The kinds of a role that the package itself registers; other tests may define more."""
+    return [kind for kind, cls in role.kinds.items() if cls.__module__.startswith("qkv.")]
+
+
+def missing() -> list[str]:
+    """Kinds without an example, each with the place for it."""
+    return [
+        f"the {role.role} {kind!r} has no example: add one to {table} in tests/contracts/axes.py"
+        for role, (table, examples) in TABLES.items()
+        for kind in ours(role)
+        if kind not in examples
+    ]
+
+
+def _examples(role: type[Spec], table: Mapping[str, tuple[Spec, ...]]) -> list[Example]:
+    """Every example, a kind without one by its default value where it has one."""
+    found: list[Example] = []
+    for kind in ours(role):
+        values = table.get(kind) or _default(role.kinds[kind])
+        found += [Example(kind if i == 0 else f"{kind}{i + 1}", value) for i, value in enumerate(values)]
+    return found
+
+
+def _default(cls: Callable[[], Spec]) -> tuple[Spec, ...]:
+    try:
+        return (cls(),)
+    except ValueError:
+        return ()
+
+
+def patterns() -> list[Example]:
+    return _examples(Pattern, PATTERNS)
+
+
+def positions() -> list[Example]:
+    return _examples(Position, POSITIONS)
+
+
+def biases() -> list[Example]:
+    """The position schemes that bias scores, and score biases that are plain tensors."""
+    schemes = [e for e in positions() if type(e.value).bias is not Position.bias]
+    return [Example("none", None), *schemes, Example("dense", "dense"), Example("keys", "keys")]
+
+
+def backends(auto: bool = True) -> list[Example]:
+    return [Example(name, name) for name in [*BACKENDS, *(["auto"] if auto else [])]]
+
+
+def named(table: Mapping[str, Any]) -> list[Example]:
+    return [Example(label, value) for label, value in table.items()]
+
+
+def words(*names: Any) -> list[Example]:
+    return [Example(str(name), name) for name in names]
+
+
+@lru_cache(maxsize=256)
+def sees_ahead(pattern: Pattern, start: int, length: int = 16) -> bool:
+    """Whether some token past the first `start` looks at one after it, or one of the first past those.
+
+    Such a pattern can't be decoded step by step from a prompt of `start` tokens.
+    """
+    mask = pattern.mask(length)
+    prompt = pattern_with_roles(pattern, length)
+    ahead = mask.triu(1) | prompt.triu(1)
+    return bool(ahead[start:].any() or ahead[:start, start:].any())
+
+
+def pattern_with_roles(pattern: Pattern, length: int) -> Any:
+    """The (length, length) mask where the first `PREFIXED` tokens carry the role PREFIX, as every layout here has it."""
+    from small import with_prefix
+
+    from qkv.core.layout import Layout
+
+    layout = with_prefix(Layout.full(length))
+    return pattern.allowed(layout.queries(), layout.keys()).expand(1, length, length)[0]

@@ -1,0 +1,25 @@
+"""Makes this room's helpers importable, gives each contract its combinations, and prints the summary of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import summary  # noqa: E402
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "contract(contract): run for the combinations of a `selection.Contract`")
+    if not config.pluginmanager.has_plugin(summary.NAME):
+        config.pluginmanager.register(summary, summary.NAME)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("contract")
+    if marker is not None:
+        slow = "not slow" not in metafunc.config.option.markexpr  # a product nobody will run is not even listed
+        metafunc.parametrize("case", list(marker.args[0].parameters(slow)))

@@ -1,0 +1,138 @@
+"""Which combinations run: a pairwise selection in the fast suite, the whole product (marked slow) in `make test-all`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+from axes import Example
+
+Impossible = Callable[["Combination"], str | None]
+
+
+class Combination:
+    """One value of every axis, as attributes; printed as the labels."""
+
+    def __init__(self, **examples: Example) -> None:
+        self.labels = {axis: example.label for axis, example in examples.items()}
+        self.__dict__.update({axis: example.value for axis, example in examples.items()})
+
+    def __str__(self) -> str:
+        return "-".join(self.labels.values())
+
+
+class Contract:
+    """The axes of one contract, what makes no sense, and how much of it the fast suite takes.
+
+    turned: axes that the whole product takes in turn instead of multiplying by them.
+    fast:   2 takes every pair of values once, 1 every value.
+    whole:  how much the full suite takes: 0 is the product, 2 every pair, 1 every value.
+    """
+
+    def __init__(
+        self,
+        axes: Mapping[str, Sequence[Example]],
+        impossible: Impossible | None = None,
+        turned: Sequence[str] = (),
+        fast: int = 2,
+        whole: int = 0,
+    ) -> None:
+        self.axes, self.turned, self.fast, self.whole = dict(axes), turned, fast, whole
+        self.impossible: Impossible = impossible or (lambda _: None)
+
+    def parameters(self, slow: bool) -> Iterator[Any]:
+        """What `pytest.mark.parametrize` is given: combinations, and one skip for each reason that some make no sense."""
+        chosen = select(self.axes, self.impossible, self.fast)
+        for combination in chosen:
+            yield pytest.param(combination, id=str(combination))
+        if slow:
+            seen = {str(combination) for combination in chosen}
+            more = self._product() if self.whole == 0 else select(self.axes, self.impossible, self.whole)
+            for combination in more:
+                if str(combination) not in seen:
+                    seen.add(str(combination))
+                    yield pytest.param(combination, id=str(combination), marks=pytest.mark.slow)
+        for i, (reason, count) in enumerate(self.refused().items()):
+            skip = pytest.mark.skip(reason=f"{count} combinations: {reason}")
+            yield pytest.param(None, id=f"senseless{i}", marks=skip)
+
+    def refused(self) -> Counter[str]:
+        """How many combinations of the main axes make no sense, for each reason."""
+        reasons = (self.impossible(combination) for combination in self._all())
+        return Counter(reason for reason in reasons if reason is not None)
+
+    def _main(self) -> dict[str, Sequence[Example]]:
+        return {axis: values for axis, values in self.axes.items() if axis not in self.turned}
+
+    def _all(self) -> Iterator[Combination]:
+        main = self._main()
+        for number, values in enumerate(product(*main.values())):
+            turned = {axis: self.axes[axis][number % len(self.axes[axis])] for axis in self.turned}
+            yield Combination(**dict(zip(main, values, strict=True)), **turned)
+
+    def _product(self) -> Iterator[Combination]:
+        return (combination for combination in self._all() if self.impossible(combination) is None)
+
+
+Pick = tuple[int, ...]
+Part = tuple[tuple[int, int], ...]  # (axis number, value number), …
+
+
+def select(axes: Mapping[str, Sequence[Example]], impossible: Impossible, strength: int = 2) -> list[Combination]:
+    """Few combinations that hold every possible `strength`-tuple of values; always the same ones.
+
+    Greedy: each starts from the first tuple that is still uncovered, and every other axis takes the value that covers
+    most of what is left, going back where what comes out makes no sense.
+    """
+    names, values = list(axes), list(axes.values())
+    left: dict[Part, None] = {
+        tuple(zip(places, numbers, strict=True)): None
+        for places in combinations(range(len(names)), min(strength, len(names)))
+        for numbers in product(*(range(len(values[place])) for place in places))
+    }
+    usage: Counter[tuple[int, int]] = Counter()
+    chosen: list[Combination] = []
+
+    def build(pick: Pick) -> Combination:
+        return Combination(**{name: values[place][pick[place]] for place, name in enumerate(names)})
+
+    while left:
+        start = next(iter(left))
+        pick = _completed(dict(start), [len(v) for v in values], left, usage, lambda p: impossible(build(p)) is None)
+        del left[start]
+        if pick is None:  # nothing that holds this tuple makes sense
+            continue
+        chosen.append(build(pick))
+        for places in combinations(range(len(names)), min(strength, len(names))):
+            left.pop(tuple((place, pick[place]) for place in places), None)
+        usage.update(enumerate(pick))
+    return chosen
+
+
+def _completed(
+    fixed: dict[int, int],
+    sizes: list[int],
+    left: Mapping[Part, None],
+    usage: Counter[tuple[int, int]],
+    possible: Callable[[Pick], bool],
+) -> Pick | None:
+    """The fixed values with one for each other axis, the most useful first; None when none is possible."""
+    free = [place for place in range(len(sizes)) if place not in fixed]
+    if not free:
+        pick = tuple(fixed[place] for place in range(len(sizes)))
+        return pick if possible(pick) else None
+    place = free[0]
+
+    def gain(number: int) -> tuple[int, int]:
+        mine = (place, number)
+        found = sum(tuple(sorted((mine, other))) in left for other in fixed.items())
+        return -found, usage[mine]
+
+    for number in sorted(range(sizes[place]), key=gain):
+        pick = _completed({**fixed, place: number}, sizes, left, usage, possible)
+        if pick is not None:
+            return pick
+    return None

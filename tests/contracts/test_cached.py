@@ -1,0 +1,184 @@
+"""cached = uncached: decoding in steps, in chunks, after reorder and after rewind gives the logits of one full pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from axes import BLOCKS, DECODERS, HEADS, backends, named, patterns, positions, sees_ahead, words
+from selection import Combination, Contract
+from small import alone, ids, model, padded, same, spread
+from torch import Tensor
+
+from qkv.core.layout import Layout
+from qkv.core.state import Cache
+from qkv.model.attention import Attention
+
+TOKENS, PROMPT, ROWS = 13, 4, 3
+SOURCES = [5, 2, 7]
+
+
+class Session:
+    """One model, its tokens and source, decoded with a cache; `full` is what it is held against."""
+
+    def __init__(self, case: Combination) -> None:
+        self.model = model(case.family, case.pattern, case.position, case.backend, case.heads, case.block)
+        self.ids = ids(ROWS, TOKENS, seed=1)
+        self.paired = case.family == "encoder-decoder"
+        self.keeps_all = case.state == "full"
+        self.source_layout = padded(SOURCES, "right")
+        self.source = ids(*self.source_layout.shape, seed=2)
+
+    def start(self) -> Cache:
+        cache = self.model.start(source=self.source, source_layout=self.source_layout) if self.paired else self.model.start(ROWS)
+        if not self.keeps_all:
+            assert all(ledger.size is not None for ledger in cache.ledgers.values())
+            return cache
+        whole = Cache(ROWS, [None] * len(cache.layers), self.paired, self.model.max_positions)
+        whole.cross = cache.cross
+        return whole
+
+    @torch.no_grad()
+    def full(self, tokens: Tensor, layout: Layout, rows: Sequence[int] = range(ROWS)) -> Tensor:
+        """Logits of one pass without a cache, over the given rows of the source."""
+        if not self.paired:
+            return self.model(tokens, layout=layout)
+        rows = torch.tensor(rows)
+        source_layout = self.source_layout.select(rows)
+        return self.model(self.source[rows], tokens, layout=source_layout, target_layout=layout)
+
+    @torch.no_grad()
+    def feed(self, cache: Cache, tokens: Tensor, layout: Layout | None = None) -> Tensor:
+        return self.model.step(tokens, cache, layout, all_positions=True)
+
+    def prompt(self, cache: Cache, tokens: Tensor) -> Tensor:
+        """The first tokens, at once: their roles are the ones that patterns of this suite ask for."""
+        return self.feed(cache, tokens[:, :PROMPT], alone(TOKENS).slice(0, PROMPT))
+
+
+def by_steps(s: Session) -> None:
+    cache = s.start()
+    found = [s.prompt(cache, s.ids), *(s.feed(cache, s.ids[:, t : t + 1]) for t in range(PROMPT, TOKENS))]
+    same(torch.cat(found, 1), s.full(s.ids, alone(TOKENS)))
+    assert cache.length == TOKENS
+
+
+def by_chunks(s: Session) -> None:
+    """Chunks of unequal sizes, smaller and larger than any window here, so that a ring wraps in the middle of one."""
+    for cuts in ([4, 6, 9, 10, 13], [5, 6, 8, 11, 13], [4, 7, 9, 12, 13], [11, 13]):
+        cache = s.start()
+        found = [s.feed(cache, s.ids[:, : cuts[0]], alone(TOKENS).slice(0, cuts[0]))]
+        found += [s.feed(cache, s.ids[:, a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+        same(torch.cat(found, 1), s.full(s.ids, alone(TOKENS)), what=f"logits in chunks up to {cuts}")
+
+
+def at_the_end(s: Session) -> None:
+    """Only the last column's logits, from a prompt longer than any window here, with room made beforehand."""
+    cache = s.start()
+    with torch.no_grad():
+        s.model.step(s.ids[:, :-1], cache, alone(TOKENS).slice(0, TOKENS - 1))
+        found = s.model.step(s.ids[:, -1:], cache)
+    same(found, s.full(s.ids, alone(TOKENS))[:, -1])
+
+
+def ragged(s: Session) -> None:
+    """Prompts of unequal length, padded on the left; each row goes on at its own position."""
+    lengths = [PROMPT, PROMPT + 3, PROMPT + 1]
+    rows = [s.ids[i, :n] for i, n in enumerate(lengths)]
+    layout, cache = padded(lengths, "left"), s.start()
+    found = s.feed(cache, spread(rows, layout), layout)
+    more = ids(ROWS, 6, seed=5)
+    steps = torch.cat([s.feed(cache, more[:, t : t + 1]) for t in range(6)], 1)
+    for i, row in enumerate(rows):
+        whole = s.full(torch.cat([row, more[i]])[None], alone(lengths[i] + 6), [i])[0]
+        same(found[i, layout.valid[i]], whole[: lengths[i]], what=f"row {i}'s prompt")
+        same(steps[i], whole[lengths[i] :], what=f"row {i}'s steps")
+
+
+def reordered(s: Session) -> None:
+    """Rows duplicated, swapped and dropped in the middle, as beams are, more than once."""
+    cache = s.start()
+    s.prompt(cache, s.ids)
+    tokens, origin = s.ids[:, :PROMPT], list(range(ROWS))
+    for step, choice in enumerate(([0, 0, 1, 1, 2, 2], [1, 0, 3, 3, 5, 4], [4, 1], [1, 0], [0, 1, 1])):
+        rows = torch.tensor(choice)
+        cache.reorder(rows)
+        tokens, origin = tokens[rows], [origin[row] for row in choice]
+        for _ in range(2):  # a window goes past its end between reorders
+            new = ids(len(choice), 1, seed=10 * step + tokens.shape[1])
+            tokens = torch.cat([tokens, new], 1)
+            found = s.feed(cache, new)
+            same(found[:, 0], s.full(tokens, alone(tokens.shape[1]), origin)[:, -1], what=f"logits after {choice}")
+
+
+def ragged_and_reordered(s: Session) -> None:
+    lengths, choice = [PROMPT, PROMPT + 3, PROMPT + 1], [2, 0, 0, 1]
+    layout, cache = padded(lengths, "left"), s.start()
+    s.feed(cache, spread([s.ids[i, :n] for i, n in enumerate(lengths)], layout), layout)
+    cache.reorder(torch.tensor(choice))
+    more = ids(len(choice), 5, seed=6)
+    steps = torch.cat([s.feed(cache, more[:, t : t + 1]) for t in range(5)], 1)
+    for i, row in enumerate(choice):
+        whole = s.full(torch.cat([s.ids[row, : lengths[row]], more[i]])[None], alone(lengths[row] + 5), [row])[0]
+        same(steps[i], whole[lengths[row] :], what=f"beam {i} of row {row}")
+
+
+def rewound(s: Session) -> None:
+    """Tokens taken back and others fed in their place; a ring that has let go of what is needed refuses."""
+    cache = s.start()
+    s.prompt(cache, s.ids)
+    s.feed(cache, s.ids[:, PROMPT : PROMPT + 5])
+    if not s.keeps_all:
+        with pytest.raises(ValueError, match="rewind"):
+            cache.rewind(2)
+        return
+    cache.rewind(3)
+    other = torch.cat([s.ids[:, : PROMPT + 2], ids(ROWS, 4, seed=8)], 1)
+    found = torch.cat([s.feed(cache, other[:, t : t + 1]) for t in range(PROMPT + 2, other.shape[1])], 1)
+    same(found, s.full(other, alone(other.shape[1]))[:, PROMPT + 2 :])
+
+
+PROCEDURES: dict[str, Callable[[Session], None]] = {
+    "steps": by_steps,
+    "chunks": by_chunks,
+    "end": at_the_end,
+    "ragged": ragged,
+    "reorder": reordered,
+    "ragged+reorder": ragged_and_reordered,
+    "rewind": rewound,
+}
+
+
+def senseless(case: Combination) -> str | None:
+    if sees_ahead(case.pattern, PROMPT):
+        return "the pattern sees what comes later, so it can't be decoded step by step"
+    if case.state == "ring" and Attention(n_heads=1, pattern=case.pattern).remembers() is None:
+        return "ring: the pattern has no window that would bound what is remembered"
+    return None
+
+
+CACHED = Contract(
+    {
+        "pattern": patterns(),
+        "position": positions(),
+        "backend": backends(),
+        "state": words("full", "ring"),
+        "family": words(*DECODERS),
+        "way": named(PROCEDURES),
+        "heads": named(HEADS),
+        "block": named(BLOCKS),
+    },
+    senseless,
+    turned=["heads", "block"],
+)
+
+
+@pytest.mark.contract(CACHED)
+def test_cached(case: Combination) -> None:
+    case.way(Session(case))
+
+
+def test_an_encoder_does_not_decode() -> None:
+    with pytest.raises(ValueError, match="encoder alone"):
+        model("encoder").start(2)

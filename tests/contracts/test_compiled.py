@@ -1,0 +1,65 @@
+"""compiled = eager: as one graph, outputs and gradients, dropout off; through Inductor too in the full suite.
+
+Compiling takes seconds, so the fast suite takes every value of every axis once and the full one every pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from axes import BLOCKS, FAMILIES, HEADS, backends, named, patterns, positions, words
+from selection import Combination, Contract
+from small import alone, gradients, ids, model, packed, padded, same, same_gradients
+
+AXES = {
+    "pattern": patterns(),
+    "position": positions(),
+    "backend": backends(),
+    "family": words(*FAMILIES),
+    "rows": words("plain", "left", "packed"),
+    "heads": named(HEADS),
+    "block": named(BLOCKS),
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """Every combination is compiled by itself: what one leaves behind must neither help nor hinder the next."""
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def compare(case: Combination, how: str) -> None:
+    built = model(case.family, case.pattern, case.position, case.backend, case.heads, case.block, layers=1)
+    layout = {"plain": alone(7), "left": padded([5, 2], "left", 7), "packed": packed([[3, 4], [2, 5]], 7)}[case.rows]
+    inputs: dict[str, Any] = {"ids": ids(2, 7, seed=1), "layout": layout}
+    if case.family == "encoder-decoder":
+        source = packed([[2, 1], [1, 3]], 4) if case.rows == "packed" else padded([4, 3], "right", 4)
+        inputs = {"ids": ids(2, 4, seed=2), "layout": source, "target": inputs["ids"], "target_layout": layout}
+    labels = ids(2, 7, seed=3)
+    compiled = torch.compile(built, backend=how, fullgraph=True)
+    found, wanted = [], []
+    for f, kept in ((built, wanted), (compiled, found)):
+        sums = f(**inputs, labels=labels)
+        sums.loss.backward()
+        kept += [sums.loss, sums.nll, gradients(built)]
+    same(found[0], wanted[0])
+    same(found[1], wanted[1])
+    same_gradients(found[2], wanted[2])
+    with torch.no_grad():
+        same(compiled(**inputs)[layout.valid.expand(2, -1)], built(**inputs)[layout.valid.expand(2, -1)])
+
+
+@pytest.mark.contract(Contract(AXES, fast=1, whole=2))
+def test_compiled(case: Combination) -> None:
+    compare(case, "aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.contract(Contract(AXES, fast=1, whole=1))
+def test_compiled_by_inductor(case: Combination) -> None:
+    compare(case, "inductor")

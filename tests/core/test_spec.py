@@ -1,0 +1,160 @@
+"""A spec is a frozen value: JSON there and back, changed by path, and errors that say what exists."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import Field, ValidationError
+
+from qkv.core.spec import SCHEMA, Cost, Spec, nearest
+
+
+class Shape(Spec, role="shape"):
+    """A role of this test's own."""
+
+
+class Circle(Shape, kind="circle"):
+    radius: float = Field(default=1.0, gt=0)
+
+
+class Square(Shape, kind="square"):
+    side: float = 1.0
+    corner: Shape = Circle()
+
+
+class Drawing(Spec):
+    title: str = "untitled"
+    shapes: tuple[Shape, ...] = (Circle(), Square())
+    frame: Shape | None = None
+    scale: float = Field(default=1.0, gt=0)
+
+
+def test_json_there_and_back_is_the_same_value() -> None:
+    drawing = Drawing(shapes=(Square(side=2, corner=Square()), Circle(radius=3)), frame=Circle())
+    again = Drawing.from_json(drawing.to_json())
+    assert again == drawing and hash(again) == hash(drawing)
+    assert drawing.to_dict()["shapes"][0]["corner"]["corner"] == {"kind": "circle", "radius": 1.0}
+    assert f'"schema": {SCHEMA}' in drawing.to_json()
+
+
+@pytest.mark.parametrize("form", ["circle", {"kind": "circle"}, Circle(), {"kind": "circle", "radius": 1.0}])
+def test_a_role_takes_instance_dict_or_bare_kind(form: object) -> None:
+    assert Drawing(frame=form).frame == Circle()  # type: ignore[arg-type]
+    assert Drawing.from_dict({"frame": form}).frame == Circle()
+
+
+def test_equal_fields_of_different_kinds_are_different_values() -> None:
+    class Ball(Shape, kind="ball"):
+        radius: float = 1.0
+
+    assert Ball() != Circle()
+    assert Shape.from_json(Ball().to_json()) == Ball()
+
+
+def test_a_spec_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        Circle().radius = 2.0  # type: ignore[misc]
+
+
+def test_a_class_defined_anywhere_joins_its_role() -> None:
+    class Star(Shape, kind="star"):
+        points: int = 5
+
+    assert Drawing.from_dict({"frame": {"kind": "star", "points": 7}}).frame == Star(points=7)
+    with pytest.raises(ValueError, match="shape kind 'circle' is already"):
+
+        class Other(Shape, kind="circle"):
+            pass
+
+
+@pytest.mark.parametrize(
+    "data, said",
+    [
+        ({"frame": "cirle"}, "frame: there is no shape 'cirle'; did you mean 'circle'"),
+        ({"frame": {}}, "frame: a shape needs a kind: .*circle, square"),
+        ({"titel": "x"}, "titel: no such field; did you mean 'title'"),
+        ({"frame": {"kind": "circle", "radius": -1}}, "frame.*radius: input should be greater than 0, not -1"),
+        ({"frame": {"kind": "circle", "raduis": 1}}, "raduis: no such field"),
+        ({"schema": 99}, "schema 99 is not known here; this version of qkv reads schema 1"),
+        ({"scale": "wide"}, "scale: input should be a valid number.* not 'wide'"),
+    ],
+)
+def test_wrong_data_is_one_sentence_that_names_the_field(data: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        Drawing.from_dict(data)
+    assert not isinstance(caught.value, ValidationError) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text, said", [("{", "not valid JSON"), ("[1]", "is a JSON object, not list")])
+def test_text_that_is_no_spec(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Drawing.from_json(text)
+
+
+def test_json_nested_beyond_reason_is_a_value_error() -> None:
+    deep = '{"kind": "square", "corner": ' * 20_000 + '"circle"' + "}" * 20_000
+    with pytest.raises(ValueError):
+        Shape.from_json(deep)
+
+
+def test_replace_at_paths_lists_and_stars() -> None:
+    drawing = Drawing(shapes=(Square(), Square(), Circle()))
+    assert drawing.replace(title="new").title == "new"
+    assert drawing.replace({"shapes.1.corner.radius": 5}).shapes[1] == Square(corner=Circle(radius=5))
+    stars = drawing.replace({"shapes": (Square(), Square())}).replace({"shapes.*.side": 4, "frame": "circle"})
+    assert stars.shapes == (Square(side=4), Square(side=4)) and stars.frame == Circle()
+    assert drawing == Drawing(shapes=(Square(), Square(), Circle())), "the original changed"
+
+
+@pytest.mark.parametrize(
+    "path, value, said",
+    [
+        ("shape.0", 1, "a Drawing has no 'shape'; did you mean 'shapes'"),
+        ("shapes.7.side", 1, "'shapes' has no '7'; there is: 0, 1"),
+        ("shapes.1.corner.radus", 1, "'shapes.1.corner' has no 'radus'; did you mean 'radius'"),
+        ("title.length", 1, "nothing below 'title' .it is 'untitled'., so 'length'"),
+        ("*.side", 1, r"a Drawing has no '\*'; there is: title, shapes, frame, scale"),
+        ("scale", -2, "scale: input should be greater than 0, not -2"),
+        ("frame", "cirkle", "there is no shape 'cirkle'; did you mean 'circle'"),
+    ],
+)
+def test_replace_says_what_exists(path: str, value: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Drawing().replace({path: value})
+
+
+def test_replace_drops_no_change_silently() -> None:
+    """A part and something below it in one call: both count, or the call is refused."""
+    changes = {"frame": Circle(), "frame.radius": 3}
+    try:
+        changed = Drawing().replace(changes)
+    except ValueError:
+        return
+    assert changed.frame == Circle(radius=3)
+
+
+def test_diff_gives_paths_with_both_values() -> None:
+    a, b = Drawing(), Drawing(title="other", shapes=(Circle(), Square(corner=Circle(radius=2))))
+    assert a.diff(b) == {"title": ("untitled", "other"), "shapes.1.corner.radius": (1.0, 2.0)}
+    assert a.diff(a) == {}
+    assert a.replace({path: theirs for path, (_, theirs) in a.diff(b).items()}) == b
+
+
+def test_walk_lists_every_spec_once() -> None:
+    paths = [path for path, _ in Drawing(frame=Circle()).walk()]
+    assert paths == ["", "shapes.0", "shapes.1", "shapes.1.corner", "frame"]
+
+
+def test_costs_add_up() -> None:
+    assert sum([Cost(1, 2, 3), Cost(10, 20, 30)]) == Cost(11, 22, 33)
+
+
+@pytest.mark.parametrize(
+    "given, known, said",
+    [
+        ("gpt-2", ["gpt2", "llama"], "did you mean 'gpt2'? (also there: llama)"),
+        ("zzz", ["gpt2", "llama"], "there is: gpt2, llama"),
+        ("zzz", [], "there is nothing"),
+    ],
+)
+def test_nearest(given: str, known: list[str], said: str) -> None:
+    assert nearest(given, known) == said

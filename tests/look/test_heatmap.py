@@ -1,0 +1,60 @@
+"""Attention as pictures: the ink follows the weights, hostile tokens stay text."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from qkv.look.heatmap import heat_map, small_map
+
+WEIGHTS = [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]
+
+
+def _cells(made: str) -> dict[str, float]:
+    """Tooltip → ink of the large picture's cells; those of its scale have a number for a tooltip."""
+    read = ElementTree.fromstring(made)
+    groups = [g for g in read.iter("g") if "→" in (g.find("title").text or "")]
+    return {g.find("title").text: float(g.findall("rect")[1].attrib["fill-opacity"]) for g in groups}
+
+
+def test_each_cell_has_its_weight_in_ink_and_words():
+    cells = _cells(heat_map(WEIGHTS, ["le", "chat"], ["the", " cat", "sat"], "t"))
+    assert len(cells) == 6
+    assert cells["le → the  0.500"] == 0.5
+    assert cells["chat → sat  1.000"] == 1.0
+    assert cells["chat → ␣cat  0.000"] == 0.0
+
+
+def test_the_largest_weight_has_full_ink():
+    cells = _cells(heat_map([[0.1, 0.2]], ["a"], ["b", "c"], "t"))
+    assert cells["a → c  0.200"] == 1.0 and cells["a → b  0.100"] == 0.5
+
+
+def test_hostile_tokens_stay_text():
+    hostile = '"><script>x'
+    made = heat_map([[1.0]], [hostile], ["</svg><b>"], hostile)
+    assert "<script" not in made and "<b>" not in made
+    read = ElementTree.fromstring(made)
+    assert {t.text for t in read.iter("text")} >= {hostile, "</svg><b>"}
+
+
+def test_rows_and_columns_have_to_fit():
+    with pytest.raises(ValueError, match="2 × 3 don't fit 1 rows and 3 columns"):
+        heat_map(WEIGHTS, ["a"], ["b", "c", "d"], "t")
+    with pytest.raises(ValueError, match="no weights"):
+        heat_map([], [], [], "t")
+    with pytest.raises(ValueError, match="no weights"):
+        small_map([], "t")
+
+
+def test_a_picture_in_words_says_where_each_row_looks_most():
+    read = ElementTree.fromstring(heat_map(WEIGHTS, ["le", "chat"], ["the", "cat", "sat"], "Both"))
+    assert read.attrib["aria-label"] == "Both; most of each row: le to the, chat to sat"
+
+
+def test_a_small_picture_groups_cells_of_one_shade():
+    read = ElementTree.fromstring(small_map(WEIGHTS, "head 1"))
+    drawn = {p.attrib["fill-opacity"]: p.attrib["d"] for p in read.iter("path")}
+    assert drawn == {"0.25": "M1 0h1v1h-1zM2 0h1v1h-1z", "0.5": "M0 0h1v1h-1z", "1": "M2 1h1v1h-1z"}
+    assert (read.attrib["width"], read.attrib["height"]) == ("96", "64")

@@ -1,0 +1,61 @@
+"""Pictures of attention: what is kept, what is drawn, what is cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from qkv.look.capture import AttentionMap
+from qkv.look.picture import MOST_TOKENS, Picture, load, save
+
+
+def _picture(heads: int = 2, rows: int = 2, columns: int = 3, layers: int = 2) -> Picture:
+    generator = torch.Generator().manual_seed(0)
+    maps = [
+        AttentionMap(f"decoder.blocks.{i}.cross", torch.rand(1, heads, rows, columns, generator=generator).softmax(-1))
+        for i in range(layers)
+    ]
+    return Picture.of("<de> one", [f"r{i}" for i in range(rows)], [f"c{i}" for i in range(columns)], maps)
+
+
+def test_saved_pictures_come_back(tmp_path: Path):
+    pictures = [_picture(), _picture(heads=1)]
+    save(tmp_path / "attention.json", pictures)
+    assert load(tmp_path / "attention.json") == pictures
+    assert load(tmp_path / "absent.json") == []
+
+
+@pytest.mark.parametrize("text", ["{", '[{"title": "x"}]', "[1]", '{"a": 1}'])
+def test_another_file_is_refused_by_name(tmp_path: Path, text: str):
+    (tmp_path / "attention.json").write_text(text)
+    with pytest.raises(ValueError, match=r"attention\.json does not hold attention pictures"):
+        load(tmp_path / "attention.json")
+
+
+def test_the_large_picture_is_the_mean_of_the_last_layers_heads():
+    picture = _picture()
+    a, b = (torch.tensor(w) for w in picture.layers[-1]["weights"])
+    torch.testing.assert_close(torch.tensor(picture.mean()), (a + b) / 2)
+
+
+def test_every_layer_and_head_is_drawn_small():
+    drawn = _picture(heads=3, layers=2).draw()
+    assert drawn.count('class="heat small"') == 6
+    assert "layer 2, head 3" in drawn and "&lt;de&gt; one" in drawn
+
+
+def test_of_many_layers_and_heads_some_are_drawn_the_last_layer_among_them():
+    drawn = _picture(heads=12, layers=30).draw()
+    assert drawn.count('class="heat small"') == 64
+    assert "layer 1, head 1" in drawn and "layer 30, head 8" in drawn
+
+
+def test_one_layer_of_one_head_needs_no_second_picture():
+    assert 'class="heat small"' not in _picture(heads=1, layers=1).draw()
+
+
+def test_very_long_sequences_are_cut():
+    picture = _picture(rows=3, columns=MOST_TOKENS + 20)
+    assert len(picture.columns) == MOST_TOKENS == len(picture.mean()[0])
