@@ -157,10 +157,10 @@ def kill_script(out: Path, seed: int, trials: int) -> dict:
 
 def test_kill_9_and_resume_until_it_ends(tmp_path):
     result = kill_script(tmp_path, seed=0, trials=5)
-    assert result["same"] and result["kills"] >= 3
+    assert result == {"kills": 5, "same": True}
 
 
 @pytest.mark.slow
 def test_kill_9_and_resume_100_times(tmp_path):
     result = kill_script(tmp_path, seed=random.randrange(1000), trials=100)
-    assert result["same"] and result["kills"] >= 50
+    assert result == {"kills": 100, "same": True}

@@ -39,7 +39,7 @@ def test_by_time_it_falls_with_the_time_used():
 
 
 def test_a_missing_end_is_a_clear_error():
-    with pytest.raises(ValueError, match="'cosine' falls until the last step.*set max_steps"):
+    with pytest.raises(ValueError, match=r"'cosine' falls until the last step.*set max_steps"):
         Cosine().check(None, 60.0)
     with pytest.raises(ValueError, match="set max_time"):
         Linear(unit="time").check(100, None)

@@ -14,10 +14,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from train_stand_in import Tiny, train
 
 from qkv.train.checkpoint import MODEL, OPTIMIZER
+from qkv.train.metrics import read_metrics
 
 
 def run(out: Path, steps: int) -> None:
-    train(out, Tiny(), max_steps=steps, save_every=7, eval_every=11, keep=2, resume=True)
+    train(out, Tiny(), max_steps=steps, save_every=7, eval_every=11, keep=2, log_every=1, resume=True)
 
 
 def contents(out: Path, steps: int) -> list[bytes]:
@@ -25,24 +26,29 @@ def contents(out: Path, steps: int) -> list[bytes]:
     return [(path).read_bytes() for path in (newest / MODEL, newest / OPTIMIZER, out / MODEL)]
 
 
+def wait_for(step: int, out: Path) -> None:
+    """Until the run in `out` has logged a step."""
+    path = out / "metrics.jsonl"
+    while not path.exists() or max((line["step"] for line in read_metrics(path)), default=0) < step:
+        time.sleep(0.002)
+
+
 def main(out: Path, seed: int, trials: int) -> None:
     torch.set_num_threads(1)
-    steps, draw, kills = 30 * trials, random.Random(seed), 0
-    began = time.monotonic()
+    steps, draw, kills = 20 * trials, random.Random(seed), 0
     run(out / "whole", steps)
-    took = time.monotonic() - began
     while True:
         child = os.fork()
         if child == 0:
             run(out / "killed", steps)
             os._exit(0)
         if kills < trials:
-            time.sleep(draw.uniform(0.0, 1.5 * took / trials))
+            wait_for(18 * kills + draw.randrange(18), out / "killed")
+            time.sleep(draw.uniform(0.0, 0.01))
             os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
             kills += 1
-        else:
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
             break
     print(json.dumps({"kills": kills, "same": contents(out / "whole", steps) == contents(out / "killed", steps)}))
 

@@ -1,0 +1,84 @@
+"""The fused function: what it is given, and that it is the reference's equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from qkv.core.attend import attend
+from qkv.core.layout import Layout
+from qkv.core.patterns import causal, full, prefix, window
+from qkv.core.positions import ALiBi, Widths
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal": {"pattern": causal()},
+    "window": {"pattern": causal() & window(3)},
+    "prefix": {"pattern": causal() | prefix(3)},
+    "right": {"pattern": causal(), "layout": Layout.from_lengths([4, 7])},
+    "left": {"pattern": causal(), "layout": Layout.from_lengths([4, 7], side="left")},
+    "packed": {"pattern": causal(), "layout": Layout.packed([[3, 4], [2, 2]], 7)},
+    "bias": {"bias": torch.randn(4, 7, 7, dtype=torch.float64)},
+    "row-bias": {"bias": torch.randn(2, 1, 1, 7, dtype=torch.float64), "pattern": causal()},
+    "alibi": {"bias": ALiBi().module(Widths(32, 4, 8, None)).bias(), "pattern": causal()},
+    "hidden": {"bias": torch.full((7, 7), float("-inf"), dtype=torch.float64).triu(1)},
+}
+
+
+@pytest.mark.parametrize("value_width", [8, 5, 12])
+@pytest.mark.parametrize("case", CASES)
+def test_equals_the_reference_with_its_gradients(case: str, value_width: int) -> None:
+    sizes = [(2, 7, 4, 8), (2, 7, 2, 8), (2, 7, 2, value_width)]
+    tensors = [torch.randn(size, dtype=torch.float64, requires_grad=True) for size in sizes]
+    weight = torch.randn(2, 7, 4, value_width, dtype=torch.float64)
+    results = []
+    for backend in ("sdpa", "reference"):
+        out = attend(*tensors, backend=backend, **CASES[case])
+        results.append((out.detach(), *torch.autograd.grad((out * weight).sum(), tensors)))
+    torch.testing.assert_close(*results, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options, causal_flag, has_mask",
+    [
+        ({}, False, False),
+        ({"pattern": causal()}, True, False),
+        ({"pattern": causal() & full()}, True, False),
+        ({"pattern": causal() & window(100)}, True, False),  # the window reaches past the start
+        ({"pattern": causal(), "layout": Layout.from_lengths([4, 7])}, True, False),
+        ({"pattern": causal(), "layout": Layout.from_lengths([4, 7], side="left")}, False, True),
+        ({"pattern": causal() & window(3)}, False, True),
+        ({"pattern": causal(), "layout": Layout.packed([[3, 4], [7]])}, False, True),
+        ({"pattern": causal(), "bias": torch.zeros(7, 7)}, False, True),
+    ],
+)
+def test_a_mask_is_made_only_where_the_host_cannot_rule_it_out(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], causal_flag: bool, has_mask: bool
+) -> None:
+    seen: dict[str, Any] = {}
+    fused = F.scaled_dot_product_attention
+
+    def spy(*args: Any, **kwargs: Any) -> torch.Tensor:
+        seen.update(kwargs)
+        return fused(*args, **kwargs)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    attend(*(torch.randn(2, 7, 4, 8) for _ in range(3)), backend="sdpa", **options)
+    assert seen["is_causal"] == causal_flag and (seen["attn_mask"] is not None) == has_mask
+
+
+def test_one_new_token_after_a_cache_needs_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+    fused = F.scaled_dot_product_attention
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda *a, **kw: (seen.update(kw), fused(*a, **kw))[1]
+    )
+    q, k = torch.randn(2, 1, 4, 8), torch.randn(2, 7, 4, 8)
+    out = attend(
+        q, k, k, pattern=causal(), layout=Layout.full(1, start=6), kv_layout=Layout.full(7), backend="sdpa"
+    )
+    assert seen["attn_mask"] is None and not seen["is_causal"]
+    torch.testing.assert_close(out, attend(q, k, k, backend="reference"))
