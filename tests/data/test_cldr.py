@@ -69,7 +69,7 @@ def test_babel_itself_is_the_judge() -> None:
     day = date(2024, 3, 20)
     assert found["<de> Wednesday, March 20, 2024"] == dates.format_date(day, "full", Locale("de"))
     assert found["<ja> 3/20/24"] == dates.format_date(day, "short", Locale("ja"))
-    assert found["<fr> 345.67"] == numbers.format_decimal("345.67", Locale("fr"))
+    assert found["<fr> 345.67"] == numbers.format_decimal("345.67", locale="fr")
     assert found["<fr> 2.00 US dollars"] == numbers.format_currency(2, "USD", locale="fr", format_type="name")
     assert found["<ja> 2 degrees Celsius"] == units.format_unit(2, "temperature-celsius", locale="ja") == "摂氏 2 度"
     assert found["<de> 2 days ago"] == "vor 2 Tagen"

@@ -36,7 +36,7 @@ def test_lines_are_those_of_the_file_whatever_the_chunks(
 @pytest.mark.parametrize("ending", [b"", b"\n", b" more\n"])
 def test_invalid_utf8_names_file_and_line(tmp_path: Path, before: int, ending: bytes) -> None:
     path = tmp_path / "latin.txt"
-    path.write_bytes("gut\n".encode() * before + "schön".encode("latin1") + ending)
+    path.write_bytes(b"gut\n" * before + "schön".encode("latin1") + ending)
     with pytest.raises(ValueError, match=rf"latin\.txt', line {before + 1:,}, is not valid UTF-8"):
         Lines(path)
 

@@ -83,7 +83,8 @@ def test_contiguous_rows_are_the_text_in_order(texts: list[str], context: int, s
         found = rows.contiguous_rows(examples, Characters(), context, random)
         assert all(len(row.inputs) <= context for row in found)
         whole = "".join(f"^{text}$" for text in texts)
-        assert "".join(spell(row.inputs) for row in found).rstrip("$") == whole.rstrip("$")
+        if context > 1:  # a row of a lone end predicts nothing and is left out
+            assert "".join(spell(row.inputs) for row in found).rstrip("$") == whole.rstrip("$")
         assert sum(label != IGNORE for row in found for label in row.labels) == sum(len(text) + 1 for text in texts)
 
 

@@ -17,7 +17,7 @@ class TableCache:
         self.ids = torch.empty(rows, 0, dtype=torch.long)
         self.reordered: list[list[int]] = []
 
-    def reorder(self, rows: Tensor) -> None:
+    def reorder(self, rows: Tensor, cross: bool = True) -> None:
         self.ids = self.ids[rows]
         self.reordered.append(rows.tolist())
 
@@ -53,7 +53,7 @@ class TinyCache:
         self.positions = torch.empty(rows, 0, dtype=torch.long)
         self.memory, self.memory_valid = memory, memory_valid
 
-    def reorder(self, rows: Tensor) -> None:
+    def reorder(self, rows: Tensor, cross: bool = True) -> None:
         self.ids, self.positions = self.ids[rows], self.positions[rows]
         if self.memory is not None and self.memory_valid is not None:
             self.memory, self.memory_valid = self.memory[rows], self.memory_valid[rows]

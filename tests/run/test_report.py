@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from qkv.data.tokenizer import TokenizerSpec, train
 
+from qkv.data.tokenizer import TokenizerSpec, train
 from qkv.families import preset
 from qkv.model.build import build
 from qkv.run import report
 from qkv.run.load import Run
 from qkv.run.report import Section, Story, choose, write_report
+from qkv.run.text import Task
 
-HOSTILE = '</title><script>alert("1")</script><img src=x onerror=y>'
+HOSTILE = '</title><script>alert("1")</script><img onerror=y>'
 SAMPLES = [
     {"source": "<de> 3 days ago", "target": "vor 3 Tagen", "output": "vor 3 Tagen"},
     {"source": "<fr> 3 days ago", "target": "il y a 3 jours", "output": "il y a 4 jours", "score": -0.25},
@@ -88,7 +89,8 @@ def _trained(folder: Path, family: str, **sizes: Any) -> Path:
     spec = TokenizerSpec.from_dict({"kind": "char", "special": ["<de>", "<fr>"]})
     tokenizer = train(spec, iter([s[key] for s in SAMPLES for key in ("source", "target")]))
     sizes = {"vocab_size": tokenizer.vocab_size, "d_model": 16, "n_layers": 2, "n_heads": 2, **sizes}
-    Run(build(preset(family, **sizes), seed=0).eval(), tokenizer).save(folder)
+    task: Task = "translate" if family == "transformer" else "continue"
+    Run(build(preset(family, **sizes), seed=0).eval(), tokenizer, task=task).save(folder)
     (folder / "recipe.yaml").unlink(missing_ok=True)  # the fixture's is only a name
     return folder
 

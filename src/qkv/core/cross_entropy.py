@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from .batch import IGNORE
 
-CHUNK_BYTES = 1 << 25  # of logits held at a time
+CHUNK_BYTES = 1 << 23  # of logits held at a time
 
 
 class LossSums(NamedTuple):
@@ -59,60 +59,59 @@ def _linear_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, grads: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     keep = (labels != IGNORE).nonzero().squeeze(-1)
-    if len(keep) < len(labels):
-        out = _linear_cross_entropy(hidden[keep], weight, bias, labels[keep], smoothing, grads)
-        d_hidden = torch.zeros_like(hidden).index_copy_(0, keep, out[2]) if grads else out[2]
-        return (*out[:2], d_hidden, *out[3:])
+    if len(keep) == len(labels):
+        return _sums_and_gradients(hidden, weight, bias, labels, smoothing, grads)
+    loss, nll, d_kept, *d_rest = _sums_and_gradients(hidden[keep], weight, bias, labels[keep], smoothing, grads)
+    d_hidden = torch.zeros_like(hidden).index_copy_(0, keep, d_kept) if grads else d_kept
+    return loss, nll, d_hidden, d_rest[0], d_rest[1]
+
+
+def _sums_and_gradients(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, grads: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Loss and plain nll, and the gradients of hidden states, weight and bias, chunk by chunk of rows."""
     n, vocab = len(hidden), len(weight)
-    dtype = hidden.dtype
-    matrix = weight.to(dtype)
-    wide = torch.promote_types(dtype, torch.float32)
+    matrix = weight.to(hidden.dtype)
+    wide = torch.promote_types(hidden.dtype, torch.float32)
     loss, nll = hidden.new_zeros((), dtype=wide), hidden.new_zeros((), dtype=wide)
     d_hidden = torch.empty_like(hidden) if grads else hidden.new_empty(0)
     d_weight = torch.zeros_like(weight) if grads else hidden.new_empty(0)
     d_bias = torch.zeros_like(bias) if grads and bias is not None else hidden.new_empty(0)
     step = max(1, min(n, CHUNK_BYTES // (4 * vocab)))
+    logits = hidden.new_empty(step, vocab)  # used again for every chunk, as is the next
+    log_p = hidden.new_empty(step, vocab, dtype=wide)
     for start in range(0, n, step):
         h, target = hidden[start : start + step], labels[start : start + step, None]
-        logits = h @ matrix.T
-        logits = logits.to(wide) if logits.dtype != wide else logits
-        if bias is not None:
-            logits.add_(bias)
-        lse = torch.logsumexp(logits, -1, keepdim=True)
-        chunk_nll = (lse - logits.gather(1, target)).sum()
+        x = torch.mm(h, matrix.T, out=logits[: len(h)])
+        x = x if bias is None else x.add_(bias)
+        chunk = torch.ops.aten._log_softmax.out(x.to(wide), -1, False, out=log_p[: len(h)])
+        chunk_nll = -chunk.gather(1, target).sum()
         nll += chunk_nll
-        loss += chunk_nll if not smoothing else _smoothed(chunk_nll, logits, lse, smoothing)
+        loss += chunk_nll if not smoothing else (1 - smoothing) * chunk_nll - smoothing * chunk.sum() / vocab
         if grads:
-            _chunk_gradients(logits, lse, target, smoothing, h, matrix, start, d_hidden, d_weight, d_bias)
+            _chunk_gradients(chunk, target, smoothing, h, matrix, d_hidden[start : start + step], d_weight, d_bias)
     return loss, nll, d_hidden, d_weight, d_bias
 
 
-def _smoothed(nll: Tensor, logits: Tensor, lse: Tensor, smoothing: float) -> Tensor:
-    uniform = (lse.squeeze(-1) - logits.mean(-1)).sum()
-    return (1 - smoothing) * nll + smoothing * uniform
-
-
 def _chunk_gradients(
-    logits: Tensor,
-    lse: Tensor,
+    log_p: Tensor,
     target: Tensor,
     smoothing: float,
     h: Tensor,
     matrix: Tensor,
-    start: int,
     d_hidden: Tensor,
     d_weight: Tensor,
     d_bias: Tensor,
 ) -> None:
-    """d loss / d logits = softmax − (1 − ε) onehot − ε/V, made in place of the logits, and what follows from it."""
-    d = logits.sub_(lse).exp_()
+    """d loss / d logits = softmax − (1 − ε) onehot − ε/V, made in place of the log-probabilities, and what follows."""
+    d = log_p.exp_()
     d.scatter_add_(1, target, d.new_full((len(target), 1), smoothing - 1.0))
     if smoothing:
         d.sub_(smoothing / d.shape[1])
     if d_bias.numel():
         d_bias.add_(d.sum(0))
     d = d.to(h.dtype)
-    torch.mm(d, matrix, out=d_hidden[start : start + len(h)])
+    torch.mm(d, matrix, out=d_hidden)
     if d_weight.dtype == d.dtype:
         d_weight.addmm_(d.T, h)
     else:

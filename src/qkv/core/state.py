@@ -309,9 +309,13 @@ class Cache:
     def _each(self) -> list[KeyValueState | CrossState]:
         return [*self.layers, *self.cross]
 
-    def reorder(self, rows: Int[Tensor, " N"]) -> None:
-        """Row i becomes what row `rows[i]` was: beams, duplicates for several samples, rows that are done dropped."""
-        for state in self._each():
+    def reorder(self, rows: Int[Tensor, " N"], cross: bool = True) -> None:
+        """Row i becomes what row `rows[i]` was: beams, duplicates for several samples, rows that are done dropped.
+
+        `cross=False` where every row stays with its source (beams of one sentence change places): the encoder's keys are
+        then left alone.
+        """
+        for state in self._each() if cross else self.layers:
             state.reorder(rows)
         for ledger in self.ledgers.values():
             ledger.reorder(rows)

@@ -153,7 +153,10 @@ class Pools:
 
 
 def _length(row: Row) -> tuple[int, int]:
-    return len(row.inputs), len(row.source or ())
+    """The longer side; among equals the difference of the sides, up and down in turn so that neighbors are alike."""
+    target, source = len(row.inputs), len(row.source or ())
+    longer = max(target, source)
+    return longer, target - source if longer % 2 else source - target
 
 
 def cut_rows(rows: Sequence[Row], tokens: int, max_rows: int | None) -> list[list[Row]]:

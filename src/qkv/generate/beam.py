@@ -156,7 +156,7 @@ class _Beams:
         self.steps.append((parents, tokens, log_probs))
         rows, column = torch.tensor([parents, tokens], device=live.device)
         if parents != list(range(len(self.active) * self.n)):
-            self.cache.reorder(rows)
+            self.cache.reorder(rows, cross=len(going) < len(self.active))
         if self.history is not None:
             self.history = torch.cat([self.history[rows], column[:, None]], 1)
         self.scores = live if len(going) == len(self.active) else live[torch.tensor(going, device=live.device)]

@@ -15,8 +15,11 @@ from ..core.layout import Layout
 class Cache(Protocol):
     """What the layers remember of every row."""
 
-    def reorder(self, rows: Tensor) -> Any:
-        """Keep the given rows, in their order; a row may be named several times."""
+    def reorder(self, rows: Tensor, cross: bool = True) -> Any:
+        """Keep the given rows, in their order; a row may be named several times.
+
+        `cross=False`: every row stays with the source that it had, so what was kept of sources need not move.
+        """
 
 
 class Decoder(Protocol):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from functools import lru_cache
-from pathlib import Path
 
 import torch
 
@@ -40,19 +38,6 @@ def choose(name: str | torch.device = "auto") -> torch.device:
 
 def _has_mps() -> bool:
     return torch.backends.mps.is_available()
-
-
-def describe_machine() -> str:
-    """The processor and how many threads PyTorch uses of it, for the record of a run."""
-    names = (line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name"))
-    return f"{next(names, platform.processor() or platform.machine())}, {torch.get_num_threads()} threads"
-
-
-def _cpuinfo() -> list[str]:
-    try:
-        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
 
 
 def flops_per_token(spec: Transformer, batch: Batch) -> float:

@@ -21,8 +21,10 @@ SAMPLES = "samples.json"
 EVALUATION = "evaluation.json"  # of the finished run: a directory without it holds one that has not come to its end
 REPORT = "report.html"
 
-_FILES = (EVALUATION, REPORT, "attention.json", SAMPLES, WEIGHTS, CHECKPOINTS, METRICS, "tensorboard", GENERATION)
-FILES = (*_FILES, TOKENIZER, CONFIG, RECIPE)
+FILES = (
+    *(EVALUATION, REPORT, "attention.json", "machine.json", SAMPLES, WEIGHTS),
+    *(CHECKPOINTS, METRICS, "tensorboard", GENERATION, TOKENIZER, CONFIG, RECIPE),
+)
 
 
 class State(Enum):

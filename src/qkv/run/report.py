@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from markupsafe import Markup
@@ -39,6 +39,10 @@ from .directory import (
     write_json,
     write_text,
 )
+
+if TYPE_CHECKING:
+    from ..model.transformer import TransformerModel
+    from .load import Run
 
 ATTENTION = "attention.json"
 MACHINE = "machine.json"
@@ -316,20 +320,21 @@ def _length(sample: Mapping[str, Any]) -> int:
     return length if length <= 60 else 60 - length
 
 
-def _picture(run: Any, sample: Mapping[str, Any]) -> picture.Picture:
-    tokenizer, model, source = run.tokenizer, run.model, str(sample.get("source", ""))
+def _picture(run: Run, sample: Mapping[str, Any]) -> picture.Picture:
+    text, tokenizer, model = run.text_model, run.tokenizer, run.model
+    source, output = str(sample.get("source", "")), str(sample["output"])
+    read = text.encode(source)
     if model.is_encoder_decoder:
-        read, written = tokenizer.encode(source, eos=True), tokenizer.encode(str(sample["output"]), eos=True)
-        fed = [tokenizer.bos_id, *written[:-1]]
+        written = tokenizer.encode(output, eos=True)
+        fed = [text.start, *written[:-1]]
         maps = capture.attention(model, _ids(read, model), _ids(fed, model), choose=capture.cross)
         return picture.Picture.of(source, tokenizer.tokens(written), tokenizer.tokens(read), maps)
-    text = source + str(sample["output"])
-    ids = tokenizer.encode(text, bos=tokenizer.bos_id is not None)[: picture.MOST_TOKENS]
-    tokens = tokenizer.tokens(ids)
-    return picture.Picture.of(text, tokens, tokens, capture.attention(model, _ids(ids, model), choose=capture.own))
+    ids = [*read, *tokenizer.encode(output)][: picture.MOST_TOKENS]
+    maps = capture.attention(model, _ids(ids, model), choose=capture.own)
+    return picture.Picture.of(source + output, tokenizer.tokens(ids), tokenizer.tokens(ids), maps)
 
 
-def _ids(ids: Sequence[int], model: Any) -> torch.Tensor:
+def _ids(ids: Sequence[int | None], model: TransformerModel) -> torch.Tensor:
     return torch.tensor([list(ids)], device=model.device)
 
 

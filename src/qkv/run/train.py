@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -17,12 +16,11 @@ from ..data.batching import Stream, stream
 from ..data.tokenizer import Tokenizer
 from ..model.transformer import Transformer, TransformerModel
 from ..train.loop import fit
-from ..train.metrics import to_json
 from ..train.outcome import Outcome
 from ..train.precision import check_device
 from .build import build
-from .device import choose, describe_machine, flops_per_token, peak_flops
-from .directory import EVALUATION, METRICS, RECIPE, SAMPLES, TOKENIZER, State, clear, write_json, write_text
+from .device import choose, flops_per_token, peak_flops
+from .directory import EVALUATION, RECIPE, SAMPLES, TOKENIZER, State, clear, write_json, write_text
 from .evaluate import Evaluated, Evaluator
 from .load import check_fit, write_settings
 from .recipe import Recipe
@@ -206,26 +204,13 @@ class Job:
         return self.evaluator(model, "validation", evaluation.examples, quick, samples=0).metrics
 
     def _finish(self, model: TransformerModel, outcome: Outcome) -> Trained:
-        """Evaluate the delivered weights on the test split and write what was found; `evaluation.json` ends a run."""
+        """Evaluate the delivered weights on the test split and write down what was found, `evaluation.json` and the page."""
         from .report import write_report
 
         result = self.evaluator(model.eval(), "test", self.recipe.evaluation.test_examples)
         write_json(self.out / SAMPLES, result.samples)
-        self._log(outcome.state.step, result)
-        report = write_report(self.out)
         write_json(self.out / EVALUATION, result.to_dict())
-        return Trained(self.out, outcome, result, report)
-
-    def _log(self, step: int, result: Evaluated) -> None:
-        signatures = {f"{name}_signature": text for name, text in result.signatures.items()}
-        machine = {"machine": describe_machine(), "torch": torch.__version__, "device": str(self.device)}
-        precision = {"precision": self.recipe.training.precision, "parameters": self.spec.n_parameters}
-        lines = (
-            {"type": "test", "step": step, **result.metrics, "examples": result.examples, "seconds": result.seconds},
-            {"type": "event", "step": step, "event": "tested", **signatures, **machine, **precision},
-        )
-        with (self.out / METRICS).open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(to_json(line), allow_nan=False) + "\n" for line in lines)
+        return Trained(self.out, outcome, result, write_report(self.out))
 
     def _tell(self) -> None:
         sizes = f"{self.spec.n_parameters:,} parameters, {self.tokenizer.vocab_size:,} tokens in the vocabulary"

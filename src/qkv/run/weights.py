@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from ..core.spec import nearest
 from ..model.transformer import Transformer, TransformerModel
-from ..train import durable
-from ..train.weights import load_model, model_tensors, read_tensors, write_tensors
+from ..train.weights import load_model, model_tensors, read_tensors, replace_tensors
 from .build import build
 
 HEADER = 64 << 20  # bytes; a header of a million tensors is smaller
@@ -24,22 +23,23 @@ _BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2,
 
 def load(spec: Transformer, path: Path, device: torch.device) -> TransformerModel:
     """The model of a spec with the weights in a file. Raises ValueError naming the file where they don't fit it."""
-    check(path, model_tensors(build(spec, device="meta")))
+    check(path, _expected(build(spec, device="meta")))
     model = build(spec, device=device, initialized=False)
     load_model(model, read_tensors(path), where=str(path))
     return model.eval()
 
 
+def _expected(model: nn.Module) -> dict[str, Tensor]:
+    """What `model_tensors` gives of a model with memory: tied tensors once, by their first name."""
+    state, names = model.state_dict(keep_vars=True), {}
+    for name, tensor in state.items():
+        names.setdefault(id(tensor), name)
+    return {name: state[name] for name in names.values()}
+
+
 def save(model: nn.Module, path: Path) -> None:
-    """Write a model's weights, tied ones once: beside, then renamed into place."""
-    beside = path.with_name(f".tmp-{path.name}")
-    try:
-        write_tensors(beside, model_tensors(model))
-        durable.sync_file(beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-    durable.sync_folder(path.parent)
+    """Write a model's weights, tied ones once, whole or not at all."""
+    replace_tensors(path, model_tensors(model))
 
 
 def check(path: Path, expected: Mapping[str, Tensor]) -> None:
@@ -65,10 +65,12 @@ def read_header(path: Path) -> tuple[dict[str, Any], int]:
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(8)
-        if head.startswith(_PICKLES):
-            raise ValueError(f"{path} is a pickle (as torch.save writes), which is never read; save it as safetensors")
         length = int.from_bytes(head, "little")
         if len(head) < 8 or length > min(HEADER, size - 8):
+            if head.startswith(_PICKLES):
+                raise ValueError(
+                    f"{path} is a pickle, as torch.save writes, which is never read; save it as safetensors"
+                )
             raise ValueError(f"{path} is not a safetensors file, or cut short: {size:,} bytes can't hold its header")
         text = file.read(length)
     try:

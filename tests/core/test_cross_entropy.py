@@ -1,0 +1,118 @@
+"""The fused language-model loss against the plain one, and the plain one against its formula."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.core import cross_entropy as module
+from qkv.core.batch import IGNORE
+from qkv.core.cross_entropy import cross_entropy, linear_cross_entropy
+
+V, M = 11, 6
+
+
+def problem(dtype: torch.dtype = torch.float64, bias: bool = True) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    hidden = torch.randn(2, 5, M, dtype=dtype, requires_grad=True)
+    weight = torch.randn(V, M, dtype=dtype, requires_grad=True)
+    labels = torch.randint(V, (2, 5))
+    labels[0, 1] = labels[1, 4] = IGNORE
+    return hidden, weight, torch.randn(V, dtype=dtype, requires_grad=True) if bias else None, labels
+
+
+def grads(loss: Tensor, *of: Tensor | None) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, [x for x in of if x is not None]))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_plain_is_the_formula(smoothing: float) -> None:
+    logits, labels = torch.randn(2, 5, V, dtype=torch.float64), problem()[3]
+    sums = cross_entropy(logits, labels, smoothing)
+    log_p, keep = logits.log_softmax(-1), labels != IGNORE
+    nll = -log_p.gather(-1, labels.clamp(min=0)[..., None])[..., 0]
+    expected = (1 - smoothing) * nll - smoothing * log_p.mean(-1)
+    torch.testing.assert_close(sums.loss, expected[keep].sum())
+    torch.testing.assert_close(sums.nll, nll[keep].sum())
+    assert int(sums.n_labels) == 8
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 100])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_fused_is_plain_in_any_chunks(
+    monkeypatch: pytest.MonkeyPatch, smoothing: float, bias: bool, rows_at_once: int
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_BYTES", 4 * V * rows_at_once)
+    hidden, weight, b, labels = problem(bias=bias)
+    fused = linear_cross_entropy(hidden, weight, b, labels, smoothing)
+    plain = cross_entropy(torch.nn.functional.linear(hidden, weight, b), labels, smoothing)
+    torch.testing.assert_close(fused, plain)
+    torch.testing.assert_close(grads(3 * fused.loss, hidden, weight, b), grads(3 * plain.loss, hidden, weight, b))
+    assert not fused.nll.requires_grad
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_gradients_by_differences(smoothing: float) -> None:
+    hidden, weight, bias, labels = problem()
+    assert torch.autograd.gradcheck(
+        lambda h, w, b: linear_cross_entropy(h, w, b, labels, smoothing).loss, (hidden, weight, bias)
+    )
+
+
+def test_all_labels_ignored_is_zero_with_zero_gradients() -> None:
+    hidden, weight, bias, labels = problem(torch.float32)
+    for sums in (
+        linear_cross_entropy(hidden, weight, bias, labels.fill_(IGNORE), 0.1),
+        cross_entropy(torch.nn.functional.linear(hidden, weight, bias), labels, 0.1),
+    ):
+        assert sums.loss == 0 and sums.nll == 0 and int(sums.n_labels) == 0
+        assert all((g == 0).all() for g in grads(sums.loss, hidden, weight, bias))
+
+
+def test_only_what_is_trained_gets_a_gradient() -> None:
+    hidden, weight, bias, labels = problem()
+    frozen = linear_cross_entropy(hidden.detach(), weight, None, labels).loss
+    torch.testing.assert_close(*grads(frozen, weight), *grads(linear_cross_entropy(hidden, weight, None, labels).loss, weight))
+    with torch.no_grad():
+        assert not linear_cross_entropy(hidden, weight, bias, labels).loss.requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_makes_logits_in_half_and_sums_in_fp32(dtype: torch.dtype) -> None:
+    hidden, weight, bias, labels = problem(torch.float32)
+    exact = linear_cross_entropy(hidden, weight, bias, labels, 0.1)
+    with torch.autocast("cpu", dtype):
+        sums = linear_cross_entropy(hidden, weight, bias, labels, 0.1)
+    assert sums.loss.dtype == torch.float32 and sums.loss != exact.loss
+    torch.testing.assert_close(sums.loss, exact.loss, rtol=1e-2, atol=0)
+    made, expected = grads(sums.loss, hidden, weight, bias), grads(exact.loss, hidden, weight, bias)
+    for g, e in zip(made, expected, strict=True):
+        assert g.dtype == torch.float32 and (g - e).norm() < 0.02 * e.norm()
+
+
+def test_fp16_gradients_survive_when_the_loss_is_scaled() -> None:
+    """A scaler is there so that small gradients don't vanish in fp16: confident predictions over a large vocabulary."""
+    hidden = torch.randn(4, 16).requires_grad_()
+    weight = (torch.randn(2000, 16) * 1.2).requires_grad_()
+    labels = (hidden @ weight.T).argmax(-1)[None]
+    exact = grads(linear_cross_entropy(hidden[None], weight, None, labels).loss, hidden)[0]
+    with torch.autocast("cpu", torch.float16):
+        loss = linear_cross_entropy(hidden[None], weight, None, labels).loss
+        plain = cross_entropy(torch.nn.functional.linear(hidden[None], weight), labels).loss
+    fused_error, plain_error = (
+        (grads(x * 1024, hidden)[0] / 1024 - exact).norm() / exact.norm() for x in (loss, plain)
+    )
+    assert fused_error < 2 * plain_error + 1e-3
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (2, 6), (1, 5)])
+def test_labels_that_do_not_match_the_hidden_states_are_refused(shape: tuple[int, int]) -> None:
+    """Rows are picked by label, so that too few of them would silently be compared with the wrong states."""
+    hidden, weight, _, _ = problem()
+    labels = torch.randint(V, shape)
+    labels[0, 2] = IGNORE
+    with pytest.raises(ValueError, match="labels"):
+        linear_cross_entropy(hidden, weight, None, labels)
+    with pytest.raises(ValueError, match="labels"):
+        cross_entropy(hidden @ weight.T, labels)

@@ -1,0 +1,142 @@
+"""Multi-head attention against PyTorch's own and against its equation; widths, cost and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from qkv.core.layout import Layout
+from qkv.core.norm import RMSNorm
+from qkv.core.patterns import causal, full, sinks, window
+from qkv.core.positions import PositionModule
+from qkv.model.attention import Attention, MultiHeadAttention, Pass
+
+M = 12
+
+
+def made(cross: bool = False, **options: Any) -> tuple[MultiHeadAttention, Attention]:
+    spec = Attention.from_dict({"n_heads": 4, **options})
+    module = spec.module(M, cross=cross).double()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    assert isinstance(module, MultiHeadAttention)
+    return module, spec
+
+
+def run_over(length: int, memory: Tensor | None = None) -> Pass:
+    run = Pass.over(Layout.full(length), PositionModule())
+    if memory is not None:
+        run.memory, run.memory_layout = memory, Layout.full(memory.shape[1])
+    return run
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_it_is_pytorchs_multi_head_attention(cross: bool) -> None:
+    module, _ = made(cross)
+    peer = nn.MultiheadAttention(M, 4, batch_first=True, dtype=torch.float64)
+    with torch.no_grad():
+        peer.in_proj_weight.copy_(torch.cat([module.q.weight, module.k.weight, module.v.weight]))
+        peer.in_proj_bias.copy_(torch.cat([module.q.bias, module.k.bias, module.v.bias]))  # type: ignore[list-item]
+        peer.out_proj.load_state_dict(module.out.state_dict())
+    x = torch.randn(2, 5, M, dtype=torch.float64)
+    memory = torch.randn(2, 7, M, dtype=torch.float64) if cross else x
+    expected = peer(x, memory, memory, need_weights=False)[0]
+    torch.testing.assert_close(module(x, run_over(5, memory)), expected)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_kv_heads": 2},
+        {"n_kv_heads": 1, "bias": False},
+        {"d_head": 5, "d_value": 7, "bias": False, "out_bias": True},
+        {"scale": 1.0, "softcap": 2.0, "pattern": "causal"},
+        {"qk_norm": "rmsnorm", "n_kv_heads": 2, "pattern": {"kind": "window", "size": 2}},
+    ],
+)
+def test_the_equation(options: dict[str, Any]) -> None:
+    module, spec = made(**options)
+    x = torch.randn(2, 5, M, dtype=torch.float64)
+    h, kv, d, e = spec.widths(M)
+    q, k, v = (layer(x).unflatten(-1, (-1, w)) for layer, w in ((module.q, d), (module.k, d), (module.v, e)))
+    assert (q.shape[2], k.shape[2], v.shape[3]) == (h, kv, e)
+    q, k = module.q_norm(q), module.k_norm(k)
+    scores = torch.einsum("bthd,bshd->bhts", q, k.repeat_interleave(h // kv, 2)) * (spec.scale or d**-0.5)
+    if spec.softcap:
+        scores = spec.softcap * torch.tanh(scores / spec.softcap)
+    weights = scores.masked_fill(~spec.pattern.mask(5), float("-inf")).softmax(-1)
+    heads = torch.einsum("bhts,bshe->bthe", weights, v.repeat_interleave(h // kv, 2))
+    torch.testing.assert_close(module(x, run_over(5)), module.out(heads.flatten(-2)))
+    assert spec.cost(M).parameters == sum(p.numel() for p in module.parameters())
+
+
+def test_multi_query_shares_one_pair_of_key_and_value() -> None:
+    module, spec = made(n_kv_heads=1)
+    assert module.k.weight.shape == module.v.weight.shape == (3, M) and spec.widths(M) == (4, 1, 3, 3)
+
+
+def test_dropout_is_for_training_only() -> None:
+    module, _ = made(dropout=0.5)
+    x = torch.randn(1, 5, M, dtype=torch.float64)
+    assert not torch.equal(module(x, run_over(5)), module(x, run_over(5)))
+    module.eval()
+    assert torch.equal(module(x, run_over(5)), module(x, run_over(5)))
+
+
+def test_cross_attention_takes_no_position_and_reads_memory_only() -> None:
+    module, _ = made(cross=True)
+    x, memory = torch.randn(1, 3, M, dtype=torch.float64), torch.randn(1, 4, M, dtype=torch.float64)
+    out = module(x, run_over(3, memory))
+    changed = x.clone()
+    changed[:, 2] += 1
+    torch.testing.assert_close(module(changed, run_over(3, memory))[:, :2], out[:, :2])
+    torch.testing.assert_close(module(x, run_over(3, memory.flip(1))), out)
+
+
+@pytest.mark.parametrize(
+    "pattern, size",
+    [
+        (causal(), None),
+        (causal() & window(5), 5),
+        (causal() & window(5) & window(3), 3),
+        (causal() & window(5) | sinks(2), None),  # the sinks lie outside any ring
+        (full(), None),
+        (window(5), None),
+    ],
+)
+def test_what_a_decoding_step_can_need(pattern: Any, size: int | None) -> None:
+    assert Attention(n_heads=1, pattern=pattern).remembers() == size
+
+
+def test_cost_is_projections_and_pairs() -> None:
+    spec = Attention(n_heads=4, n_kv_heads=2, d_value=5, qk_norm=RMSNorm())
+    h, k, d, e = spec.widths(M)
+    projections = M * (h * d + k * d + k * e) + h * e * M
+    assert spec.cost(M, tokens=7, pairs=20).flops == 2 * projections * 7 + 2 * 20 * h * (d + e)
+    crossing = spec.cost(M, tokens=7, pairs=21, memory=3)
+    assert crossing.flops == 2 * 7 * (M * h * d + h * e * M) + 2 * 3 * M * k * (d + e) + 2 * 21 * h * (d + e)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"n_heads": 4, "n_kv_heads": 3}, "n_kv_heads=3 does not divide n_heads=4; allowed: 1, 2, 4"),
+        ({"n_heads": 0}, "n_heads: input should be greater than 0, not 0"),
+        ({"n_heads": 2, "dropout": -0.5}, "dropout: input should be greater than or equal to 0, not -0.5"),
+        ({"n_heads": 2, "softcap": 0}, "softcap: input should be greater than 0"),
+        ({"n_heads": 2, "n_head": 3}, "n_head: no such field; did you mean"),
+        ({"n_heads": 2, "pattern": "windo"}, "no pattern 'windo'; did you mean 'window'"),
+    ],
+)
+def test_wrong_values(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Attention.from_dict(given)
+
+
+def test_heads_have_to_divide_the_width() -> None:
+    with pytest.raises(ValueError, match="n_heads=5 does not divide d_model=12; allowed: 1, 2, 3, 4, 6, 12; or give d_"):
+        Attention(n_heads=5).widths(12)
+    assert Attention(n_heads=5, d_head=7).widths(12) == (5, 5, 7, 7)

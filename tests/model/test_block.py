@@ -1,0 +1,154 @@
+"""Blocks: each placement by its equation and against PyTorch's layers; what is off does nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from qkv.core.layout import Layout
+from qkv.core.positions import PositionModule
+from qkv.model.attention import Pass
+from qkv.model.block import Block, BlockModule
+
+M, MEMORY = 8, torch.randn(2, 3, 8, dtype=torch.float64)
+X = torch.randn(2, 5, M, dtype=torch.float64)
+
+
+def made(**options: Any) -> BlockModule:
+    given = {"attention": {"kind": "attention", "n_heads": 2}, "feedforward": {"kind": "feedforward", "d_ff": 16}}
+    spec = Block.from_dict({**given, **options})
+    module = spec.module(M).double()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    assert spec.cost(M).parameters == sum(p.numel() for p in module.parameters())
+    return module
+
+
+def run() -> Pass:
+    run = Pass.over(Layout.full(5), PositionModule())
+    run.memory, run.memory_layout = MEMORY, Layout.full(3)
+    return run
+
+
+def by_equation(module: BlockModule, x: Tensor, cross: bool) -> Tensor:
+    """The docstring's equations, one line each."""
+    parts = {"attention": lambda y: module.attention(y, run()), "feedforward": module.feedforward}
+    if cross:
+        parts = {"attention": parts["attention"], "cross": lambda y: module.cross(y, run()), "feedforward": parts["feedforward"]}  # type: ignore[misc] # noqa: E501
+    keep = 1.0 if module.residual else 0.0
+    norm = module.norm
+    if module.placement == "parallel":
+        second = norm["attention"] if module.shared_norm else norm["feedforward"]
+        return keep * x + parts["attention"](norm["attention"](x)) + parts["feedforward"](second(x))
+    for name, f in parts.items():
+        if module.placement == "post":
+            x = norm[name](keep * x + f(x))
+        elif module.placement == "pre":
+            x = keep * x + f(norm[name](x))
+        else:
+            x = keep * x + module.norm_after[name](f(norm[name](x)))
+    return x
+
+
+PLACEMENTS = [
+    {"placement": "pre"},
+    {"placement": "post"},
+    {"placement": "sandwich"},
+    {"placement": "parallel"},
+    {"placement": "parallel", "shared_norm": True},
+]
+
+
+@pytest.mark.parametrize("residual", ["add", "none"])
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "none"])
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+def test_the_equations(placement: dict[str, Any], norm: str, residual: str) -> None:
+    module = made(**placement, norm=norm, residual=residual)
+    torch.testing.assert_close(module(X, run()), by_equation(module, X, cross=False))
+
+
+@pytest.mark.parametrize("placement", ["pre", "post", "sandwich"])
+def test_the_equations_with_cross_attention(placement: str) -> None:
+    module = made(placement=placement, cross={"kind": "attention", "n_heads": 2})
+    torch.testing.assert_close(module(X, run()), by_equation(module, X, cross=True))
+
+
+def test_placements_differ() -> None:
+    outs = []
+    for placement in PLACEMENTS[:4]:
+        torch.manual_seed(0)
+        module = made(**placement)
+        for parameter in module.parameters():  # the same weights in each, by shape
+            nn.init.constant_(parameter, 0.3) if parameter.ndim == 1 else nn.init.normal_(
+                parameter, generator=torch.Generator().manual_seed(parameter.numel())
+            )
+        outs.append(module(X, run()))
+    for i, a in enumerate(outs):
+        assert all(not torch.allclose(a, b, atol=1e-3) for b in outs[i + 1 :])
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_it_is_pytorchs_decoder_layer(norm_first: bool) -> None:
+    module = made(placement="pre" if norm_first else "post", cross={"kind": "attention", "n_heads": 2})
+    peer = nn.TransformerDecoderLayer(M, 2, 16, 0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64)
+    with torch.no_grad():
+        for theirs, mine in ((peer.self_attn, module.attention), (peer.multihead_attn, module.cross)):
+            assert mine is not None
+            theirs.in_proj_weight.copy_(torch.cat([mine.q.weight, mine.k.weight, mine.v.weight]))
+            theirs.in_proj_bias.copy_(torch.cat([mine.q.bias, mine.k.bias, mine.v.bias]))
+            theirs.out_proj.load_state_dict(mine.out.state_dict())
+        for layer, linear in ((peer.linear1, module.feedforward.up), (peer.linear2, module.feedforward.down)):
+            layer.load_state_dict(linear.state_dict())  # type: ignore[union-attr]
+        for norm, name in ((peer.norm1, "attention"), (peer.norm2, "cross"), (peer.norm3, "feedforward")):
+            norm.load_state_dict(module.norm[name].state_dict())
+    torch.testing.assert_close(module(X, run()), peer(X, MEMORY))
+
+
+@pytest.mark.parametrize("part", ["attention", "feedforward"])
+def test_a_part_that_is_off_adds_nothing(part: str) -> None:
+    """Ablation: without a sublayer the block is the other one alone, and not the other one plus a copy of x."""
+    module = made(**{part: "none"}, placement="pre")
+    y = module.norm["feedforward" if part == "attention" else "attention"](X)
+    rest = module.feedforward(y) if part == "attention" else module.attention(y, run())
+    torch.testing.assert_close(module(X, run()), X + rest)
+
+
+@pytest.mark.parametrize("placement", ["pre", "sandwich", "parallel"])
+def test_all_off_is_the_identity(placement: str) -> None:
+    module = made(attention="none", feedforward="none", placement=placement)
+    torch.testing.assert_close(module(X, run()), X)
+
+
+def test_dropout_acts_on_each_sublayer_and_spares_the_residual() -> None:
+    module = made(dropout=0.5, feedforward="none", norm="none").train()
+    attention = module.attention(X, run())
+    seen: list[Tensor] = []
+    module.norm["feedforward"].register_forward_hook(lambda _, args, out: seen.append(args[0]))
+    module(X, run())
+    added = seen[0] - X if seen else module(X, run()) - X
+    kept = added.abs() > 1e-9
+    assert 0.3 < kept.float().mean() < 0.7
+    torch.testing.assert_close(added[kept], (2 * attention)[kept])
+    module.eval()
+    assert torch.equal(module(X, run()), module(X, run()))
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        (
+            {"placement": "parallel", "cross": {"kind": "attention", "n_heads": 2}},
+            "a parallel block has no place for cross-attention; choose pre, post or sandwich",
+        ),
+        ({"shared_norm": True}, "shared_norm belongs to placement='parallel'"),
+        ({"placement": "before"}, "placement: input should be 'pre', 'post', 'sandwich' or 'parallel', not 'before'"),
+        ({"dropout": 1.5}, "dropout: input should be less than 1, not 1.5"),
+        ({"feedforward": "mlp"}, "there is no feedforward 'mlp'; .*feedforward"),
+    ],
+)
+def test_wrong_values(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        made(**given)

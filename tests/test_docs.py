@@ -1,0 +1,111 @@
+"""What the documents show is true: their Python runs, their commands run, their links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qkv.cli import main
+from qkv.core.patterns import Pattern
+
+ROOT = Path(__file__).parents[1]
+README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+# Makes any recipe a matter of seconds: its words stay, its sizes shrink.
+TINY = [
+    *("training.max_steps=2", "training.eval_every=2", "training.save_every=2", "evaluation.examples=4"),
+    *("evaluation.test_examples=4", "model.d_model=16", "model.d_ff=32", "model.n_layers=1", "model.n_heads=2"),
+    *("tokenizer.vocab_size=300", "batching.tokens=512", "generation.max_new_tokens=4", "generation.num_beams=1"),
+]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a language, as they stand on a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path, program: str) -> list[list[str]]:
+    """The arguments of every call of a program in a page's shell blocks."""
+    lines = [line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
+    return [words[1:] for line in lines if (words := shlex.split(line, comments=True)) and words[0] == program]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in which the commands of the README make sense: a trained run, and parallel text of the user's own."""
+    folder = tmp_path_factory.mktemp("readme")
+    for language, word in (("en", "line"), ("de", "Zeile")):
+        lines = (f"{word} {i} , {word} {i * 7 % 100}\n" for i in range(400))
+        (folder / f"train.{language}").write_text("".join(lines), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["train", "localise", "data.train=500", *TINY, "--out", "runs/localise"]) == 0
+        yield folder
+
+
+@pytest.mark.usefixtures("place")
+def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]):
+    (block,) = blocks(README, "python")
+    names: dict[str, object] = {}
+    exec(compile(block, str(README), "exec"), names)
+    assert tuple(names["out"].shape) == (1, 512, 8, 64)  # type: ignore[attr-defined]
+    assert names["ids"].shape[0] == 1  # type: ignore[attr-defined]
+    assert capsys.readouterr().out.startswith("[")
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("argv", commands(README, "qkv"), ids=" ".join)
+def test_the_readmes_commands_run(argv: list[str], capsys: pytest.CaptureFixture[str]):
+    small = [*TINY, *(["data.train=500"] if "localise" in argv else [])] if argv[0] == "train" else []
+    assert main([*argv[:2], *small, *argv[2:]]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out
+
+
+def test_the_readmes_targets_are_in_the_makefile():
+    targets = {argv[0] for page in (README, CONTRIBUTING) for argv in commands(page, "make")}
+    assert targets == {"demo", "test"}
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_contributings_pattern_works():
+    (block,) = blocks(CONTRIBUTING, "python")
+    names: dict[str, object] = {"__name__": "contributing"}
+    exec(compile(block, str(CONTRIBUTING), "exec"), names)
+    try:
+        pattern = Pattern.model_validate({"kind": "every-nth", "step": 3})
+        assert pattern.mask(4).tolist() == [[(q - k) % 3 == 0 for k in range(4)] for q in range(4)]
+    finally:
+        del Pattern.kinds["every-nth"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path):
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    local = [target for target in targets if "://" not in target]
+    dead = [target for target in local if not (page.parent / target).exists()]
+    assert not dead, f"{page.name} links to what is not there: {dead}"
+
+
+def test_the_picture_is_what_its_script_draws():
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
+    assert spec is not None and spec.loader is not None
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    drawn = (ROOT / "docs" / "attend.svg").read_text(encoding="utf-8")
+    assert drawn == pictures.attend() + "\n", "draw it again: .venv/bin/python docs/pictures.py"
+
+
+def test_ci_runs_make_test():
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111, ".ci/run must be executable"
+    text = script.read_text(encoding="utf-8")
+    assert "set -euo pipefail" in text and "make test" in text
+    subprocess.run(["bash", "-n", script], check=True)
