@@ -20,6 +20,9 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 endif
 
+# Comments in the documents' code are aligned for readers, which the formatter would undo.
+FORMAT := $(BIN)/ruff format --extend-exclude '*.md'
+
 # Each test worker computes on one core, or they would fight for them.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(CORES)
 
@@ -37,12 +40,12 @@ test-all: lint
 
 lint: $(STAMP)
 	$(BIN)/ruff check
-	$(BIN)/ruff format --check
+	$(FORMAT) --check
 	$(BIN)/mypy
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix
-	$(BIN)/ruff format
+	$(FORMAT)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench $(ARGS)

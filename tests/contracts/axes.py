@@ -82,7 +82,10 @@ TABLES: Mapping[type[Spec], tuple[str, Mapping[str, Any]]] = {
     Pattern: ("PATTERNS", PATTERNS),
     Position: ("POSITIONS", POSITIONS),
     FeedForwardLayer: ("FEEDFORWARDS", FEEDFORWARDS),
-    Norm: ("BLOCKS", {block["norm"] if isinstance(block["norm"], str) else block["norm"]["kind"]: 0 for block in BLOCKS.values()}),
+    Norm: (
+        "BLOCKS",
+        {block["norm"] if isinstance(block["norm"], str) else block["norm"]["kind"]: 0 for block in BLOCKS.values()},
+    ),
     Mixer: ("model() in small.py", {"attention": 0, "none": 0}),
 }
 

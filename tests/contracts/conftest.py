@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import summary  # noqa: E402
+import summary
 
 
 def pytest_configure(config: pytest.Config) -> None:

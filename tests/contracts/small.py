@@ -47,7 +47,10 @@ def spec(
     embedding = {"scale": "sqrt", "dropout": dropout}
     stacks = {
         "decoder" if family != "encoder" else "encoder": Stack(
-            embedding=embedding, position=position, blocks=(Block(attention=last, **crosses, **made),) * layers, norm="layernorm"
+            embedding=embedding,
+            position=position,
+            blocks=(Block(attention=last, **crosses, **made),) * layers,
+            norm="layernorm",
         )
     }
     if crosses:

@@ -10,7 +10,20 @@ import torch
 from axes import BLOCKS, FAMILIES, HEADS, backends, biases, named, patterns, positions, words
 from oracle import attention, dense, visible
 from selection import Combination, Contract
-from small import alone, distance, gradients, ids, model, packed, padded, randn, same, same_gradients, vague, with_prefix
+from small import (
+    alone,
+    distance,
+    gradients,
+    ids,
+    model,
+    packed,
+    padded,
+    randn,
+    same,
+    same_gradients,
+    vague,
+    with_prefix,
+)
 from torch import Tensor
 
 from qkv.core.attend import attend
@@ -141,7 +154,13 @@ def _again(bias: Bias | Tensor | None, leaves: list[Tensor]) -> Bias | Tensor | 
 def served(case: Combination, dtype: torch.dtype) -> list[Tensor]:
     (_, layout, kv_layout), leaves, bias = sevenfold(case, dtype)
     result = attend(
-        *leaves[:3], pattern=case.pattern, layout=layout, kv_layout=kv_layout, bias=bias, backend=case.backend, **case.extra
+        *leaves[:3],
+        pattern=case.pattern,
+        layout=layout,
+        kv_layout=kv_layout,
+        bias=bias,
+        backend=case.backend,
+        **case.extra,
     )
     out, lse = outputs(result)
     assert out.dtype == dtype
@@ -177,7 +196,9 @@ def test_attend(case: Combination) -> None:
         n = 2 if case.extra.get("return_lse") else 1
         allowed = [(2 if i < n else 3) * apart(p, w) for i, (p, w) in enumerate(zip(plain, wanted, strict=True))]
     for i, (f, w, limit) in enumerate(zip(found, wanted, allowed, strict=True)):
-        assert apart(f, w) <= limit, f"value {i} of output, (lse,) gradients is {apart(f, w):.3g} apart, over {limit:.3g}"
+        assert apart(f, w) <= limit, (
+            f"value {i} of output, (lse,) gradients is {apart(f, w):.3g} apart, over {limit:.3g}"
+        )
 
 
 def apart(found: Tensor, wanted: Tensor) -> float:
@@ -210,7 +231,9 @@ def _senseless(case: Combination) -> str | None:
 @pytest.mark.contract(MODELS)
 def test_whole_models(case: Combination) -> None:
     parts = {"heads": case.heads, "block": case.block}
-    found, wanted = (run(model(case.family, case.pattern, case.position, name, **parts)) for name in (case.backend, "reference"))
+    found, wanted = (
+        run(model(case.family, case.pattern, case.position, name, **parts)) for name in (case.backend, "reference")
+    )
     same(found[0], wanted[0])
     same_gradients(found[1], wanted[1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 import torch
@@ -31,7 +32,11 @@ class Session:
         self.source = ids(*self.source_layout.shape, seed=2)
 
     def start(self) -> Cache:
-        cache = self.model.start(source=self.source, source_layout=self.source_layout) if self.paired else self.model.start(ROWS)
+        cache = (
+            self.model.start(source=self.source, source_layout=self.source_layout)
+            if self.paired
+            else self.model.start(ROWS)
+        )
         if not self.keeps_all:
             assert all(ledger.size is not None for ledger in cache.ledgers.values())
             return cache
@@ -69,7 +74,7 @@ def by_chunks(s: Session) -> None:
     for cuts in ([4, 6, 9, 10, 13], [5, 6, 8, 11, 13], [4, 7, 9, 12, 13], [11, 13]):
         cache = s.start()
         found = [s.feed(cache, s.ids[:, : cuts[0]], alone(TOKENS).slice(0, cuts[0]))]
-        found += [s.feed(cache, s.ids[:, a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+        found += [s.feed(cache, s.ids[:, a:b]) for a, b in pairwise(cuts)]
         same(torch.cat(found, 1), s.full(s.ids, alone(TOKENS)), what=f"logits in chunks up to {cuts}")
 
 

@@ -40,7 +40,12 @@ def test_padded(case: Combination) -> None:
         wide[i, layout.valid[i]] = row
     inputs = {"ids": spread(rows, layout), "layout": layout}
     if paired:
-        inputs = {"ids": spread(sources, source_layout), "layout": source_layout, "target": inputs["ids"], "target_layout": layout}
+        inputs = {
+            "ids": spread(sources, source_layout),
+            "layout": source_layout,
+            "target": inputs["ids"],
+            "target_layout": layout,
+        }
     logits = built(**inputs)
     loss = built(**inputs, labels=wide).loss
     loss.backward()
@@ -48,7 +53,12 @@ def test_padded(case: Combination) -> None:
     for i, n in enumerate(LENGTHS):
         single = {"ids": rows[i][None], "layout": alone(n)}
         if paired:
-            single = {"ids": sources[i][None], "layout": alone(SOURCES[i]), "target": rows[i][None], "target_layout": alone(n)}
+            single = {
+                "ids": sources[i][None],
+                "layout": alone(SOURCES[i]),
+                "target": rows[i][None],
+                "target_layout": alone(n),
+            }
         same(logits[i, layout.valid[i]], built(**single)[0], what=f"row {i}'s logits")
         part = built(**single, labels=labels[i][None]).loss
         part.backward()

@@ -45,9 +45,7 @@ def test_one_query_two_keys(backend: str) -> None:
 
 @BACKEND
 def test_three_queries_two_keys(backend: str) -> None:
-    out = attend(
-        rows([1, 0], [2, 1], [0, 1]), rows([1, 1], [0, 1]), rows([4, 8], [6, 12]), scale=1.0, backend=backend
-    )
+    out = attend(rows([1, 0], [2, 1], [0, 1]), rows([1, 1], [0, 1]), rows([4, 8], [6, 12]), scale=1.0, backend=backend)
     torch.testing.assert_close(out, rows([4.5379, 9.0758], [4.2384, 8.4768], [5, 10]), atol=5e-5, rtol=0)
 
 
@@ -77,7 +75,7 @@ def test_masking_scores_is_not_zeroing_weights(backend: str) -> None:
     torch.testing.assert_close(masked, zeroed / zeroed.sum(-1, keepdim=True))
 
 
-# -- meaning ------------------------------------------------------------------------------------------------------------
+# -- meaning -----------------------------------------------------------------------------------------------------------
 
 
 @BACKEND
@@ -214,7 +212,7 @@ def test_dropout_keeps_the_mean_and_drops_its_share(backend: str) -> None:
     assert (dropped[0] != 0).ne(dropped[1] != 0).any(), "every call draws anew"
 
 
-# -- refusals -----------------------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 def _sizes(**sizes: int) -> Any:
@@ -299,7 +297,7 @@ def test_a_backend_is_added_under_a_name_of_its_own() -> None:
         del BACKENDS["zeros"]
 
 
-# -- merge --------------------------------------------------------------------------------------------------------------
+# -- merge -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backend", ["reference", "tiled"])

@@ -73,7 +73,9 @@ def test_all_labels_ignored_is_zero_with_zero_gradients() -> None:
 def test_only_what_is_trained_gets_a_gradient() -> None:
     hidden, weight, bias, labels = problem()
     frozen = linear_cross_entropy(hidden.detach(), weight, None, labels).loss
-    torch.testing.assert_close(*grads(frozen, weight), *grads(linear_cross_entropy(hidden, weight, None, labels).loss, weight))
+    torch.testing.assert_close(
+        *grads(frozen, weight), *grads(linear_cross_entropy(hidden, weight, None, labels).loss, weight)
+    )
     with torch.no_grad():
         assert not linear_cross_entropy(hidden, weight, bias, labels).loss.requires_grad
 

@@ -44,7 +44,9 @@ leaves = st.one_of(
 patterns = st.recursive(
     leaves,
     lambda inner: st.one_of(
-        st.builds(lambda a, b: a & b, inner, inner), st.builds(lambda a, b: a | b, inner, inner), inner.map(lambda a: ~a)
+        st.builds(lambda a, b: a & b, inner, inner),
+        st.builds(lambda a, b: a | b, inner, inner),
+        inner.map(lambda a: ~a),
     ),
     max_leaves=5,
 )
@@ -150,7 +152,10 @@ def test_pairs_is_the_sum_of_the_mask(pattern: Pattern, n: int) -> None:
         (causal() & window(256), lambda n: n * 256 - 256 * 255 // 2),
         (window(3), lambda n: 5 * n - 6),
         (full(), lambda n: n * n),
-        (causal() & window(100) | causal() & sinks(4), lambda n: n * 100 - 100 * 99 // 2 + sum(range(4)) + 4 * (n - 103)),
+        (
+            causal() & window(100) | causal() & sinks(4),
+            lambda n: n * 100 - 100 * 99 // 2 + sum(range(4)) + 4 * (n - 103),
+        ),
     ],
 )
 def test_pairs_of_long_sequences_without_their_mask(pattern: Pattern, pairs: object) -> None:

@@ -147,21 +147,19 @@ def test_rotary_needs_pairs(fraction: float, width: str) -> None:
     if int(16 * fraction) % 2 == 0:
         assert Rotary(fraction=fraction).width(16) == int(16 * fraction)
         return
-    with pytest.raises(ValueError, match=f"fraction {fraction} of d_head 16 is {width} coordinates, which has to be even"):
+    with pytest.raises(
+        ValueError, match=f"fraction {fraction} of d_head 16 is {width} coordinates, which has to be even"
+    ):
         Rotary(fraction=fraction).width(16)
 
 
 # -- ALiBi and T5 ---------------------------------------------------------------------------------------------------
 
 # As the paper's code prints them (github.com/ofirpress/attention_with_linear_biases).
-PUBLISHED = {
-    8: [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625],
-    12: [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625]
-    + [0.7071067811865476, 0.35355339059327384, 0.17677669529663692, 0.08838834764831849],
-    16: [0.7071067811865476, 0.5, 0.35355339059327384, 0.25, 0.17677669529663692, 0.125, 0.08838834764831849]
-    + [0.0625, 0.044194173824159244, 0.03125, 0.022097086912079626, 0.015625, 0.011048543456039816]
-    + [0.0078125, 0.005524271728019908, 0.00390625],
-}
+EIGHT = (0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625)
+BETWEEN = (0.7071067811865476, 0.35355339059327384, 0.17677669529663692, 0.08838834764831849)
+BELOW = (0.044194173824159244, 0.022097086912079626, 0.011048543456039816, 0.005524271728019908)
+PUBLISHED = {8: EIGHT, 12: EIGHT + BETWEEN, 16: tuple(sorted(EIGHT + BETWEEN + BELOW, reverse=True))}
 
 
 @pytest.mark.parametrize("n_heads", PUBLISHED)
@@ -223,7 +221,7 @@ def test_t5_bias_reads_its_table() -> None:
     assert T5Buckets().n_parameters(WIDTHS) == module.weight.numel()  # type: ignore[union-attr, operator]
 
 
-# -- the four classical criteria ----------------------------------------------------------------------------------------
+# -- the four classical criteria ---------------------------------------------------------------------------------------
 
 
 def code(module: PositionModule, positions: Tensor) -> Tensor:
@@ -293,7 +291,12 @@ CRITERIA: dict[str, tuple[Position, tuple[bool, bool, bool, bool]]] = {
 def test_the_four_classical_criteria(name: str) -> None:
     spec, expected = CRITERIA[name]
     module = fresh(spec)
-    measured = is_unique(module), is_distance_consistent(module), is_bounded_beyond_training(module), is_deterministic(spec)
+    measured = (
+        is_unique(module),
+        is_distance_consistent(module),
+        is_bounded_beyond_training(module),
+        is_deterministic(spec),
+    )
     assert measured == expected
 
 

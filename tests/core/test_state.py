@@ -122,7 +122,7 @@ def test_rewind_into_padding_starts_the_row_again() -> None:
 def test_a_rewound_cache_refuses_what_it_let_go_and_stays_whole() -> None:
     decoder = Decoder(3)
     decoder.step(5)
-    with pytest.raises(ValueError, match="window cache of 3 tokens .* can't rewind after 5; use a full cache"):
+    with pytest.raises(ValueError, match=r"window cache of 3 tokens .* can't rewind after 5; use a full cache"):
         decoder.cache.rewind(2)
     assert decoder.cache.length == 5
     assert_all_equal(decoder.step(1))  # neither layer has forgotten anything

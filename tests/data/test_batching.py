@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from qkv.core.batch import IGNORE, Batch
 from qkv.core.layout import Layout
-from qkv.data import Batching, JsonLines, Localise, Pairs, Reverse, Source, Text, stream
+from qkv.data import Batching, JsonLines, Localise, Pairs, Reverse, Source, Text, stream, train_tokenizer
 from qkv.data.pools import cut_rows
 from qkv.data.rows import Row
 from qkv.data.sources import Split, Table
+from qkv.data.tokenizer_specs import Char
 
 TOY = Reverse(train=300, validation=40, test=40, longest=9)
 SMALL = Batching(tokens=400, pool=64, max_length=32, context=32)
@@ -349,6 +350,15 @@ def _wait_until(condition: Any, seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < end, "worker processes are still there"
         time.sleep(0.05)
+
+
+def test_a_trained_tokenizer_serves() -> None:
+    tokenizer = train_tokenizer(Char(), TOY.texts())
+    for batch in batches(None, tokenizer=tokenizer, epochs=1):
+        assert batch.labels is not None
+        for labels, target in zip(batch.labels.tolist(), batch.inputs["target"].tolist(), strict=True):
+            n = labels.index(tokenizer.eos_id)
+            assert target[0] == tokenizer.bos_id and target[1 : n + 1] == labels[:n]
 
 
 def test_localise_streams() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qkv.data.sources import Skipped, Split
+from qkv.data.sources import SPLITS, Skipped, Split
 from qkv.data.text import JsonLines, Text
 
 
@@ -46,14 +46,14 @@ def test_few_files_hold_out_pieces_and_many_hold_out_files(tmp_path: Path) -> No
     big = tmp_path / "big.txt"
     big.write_text("".join(f"line {i}\n" for i in range(60_000)))
     spec = Text(path=str(big))
-    parts = {split: set(texts(spec, split)) for split in ("train", "validation", "test")}
+    parts = {split: set(texts(spec, split)) for split in SPLITS}
     assert len(parts["validation"]) == len(parts["test"]) == 1 and len(parts["train"]) > 5
     assert sum(len(text) for part in parts.values() for text in part) == big.stat().st_size
     many = tmp_path / "many"
     many.mkdir()
     for i in range(100):
         (many / f"{i}.txt").write_text(f"{i}: " + "words and words\n" * 8000)
-    names = {split: {t.partition(":")[0] for t in texts(Text(path=str(many)), split) if ":" in t} for split in parts}
+    names = {split: {t.partition(":")[0] for t in texts(Text(path=str(many)), split) if ":" in t} for split in SPLITS}
     assert len(names["validation"]) == len(names["test"]) == 2 and len(names["train"]) == 96
 
 

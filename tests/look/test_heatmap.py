@@ -15,7 +15,8 @@ def _cells(made: str) -> dict[str, float]:
     """Tooltip → ink of the large picture's cells; those of its scale have a number for a tooltip."""
     read = ElementTree.fromstring(made)
     groups = [g for g in read.iter("g") if "→" in (g.find("title").text or "")]
-    return {g.find("title").text: float(g.findall("rect")[1].attrib["fill-opacity"]) for g in groups}
+    inks = {g.find("title").text: [r.attrib.get("fill-opacity") for r in g.findall("rect")][1:] for g in groups}
+    return {said: float(ink[0]) if ink else 0.0 for said, ink in inks.items()}
 
 
 def test_each_cell_has_its_weight_in_ink_and_words():

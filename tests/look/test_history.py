@@ -23,6 +23,7 @@ def test_series_hold_finite_numbers_only():
     assert history.series("eval", "loss") == []
     assert history.last("eval", "nll") == 1.5
     assert history.last("final", "nll") is None
+    assert history.median("train", "loss") == 1.5 and history.median("train", "absent") is None
 
 
 def test_names_are_those_of_numbers():

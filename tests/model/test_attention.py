@@ -137,6 +137,8 @@ def test_wrong_values(given: dict[str, Any], said: str) -> None:
 
 
 def test_heads_have_to_divide_the_width() -> None:
-    with pytest.raises(ValueError, match="n_heads=5 does not divide d_model=12; allowed: 1, 2, 3, 4, 6, 12; or give d_"):
+    with pytest.raises(
+        ValueError, match="n_heads=5 does not divide d_model=12; allowed: 1, 2, 3, 4, 6, 12; or give d_"
+    ):
         Attention(n_heads=5).widths(12)
     assert Attention(n_heads=5, d_head=7).widths(12) == (5, 5, 7, 7)

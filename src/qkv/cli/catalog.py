@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -49,7 +50,10 @@ def _recipes() -> list[Row]:
 def _presets() -> list[Row]:
     from .. import families
 
-    return [(name, _line(made)) for name, made in families.PRESETS.items()]
+    return [
+        (name, f"{families.preset(name).n_parameters:,} parameters. {_line(factory)}")
+        for name, (factory, _) in families.PRESETS.items()
+    ]
 
 
 def _patterns() -> list[Row]:
@@ -84,10 +88,10 @@ def _kinds(kinds: Any) -> list[Row]:
 
 
 def _line(thing: Any) -> str:
-    """The first sentence of a docstring, on one line."""
+    """The first sentence of a docstring, on one line; `et al.` ends none."""
     paragraph = " ".join((thing.__doc__ or "").strip().split("\n\n")[0].split())
-    sentence = paragraph.partition(". ")[0]
-    return sentence if sentence.endswith((".", "?")) or not sentence else f"{sentence}."
+    sentence = re.split(r"(?<!al)\. ", paragraph, maxsplit=1)[0]
+    return f"{sentence.rstrip('.')}." if sentence else ""
 
 
 def _plain(text: str) -> str:

@@ -39,6 +39,8 @@ def show(result: Mapping[str, Any], console: Console | None = None) -> None:
 def _metrics(result: Mapping[str, Any]) -> Table:
     title = f"{result['split']}, {result['examples']:,} examples, {result['seconds']:.1f} s"
     table = Table(title=title, title_justify="left", box=None, show_header=False)
+    for overflow in ("ellipsis", "ellipsis", "fold"):
+        table.add_column(overflow=overflow)
     for name, value in result["metrics"].items():
         shown = f"{value:.2%}" if name in _PERCENT else f"{value:.4g}" if abs(value) < 10 else f"{value:.2f}"
         table.add_row(name.replace("_", " "), shown, f"[dim]{escape(result['signatures'].get(name, ''))}[/]")

@@ -72,6 +72,8 @@ def _show_recipe(recipe: Recipe, json: bool) -> None:
     tree = recipe.resolve(recipe.vocab_size).to_dict()
     tree["model"] = {**tree["model"], "parameters": spec.n_parameters, "spec": spec.to_dict()}
     _print(tree, json)
+    if not json and "vocab_size" not in recipe.model.sizes:
+        typer.echo(f"Parameters are those of the largest vocabulary that the tokenizer may learn, {recipe.vocab_size:,}.")
 
 
 def _show_rows(found: Preview, json: bool) -> None:
@@ -97,7 +99,7 @@ def _print(tree: Mapping[str, Any], json: bool) -> None:
     from rich.tree import Tree
 
     root = Tree(f"[bold]{escape(str(tree.get('name') or tree.get('preset')))}[/]")
-    _grow(root, tree)
+    _grow(root, {key: value for key, value in tree.items() if key not in ("name", "preset")})
     Console().print(root)
 
 
@@ -105,8 +107,6 @@ def _grow(tree: Tree, node: Mapping[str, Any]) -> None:
     from rich.markup import escape
 
     for key, value in node.items():
-        if key in ("name", "preset") and value == str(tree.label):
-            continue
         if isinstance(value, Mapping) and value:
             kind = value.get("kind")
             rest = {name: item for name, item in value.items() if name != "kind"}

@@ -44,9 +44,8 @@ class Words:
     def __init__(self, counts: Mapping[str, int], split: Callable[[str], list[str]] = list, prefix: str = "") -> None:
         """`split` cuts a word into its first symbols; `prefix` marks symbols that continue a word (`##`)."""
         self.prefix = prefix
-        ordered = sorted(counts.items())
-        self.counts = [count for _, count in ordered]
-        self.cut = [split(word) for word, _ in ordered]
+        self.counts = list(counts.values())
+        self.cut = [split(word) for word in counts]
         self.symbols: Counter[str] = Counter()
         self.size = 0  # symbols in the corpus
         self.pairs: Counter[Pair] = Counter()
@@ -60,7 +59,7 @@ class Words:
         changed = {pair}
         for index in sorted(self._where[pair]):
             changed |= self._count(index, -1)
-            self.cut[index] = _joined(self.cut[index], pair, token)
+            self.cut[index] = joined(self.cut[index], pair, token)
             changed |= self._count(index, +1)
         return token, changed
 
@@ -89,16 +88,17 @@ class Words:
         return set(pairs)
 
 
-def _joined(symbols: list[str], pair: Pair, token: str) -> list[str]:
-    joined: list[str] = []
+def joined(symbols: list[str], pair: Pair, token: str) -> list[str]:
+    """A word with the pair made one symbol wherever it stands, from the left."""
+    result: list[str] = []
     rest = iter(range(len(symbols)))
     for i in rest:
         if symbols[i] == pair[0] and i + 1 < len(symbols) and symbols[i + 1] == pair[1]:
-            joined.append(token)
+            result.append(token)
             next(rest)
         else:
-            joined.append(symbols[i])
-    return joined
+            result.append(symbols[i])
+    return result
 
 
 def bpe_steps(counts: Mapping[str, int], merges: int, min_frequency: int = 1) -> Iterator[Step]:

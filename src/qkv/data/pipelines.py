@@ -22,6 +22,11 @@ def byte_symbols() -> list[str]:
     return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
 
 
+def any_of(markers: Iterable[str]) -> re.Pattern[str]:
+    """Matches a marker, of several at one place the longest, as the library does; nothing when there are none."""
+    return re.compile("|".join(map(re.escape, sorted(markers, key=len, reverse=True))) or "(?!)")
+
+
 def close_holes(raw: tokenizers.Tokenizer, controls: Iterable[str]) -> tokenizers.Tokenizer:
     """See to it that no text can become a control token, or a byte of byte fallback, by being spelled like one.
 
@@ -58,18 +63,23 @@ def noting(texts: Iterable[str], characters: set[str]) -> Iterator[str]:
         yield text
 
 
-def canonical(scored: list[list[Any]]) -> list[tuple[str, float]]:
-    """Unigram pieces in an order, and with scores, that don't depend on the library's random hash order.
+def canonical(scored: list[list[Any]], size: int) -> list[tuple[str, float]]:
+    """At most `size` unigram pieces, in an order and with scores that don't depend on the library's random hash order.
 
-    Characters that earned no probability end its list, 0.0001 apart in hash order: they all get the lowest score.
-    Beyond the sixth digit is the noise of summing in another order.
+    The library gives characters that earned no probability the lowest score plus 0, 0.0001, 0.0002 … in hash order: here
+    they all have the lowest. Beyond the sixth digit is the noise of summing in another order. All characters are kept;
+    the library takes every piece it has when they alone make `size`.
     """
-    tail = len(scored)
-    while tail > 1 and len(scored[tail - 1][0]) == 1 and scored[tail - 2][1] - scored[tail - 1][1] < 1.5e-4:
-        tail -= 1
-    level = [(piece, round(score, 6)) for piece, score in scored[:tail]]
-    lowest = round(scored[-1][1], 6)
-    return sorted(level + [(piece, lowest) for piece, _ in scored[tail:]], key=lambda item: (-item[1], item[0]))
+    lowest = min(score for _, score in scored)
+    level: list[tuple[str, float]] = []
+    for piece, score in scored:
+        above = (score - lowest) / 1e-4
+        level.append((piece, round(lowest if len(piece) == 1 and abs(above - round(above)) < 1e-5 else score, 6)))
+    level.sort(key=lambda item: (-item[1], item[0]))
+    room = size - sum(len(piece) == 1 for piece, _ in level)
+    longer = [item for item in level if len(item[0]) > 1][: max(room, 0)]
+    kept = {piece for piece, _ in longer}
+    return [item for item in level if len(item[0]) == 1 or item[0] in kept]
 
 
 def contents(model: models.Model) -> dict[str, Any]:

@@ -7,12 +7,13 @@ the library does.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import groupby, pairwise, takewhile
 
+from .merges import joined
+from .pipelines import any_of
 from .tokenizer import Tokenizer
 
 RUNNERS_UP = 4
@@ -73,16 +74,13 @@ class Split:
     pieces: tuple[str, ...]
     ids: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 class Splitter:
     """Explains splits of one tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._raw = tokenizer.raw
-        self._markers = re.compile("|".join(map(re.escape, tokenizer.markers)) or "(?!)")
+        self._tokenizer, self._raw = tokenizer, tokenizer.raw
+        self._markers = any_of(tokenizer.markers)
         self._model = json.loads(self._raw.model.__getstate__())
         self._explain: Callable[[str], tuple[list[str], list[Action]]] = {
             "BPE": self._bpe,
@@ -91,25 +89,24 @@ class Splitter:
         }.get(self._model["type"], self._whole)
 
     def split(self, text: str) -> list[Split]:
-        """Every word of the text as the pre-tokenizer cuts it. Raises ValueError for text that can't be encoded."""
+        """Every word of the text as the pre-tokenizer cuts it, and every marker."""
         words: list[Split] = []
-        markers = [*self._markers.finditer(text), None]
-        start = 0
-        for marker in markers:
-            words += [self._word(word) for word in self._words(text[start : marker.start() if marker else None], start)]
-            if marker:
-                start, name = marker.end(), marker.group()
-                words.append(Split(name, (name,), (), (name,), (self._raw.token_to_id(name),)))
-        return words
+        after = 0
+        for marker in self._markers.finditer(text):
+            words += map(self._word, self._words(text, after, marker.start()))
+            name, after = marker.group(), marker.end()
+            words.append(Split(name, (name,), (), (name,), (self._tokenizer.id(name),)))
+        return [*words, *map(self._word, self._words(text, after, len(text)))]
 
-    def _words(self, text: str, start: int) -> list[str]:
-        raw = self._raw
-        text = raw.normalizer.normalize_str(text) if raw.normalizer else text
-        if raw.pre_tokenizer is None:
-            return [text] if text else []
-        if start and text:  # so that a pre-tokenizer which begins a text with a space sees that this is not its beginning
-            return [word for word, (begin, _) in raw.pre_tokenizer.pre_tokenize_str(f"\n{text}") if begin]
-        return [word for word, _ in raw.pre_tokenizer.pre_tokenize_str(text)]
+    def _words(self, text: str, start: int, end: int) -> list[str]:
+        raw, part = self._raw, text[start:end]
+        part = raw.normalizer.normalize_str(part) if raw.normalizer else part
+        if raw.pre_tokenizer is None or not part:
+            return [part] if part else []
+        first, *others = [word for word, _ in raw.pre_tokenizer.pre_tokenize_str(part)] or [""]
+        if start and not part.startswith((" ", "▁")):
+            first = first.removeprefix("▁")  # only the beginning of the whole text gets a space
+        return [word for word in (first, *others) if word]
 
     def _word(self, word: str) -> Split:
         start, steps = self._explain(word)
@@ -129,9 +126,9 @@ class Splitter:
         marked = [prefix * (i > 0) + c + suffix * (i == len(word) - 1) for i, c in enumerate(word)]
         symbols = [part for symbol in marked for part in self._known(symbol)]
         start, steps = symbols, list[Action]()
-        while pairs := [p for p in zip(symbols, symbols[1:], strict=False) if p in self._ranks]:
+        while pairs := [p for p in pairwise(symbols) if p in self._ranks]:
             pair = min(pairs, key=self._ranks.__getitem__)
-            symbols = _merged(symbols, pair, pair[0] + pair[1].removeprefix(prefix))
+            symbols = joined(symbols, pair, pair[0] + pair[1].removeprefix(prefix))
             steps.append(Merge(self._ranks[pair], *pair, tuple(symbols)))
         return start, steps
 
@@ -151,27 +148,28 @@ class Splitter:
     # -- WordPiece ----------------------------------------------------------------------------------------------
 
     def _wordpiece(self, word: str) -> tuple[list[str], list[Action]]:
+        vocabulary, prefix = self._model["vocab"], self._model["continuing_subword_prefix"]
         steps: list[Action] = []
         start = 0
-        while start < len(word):
-            rest = ("" if start == 0 else self._model["continuing_subword_prefix"]) + word[start:]
-            lengths = range(len(word) - start)
-            ends = [rest[: len(rest) - cut] for cut in lengths]
-            found = next((piece for piece in ends if piece in self._model["vocab"]), None)
-            steps.append(LongestMatch(tuple(ends[: ends.index(found)] if found else ends), found))
-            if found is None:
-                break
-            start += len(found) - (len(rest) - (len(word) - start))
+        while start < len(word) <= self._model["max_input_chars_per_word"]:
+            mark = prefix if start else ""
+            beginnings = [mark + word[start:end] for end in range(len(word), start, -1)]
+            tried = tuple(takewhile(lambda piece: piece not in vocabulary, beginnings))
+            if len(tried) == len(beginnings):
+                return [word], [*steps, LongestMatch(tried, None)]
+            found = beginnings[len(tried)]
+            steps.append(LongestMatch(tried, found))
+            start += len(found) - len(mark)
         return [word], steps
 
     # -- Unigram ------------------------------------------------------------------------------------------------
 
     def _unigram(self, word: str) -> tuple[list[str], list[Action]]:
-        best = tuple(token for token, _ in _spelled(word, self._raw.model.tokenize(word)))
+        spans = sorted({token.offsets for token in self._raw.model.tokenize(word)})  # in bytes
+        best = tuple(word.encode()[begin:end].decode() for begin, end in spans)
         ways = self._ways(word)
-        chosen = next((way for way in ways if way.symbols == best), ways[0])
-        others = [way for way in ways if way is not chosen][:RUNNERS_UP]
-        return list(word), [chosen, *others]
+        ways.sort(key=lambda way: way.symbols != best)  # among equally probable ones the library's first
+        return list(word), [*ways[: RUNNERS_UP + 1]]
 
     def _ways(self, word: str) -> list[Segmentation]:
         """The most probable segmentations: for every prefix of the word its best few, each from those of shorter ones."""
@@ -187,9 +185,15 @@ class Splitter:
                     here += [Segmentation((*way.symbols, piece), way.log_prob + score) for way in ways[start]]
             here.sort(key=lambda way: -way.log_prob)
             ways.append(here[: RUNNERS_UP + 1])
-        return ways[-1]
+        return [Segmentation(self._fused(way.symbols), way.log_prob) for way in ways[-1]]
+
+    def _fused(self, symbols: tuple[str, ...]) -> tuple[str, ...]:
+        """Unknown characters side by side are one unknown piece."""
+        scores, _ = self._scores
+        runs = groupby(symbols, key=scores.__contains__)
+        return tuple(piece for known, run in runs for piece in (run if known else ["".join(run)]))
 
     @cached_property
     def _scores(self) -> tuple[dict[str, float], int]:
-        scores = {piece: score for piece, score in self._model["vocab"]}
+        scores = dict(self._model["vocab"])
         return scores, max(map(len, scores))

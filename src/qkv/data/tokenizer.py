@@ -67,7 +67,7 @@ class Tokenizer:
         raw.no_padding()
         raw.no_truncation()
         raw.encode_special_tokens = True  # that is: spell control tokens out
-        self._raw = raw
+        self.raw = raw  # the library's tokenizer, for what isn't wrapped here; don't change it
         added = {token.content: (i, token.special) for i, token in raw.get_added_tokens_decoder().items()}
         self.markers = tuple(name for name, (_, special) in added.items() if not special)
         self.controls = {name: i for name, (i, special) in added.items() if special}
@@ -103,7 +103,7 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The content of tokenizer.json."""
-        return self._raw.to_str(pretty=True)
+        return self.raw.to_str(pretty=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_json, (self.to_json(),)
@@ -114,10 +114,10 @@ class Tokenizer:
     def kind(self) -> str:
         """bpe, wordpiece, unigram, word, char or byte."""
         named = {models.WordPiece: "wordpiece", models.Unigram: "unigram", models.WordLevel: "word"}
-        kind = named.get(type(self._raw.model))
+        kind = named.get(type(self.raw.model))
         if kind is not None:
             return kind
-        if json.loads(self._raw.model.__getstate__())["merges"]:
+        if json.loads(self.raw.model.__getstate__())["merges"]:
             return "bpe"
         return "byte" if self._byte_level else "char"
 
@@ -131,7 +131,7 @@ class Tokenizer:
 
     def id(self, token: str) -> int:
         """The id of one token, as it is written in the vocabulary. Raises ValueError when it isn't there."""
-        found = self._raw.token_to_id(token)
+        found = self.raw.token_to_id(token)
         if found is None:
             raise ValueError(f"the tokenizer has no token {token!r}; {nearest(token, [*self.controls, *self.markers])}")
         return found
@@ -149,7 +149,7 @@ class Tokenizer:
         self, texts: Sequence[str], *, bos: bool = False, eos: bool = False, control: bool = False
     ) -> list[list[int]]:
         """`encode` for many texts at once, on all cores unless the environment sets TOKENIZERS_PARALLELISM=false."""
-        raw = self._reads_control if control else self._raw
+        raw = self._reads_control if control else self.raw
         before, after = self._token(bos, self.bos_id, "beginning"), self._token(eos, self.eos_id, "end")
         try:
             encoded = raw.encode_batch_fast(texts, add_special_tokens=False)
@@ -167,7 +167,7 @@ class Tokenizer:
     @cached_property
     def _reads_control(self) -> tokenizers.Tokenizer:
         """A second pipeline: the switch of the first may not be thrown while another thread encodes."""
-        raw = tokenizers.Tokenizer.from_str(self._raw.to_str())
+        raw = tokenizers.Tokenizer.from_str(self.raw.to_str())
         raw.encode_special_tokens = False
         return raw
 
@@ -185,11 +185,11 @@ class Tokenizer:
         silent = self._silent if skip_special else frozenset()
         kept = [[i for i in self._checked(ids) if i not in silent] for ids in rows]
         with said():
-            return self._raw.decode_batch(kept, skip_special_tokens=False)
+            return self.raw.decode_batch(kept, skip_special_tokens=False)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """What to show for each id: spaces as `▁`, line ends as `↵`, tabs as `⇥`, half characters as `<0xE2>`."""
-        pieces = [self._raw.id_to_token(i) or "" for i in self._checked(ids)]
+        pieces = [self.raw.id_to_token(i) or "" for i in self._checked(ids)]
         return [self._shown(piece) for piece in pieces]
 
     def _shown(self, piece: str) -> str:
@@ -205,7 +205,7 @@ class Tokenizer:
 
     @cached_property
     def _byte_level(self) -> bool:
-        stages = (self._raw.pre_tokenizer, self._raw.decoder)
+        stages = (self.raw.pre_tokenizer, self.raw.decoder)
         return any(stage is not None and b'"ByteLevel"' in stage.__getstate__() for stage in stages)
 
     def _checked(self, ids: Iterable[int]) -> list[int]:

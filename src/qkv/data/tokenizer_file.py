@@ -54,10 +54,15 @@ def parse(text: str) -> tokenizers.Tokenizer:
         return close_holes(raw, controls)
 
 
-def write(path: str | Path, text: str) -> Path:
-    """Write into a folder, or to a path that ends in .json: whole or not at all. Returns the path."""
+def place(path: str | Path) -> Path:
+    """Where a tokenizer is written: in a folder, or at a path that ends in .json."""
     path = Path(path).expanduser()
-    path = path if path.suffix == ".json" else path / FILE
+    return path if path.suffix == ".json" else path / FILE
+
+
+def write(path: str | Path, text: str) -> Path:
+    """Write to `place(path)`, whole or not at all; returns that path."""
+    path = place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -17,7 +17,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from ..core.spec import Spec
 from .merges import Step, bpe_steps
-from .pipelines import BYTES, byte_symbols, canonical, close_holes, contents, count_words, normalized, noting
+from .pipelines import BYTES, any_of, byte_symbols, canonical, close_holes, contents, count_words, normalized, noting
 from .wordpiece import CONTINUES, LONGEST_WORD, train_wordpiece
 
 Trace = Callable[[Step], None]
@@ -125,7 +125,7 @@ class TokenizerSpec(Spec, role="tokenizer"):
         return close_holes(raw, self.controls)
 
     def _without_markers(self, texts: Iterable[str]) -> Iterator[str]:
-        markers = re.compile("|".join(map(re.escape, sorted(self.special, key=len, reverse=True))) or "(?!)")
+        markers = any_of(self.special)
         empty = True
         for text in texts:
             for part in markers.split(text):
@@ -262,7 +262,9 @@ class Unigram(_ByteFallback, kind="unigram"):
             raw.train_from_iterator(noting(normalized(texts, raw), characters), trainer)
         finally:  # the library's own word on a size too small doesn't name the size that would do
             self._check_size(self.vocab_size, len(characters) + len(self.fallback))
-        scored = canonical(contents(raw.model)["vocab"][len(self.names) :])
+        scored = canonical(
+            contents(raw.model)["vocab"][len(self.names) :], self.vocab_size - len(self.names) - len(self.fallback)
+        )
         vocabulary = [*((name, 0.0) for name in [*self.names, *self.fallback]), *scored]
         return models.Unigram(vocabulary, self.names.index(self.unk or ""), self.byte_fallback)
 

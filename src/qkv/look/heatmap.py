@@ -15,15 +15,17 @@ Weights = Sequence[Sequence[float]]  # rows (queries) of columns (keys)
 _FONT = 12.0
 _SLANT = 50.0  # degrees by which column labels are turned
 _LEVELS = 20  # shades in a small picture
+_SCALE = 165.0  # the width of what says what the ink means
 
 
-def heat_map(weights: Weights, rows: Sequence[str], columns: Sequence[str], title: str, cell: float = 26) -> Markup:
+def heat_map(weights: Weights, rows: Sequence[str], columns: Sequence[str], title: str) -> Markup:
     """One picture with every token written out, every weight in a tooltip, and below it what the ink means.
 
     `weights[r][c]` in 0 … 1 is how much of row token r's attention goes to column token c. The largest weight has the
     strongest ink.
     """
     _check(weights, rows, columns)
+    cell = 26.0 if max(len(rows), len(columns)) <= 24 else 19.0
     across, down = [visible(t) for t in columns], [visible(t) for t in rows]
     left = 12 + max((text_width(t, _FONT) for t in down), default=0)
     longest = max((text_width(t, _FONT) for t in across), default=0)
@@ -31,7 +33,7 @@ def heat_map(weights: Weights, rows: Sequence[str], columns: Sequence[str], titl
     overhang = max(
         (i * cell + cell / 2 + text_width(t, _FONT) * cos(radians(_SLANT)) for i, t in enumerate(across)), default=0
     )
-    width = left + max(len(columns) * cell, overhang) + 12
+    width = left + max(len(columns) * cell, overhang, _SCALE) + 12
     height = top + len(rows) * cell + 30
     labels = [
         tag("text", t, x=left - 8, y=top + r * cell + cell / 2 + 4, text_anchor="end", class_="token")
@@ -92,16 +94,13 @@ def _scale(x: float, y: float, largest: float, steps: int = 8) -> Markup:
     return join(zero, *cells, tag("text", f"{largest:.2f}", x=x + 18 + (steps + 1) * 13, y=y + 11, class_="tick"))
 
 
-def _cell(x: float, y: float, size: float, weight: float, said: str) -> Markup:
-    gap = size / 13
-    return tag(
-        "g",
-        tag("title", said),
-        tag("rect", x=x, y=y, width=size - gap, height=size - gap, rx=2, class_="sheet"),
-        tag(
-            "rect", x=x, y=y, width=size - gap, height=size - gap, rx=2, fill_opacity=number(min(1.0, max(0.0, weight)))
-        ),
-    )
+def _cell(x: float, y: float, size: float, ink: float, said: str) -> Markup:
+    """A square with a tooltip, inked from 0 to 1."""
+    side = size * 12 / 13
+    square = {"x": x, "y": y, "width": side, "height": side, "rx": 2}
+    opacity = number(min(1.0, max(0.0, ink)))
+    inked = tag("rect", **square, fill_opacity=opacity) if opacity != "0" else ""
+    return tag("g", tag("title", said), tag("rect", **square, class_="sheet"), inked)
 
 
 def _slanted(text: str, x: float, y: float) -> Markup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -34,6 +35,10 @@ class History:
     def last(self, table: Table, key: str) -> float | None:
         points = self.series(table, key)
         return points[-1][1] if points else None
+
+    def median(self, table: Table, key: str) -> float | None:
+        values = [value for _, value in self.series(table, key)]
+        return statistics.median(values) if values else None
 
     def keys(self, table: Table) -> list[str]:
         """The names of a table's numbers, in the order in which they first stand there."""

@@ -42,11 +42,10 @@ class ModelChoice(Spec):
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"preset": value}
         if isinstance(value, Mapping) and not {"sizes", "changes"} & set(value):
-            sizes = {key: item for key, item in value.items() if key not in (PRESET, REPLACE)}
-            rest = {"preset": value[PRESET]} if PRESET in value else {}
+            preset = value.get(PRESET, value.get("kind"))  # a bare name comes as a kind, see `Spec`
+            sizes = {key: item for key, item in value.items() if key not in (PRESET, REPLACE, "kind")}
+            rest = {} if preset is None else {"preset": preset}
             return {**rest, "sizes": sizes, "changes": value.get(REPLACE) or {}}
         return value
 

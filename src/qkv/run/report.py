@@ -71,7 +71,7 @@ class Story:
     history:    the lines of `metrics.jsonl`.
     evaluation: `evaluation.json`: "metrics", "signatures", "split" and "examples" of the weights delivered.
     samples:    `samples.json`: dictionaries with "source", "output", perhaps "target" and "score".
-    machine:    where the run was made: "machine", "cores", "torch".
+    machine:    where the run was made: "processor", "cores", "gpu", "torch".
     """
 
     run_dir: Path
@@ -143,7 +143,7 @@ def _machine(run_dir: Path) -> dict[str, Any]:
     path = run_dir / MACHINE
     if not path.exists():
         gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-        write_json(path, {"machine": gpu or _processor(), "cores": _cores(), "torch": torch.__version__})
+        write_json(path, {"processor": _processor(), "cores": _cores(), "gpu": gpu, "torch": torch.__version__})
     return _read_object(path)
 
 
@@ -185,12 +185,13 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
     seconds = history.last("train", "elapsed")
     if seconds is not None:
         made.append(("Training time", duration(seconds), ""))
-    speeds = sorted(value for _, value in history.series("train", "tokens_per_s"))
-    if speeds:
-        mfu = history.last("train", "mfu")
-        made.append(("Tokens per second", readable(speeds[len(speeds) // 2]), f"MFU {mfu:.0%}" if mfu else "median"))
-    if machine.get("machine"):
-        made.append(("Machine", str(machine["machine"]), f"{machine.get('cores', '?')} cores"))
+    speed, mfu = (history.median("train", key) for key in ("tokens_per_s", "mfu"))
+    if speed is not None:
+        made.append(("Tokens per second", readable(speed), f"median; MFU {mfu:.0%}" if mfu else "median"))
+    if machine.get("processor"):
+        cores = f"{machine['cores']} cores" if "cores" in machine else ""
+        detail = ", ".join(filter(None, (cores, machine.get("gpu"))))
+        made.append(("Machine", str(machine["processor"]), detail))
     if machine.get("torch"):
         made.append(("PyTorch", str(machine["torch"]), ""))
     return made
@@ -211,7 +212,13 @@ def learning(story: Story) -> Section | None:
         Series(_titled(key), [(x, _scaled(key, y)) for x, y in history.series("eval", key)], dots=True)
         for key in _QUALITY
     ]
-    large = [line_chart("Loss (nats per token)", losses), line_chart("Quality on held-out data", quality, zero=True)]
+    large = [
+        line_chart("Loss (nats per token)", losses),
+        line_chart("Quality on held-out data", quality, zero=True)
+        or line_chart(
+            "Perplexity on held-out data", [Series("perplexity", history.series("eval", "perplexity"), True)]
+        ),
+    ]
     small = [
         line_chart(title, [Series(title, history.series("train", key))], width=300, height=180, zero=True, show=show)
         for title, key, show in (

@@ -35,10 +35,10 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
-        for (at, _), key in zip(node.value, keys, strict=True):
+        for n, ((at, _), key) in enumerate(zip(node.value, keys, strict=True)):
             if not isinstance(key, str):
                 raise yaml.MarkedYAMLError(problem=f"the key {key!r} is not a name", problem_mark=at.start_mark)
-            if keys.count(key) > 1:
+            if key in keys[:n]:
                 raise yaml.MarkedYAMLError(problem=f"{key!r} is given twice", problem_mark=at.start_mark)
         return super().construct_mapping(node, deep)
 

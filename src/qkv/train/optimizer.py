@@ -12,6 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from ..core.embedding import TokenEmbedding
+from ..core.positions import PositionModule
 from ..core.spec import Spec
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
@@ -110,9 +112,9 @@ def fusable(model: nn.Module) -> bool:
 
 
 def embedding_parameters(model: nn.Module) -> set[nn.Parameter]:
-    """Parameters that are tables looked up by index. A tied output layer shares its table, and so is one."""
+    """Tables that are looked up: tokens, positions, relative positions. A tied output layer shares its table's fate."""
     found: set[nn.Parameter] = set()
     for module in model.modules():
-        if isinstance(module, nn.Embedding) or "embedding" in type(module).__name__.lower():
+        if isinstance(module, nn.Embedding | TokenEmbedding | PositionModule):
             found.update(module.parameters(recurse=False))
     return found

@@ -56,7 +56,10 @@ def test_nan_reaches_the_queries_that_see_it_and_no_others() -> None:
 
 
 def test_scores_are_fp32_for_half_precision() -> None:
-    q, k = torch.full((1, 1, 1, 64), 30.0).half(), torch.full((1, 2, 1, 64), 40.0).half()  # the score is past fp16's range
+    q, k = (
+        torch.full((1, 1, 1, 64), 30.0).half(),
+        torch.full((1, 2, 1, 64), 40.0).half(),
+    )  # the score is past fp16's range
     k[:, 1] = 39.0
     out = attend(q, k, torch.tensor([1.0, 2.0]).half()[None, :, None, None], scale=1.0, backend="reference")
     assert out.item() == 1.0 and out.dtype == torch.float16

@@ -73,12 +73,8 @@ def test_a_mask_is_made_only_where_the_host_cannot_rule_it_out(
 def test_one_new_token_after_a_cache_needs_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
     fused = F.scaled_dot_product_attention
-    monkeypatch.setattr(
-        F, "scaled_dot_product_attention", lambda *a, **kw: (seen.update(kw), fused(*a, **kw))[1]
-    )
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **kw: (seen.update(kw), fused(*a, **kw))[1])
     q, k = torch.randn(2, 1, 4, 8), torch.randn(2, 7, 4, 8)
-    out = attend(
-        q, k, k, pattern=causal(), layout=Layout.full(1, start=6), kv_layout=Layout.full(7), backend="sdpa"
-    )
+    out = attend(q, k, k, pattern=causal(), layout=Layout.full(1, start=6), kv_layout=Layout.full(7), backend="sdpa")
     assert seen["attn_mask"] is None and not seen["is_causal"]
     torch.testing.assert_close(out, attend(q, k, k, backend="reference"))

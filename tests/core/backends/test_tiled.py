@@ -25,7 +25,9 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def t5() -> Bias:
-    return Bias(T5Buckets(buckets=8, max_distance=12), (torch.randn(8, HEADS, dtype=torch.float64, requires_grad=True),))
+    return Bias(
+        T5Buckets(buckets=8, max_distance=12), (torch.randn(8, HEADS, dtype=torch.float64, requires_grad=True),)
+    )
 
 
 def dense(*shape: int) -> Tensor:
@@ -37,7 +39,10 @@ CASES: dict[str, dict[str, Any]] = {
     "causal": {"pattern": causal()},
     "sinks": {"pattern": causal() & window(5) | causal() & sinks(2)},
     "outside": {"pattern": ~window(6)},
-    "prefix": {"pattern": causal() | prefix(), "layout": Layout.full(T).with_roles((torch.arange(T) < 3).long()[None] * 4)},
+    "prefix": {
+        "pattern": causal() | prefix(),
+        "layout": Layout.full(T).with_roles((torch.arange(T) < 3).long()[None] * 4),
+    },
     "left": {"pattern": causal(), "layout": Layout.from_lengths([9, T], side="left")},
     "mixed": {"pattern": causal(), "layout": Layout.from_mask(torch.rand(2, T) < 0.6)},
     "packed": {"pattern": causal(), "layout": Layout.packed([[10, 11], [3, 8, 2]], T)},

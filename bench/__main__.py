@@ -1,0 +1,79 @@
+"""`python -m bench TABLE …`: measure, keep the results, renew the page. `render` only renews the page."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from . import machine, peers, render
+from .lockstep import measure, ring
+from .results import RESULTS, Result
+from .tables import TABLES
+from .tables.table import Table, probe
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _parse(arguments)
+    if given.table == "render":
+        render.write()
+        return 0
+    if not given.quick:
+        for peer in peers.PEERS:
+            peers.make(peer)
+    for name in TABLES if given.table == "all" else [given.table]:
+        result = run(TABLES[name], given.rounds, given.quick, given.threads, given.note)
+        out = given.out or (None if given.quick else RESULTS / f"{name}-{result.date[:10]}.json")
+        if out is not None:
+            result.write(out)
+            print(f"{out} written")
+        print(render.render(result))
+    if not given.quick and render.PAGE.exists():
+        render.write()
+    return 0
+
+
+def run(table: Table, rounds: int | None, quick: bool, threads: int, notes: list[str]) -> Result:
+    """Measure every case of a table, and say on standard error how it goes."""
+    result = Result(
+        table=table.name,
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
+        machine=machine.describe(),
+        code=machine.code(),
+        threads=threads,
+        rounds=rounds or (2 if quick else table.rounds),
+        quick=quick,
+        load_before=machine.load(),
+        notes=list(notes),
+    )
+    cases = table.cases(quick)
+    with ring(threads) as entered:
+        for i, case in enumerate(cases, 1):
+            print(f"{table.name} {i}/{len(cases)}: {case.key}", file=sys.stderr, flush=True)
+            result.cases.append(measure(case, entered, result.rounds, probe(quick)))
+        result.versions = dict(entered.versions)
+    result.load_after = machine.load()
+    return result
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("table", nargs="?", default="all", choices=[*TABLES, "all", "render"])
+    parser.add_argument("--rounds", type=int, help="how often each contender takes its turn")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, two rounds: does the harness work?")
+    parser.add_argument("--out", type=Path, help="the results file (default: bench/results/TABLE-DATE.json)")
+    parser.add_argument("--threads", type=int, default=2, help="for every contender (default: 2)")
+    parser.add_argument("--note", action="append", default=[], help="a sentence to keep with the results")
+    given = parser.parse_args(arguments)
+    if given.rounds is not None and given.rounds < 1:
+        parser.error("--rounds is at least 1")
+    if given.out is not None and given.table == "all":
+        parser.error("--out is for one table; 'all' writes a file for each")
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""qkv, as its users run it: the training loop's own step, the model's own `generate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import qkv
+from qkv.core.batch import Batch
+from qkv.core.layout import Layout
+from qkv.core.ranks import ALONE
+from qkv.train.objective import NextToken
+from qkv.train.optimizer import AdamW
+from qkv.train.settings import Training
+from qkv.train.step import Stepper
+
+from .gpt import BETAS, CLIP, DECAY, DTYPES, EPS, LR, Shape, check, facts
+
+
+def spec(shape: Shape) -> qkv.Transformer:
+    return qkv.preset(
+        "gpt",
+        vocab_size=shape.vocab_size,
+        d_model=shape.d_model,
+        n_layers=shape.n_layers,
+        n_heads=shape.n_heads,
+        max_positions=shape.context,
+        dropout=0.0,
+    )
+
+
+class TrainingStep:
+    """`Stepper.take`: what `qkv train` does once a step."""
+
+    def __init__(self, shape: dict[str, int], precision: str) -> None:
+        sizes = Shape(**shape)
+        model = qkv.build(spec(sizes), seed=0).train()
+        ids = sizes.random_ids(sizes.context + 1)
+        self.batch = Batch(
+            inputs={"ids": ids[:, :-1].contiguous(), "layout": Layout.full(sizes.context)},
+            labels=ids[:, 1:].contiguous(),
+            counts={"loss": sizes.tokens},
+            tokens=sizes.tokens,
+        )
+        optimizer = AdamW(lr=LR, betas=BETAS, eps=EPS, weight_decay=DECAY)
+        training = Training(optimizer=optimizer, precision=precision, clip_norm=CLIP)
+        self.stepper = Stepper(model, NextToken(), training, ALONE)
+        self.facts: dict[str, Any] = facts(model)
+
+    def __call__(self) -> None:
+        self.facts["loss"] = float(self.stepper.take([self.batch], LR).loss)
+
+
+class Decoding:
+    """`model.generate`, greedy."""
+
+    def __init__(self, shape: dict[str, int], precision: str, prompt: int, new: int) -> None:
+        sizes = Shape(**shape)
+        self.prompt, self.new = prompt, new
+        self.model = qkv.build(spec(sizes), dtype=DTYPES[precision], seed=0).eval()
+        self.ids = sizes.random_ids(prompt)
+        self.facts = facts(self.model)
+
+    def __call__(self) -> None:
+        check(self.model.generate(self.ids, max_new_tokens=self.new), self.prompt, self.new)
+
+
+class Attention:
+    """`qkv.attend` through one backend; forward, or forward and backward."""
+
+    def __init__(
+        self,
+        backend: str,
+        pattern: str,
+        tokens: int,
+        backward: bool,
+        heads: int = 8,
+        width: int = 64,
+        window: int = 256,
+    ) -> None:
+        self.backend, self.backward = backend, backward
+        causal = qkv.causal()
+        self.pattern = {"full": qkv.full(), "causal": causal, "window": causal & qkv.window(window)}[pattern]
+        self.q, self.k, self.v, self.grad = inputs(tokens, heads, width, backward)
+        if tokens > 1024:
+            Attention(backend, pattern, 512, backward, heads, width, window)()  # libraries load, threads start
+
+    def __call__(self) -> None:
+        if not self.backward:
+            with torch.no_grad():
+                self._attend()
+            return
+        self.q.grad = self.k.grad = self.v.grad = None
+        self._attend().backward(self.grad)
+
+    def _attend(self) -> torch.Tensor:
+        return qkv.attend(self.q, self.k, self.v, pattern=self.pattern, backend=self.backend)
+
+
+def inputs(tokens: int, heads: int, width: int, backward: bool) -> tuple[torch.Tensor, ...]:
+    """q, k, v and the output's gradient, (1, T, H, D) in fp32."""
+    generator = torch.Generator().manual_seed(0)
+    made = [torch.randn(1, tokens, heads, width, generator=generator) for _ in range(4)]
+    for x in made[:3]:
+        x.requires_grad_(backward)
+    return tuple(made)

@@ -1,0 +1,35 @@
+"""What the machine can do at this moment: products of matrices, and reading memory. Taken once a round, as a contender."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+TRIES = 3
+
+
+class Probe:
+    """GFLOP/s of a size³ product in fp32 and bf16, GB/s of reading `mib` MiB: the best of three of each."""
+
+    def __init__(self, size: int = 2048, mib: int = 512) -> None:
+        self.size = size
+        self.matrices = [torch.randn(size, size).to(dtype) for dtype in (torch.float32, torch.bfloat16)]
+        self.memory = torch.ones(mib << 18)  # larger than a core's share of the last cache
+
+    def __call__(self) -> dict[str, float]:
+        flops = 2 * self.size**3 / 1e9
+        fp32, bf16 = (flops / best(lambda m=matrix: m @ m) for matrix in self.matrices)
+        read = self.memory.numel() * 4 / 1e9 / best(self.memory.sum)
+        return {"gemm_fp32": fp32, "gemm_bf16": bf16, "read": read}
+
+
+def best(work: Callable[[], object]) -> float:
+    """Seconds of the fastest try."""
+    taken = []
+    for _ in range(TRIES):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return min(taken)

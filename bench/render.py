@@ -1,0 +1,37 @@
+"""The tables of docs/performance.md, written from the newest results: what stands there is what was measured.
+
+A table's place in the page is between `<!-- bench:NAME -->` and `<!-- /bench -->`; the prose around stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .results import RESULTS, Result, latest
+from .tables import TABLES
+from .tables.table import provenance
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+_PLACE = re.compile(r"(<!-- bench:([\w-]+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
+
+
+def render(result: Result) -> str:
+    """A table as Markdown, and below it where it comes from."""
+    return f"{TABLES[result.table].render(result)}\n\n{provenance(result)}\n"
+
+
+def rendered(page: str, folder: Path = RESULTS) -> str:
+    """The page with every table that has results renewed."""
+
+    def renew(match: re.Match[str]) -> str:
+        if match[2] not in TABLES:
+            raise ValueError(f"{PAGE.name} has a place for a table {match[2]!r}; known: {', '.join(TABLES)}")
+        path = latest(match[2], folder)
+        return match[0] if path is None else f"{match[1]}\n{render(Result.read(path))}\n{match[3]}"
+
+    return _PLACE.sub(renew, page)
+
+
+def write() -> None:
+    PAGE.write_text(rendered(PAGE.read_text()))

@@ -1,0 +1,8 @@
+"""The tables: for each the cases that it compares, and how its results are written down. A new one is a file here."""
+
+from __future__ import annotations
+
+from . import attention, decode, startup, train
+from .table import Table
+
+TABLES: dict[str, Table] = {table.name: table for table in (attention.TABLE, train.TABLE, decode.TABLE, startup.TABLE)}

@@ -1,0 +1,151 @@
+"""`qkv tokenizer`: train one on text files, and look at how one splits words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ..data.merges import Step
+    from ..data.splitting import Split
+
+app = typer.Typer(no_args_is_help=True, help="Train a tokenizer, or see how one splits words.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("train")
+def train(
+    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Text files, plain or .gz, read by lines.")],
+    kind: Annotated[str, typer.Option(metavar="bpe|wordpiece|unigram|word|char|byte")] = "bpe",
+    vocab_size: Annotated[int | None, typer.Option(metavar="N", help="Tokens at most, special ones included.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to write tokenizer.json.")] = None,
+    special: Annotated[
+        list[str] | None, typer.Option(metavar="TOKEN", help="A marker such as `<de>` that is one token. Repeatable.")
+    ] = None,
+    min_frequency: Annotated[int | None, typer.Option(metavar="N", help="Leave what is rarer.")] = None,
+    byte_level: Annotated[
+        bool | None, typer.Option("--byte-level/--no-byte-level", help="BPE over bytes (lossless) or characters.")
+    ] = None,
+    byte_fallback: Annotated[
+        bool | None, typer.Option("--byte-fallback", help="Spell unknown characters as bytes (bpe, unigram, char).")
+    ] = None,
+    prefix_space: Annotated[
+        bool | None,
+        typer.Option("--prefix-space/--no-prefix-space", help="Treat a text's first word like the others."),
+    ] = None,
+    lowercase: Annotated[bool | None, typer.Option("--lowercase", help="Lowercase the text.")] = None,
+    normalization: Annotated[str | None, typer.Option(metavar="none|nfc|nfkc")] = None,
+    mask: Annotated[bool, typer.Option("--mask", help="Have a token <mask>.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Show how the table grew, merge by merge.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the tokenizer.json in DIR.")] = False,
+    json: Json = False,
+) -> None:
+    """Train a tokenizer on text files. With --trace it need not be saved."""
+    from ..data.tokenizer import train_from_files
+    from ..data.tokenizer_specs import TokenizerSpec
+
+    if out is None and not trace:
+        raise ValueError("say where the tokenizer goes, with --out DIR (only --trace can do without)")
+    _free(out, overwrite)
+    settings: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "special": tuple(special) if special else None,
+        "min_frequency": min_frequency,
+        "byte_level": byte_level,
+        "byte_fallback": byte_fallback,
+        "prefix_space": prefix_space,
+        "lowercase": lowercase,
+        "normalization": normalization,
+        "mask": "<mask>" if mask else None,
+    }
+    given = {name: value for name, value in settings.items() if value is not None}
+    spec = TokenizerSpec.from_dict({"kind": kind, **given})
+    steps: list[Step] = []
+    tokenizer = train_from_files(spec, files, progress=sys.stderr.isatty(), trace=steps.append if trace else None)
+    path = None if out is None else tokenizer.save(out)
+    most = getattr(spec, "vocab_size", tokenizer.vocab_size)
+    if json:
+        account = {"path": path and str(path), "kind": kind, "vocab_size": tokenizer.vocab_size, "at_most": most}
+        _print_json({**account, **({"trace": steps} if trace else {})})
+        return
+    if trace:
+        _show_trace(steps, scored=kind == "wordpiece")
+    fewer = (
+        f", and the text has no more to teach (at most {most:,} were asked for)" if tokenizer.vocab_size < most else ""
+    )
+    typer.echo(f"{tokenizer.vocab_size:,} tokens{fewer}" + (f"; written to {path}" if path else "; not saved"))
+
+
+@app.command("show")
+def show(
+    path: Annotated[Path, typer.Argument(metavar="DIR_OR_FILE", help="A tokenizer.json, or a folder (a run, say).")],
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="What to split.")],
+    json: Json = False,
+) -> None:
+    """Show how words are split, step by step.
+
+    BPE: the merges in order. WordPiece: the longest piece at each place, and what was tried before. Unigram: the most
+    probable segmentation and the runners-up, with log-probabilities.
+    """
+    from ..data.splitting import Splitter
+    from ..data.tokenizer import Tokenizer
+
+    splitter = Splitter(Tokenizer.load(path))
+    splits = {word: splitter.split(word) for word in words}
+    if json:
+        _print_json(splits)
+        return
+    for word, parts in splits.items():
+        typer.echo(word)
+        for part in parts:
+            _show_split(part)
+
+
+def _free(out: Path | None, overwrite: bool) -> None:
+    from ..data.tokenizer_file import place
+
+    if out is not None and place(out).exists() and not overwrite:
+        raise ValueError(f"{place(out)} exists already; replace it with --overwrite, or choose another --out")
+
+
+def _show_split(split: Split) -> None:
+    typer.echo(f"  {' '.join(split.start)}")
+    for step in split.steps:
+        typer.echo(f"  {step}")
+    pieces = "  ".join(f"{piece} ({i})" for piece, i in zip(split.pieces, split.ids, strict=True))
+    typer.echo(f"  = {pieces}\n")
+
+
+def _show_trace(steps: Sequence[Step], scored: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("merge", "pair", "token", "count", *(["score"] if scored else []), "symbols left"):
+        table.add_column(heading, justify="left" if heading in ("pair", "token") else "right", no_wrap=True)
+    table.add_column("corpus", overflow="fold")
+    for number, step in enumerate(steps, 1):
+        score = [f"{step.score:.6f}"] if scored else []
+        counts = [f"{step.count:,}", *score, f"{step.symbols:,}"]
+        corpus = " | ".join(map(" ".join, step.words))
+        cells = [str(number), f"{step.left} + {step.right}", step.token, *counts, corpus]
+        table.add_row(*map(Text, cells))
+    Console().print(table)
+
+
+def _print_json(value: Any) -> None:
+    from dataclasses import asdict, is_dataclass
+    from json import dumps
+
+    def plain(item: Any) -> Any:
+        if is_dataclass(item) and not isinstance(item, type):
+            return asdict(item)
+        raise TypeError(f"{type(item).__name__} has no JSON form")
+
+    typer.echo(dumps(value, indent=2, ensure_ascii=False, default=plain))

@@ -1,0 +1,104 @@
+"""`qkv tokenizer`, alone: the main command turns the ValueErrors seen here into a sentence and exit status 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from qkv.cli.tokenizer import app
+
+TEXTBOOK = "cats\nmats\nmate\nate\n"
+CHARACTERS = ["--no-byte-level", "--no-prefix-space", "--min-frequency", "1"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text(TEXTBOOK, encoding="utf-8")
+    return path
+
+
+def qkv_tokenizer(*arguments: Any) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(argument) for argument in arguments])
+
+
+def said(*arguments: Any) -> str:
+    result = qkv_tokenizer(*arguments)
+    assert result.exception is None, result.exception
+    return result.stdout
+
+
+def refused(*arguments: Any) -> str:
+    result = qkv_tokenizer(*arguments)
+    assert isinstance(result.exception, ValueError | OSError)
+    return str(result.exception)
+
+
+def test_trace_of_the_textbook_corpus(corpus: Path) -> None:
+    lines = said("train", corpus, *CHARACTERS, "--trace").splitlines()
+    assert lines[0].split() == ["merge", "pair", "token", "count", "symbols", "left", "corpus"]
+    assert lines[1].split() == [*"1 a + t at 4 11".split(), *"c at s | m at s | m at e | at e".split()]
+    assert lines[2].split()[:7] == "2 m + at mat 2 9".split()
+    assert lines[-2].split()[-7:] == "cats | mats | mate | ate".split()
+    assert lines[-1] == "17 tokens, and the text has no more to teach (at most 8,000 were asked for); not saved"
+
+
+def test_trace_of_wordpiece_has_scores(corpus: Path) -> None:
+    lines = said("train", corpus, "--kind", "wordpiece", "--min-frequency", 1, "--trace").splitlines()
+    assert lines[0].split() == ["merge", "pair", "token", "count", "score", "symbols", "left", "corpus"]
+    assert lines[1].split()[:7] == ["1", "m", "+", "##a", "ma", "2", "0.333333"]
+
+
+def test_trace_as_json(corpus: Path) -> None:
+    result = json.loads(said("train", corpus, *CHARACTERS, "--trace", "--json"))
+    assert (result["path"], result["vocab_size"], len(result["trace"])) == (None, 17, 7)
+    first = {"left": "a", "right": "t", "token": "at", "count": 4, "score": 4, "symbols": 11}
+    assert first.items() <= result["trace"][0].items()
+
+
+def test_train_saves_and_show_reads(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "made"
+    assert "written to" in said("train", corpus, *CHARACTERS, "--out", out, "--special", "<de>")
+    assert [path.name for path in out.iterdir()] == ["tokenizer.json"]
+    text = said("show", out, "mats")
+    assert text.split("\n")[:6] == [
+        "mats",
+        "  m a t s",
+        "  m at s    a + t, merge 1",
+        "  mat s    m + at, merge 2",
+        "  mats    mat + s, merge 6",
+        "  = mats (16)",
+    ]
+    assert "= <de> (4)" in said("show", out / "tokenizer.json", "<de>")
+
+
+def test_show_wordpiece_and_unigram(corpus: Path, tmp_path: Path) -> None:
+    said("train", corpus, "--kind", "wordpiece", "--out", tmp_path / "w")
+    assert "  ma    after mats, mat\n  ##ts\n  = ma (" in said("show", tmp_path / "w", "mats")
+    said("train", corpus, "--kind", "unigram", "--out", tmp_path / "u")
+    (split,) = json.loads(said("show", tmp_path / "u", "mats", "--json"))["mats"]
+    best, *others = split["steps"]
+    assert "".join(best["symbols"]) == "▁mats" and others
+    assert all(best["log_prob"] >= other["log_prob"] for other in others)
+    assert split["pieces"] == best["symbols"]
+
+
+def test_what_is_refused(corpus: Path, tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "t"]
+    assert "say where" in refused("train", corpus)
+    assert "did you mean 'unigram'" in refused("train", corpus, "--kind", "unigrams", *out)
+    assert "set it to that or more" in refused("train", corpus, "--vocab-size", 100, *out)
+    assert "vocab_size: no such field" in refused("train", corpus, "--kind", "byte", "--vocab-size", 300, *out)
+    assert "only bpe and wordpiece" in refused("train", corpus, "--kind", "unigram", "--trace", *out)
+    assert "there is no file" in refused("train", tmp_path / "none.txt", *out)
+    assert not (tmp_path / "t").exists()
+    said("train", corpus, "--kind", "char", *out)
+    assert "--overwrite" in refused("train", corpus, "--kind", "char", *out)
+    said("train", corpus, "--kind", "char", *out, "--overwrite")
+    assert "there is no tokenizer" in refused("show", tmp_path / "none", "word")
+    (tmp_path / "t" / "tokenizer.json").write_bytes(b"\x80\x04}")
+    assert "never a pickle" in refused("show", tmp_path / "t", "word")

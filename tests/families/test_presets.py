@@ -1,0 +1,81 @@
+"""Presets: exact parameter counts, by formula and on the meta device, and sizes that can be changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from qkv.core.positions import ALiBi, Rotary
+from qkv.families import PRESETS, preset
+from qkv.model.build import build
+from qkv.model.transformer import Transformer
+
+COUNTS = {
+    "transformer-base": 63_082_496,
+    "transformer-big": 214_245_376,
+    "gpt2": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "llama-2-7b": 6_738_415_616,
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_parameters_by_formula_and_on_the_meta_device(name: str) -> None:
+    spec = preset(name)
+    assert spec.n_parameters == COUNTS[name]
+    assert sum(p.numel() for p in build(spec, device="meta").parameters()) == COUNTS[name]
+
+
+def test_every_published_model_is_counted() -> None:
+    assert COUNTS.keys() == PRESETS.keys() - {"transformer", "gpt", "llama"}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_values(name: str) -> None:
+    spec = preset(name)
+    assert spec == preset(name) and Transformer.from_json(spec.to_json()) == spec
+    assert preset(name, n_layers=1).n_parameters < spec.n_parameters
+
+
+def test_the_papers_details() -> None:
+    base, gpt2, llama = preset("transformer-base"), preset("gpt2"), preset("llama-2-7b")
+    assert (
+        base.encoder is not None and base.decoder is not None and gpt2.decoder is not None and llama.decoder is not None
+    )
+    assert {b.placement for b in base.encoder.blocks} == {"post"} and base.encoder.embedding.scale == "sqrt"
+    assert base.decoder.position.kind == "sinusoidal" and base.decoder.norm.kind == "none"
+    assert gpt2.decoder.blocks[0].feedforward.to_dict()["activation"] == "gelu-tanh"
+    assert gpt2.max_positions == 1024 and gpt2.decoder.norm.kind == "layernorm"
+    assert llama.decoder.blocks[0].norm.kind == "rmsnorm" and llama.decoder.position == Rotary()
+    assert llama.head is not None and not llama.head.to_dict()["tied"]
+    assert preset("transformer-big").encoder.blocks[0].dropout == 0.3  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("position", ["alibi", {"kind": "alibi"}, ALiBi()])
+def test_positions_in_any_form(position: object) -> None:
+    spec = preset("gpt2", n_layers=1, position=position)
+    assert spec.decoder is not None and spec.decoder.position == ALiBi()
+
+
+def test_the_issues_example() -> None:
+    spec = preset("gpt2").replace({"decoder.position": ALiBi(), "decoder.blocks.*.attention.n_kv_heads": 4})
+    saved = 1024 * 768 + 12 * 2 * (768 * 512 + 512)  # the position table, and two thirds of keys and values
+    assert spec.n_parameters == COUNTS["gpt2"] - saved
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda: preset("gpt-2"), "there is no preset 'gpt-2'; did you mean 'gpt2'"),
+        (lambda: preset("gpt2", n_layer=3), "preset 'gpt2' has no size 'n_layer'; did you mean 'n_layers'"),
+        (lambda: preset("gpt2", position="alibbi"), "there is no position 'alibbi'; did you mean 'alibi'"),
+        (lambda: preset("gpt2", n_heads=7), "n_heads=7 does not divide d_model=768; allowed: 1, 2, 3"),
+        (lambda: preset("llama", dropout=-1), "dropout: input should be greater than or equal to 0, not -1"),
+        (lambda: preset("gpt2", n_layers=0), "blocks: .*at least 1 item"),
+    ],
+)
+def test_wrong_names_and_sizes(call: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        call()  # type: ignore[operator]
+    assert "\n" not in str(caught.value), "one sentence, for the command line to print"

@@ -1,0 +1,62 @@
+"""A run small enough to be trained in a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qkv.run.recipe import Recipe
+from qkv.run.train import train
+
+TINY = (
+    "model.d_model=16",
+    "model.d_ff=32",
+    "model.n_layers=1",
+    "model.n_heads=2",
+    "batching.tokens=256",
+    "data.longest=6",
+    "data.train=300",
+    "data.test=20",
+    "data.validation=20",
+    "training.max_steps=4",
+    "training.eval_every=2",
+    "training.save_every=2",
+    "training.metric=loss",
+    "training.mode=min",
+    "generation.max_new_tokens=8",
+)
+
+LANGUAGE_MODEL = (
+    "model.d_model=16",
+    "model.n_layers=1",
+    "model.n_heads=2",
+    "tokenizer.vocab_size=300",
+    "batching.tokens=128",
+    "batching.context=32",
+    "training.max_steps=3",
+    "training.eval_every=2",
+    "training.save_every=2",
+    "evaluation.examples=4",
+    "evaluation.test_examples=4",
+    "evaluation.samples=1",
+    "generation.max_new_tokens=4",
+    "generation.temperature=null",
+    "generation.top_p=null",
+)
+
+
+def write_text(folder: Path) -> Path:
+    """A small made text."""
+    path = folder / "text.txt"
+    path.write_text("\n".join(f"the {w} is {n} years old\n" for n in range(60) for w in ("cat", "dog")), encoding="utf-8")
+    return path
+
+
+def translator(folder: Path) -> Path:
+    train(Recipe.load("reverse", TINY), folder / "reverse", device="cpu")
+    return folder / "reverse"
+
+
+def language_model(folder: Path) -> Path:
+    settings = [*LANGUAGE_MODEL, f"data.path={write_text(folder)}", "data.documents=line"]
+    train(Recipe.load("lm", settings), folder / "lm", device="cpu")
+    return folder / "lm"

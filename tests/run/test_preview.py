@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from qkv.run.preview import preview
+from qkv.run.recipe import Recipe
+from run_tiny import LANGUAGE_MODEL, TINY, write_text
+
+
+def test_pairs_as_the_model_sees_them() -> None:
+    found = preview(Recipe.load("reverse", TINY))
+    row = found.rows[0]
+    assert row.source is not None and row.source[-1] == "</s>"
+    assert row.input == ["<s>", *row.label[:-1]] and row.label[-1] == "</s>"
+    assert row.label[:-1] == row.source[:-1][::-1]
+    assert found.counted > 0 and found.slots <= 256
+    assert "labels counted" in str(found)
+
+
+def test_running_text_has_labels_one_step_ahead(tmp_path: Path) -> None:
+    settings = [*LANGUAGE_MODEL, f"data.path={write_text(tmp_path)}", "data.documents=line"]
+    row = preview(Recipe.load("lm", settings)).rows[0]
+    assert row.source is None
+    agreeing = [label == after for label, after in zip(row.label_ids, row.input_ids[1:], strict=False) if label != -100]
+    assert agreeing and all(agreeing)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from qkv.core.positions import ALiBi, Rotary
+from qkv.run import yamls
+from qkv.run.recipe import ModelChoice, Recipe, packaged
+
+
+@pytest.mark.parametrize("name", sorted(packaged()))
+def test_packaged_recipes_are_whole_and_documented(name: str) -> None:
+    recipe = Recipe.load(name)
+    assert recipe.name == name
+    assert recipe.description.endswith(".")
+    assert packaged()[name].startswith(f"# {name}: ")
+    assert recipe.model.spec(recipe.vocab_size).n_parameters > 0
+
+
+@pytest.mark.parametrize("name", sorted(packaged()))
+def test_the_resolved_recipe_is_read_back_equal_and_builds_the_same_model(name: str, tmp_path: Path) -> None:
+    recipe = Recipe.load(name, ["model.decoder.position=alibi"]).resolve(123)
+    (tmp_path / "r.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
+    again = Recipe.load(tmp_path / "r.yaml")
+    assert again == recipe
+    assert again.model.sizes["vocab_size"] == 123
+    assert again.model.spec(7) == Recipe.load(name, ["model.decoder.position=alibi"]).model.spec(123)
+
+
+def test_settings_reach_their_place() -> None:
+    recipe = Recipe.load(
+        "localise",
+        [
+            "data.languages=[pl,nb]",
+            "training.schedule.warmup=7",
+            "training.max_time=10m",
+            "model.decoder.position=alibi",
+            "model.encoder.position={kind: rotary, base: 500}",
+            "model.d_model=64",
+        ],
+    )
+    spec = recipe.model.spec(100)
+    assert recipe.data.model_dump()["languages"] == ("pl", "nb")
+    assert (recipe.training.schedule.warmup, recipe.training.max_time) == (7, 600)
+    assert spec.encoder is not None and spec.decoder is not None
+    assert (spec.encoder.position, spec.decoder.position, spec.d_model) == (Rotary(base=500), ALiBi(), 64)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("data.langages=[de]", "there is no 'data.langages'; did you mean 'data.languages'"),
+        ("training.schedule.warmpu=3", "did you mean 'training.schedule.warmup'"),
+        ("trainin.max_steps=3", "did you mean 'training'"),
+        ("data.languages=[xx]", "CLDR has no locale 'xx'"),
+        ("training.optimizer.kind=adam", "did you mean 'adamw'"),
+        ("model.preset=transformr", "did you mean 'transformer'"),
+        ("model.dmodel=3", "did you mean 'd_model'"),
+        ("model.decoder.positon=alibi", "did you mean 'position'"),
+        ("model.decoder.position=alibbi", "did you mean 'alibi'"),
+        ("model.d_model=65", "n_heads=4 does not divide d_model=65"),
+        ("model.dropout=-0.1", "dropout: input should be greater than or equal to 0, not -0.1"),
+        ("generation.num_beams=0", "num_beams: input should be greater than or equal to 1, not 0"),
+        ("training.max_time=10x", "10x"),
+        ("evaluation.metrics=[blue]", "'bleu'"),
+        ("name=../x", "name"),
+        ("model=null", "model"),
+    ],
+)
+def test_mistakes_are_one_sentence_that_helps(setting: str, said: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Recipe.load("localise", [setting]).model.spec(100)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("localize", "did you mean 'localise'"),
+        ("no/such.yaml", "there is no recipe file no/such.yaml"),
+        ("no-such.yaml", "there is no recipe file no-such.yaml"),
+    ],
+)
+def test_an_unknown_recipe_names_the_nearest(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Recipe.load(name)
+
+
+def test_a_file_that_is_no_recipe_is_told_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    for text, said in (("[1, 2]", "is not a recipe"), ("name: x\nname: y", "given twice"), ("name: x", "data is missing")):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=said):
+            Recipe.load(path)
+    path.write_bytes(b"name: \xff")
+    with pytest.raises(ValueError, match=r"bad\.yaml is not UTF-8"):
+        Recipe.load(path)
+
+
+def test_a_model_choice_has_one_flat_form() -> None:
+    choice = ModelChoice.from_dict({"preset": "gpt2", "n_layers": 2, "replace": {"decoder.position": "rotary"}})
+    assert choice.to_dict() == {"preset": "gpt2", "n_layers": 2, "replace": {"decoder.position": "rotary"}}
+    assert ModelChoice.from_dict(choice.to_dict()) == choice
+    assert Recipe.load("lm", ["model=gpt2"]).model == ModelChoice(preset="gpt2")
+    assert choice.spec().vocab_size == 50257
+    assert choice.spec(99).vocab_size == 99
+
+
+def test_yaml_of_a_recipe_keeps_norwegian() -> None:
+    text = Recipe.load("localise", ["data.languages=[no]"]).to_yaml()
+    assert isinstance(yamls.load(text)["data"]["languages"][0], str)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from qkv.run import directory
+from qkv.run.directory import State
+from qkv.run.load import load
+from qkv.run.recipe import Recipe, packaged
+from qkv.run.train import train
+from run_tiny import LANGUAGE_MODEL, TINY, write_text
+
+
+def settings_for(name: str, folder: Path) -> list[str]:
+    """What makes a packaged recipe small, and its data where it needs some."""
+    if name in ("lm", "stdlib"):
+        data = [f"data.path={write_text(folder)}", "data.documents=line"] if name == "lm" else ["data.packages=[json]"]
+        held = [] if name == "lm" else ["data.validation=0.3", "data.test=0.3"]
+        return [*LANGUAGE_MODEL, *data, *held]
+    small = [text for text in TINY if not text.startswith("data.")]
+    if name == "translate":
+        pairs = folder / "pairs.tsv"
+        pairs.write_text("".join(f"{n} cats\t{n} Katzen\n" for n in range(200)), encoding="utf-8")
+        return [*small, f"data.path={pairs}", "tokenizer.vocab_size=300", "batching.max_length=32", "generation.num_beams=2"]
+    if name == "localise":
+        data = ["data.languages=[de]", "data.domains=[number]", "data.train=300", "data.test=10", "data.validation=10"]
+        return [*small, *data, "tokenizer.vocab_size=200", "batching.max_length=64", "batching.tokens=512"]
+    return list(TINY)
+
+
+@pytest.mark.parametrize("name", sorted(packaged()))
+def test_every_packaged_recipe_trains_from_end_to_end(name: str, tmp_path: Path) -> None:
+    recipe = Recipe.load(name, settings_for(name, tmp_path))
+    done = train(recipe, tmp_path / "run", device="cpu")
+    assert done.evaluation is not None and done.evaluation.metrics["loss"] > 0
+    files = {path.name for path in (tmp_path / "run").iterdir()}
+    wanted = {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json", "recipe.yaml"}
+    assert wanted | {"metrics.jsonl", "checkpoints", "report.html", "evaluation.json"} <= files
+    assert not [name for name in files if name.startswith(".")]
+    assert State.of(tmp_path / "run") is State.FINISHED
+    run = load(tmp_path / "run", device="cpu")
+    assert isinstance(run.generate(["1 cats"])[0], str)
+    assert run.recipe is not None and run.recipe.model.sizes["vocab_size"] == run.tokenizer.vocab_size
+
+
+def test_a_run_in_the_way_is_never_touched_unasked(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    before = snapshot(folder)
+    recipe = Recipe.load("reverse", TINY)
+    with pytest.raises(ValueError, match=r"finished run; --resume .* --overwrite"):
+        train(recipe, folder)
+    with pytest.raises(ValueError, match=r"model\.d_model is 16 there and 32 here"):
+        train(Recipe.load("reverse", [*TINY, "model.d_model=32"]), folder, resume=True)
+    with pytest.raises(ValueError, match=r"data\.kind is 'reverse' there and 'sort' here"):
+        train(Recipe.load("reverse", [*TINY, "data.kind=sort"]), folder, resume=True)
+    assert snapshot(folder) == before
+    (folder / directory.EVALUATION).unlink()
+    with pytest.raises(ValueError, match="not finished"):
+        train(recipe, folder)
+    foreign = tmp_path / "home"
+    foreign.mkdir()
+    (foreign / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="is no run of qkv"):
+        train(recipe, foreign, overwrite=True)
+    assert (foreign / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["training.precision=fp16", "model.max_positions=4"], "longer than the model's context of 4"),
+        (["batching.max_length=2"], "no example of the train split is left"),
+        (["batching.tokens=8"], "can't hold"),
+        (["tokenizer.eos=null"], "end-of-sequence"),
+        (["model.vocab_size=5"], "the tokenizer has"),
+    ],
+)
+def test_what_does_not_fit_together_is_told_before_anything_is_written(
+    settings: list[str], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        train(Recipe.load("reverse", [*TINY, *settings]), tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_overwrite_replaces_the_run_and_leaves_what_is_not_of_it(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    (folder / "notes.txt").write_text("mine")
+    train(Recipe.load("reverse", [*TINY, "training.max_steps=2", "seed=5"]), folder, overwrite=True, device="cpu")
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert [path.name for path in sorted((folder / "checkpoints").glob("step-*"))] == ["step-00000002"]
+    assert Recipe.load(folder).seed == 5
+
+
+def test_an_interrupted_run_goes_on_to_the_same_weights(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = Recipe.load("reverse", TINY)
+    folder = tmp_path / "run"
+    interrupt_after(3, monkeypatch)
+    stopped = train(recipe, folder, device="cpu")
+    assert stopped.outcome.interrupted and stopped.evaluation is None
+    assert State.of(folder) is State.STARTED
+    monkeypatch.undo()
+    done = train(recipe, folder, resume=True, device="cpu")
+    assert done.evaluation is not None and State.of(folder) is State.FINISHED
+    uninterrupted = json.loads((trained / directory.EVALUATION).read_text())
+    assert done.evaluation.metrics == uninterrupted["metrics"]
+    assert (folder / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+
+
+def test_resume_where_nothing_is_yet_begins_and_a_finished_run_can_train_on(tmp_path: Path) -> None:
+    (tmp_path / ".tmp-recipe.yaml").write_text("what a killed process left")
+    train(Recipe.load("reverse", TINY), tmp_path, resume=True, device="cpu")
+    longer = Recipe.load("reverse", [*TINY, "training.max_steps=6"])
+    done = train(longer, tmp_path, resume=True, device="cpu")
+    assert done.outcome.state.step == 6
+    assert Recipe.load(tmp_path).training.max_steps == 6
+
+
+def test_a_diverging_run_says_so_and_keeps_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from qkv.train.objective import SequenceToSequence
+
+    call = SequenceToSequence.__call__
+    calls = iter(range(1000))
+
+    def spoiled(self: Any, model: Any, batch: Any) -> Any:
+        terms = call(self, model, batch)
+        if model.training and next(calls) >= 3:
+            terms = {name: type(term)(term.sum * float("nan"), term.count) for name, term in terms.items()}
+        return terms
+
+    monkeypatch.setattr(SequenceToSequence, "__call__", spoiled)
+    recipe = Recipe.load("reverse", [*TINY, "training.max_steps=20", "training.max_bad_steps=3"])
+    with pytest.raises(ValueError, match=r"diverged.*step-0000000"):
+        train(recipe, tmp_path / "run", device="cpu")
+    assert list((tmp_path / "run" / "checkpoints").glob("step-*"))
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def interrupt_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle of a step."""
+    step = torch.optim.AdamW.step
+    calls = iter(range(1000))
+
+    def interrupted(self: Any, *args: Any, **options: Any) -> Any:
+        result = step(self, *args, **options)
+        if next(calls) == steps - 1:
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", interrupted)
