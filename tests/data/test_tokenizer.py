@@ -236,6 +236,8 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=why) as error:
             Tokenizer.load(tmp_path)
         assert "\n" not in str(error.value), what
+    with pytest.raises(ValueError, match="not a JSON object"):
+        Tokenizer.from_json("[1]")
     with pytest.raises(ValueError, match="there is no tokenizer at"):
         Tokenizer.load(tmp_path / "none")
 
@@ -395,6 +397,11 @@ def test_specs_that_make_no_sense(given_: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError) as error:
         TokenizerSpec.from_dict(given_)
     assert says in str(error.value)
+
+
+def test_a_bare_kind_that_is_none() -> None:
+    with pytest.raises(ValueError, match="did you mean 'word'"):
+        train("words", TEXTS)
 
 
 def test_a_kind_from_outside() -> None:

@@ -30,6 +30,7 @@ LANGUAGE_MODEL = (
     "model.n_layers=1",
     "model.n_heads=2",
     "tokenizer.vocab_size=300",
+    "tokenizer.bos=null",  # so that there is no token to start from
     "batching.tokens=128",
     "batching.context=32",
     "training.max_steps=3",
@@ -47,7 +48,9 @@ LANGUAGE_MODEL = (
 def write_text(folder: Path) -> Path:
     """A small made text."""
     path = folder / "text.txt"
-    path.write_text("\n".join(f"the {w} is {n} years old\n" for n in range(60) for w in ("cat", "dog")), encoding="utf-8")
+    path.write_text(
+        "\n".join(f"the {w} is {n} years old\n" for n in range(60) for w in ("cat", "dog")), encoding="utf-8"
+    )
     return path
 
 

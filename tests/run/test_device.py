@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from rich.console import Console
+from run_tiny import TINY
+
 from qkv.run.device import choose, flops_per_token, peak_flops
 from qkv.run.recipe import Recipe
 from qkv.run.train import Job
-from rich.console import Console
-from run_tiny import TINY
 
 
 def test_names_of_devices() -> None:

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from qkv.run import metrics
 from qkv.run.evaluate import evaluate_run
 from qkv.run.load import load
@@ -43,7 +44,7 @@ def test_metrics_of_everything_are_there_with_signatures(trained: Path) -> None:
 def test_what_can_not_be_evaluated(trained: Path, trained_lm: Path) -> None:
     run, lm = load(trained, device="cpu"), load(trained_lm, device="cpu")
     with pytest.raises(ValueError, match="there is no split 'tests'; did you mean 'test'"):
-        evaluate_run(run, "tests")  # type: ignore[arg-type]
+        evaluate_run(run, "tests")
     with pytest.raises(ValueError, match=r"data\.longst"):
         evaluate_run(run, data=["longst=3"])
     assert lm.recipe is not None

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+
 from qkv.data.tokenizer import train as train_tokenizer
 from qkv.run.load import Run, load
-from safetensors.torch import load_file, save_file
 
 TEXTS = ["a b c", "d e f g h", "x"]
 
@@ -87,7 +88,10 @@ DAMAGE: dict[str, tuple[Break, str]] = {
     "cut header": (cut("model.safetensors", 0.005), "cut short"),
     "empty weights": (cut("model.safetensors", 0), "cut short"),
     "trailing bytes": (lambda f: (f / "model.safetensors").open("ab").write(b"x") and None, "damaged"),
-    "huge header": (lambda f: (f / "model.safetensors").write_bytes(b"\xff" * 7 + b"\x00" * 20), "can't hold its header"),
+    "huge header": (
+        lambda f: (f / "model.safetensors").write_bytes(b"\xff" * 7 + b"\x00" * 20),
+        "can't hold its header",
+    ),
     "header is no JSON": (header(b"{{}"), "header is damaged"),
     "header is a list": (header(b"[1]"), "header is damaged"),
     "negative shape": (header(b'{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}}'), "header is damaged"),

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from run_tiny import LANGUAGE_MODEL, TINY, write_text
+
 from qkv.run.preview import preview
 from qkv.run.recipe import Recipe
-from run_tiny import LANGUAGE_MODEL, TINY, write_text
 
 
 def test_pairs_as_the_model_sees_them() -> None:

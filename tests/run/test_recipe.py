@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from qkv.core.positions import ALiBi, Rotary
 from qkv.run import yamls
 from qkv.run.recipe import ModelChoice, Recipe, packaged
@@ -89,7 +90,11 @@ def test_an_unknown_recipe_names_the_nearest(name: str, said: str) -> None:
 
 def test_a_file_that_is_no_recipe_is_told_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
-    for text, said in (("[1, 2]", "is not a recipe"), ("name: x\nname: y", "given twice"), ("name: x", "data is missing")):
+    for text, said in (
+        ("[1, 2]", "is not a recipe"),
+        ("name: x\nname: y", "given twice"),
+        ("name: x", "data is missing"),
+    ):
         path.write_text(text)
         with pytest.raises(ValueError, match=said):
             Recipe.load(path)

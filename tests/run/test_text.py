@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from qkv.run.load import Run, load
 from qkv.run.text import SLOTS, batches
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from run_tiny import LANGUAGE_MODEL, TINY, write_text
+
 from qkv.run import directory
 from qkv.run.directory import State
 from qkv.run.load import load
 from qkv.run.recipe import Recipe, packaged
 from qkv.run.train import train
-from run_tiny import LANGUAGE_MODEL, TINY, write_text
 
 
 def settings_for(name: str, folder: Path) -> list[str]:
@@ -26,7 +27,13 @@ def settings_for(name: str, folder: Path) -> list[str]:
     if name == "translate":
         pairs = folder / "pairs.tsv"
         pairs.write_text("".join(f"{n} cats\t{n} Katzen\n" for n in range(200)), encoding="utf-8")
-        return [*small, f"data.path={pairs}", "tokenizer.vocab_size=300", "batching.max_length=32", "generation.num_beams=2"]
+        return [
+            *small,
+            f"data.path={pairs}",
+            "tokenizer.vocab_size=300",
+            "batching.max_length=32",
+            "generation.num_beams=2",
+        ]
     if name == "localise":
         data = ["data.languages=[de]", "data.domains=[number]", "data.train=300", "data.test=10", "data.validation=10"]
         return [*small, *data, "tokenizer.vocab_size=200", "batching.max_length=64", "batching.tokens=512"]

@@ -3,11 +3,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from qkv.run import yamls
 
 _texts = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), max_size=12)
 _scalars = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _texts | st.sampled_from(["no", "1e5", "12:30"])
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | _texts
+    | st.sampled_from(["no", "1e5", "12:30"])
 )
 _data = st.recursive(_scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3))
 

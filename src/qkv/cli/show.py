@@ -73,7 +73,9 @@ def _show_recipe(recipe: Recipe, json: bool) -> None:
     tree["model"] = {**tree["model"], "parameters": spec.n_parameters, "spec": spec.to_dict()}
     _print(tree, json)
     if not json and "vocab_size" not in recipe.model.sizes:
-        typer.echo(f"Parameters are those of the largest vocabulary that the tokenizer may learn, {recipe.vocab_size:,}.")
+        typer.echo(
+            f"Parameters are those of the largest vocabulary that the tokenizer may learn, {recipe.vocab_size:,}."
+        )
 
 
 def _show_rows(found: Preview, json: bool) -> None:

@@ -40,7 +40,7 @@ def train(
     ] = None,
     lowercase: Annotated[bool | None, typer.Option("--lowercase", help="Lowercase the text.")] = None,
     normalization: Annotated[str | None, typer.Option(metavar="none|nfc|nfkc")] = None,
-    mask: Annotated[bool, typer.Option("--mask", help="Have a token <mask>.")] = False,
+    mask: Annotated[bool, typer.Option("--mask", help="Have a token `<mask>`.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show how the table grew, merge by merge.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the tokenizer.json in DIR.")] = False,
     json: Json = False,

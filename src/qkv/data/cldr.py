@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import takewhile
 from random import Random
 from typing import Literal
 
@@ -56,7 +57,7 @@ class Localise(Source, kind="localise"):
         for domain in domains:
             if domain not in DOMAINS:
                 raise ValueError(f"there is no domain {domain!r}; {nearest(domain, DOMAINS)}")
-        return domains
+        return tuple(dict.fromkeys(domains))
 
     @property
     def special(self) -> tuple[str, ...]:
@@ -67,8 +68,7 @@ class Localise(Source, kind="localise"):
         if split != "train":
             return _held_out(self, split)
         anchors = _anchors(self)
-        # The anchors open an epoch, as many times as there is room for them, but never fill more than half of it.
-        head = min(len(anchors), self.train // 2) if self.train < 2 * len(anchors) else len(anchors)
+        head = min(len(anchors), self.train // 2)  # a short epoch has room for a part of them, the next for another
 
         def make(i: int) -> Example:
             if i < head:
@@ -108,10 +108,10 @@ class Voice:
         ]
         self.domains = [forms for forms in found if forms]
         self.held_out_domains = [forms for forms in self.domains if forms[0].domain != "name"]
-        self._earlier = {(form.domain, n): forms[:n] for forms in self.domains for n, form in enumerate(forms)}
-        self._rank = {id(form): n for forms in self.domains for n, form in enumerate(forms)}
+        self._forms = {forms[0].domain: forms for forms in self.domains}
         if not self.held_out_domains:
-            raise ValueError(f"CLDR has nothing to say in {language!r} for {', '.join(domains or DOMAINS)}")
+            said = ", ".join(domains or DOMAINS)
+            raise ValueError(f"nothing that CLDR says in {language!r} about {said} can be held out; name more domains")
 
     def _can_say(self, form: Form) -> bool:
         return form.supported(self.english) and form.supported(self.locale)
@@ -119,7 +119,7 @@ class Voice:
     def text(self, form: Form, item: Item) -> str:
         """The English text, with the style before it where an earlier form says the same and means another target."""
         text = write_english(form, item, self.english)
-        for other in self._earlier[form.domain, self._rank[id(form)]]:
+        for other in takewhile(lambda other: other is not form, self._forms[form.domain]):
             same = other.has(item) and write_english(other, item, self.english) == text
             if same and other.write(item, self.locale) != form.write(item, self.locale):
                 return f"<{form.style}> {text}"

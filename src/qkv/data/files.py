@@ -205,34 +205,34 @@ class BlockDocuments:
 
 
 class FileDocument:
-    """The whole file a document, in pieces cut at the end of a line (or at least between characters)."""
+    """The whole file a document, in pieces of about `piece` bytes, cut at the end of a line or between characters."""
 
-    weight = 64
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).expanduser()
-        self._data = open_bytes(self.path)
+    def __init__(self, path: str | Path, piece: int = PIECE) -> None:
+        self.path, self._piece = Path(path).expanduser(), piece
+        self._size = len(open_bytes(self.path))  # the bytes themselves are not held: a folder may have many files
+        self.weight = max(1, piece >> 10)
 
     def __len__(self) -> int:
-        return max(1, round(len(self._data) / PIECE))
+        return max(1, round(self._size / self._piece))
 
     def __getitem__(self, i: int) -> Example | Skipped:
-        start, stop = self._cut(i), self._cut(i + 1)
+        data = open_bytes(self.path)
+        start, stop = self._cut(data, i), self._cut(data, i + 1)
         try:
-            text = self._data[start:stop].decode("utf-8").removeprefix("\ufeff" if i == 0 else "")
+            text = data[start:stop].decode("utf-8").removeprefix("\ufeff" if i == 0 else "")
         except UnicodeDecodeError as error:
-            raise not_utf8(self.path, self._data[: start + error.start].count(b"\n") + 1) from None
+            raise not_utf8(self.path, data[: start + error.start].count(b"\n") + 1) from None
         if not text.strip():
             return Skipped("empty")
         if len(self) == 1:
             return {"text": text}
         return {"text": text, "piece": "first" if i == 0 else "last" if i == len(self) - 1 else "middle"}
 
-    def _cut(self, i: int) -> int:
+    def _cut(self, data: Bytes, i: int) -> int:
         if i == 0 or i >= len(self):
-            return len(self._data) if i else 0
-        at = i * PIECE
-        near = self._data[at : at + PIECE // 4]
+            return self._size if i else 0
+        at = i * self._piece
+        near = data[at : at + self._piece // 4]
         line_end = near.find(b"\n")
         if line_end >= 0:
             return at + line_end + 1

@@ -33,7 +33,7 @@ class FileSource(Source):
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         """Examples with equal keys are held out together."""
-        return text_hash(*(example.get(name, "") for name in ("source", "target", "text")))
+        return _hash(example)
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         if self.paths(split) and split != "train":
@@ -57,6 +57,10 @@ class FileSource(Source):
         return (f"held out of the training file by hash: {held}",)
 
 
+def _hash(example: Example) -> int:
+    return text_hash(*(example.get(name, "") for name in ("source", "target", "text")))
+
+
 class _Choice(NamedTuple):
     bound: int  # examples whose hash is at most this are not trained on, wherever they stand
     members: dict[Split, tuple[int, ...]]
@@ -66,20 +70,20 @@ class _Choice(NamedTuple):
 def _choose(source: FileSource, files: tuple[tuple[str, int, int], ...]) -> _Choice:
     """Hold out the examples with the smallest hashes. `files` (name, size, time) renews the choice when they change."""
     table, missing = source.open("train"), source._missing
-    keys: dict[int, list[int]] = {}
+    places: dict[int, dict[int, int]] = {}  # key → where each different example that has it stands first
     for i in range(min(len(table), _SCANNED)):
         example = table[i]
         if isinstance(example, dict):
-            keys.setdefault(source.hold_out_key(table, i, example), []).append(i)
-    each = max(1, min(len(keys) // SHARE, MOST))
-    if len(keys) <= each * len(missing):
+            places.setdefault(source.hold_out_key(table, i, example), {}).setdefault(_hash(example), i)
+    each = max(1, min(len(places) // SHARE, MOST))
+    if len(places) <= each * len(missing):
         raise ValueError(
-            f"{', '.join(name for name, *_ in files)}: only {len(keys)} different example(s) there, too few to hold "
+            f"{', '.join(name for name, *_ in files)}: only {len(places)} different example(s) there, too few to hold "
             f"out some for {' and '.join(missing)}; give files for these splits"
         )
-    ranked = sorted(keys)[: each * len(missing)]
+    ranked = sorted(places)[: each * len(missing)]
     members = {
-        split: tuple(sorted(i for key in ranked[n * each : (n + 1) * each] for i in keys[key]))
+        split: tuple(sorted(i for key in ranked[n * each : (n + 1) * each] for i in places[key].values()))
         for n, split in enumerate(missing)
     }
     return _Choice(ranked[-1], members)

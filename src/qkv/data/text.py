@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from .files import BlockDocuments, FileDocument, Joined, LineDocuments, Lines
+from .files import PIECE, BlockDocuments, FileDocument, Joined, LineDocuments, Lines, open_bytes
 from .holdout import FileSource
 from .pairs import json_field, json_line, pair
 from .shuffle import text_hash
 from .sources import Example, Skipped, Split, Table
 
-_DOCUMENTS: dict[str, Callable[[Path], Table]] = {"file": FileDocument, "line": LineDocuments, "block": BlockDocuments}
+SMALLEST_PIECE = 1 << 10  # bytes
 _FILES_TO_SPLIT_BY = 50  # with fewer files than this, pieces rather than files are held out
 
 
@@ -55,11 +54,15 @@ class Text(FileSource, kind="text"):
 
     def open(self, split: Split) -> Table:
         paths = self.paths(split)
-        tables: list[Table] = [_DOCUMENTS[self.documents](path) for path in paths]
-        if self.documents != "file" or len(paths) < _FILES_TO_SPLIT_BY:
-            return Joined(tables)
-        base = os.path.commonpath(path.parent for path in paths)
-        return Joined(tables, [path.relative_to(base).as_posix() for path in paths])
+        if self.documents != "file":
+            documents = LineDocuments if self.documents == "line" else BlockDocuments
+            return Joined([documents(path) for path in paths])
+        if len(paths) >= _FILES_TO_SPLIT_BY:
+            base = os.path.commonpath(path.parent for path in paths)
+            return Joined([FileDocument(path) for path in paths], [path.relative_to(base).as_posix() for path in paths])
+        total = sum(len(open_bytes(path)) for path in paths)
+        piece = min(PIECE, max(SMALLEST_PIECE, total // 100))  # so that a small corpus has pieces to hold out
+        return Joined([FileDocument(path, piece) for path in paths])
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         if isinstance(table, Joined) and table.names:

@@ -18,7 +18,7 @@ from tokenizers import models
 from ..core.spec import nearest
 from . import tokenizer_file
 from .files import Lines
-from .pipelines import byte_symbols
+from .pipelines import BYTES, byte_symbols
 from .tokenizer_file import as_value_error, said
 from .tokenizer_specs import ROLES, TokenizerSpec, Trace
 
@@ -38,7 +38,8 @@ def train(
     """
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list or an iterator of texts")
-    spec = TokenizerSpec.model_validate(spec)
+    if isinstance(spec, str):
+        spec = TokenizerSpec.from_dict({"kind": spec})
     with _watched(texts, progress) as watched, said():
         return Tokenizer(spec.train(watched, trace))
 
@@ -71,12 +72,13 @@ class Tokenizer:
         added = {token.content: (i, token.special) for i, token in raw.get_added_tokens_decoder().items()}
         self.markers = tuple(name for name, (_, special) in added.items() if not special)
         self.controls = {name: i for name, (i, special) in added.items() if special}
-        ids = {
-            role: next((self.controls[n] for n in names if n in self.controls), None) for role, names in ROLES.items()
-        }
-        self.pad_id, self.unk_id, self.bos_id, self.eos_id, self.mask_id = (ids[role] for role in ROLES)
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id, self.mask_id = map(self._role, ROLES)
         self._silent = frozenset(self.controls.values()) - {self.unk_id}
         self.vocab_size = 1 + max(raw.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    def _role(self, role: str) -> int | None:
+        """The id of the token that has one of the role's names."""
+        return next((self.controls[name] for name in ROLES[role] if name in self.controls), None)
 
     # -- files ----------------------------------------------------------------------------------------------------
 
@@ -183,9 +185,10 @@ class Tokenizer:
     def decode_batch(self, rows: Iterable[Iterable[int]], skip_special: bool = True) -> list[str]:
         """`decode` for many rows at once."""
         silent = self._silent if skip_special else frozenset()
-        kept = [[i for i in self._checked(ids) if i not in silent] for ids in rows]
+        checked = map(self._checked, rows)
+        spoken = [ids if silent.isdisjoint(ids) else [i for i in ids if i not in silent] for ids in checked]
         with said():
-            return self.raw.decode_batch(kept, skip_special_tokens=False)
+            return self.raw.decode_batch(spoken, skip_special_tokens=False)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """What to show for each id: spaces as `▁`, line ends as `↵`, tabs as `⇥`, half characters as `<0xE2>`."""
@@ -198,9 +201,7 @@ class Tokenizer:
             try:
                 piece = values.decode("utf-8")
             except UnicodeDecodeError:
-                return "".join(f"<0x{value:02X}>" if value > 0x7F else chr(value) for value in values).translate(
-                    _VISIBLE
-                )
+                piece = "".join(chr(value) if value < 0x80 else BYTES[value] for value in values)
         return piece.translate(_VISIBLE)
 
     @cached_property
@@ -227,37 +228,30 @@ def _unreadable(texts: Sequence[str], error: BaseException) -> BaseException:
     for text in texts if isinstance(error, Exception) else ():
         if not isinstance(text, str):
             return ValueError(f"a text is a string, not {type(text).__name__}")
-        with contextlib.suppress(UnicodeEncodeError):
-            text.encode("utf-8")
-            continue
-        return ValueError(f"a text holds half of a surrogate pair, which is no character: {text[:40]!r}")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            return ValueError(f"a text holds half of a surrogate pair, which is no character: {text[:40]!r}")
     return as_value_error(error)
 
 
 @contextlib.contextmanager
 def _watched(texts: Iterable[str], progress: bool) -> Iterator[Iterable[str]]:
-    """The texts, with a bar on stderr that counts them and then says that they are being learned from."""
+    """The texts, and on stderr how many there were so far; then that they are being learned from."""
     if not progress:
         yield texts
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("tokenizer: {task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("tokenizer: reading")
+        task = bar.add_task("reading")
 
         def counted() -> Iterator[str]:
-            count = characters = 0
+            count = 0
             for count, text in enumerate(texts, 1):
-                characters += len(text)
                 if count % 1000 == 0:
-                    bar.update(
-                        task, description=f"tokenizer: reading, {count:,} texts, {characters / 1e6:.1f} M characters"
-                    )
+                    bar.update(task, description=f"reading, {count:,} texts")
                 yield text
-            bar.update(
-                task, description=f"tokenizer: learning from {count:,} texts, {characters / 1e6:.1f} M characters"
-            )
+            bar.update(task, description=f"learning from {count:,} texts")
 
         yield counted()

@@ -14,7 +14,7 @@ import tokenizers
 from .pipelines import close_holes
 
 FILE = "tokenizer.json"
-LARGEST_FILE = 256 << 20  # bytes; the largest in use have some 35 MB
+LARGEST_FILE = 128 << 20  # bytes; the largest in use have some 35 MB
 MOST_GROWTH = 64  # how many times longer replacements may make a text
 
 
@@ -41,6 +41,8 @@ def parse(text: str) -> tokenizers.Tokenizer:
         data = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"it is not a JSON object but a {type(data).__name__}")
     for part in (data.get("normalizer"), data.get("decoder")):
         _refuse_growth(part)
     with said():

@@ -219,7 +219,7 @@ def _of_likelihood(total: Likelihood, wanted: tuple[Metric, ...]) -> dict[str, m
 
 def evaluate_run(
     run: Run,
-    split: Split = "test",
+    split: str = "test",
     data: Sequence[str] = (),
     *,
     num_beams: int | None = None,
@@ -230,12 +230,13 @@ def evaluate_run(
         raise ValueError(
             f"{run.path} has no recipe.yaml, which says what its data are; give a run that `qkv train` made"
         )
-    if split not in SPLITS:
-        raise ValueError(f"there is no split {split!r}; {nearest(split, SPLITS)}")
     recipe = run.recipe.change([f"data.{item}" for item in data])
     evaluator = Evaluator(
         recipe.data, run.tokenizer, recipe.batching, recipe.evaluation, run.generation, recipe.objective, recipe.seed
     )
+    chosen = next((name for name in SPLITS if name == split), None)
+    if chosen is None:
+        raise ValueError(f"there is no split {split!r}; {nearest(split, SPLITS)}")
     limit = recipe.evaluation.test_examples if max_examples is None else max_examples
     generation = run.generation if num_beams is None else run.settings(num_beams=num_beams)
-    return evaluator(run.model, split, limit, generation)
+    return evaluator(run.model, chosen, limit, generation)

@@ -13,6 +13,7 @@ from torch import nn
 
 from ..core.batch import Batch
 from ..data.batching import Stream, stream
+from ..data.sources import SPLITS, Example, Split
 from ..data.tokenizer import Tokenizer
 from ..model.transformer import Transformer, TransformerModel
 from ..train.loop import fit
@@ -33,7 +34,7 @@ CHANGEABLE_TRAINING = frozenset(
     {
         *("max_steps", "max_time", "patience", "min_delta", "max_bad_steps"),
         *("eval_every", "save_every", "log_every", "keep", "metric", "mode", "final"),
-        *("compile", "tensorboard"),
+        *("compile", "recompute", "tensorboard"),
     }
 )
 
@@ -125,16 +126,10 @@ class Job:
     @classmethod
     def prepare(cls, recipe: Recipe, out: Path, device: torch.device, resume: bool, console: Console) -> Job:
         """Raises ValueError where the data are missing or the parts don't fit together."""
-        example = next(recipe.data.examples("train", shuffle=False), None)
-        if example is None:
-            raise ValueError("the training data hold no example")
-        spec = recipe.model.spec(recipe.vocab_size)  # so that a mistake is told before anything takes time
-        check_context(recipe, spec)
-        tokenizer = (
-            Tokenizer.load(out / TOKENIZER)
-            if resume and (out / TOKENIZER).is_file()
-            else make(recipe, console.is_terminal)
-        )
+        check_context(recipe, recipe.model.spec(recipe.vocab_size))  # told before anything takes time
+        example = first_examples(recipe)["train"]
+        saved = out / TOKENIZER
+        tokenizer = Tokenizer.load(saved) if resume and saved.is_file() else make(recipe, console.is_terminal)
         spec = recipe.model.spec(tokenizer.vocab_size)
         check_fit(tokenizer, spec, f"the recipe {recipe.name}")
         pairs = "source" in example
@@ -220,6 +215,17 @@ class Job:
 
     def _say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def first_examples(recipe: Recipe) -> dict[Split, Example]:
+    """One example of every split. Raises ValueError where a split can't be read or holds none."""
+    found: dict[Split, Example] = {}
+    for split in SPLITS:
+        example = next(recipe.data.examples(split, seed=recipe.seed, shuffle=False), None)
+        if example is None:
+            raise ValueError(f"the {split} split of the data holds no example")
+        found[split] = example
+    return found
 
 
 def check_context(recipe: Recipe, spec: Transformer) -> None:

@@ -31,7 +31,8 @@ def load(spec: Transformer, path: Path, device: torch.device) -> TransformerMode
 
 def _expected(model: nn.Module) -> dict[str, Tensor]:
     """What `model_tensors` gives of a model with memory: tied tensors once, by their first name."""
-    state, names = model.state_dict(keep_vars=True), {}
+    state = model.state_dict(keep_vars=True)
+    names: dict[int, str] = {}
     for name, tensor in state.items():
         names.setdefault(id(tensor), name)
     return {name: state[name] for name in names.values()}

@@ -54,6 +54,8 @@ class Training(Spec):
                  The mean of the last checkpoints is taken as it is.
     max_bad_steps: stop after this many steps in a row that made no update.
     compile:     run the model through torch.compile.
+    recompute:   activation checkpointing: "blocks" keeps each block's input only and makes the rest again in the backward
+                 pass, "alternate" every other block's; memory for a third more time.
     tensorboard: write TensorBoard's files too.
     """
 
@@ -77,6 +79,7 @@ class Training(Spec):
     final: Literal["best", "last"] = "best"
     max_bad_steps: Count = 10
     compile: bool = False
+    recompute: Literal["none", "alternate", "blocks"] = "none"
     tensorboard: bool = False
 
     @model_validator(mode="after")

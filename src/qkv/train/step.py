@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from ..core.batch import Batch, Terms
 from ..core.ranks import Ranks
+from ..model.transformer import TransformerModel
+from .compiling import compiled
 from .objective import Objective
 from .precision import Mixed
 from .settings import Training
@@ -43,7 +45,9 @@ class Stepper:
         self.device = next(model.parameters()).device
         self.mixed = Mixed(training.precision, model, self.device)
         self.optimizer = training.optimizer.build(model)
-        self.model: nn.Module = torch.compile(model) if training.compile else model  # type: ignore[assignment]
+        if isinstance(model, TransformerModel):
+            model.recompute(training.recompute)
+        self.model = compiled(model, self.device) if training.compile else model
 
     def take(self, batches: list[Batch], lr: float) -> Taken:
         """Minimize Σ_terms weight · Σ_batches,ranks sum ÷ Σ_batches,ranks count at one learning rate."""

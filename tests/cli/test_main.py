@@ -1,0 +1,298 @@
+"""The whole command line in one process: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_tiny import TINY
+
+from qkv.cli import main
+
+COMMANDS = ("demo", "train", "eval", "generate", "translate", "score", "embed", "tokenizer", "list", "show")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.delenv("QKV_DEBUG", raising=False)
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+# -- help -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_is_complete(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert "Usage: qkv" in printed
+    for name in COMMANDS if not command else ():
+        assert f" {name} " in printed
+    for option in ("--num-beams", "--min-p", "--stop", "--scores", "--stream") if command == "generate" else ():
+        assert option in printed
+
+
+HELP = "import sys; from qkv.cli import main; main(['train', '--help']); print('torch' in sys.modules)"
+
+
+def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
+    took = []
+    for _ in range(3):
+        began = seconds_of_children()
+        done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, timeout=60)
+        took.append(seconds_of_children() - began)
+    assert done.stdout.rstrip().endswith("False"), done.stdout[-200:]
+    assert min(took) < 0.5
+
+
+def seconds_of_children() -> float:
+    """Processor time, which does not depend on what else the machine does."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def test_it_runs_as_a_module_and_tells_its_version() -> None:
+    done = subprocess.run([sys.executable, "-m", "qkv", "--version"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "qkv")
+
+
+# -- mistakes: one sentence, status 2, nothing written -------------------------------------------------------------
+
+MISTAKES = {
+    "trian": "did you mean 'train'",
+    "train": "missing argument 'RECIPE'",
+    "train localize": "did you mean 'localise'",
+    "train reverse --devise cpu": "--devise",
+    "train reverse --device gpu": "there is no device 'gpu'",
+    "train reverse --device cuda:77": "CUDA device",
+    "train reverse --precision fp8": "'bf16'",
+    "train reverse --max-time 10x": "10x",
+    "train reverse --max-steps 0": "max_steps",
+    "train reverse --seed -1": "seed",
+    "train reverse --resume --overwrite": "give one of them",
+    "train reverse model.d_model=63": "does not divide",
+    "train reverse model.dropout=-1": "dropout",
+    "train reverse generation.num_beams=0": "num_beams",
+    "train reverse data.longst=3": "did you mean 'data.longest'",
+    "train reverse 60": "key=value",
+    "train reverse model.preset=gpt model.d_ff=32 model.replace={}": "placement",
+    "train no.yaml": "there is no recipe file no.yaml",
+    "train translate": "no training data",
+    "train translate data.source=no.en data.target=no.de": "there is no file 'no.en'",
+    "train translate data.source=three.txt data.target=two.txt": "3 lines but 'two.txt' has 2",
+    "train translate data.source=bad.txt data.target=bad.txt": "bad.txt', line 2, is not valid UTF-8",
+    "train translate data.source=empty.txt data.target=empty.txt": "'empty.txt' is empty",
+    "train lm data.path=no-folder": "there is no file or folder 'no-folder'",
+    "train lm data.path=text.txt model.max_positions=100": "longer than the model's context of 100",
+    "eval no-run": "there is no run directory no-run",
+    "generate no-run x": "there is no run directory",
+    "translate three.txt x": "three.txt is a file",
+    "list": "list what?",
+    "list recipe": "did you mean 'recipes'",
+    "show gpt3": "did you mean 'gpt'",
+    "show gpt2 --data": "--data is for recipes",
+    "show gpt2 n_laers=3": "did you mean 'n_layers'",
+}
+
+
+@pytest.mark.parametrize("line", sorted(MISTAKES))
+def test_a_mistake_is_one_sentence(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "three.txt").write_text("a\nb\nc\n")
+    (tmp_path / "two.txt").write_text("a\nb\n")
+    (tmp_path / "bad.txt").write_bytes(b"good\nb\xffd\n")
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "text.txt").write_text("words and words\n" * 500)
+    assert main(line.split()) == 2
+    said = capsys.readouterr().err.strip()
+    assert MISTAKES[line].lower() in said.lower()
+    assert said.startswith("qkv: ") and len(said.splitlines()) == 1 and "Traceback" not in said
+    assert not (tmp_path / "runs").exists()
+
+
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QKV_DEBUG", "1")
+    assert main(["show", "gpt3"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (ValueError("two\n lines"), 2, "two lines"),
+        (OSError(28, "No space left on device", "x/model"), 2, "x/model: the disk is full"),
+        (PermissionError(13, "Permission denied", "x"), 2, "x: permission denied"),
+        (OSError("the checkpoint is lost"), 2, "the checkpoint is lost"),
+        (MemoryError(), 2, "out of memory"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (TypeError("oh"), 1, "a bug in qkv"),
+    ],
+)
+def test_every_exception_has_its_sentence_and_status(
+    error: BaseException, status: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("qkv.run.recipe.Recipe.load", failing)
+    assert main(["train", "reverse"]) == status
+    assert said in capsys.readouterr().err
+
+
+# -- work -------------------------------------------------------------------------------------------------------
+
+
+def test_train_and_repeat(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    small = [text for text in TINY if not text.startswith("training.max_steps")]
+    assert (
+        main(["train", "reverse", *small, "--max-steps", "2", "--seed", "3", "--max-time", "5m", "--no-compile"]) == 0
+    )
+    printed = capsys.readouterr().out
+    assert "exact match" in printed and "truth" in printed and "runs/reverse/report.html" in printed
+    saved = (tmp_path / "runs/reverse/recipe.yaml").read_text()
+    assert "seed: 3" in saved and "max_time: 300.0" in saved
+    assert main(["train", "reverse", *small]) == 2
+    assert "--resume goes on with it, --overwrite replaces it" in capsys.readouterr().err
+    assert main(["train", "runs/reverse", "--resume", "training.max_steps=3"]) == 0
+    assert "Resumed after step 2" in capsys.readouterr().out
+
+
+def test_demo_twice(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.cli.train.DEMO", "reverse")
+    assert main(["demo", *TINY]) == 0
+    before = (tmp_path / "runs/reverse/model.safetensors").stat().st_mtime_ns
+    capsys.readouterr()
+    assert main(["demo"]) == 0
+    said = capsys.readouterr().out
+    assert "runs/reverse exists" in said and "--overwrite" in said and "--resume" in said
+    assert (tmp_path / "runs/reverse/model.safetensors").stat().st_mtime_ns == before
+    (tmp_path / "runs/reverse/evaluation.json").unlink()
+    assert main(["demo", *TINY]) == 2
+    assert "not finished; --resume" in capsys.readouterr().err
+
+
+def test_translate_lines_of_standard_input(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["translate", str(trained), "a b", "c"]) == 0
+    given = capsys.readouterr().out
+    feed(monkeypatch, b"a b\r\n\nc")
+    assert main(["translate", str(trained)]) == 0
+    read = capsys.readouterr().out.split("\n")
+    assert read == [given.split("\n")[0], "", *given.split("\n")[1:]]
+    feed(monkeypatch, b"a\n\xff\n")
+    assert main(["translate", str(trained)]) == 2
+    assert "standard input, line 2 is not UTF-8" in capsys.readouterr().err
+
+
+def test_options_of_generation(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(trained)
+    assert main(["generate", run, "a b", "--num-beams", "2", "--num-samples", "2", "--scores"]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 2 and float(lines[0][0]) >= float(lines[1][0])
+    assert main(["generate", run, "a b", "c", "--json", "--temperature", "1.5", "--seed", "1"]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["text"], second["text"]) == ("a b", "c")
+    assert len(first["outputs"][0]["tokens"]) == len(first["outputs"][0]["log_probs"])
+    assert main(["generate", run, "a b"]) == main(["generate", run, "a b", "--stream"]) == 0
+    plain, streamed = capsys.readouterr().out.splitlines()
+    assert plain == streamed
+    for options, said in (
+        (["--num-beams", "0"], "num_beams"),
+        (["--top-p", "2"], "top_p"),
+        (["--stream", "--json"], "--stream"),
+        (["--num-beams", "2", "--temperature", "1"], "beam search"),
+        (["--device", "gpu"], "no device 'gpu'"),
+    ):
+        assert main(["generate", run, "a", *options]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_language_model_generates_and_does_not_translate(
+    trained_lm: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(trained_lm)
+    assert main(["generate", run, "the cat"]) == 0
+    capsys.readouterr()
+    assert main(["translate", run, "the cat"]) == 2
+    assert "use `qkv generate`" in capsys.readouterr().err
+    assert main(["generate", run, "the cat " * 400]) == 2
+    assert "context of 256" in capsys.readouterr().err
+    assert main(["score", run, "the cat is", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["log_likelihood"] == pytest.approx(sum(found["log_probs"]))
+    assert main(["score", run, "the cat is", "--target", "x"]) == 2
+
+
+def test_score_pairs(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(trained)
+    assert main(["score", run, "a b\tb a"]) == 0
+    tab = capsys.readouterr().out
+    assert main(["score", run, "a b", "--target", "b a"]) == 0
+    assert capsys.readouterr().out == tab
+    assert "</s>:" in tab and "perplexity" in tab and tab.splitlines()[-1].startswith("all: ")
+    assert main(["score", run, "a b"]) == 2
+    assert "is not SOURCE<tab>TARGET" in capsys.readouterr().err
+    assert main(["score", run, "a", "b", "--target", "x"]) == 2
+    assert "2 texts and 1 targets" in capsys.readouterr().err
+
+
+def test_embed(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(trained)
+    assert main(["embed", run, "a b", "c"]) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert main(["embed", run, "a b", "c", "--out", "x.npy"]) == 0
+    assert np.load(tmp_path / "x.npy") == pytest.approx(np.array(printed), abs=1e-6)
+    assert main(["embed", run, "a b", "c", "--out", "y.npy", "--pooling", "none"]) == 0
+    assert capsys.readouterr().out.split() == ["3", "2"]
+    assert np.load(tmp_path / "y.npy").shape == (5, 16)
+    assert main(["embed", run, "a", "--pooling", "max"]) == 2
+    assert main(["embed", run, "a", "--out", "x.csv"]) == 2
+
+
+def test_eval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", str(trained), "--json", "--max-examples", "7"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["examples"] == 7 and found["metrics"]["loss"] > 0
+    assert main(["eval", str(trained), "--data", "validation", "--data", "longest=5", "--num-beams", "2"]) == 0
+    assert "validation, 20 examples" in capsys.readouterr().out
+    assert main(["eval", str(trained), "--data", "validatoin"]) == 2
+    assert "did you mean 'validation'" in capsys.readouterr().err
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    for what, named in (
+        ("recipes", "localise"),
+        ("presets", "63,082,496 parameters"),
+        ("patterns", "window"),
+        ("positions", "alibi"),
+        ("objectives", "next-token"),
+    ):
+        assert main(["list", what]) == 0
+        assert named in capsys.readouterr().out
+        assert main(["list", what, "--json"]) == 0
+        assert all(text.endswith(".") for text in json.loads(capsys.readouterr().out).values())
+
+
+def test_show(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "gpt2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == 124439808
+    assert main(["show", "gpt2", "decoder.position=alibi"]) == 0
+    assert "position: alibi" in capsys.readouterr().out
+    assert main(["show", "reverse", "model.d_model=32", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"]["spec"]["d_model"] == 32
+    assert main(["show", str(trained), "--data"]) == 0
+    printed = capsys.readouterr().out
+    assert "source" in printed and "</s>" in printed and "labels counted" in printed
+    assert main(["show", "reverse", "--data", "--json", *TINY]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"]
