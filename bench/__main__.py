@@ -52,7 +52,7 @@ def run(table: Table, rounds: int | None, quick: bool, threads: int, notes: list
     cases = table.cases(quick)
     with ring(threads) as entered:
         for i, case in enumerate(cases, 1):
-            print(f"{table.name} {i}/{len(cases)}: {case.key}", file=sys.stderr, flush=True)
+            print(f"{table.name} {i}/{len(cases)}: {case.title}", file=sys.stderr, flush=True)
             result.cases.append(measure(case, entered, result.rounds, probe(quick)))
         result.versions = dict(entered.versions)
     result.load_after = machine.load()

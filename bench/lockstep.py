@@ -50,6 +50,17 @@ class Case:
     fresh: bool = False
     profiled: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        return describe(self.key)
+
+
+def describe(key: dict[str, Any]) -> str:
+    """A case's key in words, its details left out."""
+    return ", ".join(
+        f"{name} {value}" for name, value in key.items() if isinstance(value, str | int) and name != "flops"
+    )
+
 
 class Runner(Protocol):
     """What can take a round."""
@@ -71,7 +82,7 @@ class Worker:
             "PYTHONPATH": str(ROOT),
             "TOKENIZERS_PARALLELISM": "false",
         }
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by close)
         self._process = subprocess.Popen(
             [str(peers.python(environment)), "-m", "bench.worker"],
             stdin=subprocess.PIPE,

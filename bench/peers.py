@@ -32,11 +32,6 @@ def python(environment: str) -> Path:
     return found
 
 
-def missing() -> list[str]:
-    """Peers whose environment has not been made."""
-    return [name for name in PEERS if not (ENVS / name / ".made").exists()]
-
-
 def make(name: str) -> None:
     """Install a peer, pinned, into its own environment; what is there already and complete stays."""
     place = ENVS / name

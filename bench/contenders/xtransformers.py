@@ -9,7 +9,7 @@ from .gpt import PlainStep, Shape
 
 
 class TrainingStep(PlainStep):
-    """`AutoregressiveWrapper`, which takes one token more and shifts."""
+    """The loss of its `AutoregressiveWrapper`, which shifts the labels itself."""
 
     def __init__(self, shape: dict[str, int], precision: str) -> None:
         sizes = Shape(**shape)
@@ -24,7 +24,7 @@ class TrainingStep(PlainStep):
             num_tokens=sizes.vocab_size, max_seq_len=sizes.context, attn_layers=layers, tie_embedding=True
         )
         super().__init__(AutoregressiveWrapper(model), precision)
-        self.ids = sizes.random_ids(sizes.context + 1)
+        self.ids = sizes.random_ids(sizes.context + 1)[:, :-1].contiguous()
 
     def loss(self) -> Tensor:
         return self.model(self.ids)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ..lockstep import PROBE, Case, Contender
+from ..lockstep import PROBE, Case, Contender, describe
 from ..results import Record, Result
 
 Rows = Iterable[Iterable[str]]
@@ -57,7 +57,7 @@ def verdict(what: str, value: float, target: float, unit: str = "", least: bool 
 def errors(result: Result) -> list[str]:
     """What could not be measured, and why."""
     return [
-        f"- {name} ({', '.join(f'{k} {v}' for k, v in case['key'].items())}) failed: {why}"
+        f"- {name} ({describe(case['key'])}) failed: {why}"
         for case in result.cases
         for name, why in case["errors"].items()
     ]

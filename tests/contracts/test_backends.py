@@ -89,7 +89,7 @@ def refused(case: Combination) -> str | None:
     return None
 
 
-def sevenfold(case: Combination, dtype: torch.dtype) -> tuple[Places, list[Tensor], Bias | Tensor | None]:
+def problem(case: Combination, dtype: torch.dtype) -> tuple[Places, list[Tensor], Bias | Tensor | None]:
     """Places, then leaves: q, k, v, and what the bias is made of."""
     rows, layout, kv_layout = places = PLACES[case.place]()
     (t, s), (kv, d, e) = (layout.shape[1], kv_layout.shape[1]), case.shape
@@ -127,7 +127,7 @@ def backward(out: Tensor, lse: Tensor | None, leaves: list[Tensor]) -> list[Tens
 
 def plainly(case: Combination, dtype: torch.dtype, as_if: torch.dtype | None = None) -> tuple[list[Tensor], Tensor]:
     """Output, log-sum-exp where asked for, and gradients in plain PyTorch, from inputs rounded to `as_if`; the mask."""
-    (rows, layout, kv_layout), leaves, bias = sevenfold(case, as_if or dtype)
+    (rows, layout, kv_layout), leaves, bias = problem(case, as_if or dtype)
     if as_if is not None:
         leaves = [leaf.detach().to(dtype).requires_grad_() for leaf in leaves]
         bias = _again(bias, leaves)
@@ -152,7 +152,7 @@ def _again(bias: Bias | Tensor | None, leaves: list[Tensor]) -> Bias | Tensor | 
 
 
 def served(case: Combination, dtype: torch.dtype) -> list[Tensor]:
-    (_, layout, kv_layout), leaves, bias = sevenfold(case, dtype)
+    (_, layout, kv_layout), leaves, bias = problem(case, dtype)
     result = attend(
         *leaves[:3],
         pattern=case.pattern,
@@ -219,13 +219,8 @@ MODELS = Contract(
         "heads": named(HEADS),
         "block": named(BLOCKS),
     },
-    lambda case: _senseless(case),
     turned=["heads", "block"],
 )
-
-
-def _senseless(case: Combination) -> str | None:
-    return None
 
 
 @pytest.mark.contract(MODELS)
@@ -257,9 +252,9 @@ def test_the_longest_places_are_more_than_one_tile() -> None:
     rows, layout, kv_layout = PLACES["long"]()
     q, k = randn(rows, layout.shape[1], H, 8), randn(rows, kv_layout.shape[1], H, 8)
     where, marks = [layout.positions, kv_layout.positions], [None] * 4
-    problem = _Problem(q, k, k, [], where, marks, '{"kind": "full"}', "", 1.0, 0.0, 0.0, torch.tensor(0))
-    assert len(problem.blocks.maybe) > 1
-    assert problem.blocks.n_cols > 1
+    tiles = _Problem(q, k, k, [], where, marks, '{"kind": "full"}', "", 1.0, 0.0, 0.0, torch.tensor(0))
+    assert len(tiles.blocks.maybe) > 1
+    assert tiles.blocks.n_cols > 1
 
 
 def test_with_prefix_marks_the_first_tokens() -> None:

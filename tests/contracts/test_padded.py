@@ -23,7 +23,7 @@ PADDED = Contract(
         "heads": named(HEADS),
         "block": named(BLOCKS),
     },
-    turned=["heads", "block"],
+    turned=["side", "heads", "block"],
 )
 
 

@@ -224,7 +224,7 @@ def _sizes(**sizes: int) -> Any:
     [
         (_sizes(s=7), {"pattern": causal()}, "5 queries and 7 keys.*give layout= and kv_layout="),
         (_sizes(s=7), {"bias": Bias(ALiBi(), (torch.ones(4),))}, "5 queries and 7 keys.*give layout= and kv_layout="),
-        (_sizes(s=7), {"pattern": causal(), "kv_layout": Layout.full(7)}, "5 queries and 7 keys: give layout= too"),
+        (_sizes(s=7), {"pattern": causal(), "kv_layout": Layout.full(7)}, "needs layout= for the queries too"),
         (_sizes(k=3), {}, "3 key-value heads can't share 4 query heads: it has to divide them"),
         (lambda: [x[0] for x in random()], {}, r"\(batch, length, heads, width\); got 3, 3 and 3 axes"),
         (lambda: [torch.randn(3)] * 3, {}, r"\(batch, length, heads, width\); got 1, 1 and 1 axes"),

@@ -41,7 +41,7 @@ def by_equation(module: BlockModule, x: Tensor, cross: bool) -> Tensor:
     keep = 1.0 if module.residual else 0.0
     norm = module.norm
     if module.placement == "parallel":
-        second = norm["attention"] if module.shared_norm else norm["feedforward"]
+        second = norm["feedforward"] if "feedforward" in norm else norm["attention"]
         return keep * x + parts["attention"](norm["attention"](x)) + parts["feedforward"](second(x))
     for name, f in parts.items():
         if module.placement == "post":

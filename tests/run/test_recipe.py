@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,21 @@ def test_a_model_choice_has_one_flat_form() -> None:
     assert Recipe.load("lm", ["model=gpt2"]).model == ModelChoice(preset="gpt2")
     assert choice.spec().vocab_size == 50257
     assert choice.spec(99).vocab_size == 99
+
+
+def commands() -> list[list[str]]:
+    """The arguments of every `qkv train` in the recipes' comments and on their page."""
+    page = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+    text = "\n".join([*packaged().values(), page]).replace("\\\n", " ").replace(" # ", " ").replace("     ", "  # ")
+    lines = [line.lstrip("# ") for line in text.splitlines()]
+    return [shlex.split(line, comments=True)[2:] for line in lines if line.startswith("qkv train ")]
+
+
+@pytest.mark.parametrize("arguments", commands(), ids=" ".join)
+def test_the_commands_that_are_shown_name_what_there_is(arguments: list[str]) -> None:
+    settings = [text for text in arguments[1:] if "=" in text]
+    recipe = Recipe.load(arguments[0], settings)
+    assert recipe.model.spec(recipe.vocab_size).n_parameters
 
 
 def test_yaml_of_a_recipe_keeps_norwegian() -> None:

@@ -59,6 +59,7 @@ def attend(
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that may see nothing gets 0, and
     a log-sum-exp of −∞. Raises ValueError for shapes that don't meet, and where an alignment would have to be guessed.
     """
+    _check_axes(q, k, v)
     layout, kv_layout = _layouts(q, k, pattern, layout, kv_layout, bias)
     _check(q, k, v, layout, kv_layout, bias, dropout, softcap)
     if kv_layout.padding != "none" and not clean:
@@ -106,10 +107,13 @@ def merge(
     lse = log(e^lse1 + e^lse2), out = e^(lse1−lse) out1 + e^(lse2−lse) out2: the online soft-max (Milakov & Gimelshein
     2018), exact and associative. A side that saw nothing (lse = −∞) contributes nothing.
     """
-    lse = torch.logaddexp(lse1, lse2)
-    safe = lse.masked_fill(lse == float("-inf"), 0.0)
-    w1, w2 = ((x - safe).exp().transpose(1, 2).unsqueeze(-1) for x in (lse1, lse2))
-    return (out1 * w1 + out2 * w2).to(out1.dtype), lse
+    top = torch.maximum(lse1, lse2).detach()
+    dead = top == float("-inf")
+    top = top.masked_fill(dead, 0.0)
+    w1, w2 = (lse1 - top).exp(), (lse2 - top).exp()
+    total = (w1 + w2).masked_fill(dead, 1.0)
+    out1, out2 = (out * (w / total).transpose(1, 2).unsqueeze(-1) for out, w in ((out1, w1), (out2, w2)))
+    return (out1 + out2).to(out1.dtype), (top + total.log()).masked_fill(dead, float("-inf"))
 
 
 def _layouts(
@@ -124,11 +128,15 @@ def _layouts(
                 "or a position bias depends on it; give layout= and kv_layout="
             )
         kv_layout = layout if layout is not None else Layout.full(s, device=k.device)
-    if layout is None:
-        if t != s and (pattern.positional or isinstance(bias, Bias)):
-            raise ValueError(f"{t} queries and {s} keys: give layout= too, the alignment is never guessed")
-        layout = kv_layout if t == s and kv_layout.start == 0 else Layout.full(t, device=q.device)
-    return layout, kv_layout
+        layout = layout or kv_layout if t == s else layout
+    elif layout is None and (pattern.positional or isinstance(bias, Bias)):
+        raise ValueError(f"kv_layout= says where the keys are; {pattern!r} needs layout= for the queries too")
+    return layout or Layout.full(t, device=q.device), kv_layout
+
+
+def _check_axes(q: Tensor, k: Tensor, v: Tensor) -> None:
+    if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
+        raise ValueError(f"q, k, v are (batch, length, heads, width); got {q.ndim}, {k.ndim} and {v.ndim} axes")
 
 
 def _check(
@@ -141,8 +149,6 @@ def _check(
     dropout: float,
     softcap: float | None,
 ) -> None:
-    if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
-        raise ValueError(f"q, k, v are (batch, length, heads, width); got {q.ndim}, {k.ndim} and {v.ndim} axes")
     if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise ValueError(
             f"shapes (batch, length, heads, width) don't meet: q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
@@ -153,15 +159,23 @@ def _check(
         b, t = where.shape
         if t != x.shape[1] or b not in (1, x.shape[0]):
             raise ValueError(f"{what} is for {b} rows of {t} tokens, the tensor has {x.shape[0]} of {x.shape[1]}")
-    if isinstance(bias, Tensor) and not bias.is_floating_point():
-        raise ValueError(
-            f"a bias is added to scores and has to be floating point, not {bias.dtype}; what may be seen at all is said by "
-            "a pattern, a layout (Layout.from_mask) or −∞ in the bias"
-        )
+    scores = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+    if isinstance(bias, Tensor):
+        _check_bias(bias, scores)
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout is a probability in [0, 1), not {dropout}")
     if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):
         raise ValueError(f"softcap is a positive number, not {softcap}")
+
+
+def _check_bias(bias: Tensor, scores: tuple[int, ...]) -> None:
+    if not bias.is_floating_point():
+        raise ValueError(
+            f"a bias is added to scores and has to be floating point, not {bias.dtype}; what may be seen at all is said by "
+            "a pattern, a layout (Layout.from_mask) or −∞ in the bias"
+        )
+    if bias.ndim > 4 or any(n not in (1, m) for n, m in zip(reversed(bias.shape), reversed(scores), strict=False)):
+        raise ValueError(f"a bias of shape {tuple(bias.shape)} does not broadcast to scores (B, H, T, S) = {scores}")
 
 
 def _silence(result: Result, layout: Layout) -> Result:

@@ -19,6 +19,8 @@ class BiasScheme(Protocol):
     """What a position scheme with a bias offers (`core.positions`)."""
 
     def bias(self, tensors: tuple[Tensor, ...], q: View, k: View) -> Tensor: ...
+    @property
+    def has_bias_grad(self) -> bool: ...
     def bias_grad(self, tensors: tuple[Tensor, ...], q: View, k: View, grad: Tensor) -> tuple[Tensor | None, ...]: ...
     @property
     def text(self) -> str: ...
@@ -37,18 +39,3 @@ class Bias:
     @property
     def needs_grad(self) -> bool:
         return torch.is_grad_enabled() and any(t.requires_grad for t in self.tensors)
-
-
-def autograd_bias_grad(
-    scheme: BiasScheme, tensors: tuple[Tensor, ...], q: View, k: View, grad: Tensor
-) -> tuple[Tensor | None, ...]:
-    """The gradients of any scheme's tensors, by differentiating its `bias`: the default for schemes without their own."""
-    needed = [i for i, t in enumerate(tensors) if t.is_floating_point()]
-    with torch.enable_grad():
-        leaves = tuple(t.detach().requires_grad_(i in needed) for i, t in enumerate(tensors))
-        value = scheme.bias(leaves, q, k)
-        if not value.requires_grad:
-            return (None,) * len(tensors)
-        grads = torch.autograd.grad(value, [leaves[i] for i in needed], grad.expand_as(value), allow_unused=True)
-    found = dict(zip(needed, grads, strict=True))
-    return tuple(found.get(i) for i in range(len(tensors)))

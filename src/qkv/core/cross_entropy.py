@@ -22,8 +22,18 @@ class LossSums(NamedTuple):
     n_labels: Tensor
 
 
+def _check(outputs: Tensor, labels: Tensor, label_smoothing: float) -> None:
+    if labels.shape != outputs.shape[:-1]:
+        raise ValueError(
+            f"labels are {tuple(labels.shape)} and outputs {tuple(outputs.shape[:-1])}: there has to be one for each output"
+        )
+    if not 0.0 <= label_smoothing < 1.0:
+        raise ValueError(f"label_smoothing is a share in [0, 1), not {label_smoothing}")
+
+
 def cross_entropy(logits: Float[Tensor, "B T V"], labels: Int[Tensor, "B T"], label_smoothing: float = 0.0) -> LossSums:
     """Plain cross-entropy from whole logits, in fp32: (1 − ε) · nll + ε · mean over the vocabulary of −log p."""
+    _check(logits, labels, label_smoothing)
     flat, labels = logits.flatten(0, -2), labels.flatten()
     flat = flat if flat.dtype == torch.float64 else flat.float()
     loss = F.cross_entropy(flat, labels, ignore_index=IGNORE, reduction="sum", label_smoothing=label_smoothing)
@@ -44,6 +54,7 @@ def linear_cross_entropy(
     The gradients with respect to hidden states, weight and bias are made in the forward pass, where each chunk of logits
     exists anyway, and only scaled in the backward pass. Labels of −100 don't count; their rows are not even computed.
     """
+    _check(hidden, labels, label_smoothing)
     rows, flat = hidden.flatten(0, -2), labels.flatten()
     if torch.is_autocast_enabled(rows.device.type):
         rows = rows.to(torch.get_autocast_dtype(rows.device.type))

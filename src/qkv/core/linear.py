@@ -8,11 +8,14 @@ from torch.nn import functional as F
 
 
 class Linear(nn.Module):
-    """y = x Wᵀ + b, W of shape (d_out, d_in). `into_residual` marks what writes to the residual stream, for its scale."""
+    """y = x Wᵀ + b, W of shape (d_out, d_in). The marks are for initialization: `into_residual` writes
+    to the residual stream, `into_scores` makes queries of that width for scores."""
 
-    def __init__(self, d_in: int, d_out: int, bias: bool = True, into_residual: bool = False) -> None:
+    def __init__(
+        self, d_in: int, d_out: int, bias: bool = True, into_residual: bool = False, into_scores: int = 0
+    ) -> None:
         super().__init__()
-        self.d_in, self.d_out, self.into_residual = d_in, d_out, into_residual
+        self.d_in, self.d_out, self.into_residual, self.into_scores = d_in, d_out, into_residual, into_scores
         self.weight = nn.Parameter(torch.empty(d_out, d_in))
         self.bias = nn.Parameter(torch.empty(d_out)) if bias else None
 

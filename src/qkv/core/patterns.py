@@ -8,6 +8,7 @@ is not a pattern's business: `attend` always sees to both.
 
 from __future__ import annotations
 
+import html
 import json
 from typing import Any, ClassVar, NamedTuple
 
@@ -116,7 +117,7 @@ class Pattern(Spec, role="pattern"):
         grid = "".join(f"M{i * cell} 0V{size}M0 {i * cell}H{size}" for i in range(n + 1))
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size} {size}" width="{size}" height="{size}">'
-            f'<title>{self}</title><g fill="#4269d0">{"".join(runs)}</g>'
+            f'<title>{html.escape(str(self))}</title><g fill="#4269d0">{"".join(runs)}</g>'
             f'<path d="{grid}" stroke="#8884" stroke-width="0.5"/></svg>'
         )
 

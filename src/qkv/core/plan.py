@@ -43,7 +43,7 @@ class Plan:
 
 def host_extent(layout: Layout) -> Extent | None:
     """Within which positions the tokens lie, as far as the host knows."""
-    if layout.start is None or not layout.sequential or not layout.one_segment or layout.positions.shape[-1] != 1:
+    if layout.start is None or not layout.sequential or layout.segments is not None or layout.positions.shape[-1] != 1:
         return None
     return Extent(layout.start, layout.start + layout.shape[1] - 1)
 
@@ -59,15 +59,15 @@ def needed_parts(pattern: Pattern, layout: Layout, kv_layout: Layout) -> tuple[P
 
 def is_aligned_causal(parts: tuple[Pattern, ...], layout: Layout, kv_layout: Layout) -> bool:
     """Whether the plain lower triangle over indices is exactly what is needed (padding, at the right, aside)."""
-    return (
-        len(parts) == 1
-        and isinstance(parts[0], Causal)
-        and layout.shape[1] == kv_layout.shape[1]
-        and layout.sequential
-        and layout.one_segment
-        and layout.padding in ("none", "right")
-        and (layout is kv_layout or (layout.start is not None and layout.start == kv_layout.start))
-    )
+    if len(parts) != 1 or not isinstance(parts[0], Causal) or not _plain_rows(layout, ("none", "right")):
+        return False
+    same = layout.shape[1] == kv_layout.shape[1] and layout.start is not None and layout.start == kv_layout.start
+    return layout is kv_layout or (same and layout.segments is None and _plain_rows(kv_layout, ("none",)))
+
+
+def _plain_rows(layout: Layout, padding: tuple[str, ...]) -> bool:
+    """One run of consecutive positions a row, with nothing but the padding named."""
+    return layout.sequential and layout.one_segment and layout.padding in padding
 
 
 def allowed_mask(pattern: Pattern, layout: Layout, kv_layout: Layout, n_heads: int) -> Tensor | None:
@@ -77,7 +77,7 @@ def allowed_mask(pattern: Pattern, layout: Layout, kv_layout: Layout, n_heads: i
     """
     q, k = layout.queries(), kv_layout.keys()
     parts = [allowed_by_head(part, q, k, n_heads) for part in needed_parts(pattern, layout, kv_layout)]
-    if not (layout.one_segment and kv_layout.one_segment):
+    if not same_segment(layout, kv_layout):
         parts.append(_with_heads(q.segment == k.segment))
     if kv_layout.padding != "none":
         parts.append(kv_layout.valid[:, None, None, :])
@@ -87,6 +87,11 @@ def allowed_mask(pattern: Pattern, layout: Layout, kv_layout: Layout, n_heads: i
     for part in parts[1:]:
         out = out & part
     return out
+
+
+def same_segment(layout: Layout, kv_layout: Layout) -> bool:
+    """Whether the host knows that every query of a row is in the segment of every key of it."""
+    return (layout.segments is None and kv_layout.segments is None) or (layout is kv_layout and layout.one_segment)
 
 
 def allowed_by_head(pattern: Pattern, q: View, k: View, n_heads: int) -> Tensor:

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from .bias import Bias, autograd_bias_grad
+from .bias import Bias
 from .layout import Layout, View
 from .spec import Spec
 
@@ -28,6 +28,7 @@ class Widths(NamedTuple):
     n_heads: int
     d_head: int
     max_positions: int | None
+    bidirectional: bool = True
 
 
 Tables = tuple[Tensor, Tensor]  # cos and sin, (B or 1, T, 1, R/2)
@@ -48,12 +49,17 @@ class Position(Spec, role="position"):
     def n_parameters(self, widths: Widths) -> int:
         return 0
 
-    # A scheme with a bias defines `bias`; tiled kernels call it on tiles, and `bias_grad` in their backward pass.
+    # A scheme with a bias defines `bias`, which tiled kernels call on tiles. One that is trained may define `bias_grad`
+    # too, the gradients of its tensors from those of a tile's scores; without it the bias is made whole.
     def bias(self, tensors: tuple[Tensor, ...], q: View, k: View) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no bias")
 
     def bias_grad(self, tensors: tuple[Tensor, ...], q: View, k: View, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return autograd_bias_grad(self, tensors, q, k, grad)
+        raise NotImplementedError(f"{type(self).__name__} has no bias_grad")
+
+    @property
+    def has_bias_grad(self) -> bool:
+        return type(self).bias_grad is not Position.bias_grad
 
 
 class PositionModule(nn.Module):
@@ -247,10 +253,18 @@ class T5Buckets(Position, kind="t5"):
 
     buckets: int = Field(default=32, ge=4)
     max_distance: int = Field(default=128, ge=2)
-    bidirectional: bool = True
+    bidirectional: bool | None = None
+
+    @model_validator(mode="after")
+    def _room_to_widen(self) -> T5Buckets:
+        single = self.buckets // 2 if self.bidirectional is False else self.buckets // 4
+        if self.max_distance <= single:
+            raise ValueError(f"max_distance={self.max_distance} has to be above the {single} single-distance buckets")
+        return self
 
     def module(self, widths: Widths) -> PositionModule:
-        return T5Bias(self, widths.n_heads)
+        spec = self if self.bidirectional is not None else self.replace(bidirectional=widths.bidirectional)
+        return T5Bias(spec, widths)
 
     def n_parameters(self, widths: Widths) -> int:
         return self.buckets * widths.n_heads
@@ -259,7 +273,7 @@ class T5Buckets(Position, kind="t5"):
         """Bucket numbers of relative positions k − q."""
         count = self.buckets
         first = torch.zeros_like(relative)
-        if self.bidirectional:
+        if self.bidirectional is not False:
             count //= 2
             first = (relative > 0).long() * count
             distance = relative.abs()
@@ -282,10 +296,10 @@ class T5Buckets(Position, kind="t5"):
 
 
 class T5Bias(PositionModule):
-    def __init__(self, spec: T5Buckets, n_heads: int) -> None:
+    def __init__(self, spec: T5Buckets, widths: Widths) -> None:
         super().__init__()
-        self.spec = spec
-        self.weight = nn.Parameter(torch.empty(spec.buckets, n_heads))
+        self.spec, self.d_model = spec, widths.d_model
+        self.weight = nn.Parameter(torch.empty(spec.buckets, widths.n_heads))
 
     def bias(self, device: torch.device | None = None) -> Bias:
         return Bias(self.spec, (self.weight,))

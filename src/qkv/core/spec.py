@@ -43,6 +43,14 @@ class Spec(BaseModel):
             cls.kind = kind
             cls.kinds[kind] = cls
 
+    def __init__(self, /, **data: Any) -> None:
+        try:
+            self.__pydantic_validator__.validate_python(data, self_instance=self)
+        except ValidationError as error:
+            raise ValueError(f"{type(self).__name__}: {explain(error, type(self))}") from None
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # nested values are not built through it
+
     def __str__(self) -> str:
         return repr(self)
 
@@ -101,6 +109,8 @@ class Spec(BaseModel):
     def from_json(cls, text: str | bytes) -> Self:
         try:
             data = json.loads(text)
+        except RecursionError:
+            raise ValueError("not valid JSON: it is nested too deep") from None
         except ValueError as error:
             raise ValueError(f"not valid JSON: {error}") from None
         if not isinstance(data, dict):
@@ -143,7 +153,10 @@ class Spec(BaseModel):
 
 def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any:
     if () in changes:
-        return changes[()]
+        node = changes[()]
+        changes = {path: value for path, value in changes.items() if path}
+        if not changes:
+            return node
     if isinstance(node, Spec):
         names, items = list(type(node).model_fields), {n: getattr(node, n) for n in type(node).model_fields}
     elif isinstance(node, tuple | list):
@@ -174,10 +187,16 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for key, item in value.items():
             yield from _leaves(item, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        for i, item in enumerate(value):
+        spelled = [item["block"] for item in value for _ in range(item["repeat"])] if _is_runs(value) else value
+        for i, item in enumerate(spelled):
             yield from _leaves(item, f"{path}.{i}")
     else:
         yield path, value
+
+
+def _is_runs(value: list[Any]) -> bool:
+    """A list written in runs of equal items, `{"repeat": n, "block": …}`."""
+    return all(isinstance(item, dict) and set(item) == {"repeat", "block"} for item in value)
 
 
 @dataclass(frozen=True)

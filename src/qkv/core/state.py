@@ -72,13 +72,19 @@ class Ledger:
             self._seen = self._kept = _overwritten(self._kept, layout, before % self.size)  # type: ignore[operator]
         else:
             self._seen = layout if self._kept is None else _joined(self._kept, layout)
-            self._kept = _ring_order(self._seen, self.length, self.size)  # type: ignore[arg-type]
+            self._kept = _ring_order(self._seen, before, self.size)  # type: ignore[arg-type]
+
+    def next_positions(self, batch_size: int) -> Tensor:
+        """(B,) one past the last real token that is held."""
+        assert self._kept is not None
+        return (self._kept.positions[..., 0].amax(1) + 1).expand(batch_size)
 
     def reorder(self, rows: Tensor) -> None:
         self._kept = None if self._kept is None else self._kept.select(rows)
         self._seen = self._kept
 
-    def rewind(self, n: int) -> None:
+    def check_rewind(self, n: int) -> None:
+        """Raises ValueError where n tokens can't be taken back."""
         if n < 0 or n > self.length:
             raise ValueError(f"can't rewind {n} tokens: {self.length} are held")
         if n and self.size is not None and self.length > self.size:
@@ -86,6 +92,8 @@ class Ledger:
                 f"a window cache of {self.size} tokens has let go of what came before them and can't rewind after "
                 f"{self.length}; use a full cache where tokens may be taken back"
             )
+
+    def rewind(self, n: int) -> None:
         self.length -= n
         if n and self._kept is not None:
             self._seen = self._kept = self._kept.slice(0, self.length) if self.length else None
@@ -135,9 +143,9 @@ def _overwritten(old: Layout, new: Layout, slot: int) -> Layout:
     )
 
 
-def _ring_order(seen: Layout, length: int, size: int) -> Layout:
+def _ring_order(seen: Layout, before: int, size: int) -> Layout:
     """The last `size` tokens, each in slot (its number mod size)."""
-    index = _ring_index(seen.shape[1], length, size, seen.device)
+    index = _ring_index(before, seen.shape[1], size, seen.device)
 
     def pick(x: Tensor | None) -> Tensor | None:
         return None if x is None else x.index_select(1, index)
@@ -151,11 +159,13 @@ def _ring_order(seen: Layout, length: int, size: int) -> Layout:
     )
 
 
-def _ring_index(held: int, length: int, size: int, device: torch.device) -> Tensor:
-    """For each slot, where among `held` tokens in order (or in ring order and then new) its token stands."""
+def _ring_index(before: int, seen: int, size: int, device: torch.device) -> Tensor:
+    """For each slot, where its token stands in what is seen: the slots as they were, then this step's tokens."""
+    old = min(before, size)
     slot = torch.arange(size, device=device)
-    newest = length - 1 - (length - 1 - slot) % size  # the latest token number that falls into the slot
-    return held - (length - newest)
+    last = before + seen - old - 1
+    newest = last - (last - slot) % size  # the latest token number that falls into the slot
+    return torch.where(newest >= before, old + newest - before, slot)
 
 
 class KeyValueState:
@@ -185,7 +195,7 @@ class KeyValueState:
         held = min(step.before, size)
         if self._k is not None and self._v is not None:
             k, v = torch.cat([self._k[:, :held], k], 1), torch.cat([self._v[:, :held], v], 1)
-        index = _ring_index(k.shape[1], self.ledger.length, size, k.device)
+        index = _ring_index(step.before, k.shape[1], size, k.device)
         self._k, self._v = k.index_select(1, index), v.index_select(1, index)
         return k, v
 
@@ -281,24 +291,35 @@ class Cache:
         self.layers = [KeyValueState(self.ledgers[size], capacity) for size in sizes]
         self.cross = [CrossState() for _ in sizes] if cross else []
         self.length = 0  # columns fed so far, padding included
+        self._longest = 0  # tokens of the longest row, as the host counts them
         self._next: Tensor | None = None  # (B,) next position of each row, where rows differ
 
     def admit(self, layout: Layout | None, count: int, device: torch.device) -> Layout:
         """Tell every ledger of the next `count` tokens of each row; by default they continue where the row stands."""
         if layout is None:
             layout = self._continued(count, device)
-        last = None if layout.start is None else layout.start + count - 1
-        if self.max_positions is not None and last is not None and last >= self.max_positions:
-            raise ValueError(
-                f"position {last} is past the model's context of {self.max_positions}; shorten the prompt or ask for "
-                "fewer tokens"
-            )
-        uniform = layout.padding == "none" and layout.start is not None and self._next is None
-        self._next = None if uniform else (layout.positions[..., 0].amax(1) + 1).expand(self.batch_size)
+        uniform = layout.padding == "none" and layout.start == self.length and self._next is None
+        self._check_context(layout, count)
+        if not uniform:
+            self._next = (layout.positions[..., 0].amax(1) + 1).expand(self.batch_size)
         for ledger in self.ledgers.values():
             ledger.admit(layout)
         self.length += count
         return layout
+
+    def _check_context(self, layout: Layout, count: int) -> None:
+        """Count the longest row on the host, and refuse what goes past the model's context."""
+        if layout.start is not None and layout.padding == "none":
+            self._longest = max(self._longest, layout.start + count)
+        elif layout.lengths is not None:
+            self._longest += max(layout.lengths, default=0)
+        else:
+            self._longest += count
+        if self.max_positions is not None and self._longest > self.max_positions:
+            raise ValueError(
+                f"position {self._longest - 1} is past the model's context of {self.max_positions}; shorten the prompt or "
+                "ask for fewer tokens"
+            )
 
     def _continued(self, count: int, device: torch.device) -> Layout:
         if self._next is None:
@@ -324,10 +345,15 @@ class Cache:
 
     def rewind(self, n: int) -> None:
         """Take back the last n tokens of every row. Raises ValueError where a window has let go of what is needed."""
-        for ledger in self.ledgers.values():
+        ledgers = list(self.ledgers.values())
+        for ledger in ledgers:
+            ledger.check_rewind(n)
+        for ledger in ledgers:
             ledger.rewind(n)
         self.length -= n
-        self._next = None if self._next is None else self._next - n
+        self._longest = max(self._longest - n, 0)
+        if self._next is not None:
+            self._next = ledgers[0].next_positions(self.batch_size) if self.length else None
 
     @property
     def nbytes(self) -> int:

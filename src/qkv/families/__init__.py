@@ -36,5 +36,6 @@ def preset(name: str, **sizes: Any) -> Transformer:
         if key not in known:
             raise ValueError(f"preset {name!r} has no size {key!r}; {nearest(key, known)}")
     if isinstance(sizes.get("position"), str | dict):
-        sizes["position"] = Position.model_validate(sizes["position"])
+        given = sizes["position"]
+        sizes["position"] = Position.from_dict({"kind": given} if isinstance(given, str) else given)
     return factory(**{**named, **sizes})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from pydantic import Field, model_validator
@@ -32,6 +32,10 @@ class Pass:
     memory: Tensor | None = None  # the encoder's output, for cross-attention
     memory_layout: Layout | None = None
 
+    def afresh(self) -> Pass:
+        """The same pass with nothing made yet, for blocks that are run again in backward."""
+        return replace(self, plan=Plan())
+
     @classmethod
     def over(cls, layout: Layout, position: PositionModule) -> Pass:
         return cls(layout, position, Plan(), position.tables(layout), position.bias(layout.device))
@@ -47,9 +51,9 @@ class Mixer(Spec, role="attention"):
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
         return Cost()
 
-    def heads(self, d_model: int) -> tuple[int, int]:
-        """Number of heads and width of a head, for position schemes."""
-        return 1, d_model
+    def heads(self, d_model: int) -> tuple[int, int] | None:
+        """Number of heads and width of a head, for position schemes; None for what has no heads to turn or bias."""
+        return None
 
     def remembers(self) -> int | None:
         """How many of the last tokens a decoding step can need; None is all of them."""
@@ -150,7 +154,7 @@ class MultiHeadAttention(nn.Module):
         self.cross, self.name = cross, name
         self.pattern, self.scale, self.softcap = spec.pattern, spec.scale, spec.softcap
         self.dropout, self.backend = spec.dropout, spec.backend
-        self.q = Linear(d_model, h * d, spec.bias)
+        self.q = Linear(d_model, h * d, spec.bias, into_scores=d)
         self.k = Linear(d_model, kv * d, spec.bias)
         self.v = Linear(d_model, kv * e, spec.bias)
         self.out = Linear(h * e, d_model, spec._out_bias, into_residual=True)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..core.feedforward import FeedForward, FeedForwardLayer
+from ..core.feedforward import FeedForwardLayer
 from ..core.norm import LayerNorm, Norm
 from ..core.spec import Cost, Spec
 from ..core.state import CrossState, KeyValueState
-from .attention import Attention, Mixer, Pass
+from .attention import Mixer, Pass
 
 Placement = Literal["pre", "post", "sandwich", "parallel"]
 
@@ -50,9 +51,16 @@ class Block(Spec, kind="block"):
     def module(self, d_model: int, name: str = "") -> BlockModule:
         return BlockModule(self, d_model, name)
 
+    def sublayers(self) -> list[str]:
+        """What a block does, in order; a part that is `none` has no norm and no residual either."""
+        parts = {"attention": self.attention, "cross": self.cross, "feedforward": self.feedforward}
+        return [name for name, part in parts.items() if part is not None and part.kind != "none"]
+
     def n_norms(self) -> int:
-        sublayers = 3 if self.cross is not None else 2
-        return {"sandwich": 2 * sublayers, "parallel": 1 if self.shared_norm else 2}.get(self.placement, sublayers)
+        count = len(self.sublayers())
+        return {"sandwich": 2 * count, "parallel": min(count, 1) if self.shared_norm else count}.get(
+            self.placement, count
+        )
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0, cross_pairs: int = 0) -> Cost:
         total = self.attention.cost(d_model, tokens, pairs) + self.feedforward.cost(d_model, tokens)
@@ -63,25 +71,20 @@ class Block(Spec, kind="block"):
         return total
 
 
-Sublayer = Callable[[Tensor], Tensor]
-
-
 class BlockModule(nn.Module):
     """The module of `Block`. Norms are named for the sublayer that they stand before (or after, when post)."""
 
     def __init__(self, spec: Block, d_model: int, name: str) -> None:
         super().__init__()
         self.placement, self.residual, self.dropout = spec.placement, spec.residual == "add", spec.dropout
-        self.shared_norm = spec.shared_norm
+        self.sublayers = spec.sublayers()
         self.attention = spec.attention.module(d_model, name=f"{name}.attention")
         self.cross = None if spec.cross is None else spec.cross.module(d_model, cross=True, name=f"{name}.cross")
         self.feedforward = spec.feedforward.module(d_model)
-        sublayers = ["attention", *(["cross"] if self.cross is not None else []), "feedforward"]
-        self.norm = nn.ModuleDict({s: spec.norm.module(d_model) for s in sublayers})
-        if spec.shared_norm:
-            del self.norm["feedforward"]
-        if spec.placement == "sandwich":
-            self.norm_after = nn.ModuleDict({s: spec.norm.module(d_model) for s in sublayers})
+        normed = self.sublayers[:1] if spec.shared_norm else self.sublayers
+        self.norm = nn.ModuleDict({s: spec.norm.module(d_model) for s in normed})
+        after = self.sublayers if spec.placement == "sandwich" else []
+        self.norm_after = nn.ModuleDict({s: spec.norm.module(d_model) for s in after})
 
     def forward(
         self,
@@ -90,36 +93,31 @@ class BlockModule(nn.Module):
         state: KeyValueState | None = None,
         cross_state: CrossState | None = None,
     ) -> Float[Tensor, "B T M"]:
-        def attention(y: Tensor) -> Tensor:
-            return self.attention(y, run, state)
-
-        def cross(y: Tensor) -> Tensor:
-            assert self.cross is not None
-            return self.cross(y, run, cross_state)
+        def apply(name: str, y: Tensor) -> Tensor:
+            if name == "attention":
+                return self.attention(y, run, state)
+            if name == "cross":
+                assert self.cross is not None
+                return self.cross(y, run, cross_state)
+            return self.feedforward(y)
 
         if self.placement == "parallel":
-            return self._parallel(x, attention)
-        x = self._sublayer(x, "attention", attention)
-        if self.cross is not None:
-            x = self._sublayer(x, "cross", cross)
-        return self._sublayer(x, "feedforward", self.feedforward)
+            return self._parallel(x, apply)
+        for name in self.sublayers:
+            if self.placement == "post":
+                x = self.norm[name](self._add(x, apply(name, x)))
+                continue
+            y = apply(name, self.norm[name](x))
+            x = self._add(x, self.norm_after[name](y) if name in self.norm_after else y)
+        return x
 
-    def _sublayer(self, x: Tensor, name: str, f: Sublayer) -> Tensor:
-        if self.placement == "post":
-            return self.norm[name](self._add(x, f(x)))
-        y = f(self.norm[name](x))
-        if self.placement == "sandwich":
-            y = self.norm_after[name](y)
-        return self._add(x, y)
+    def _parallel(self, x: Tensor, apply: Callable[[str, Tensor], Tensor]) -> Tensor:
+        normed, out = x, x if self.residual else torch.zeros_like(x)
+        for name in self.sublayers:
+            normed = self.norm[name](x) if name in self.norm else normed
+            out = out + F.dropout(apply(name, normed), self.dropout, self.training)
+        return out
 
-    def _parallel(self, x: Tensor, attention: Sublayer) -> Tensor:
-        a = self.norm["attention"](x)
-        b = a if self.shared_norm else self.norm["feedforward"](x)
-        return self._add(self._add(x, attention(a)), self.feedforward(b), force=True)
-
-    def _add(self, x: Tensor, y: Tensor, force: bool = False) -> Tensor:
+    def _add(self, x: Tensor, y: Tensor) -> Tensor:
         y = F.dropout(y, self.dropout, self.training)
-        return x + y if self.residual or force else y
-
-
-__all__ = ["Attention", "Block", "BlockModule", "FeedForward", "Placement"]
+        return x + y if self.residual else y

@@ -67,7 +67,8 @@ class Normal(Initialization, kind="normal"):
 
 
 class T5Normal(Initialization, kind="t5"):
-    """N(0, 1/fan_in) for matrices, N(0, 1) for embeddings: T5 leaves scores unscaled and has it in the queries' start."""
+    """N(0, 1/fan_in) for matrices, 1/(fan_in · d_head) for those of queries, since T5 leaves scores unscaled; N(0, 1) for
+    embeddings, N(0, 1/d_model) for the position buckets (Raffel et al. 2020's code)."""
 
     factor: float = Field(default=1.0, gt=0)
 
@@ -77,12 +78,24 @@ class T5Normal(Initialization, kind="t5"):
     def embedding(self, width: int) -> Draw:
         return "normal", self.factor
 
+    def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
+        if isinstance(module, T5Bias):
+            return "normal", self.factor * module.d_model**-0.5
+        kind, size = super().draw(module, name, value, n_layers)
+        if isinstance(module, Linear) and module.into_scores and value.ndim == 2:
+            size *= module.into_scores**-0.5
+        return kind, size
+
 
 @torch.no_grad()
 def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: int) -> None:
     """Fill every parameter in place. Numbers are drawn in fp32 on the host, whatever the device and dtype."""
+    drawn: set[int] = set()  # what is shared is drawn once, under its first name
     for prefix, module in model.named_modules():
         for name, value in module.named_parameters(recurse=False):
+            if id(value) in drawn:
+                continue
+            drawn.add(id(value))
             path = f"{prefix}.{name}" if prefix else name
             kind, size = scheme.draw(module, name, value, n_layers)
             if kind == "constant":

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from ..core.embedding import Embedding, TokenEmbedding
 from ..core.layout import Layout
 from ..core.norm import NoNorm, Norm
-from ..core.positions import NoPosition, Position, Widths
+from ..core.positions import NoPosition, Position, PositionModule, Widths
 from ..core.spec import Cost, Spec
 from ..core.state import Cache
 from .attention import Mixer, Pass
@@ -61,15 +61,18 @@ class Stack(Spec, kind="stack"):
 
     def widths(self, d_model: int, max_positions: int | None) -> Widths:
         """What the position scheme needs to know; heads are those of the first block that has any."""
-        mixers = [block.attention for block in self.blocks]
-        heads = {mixer.heads(d_model) for mixer in mixers if mixer.kind != "none"} or {(1, d_model)}
-        return Widths(d_model, *max(heads), max_positions)
+        return Widths(d_model, *max(self.heads(d_model), default=(1, d_model)), max_positions)
+
+    def heads(self, d_model: int) -> set[tuple[int, int]]:
+        """Every (number, width) of heads that some block has."""
+        return {heads for block in self.blocks if (heads := block.attention.heads(d_model)) is not None}
 
     def cost(self, d_model: int, max_positions: int | None, vocab_size: int, tokens: int = 0, memory: int = 0) -> Cost:
         """Of one sequence of `tokens`, beside `memory` tokens of an encoder; without the token table."""
         embedding = self.embedding
         total = embedding.cost(d_model, vocab_size, tokens) + self.norm.cost(d_model, tokens)
-        total += Cost(self.position.n_parameters(self.widths(embedding.width or d_model, max_positions)))
+        widths = self.widths(d_model, max_positions)._replace(d_model=embedding.width or d_model)
+        total += Cost(self.position.n_parameters(widths))
         for block, run in groupby(self.blocks):
             count = len(list(run))
             pairs = _pairs(block.attention, tokens)
@@ -83,6 +86,15 @@ def _pairs(mixer: Mixer, tokens: int) -> int:
     return pattern.pairs(tokens) if pattern is not None and tokens else 0
 
 
+def _check_heads(spec: Stack, position: PositionModule, d_model: int, name: str) -> None:
+    """A scheme that turns or biases heads is made for one number and width of them."""
+    heads = spec.heads(d_model)
+    acts = any(getattr(type(position), f) is not getattr(PositionModule, f) for f in ("rotate", "bias"))
+    if acts and len(heads) > 1:
+        said = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
+        raise ValueError(f"{name}.position {spec.position!r} serves blocks with equal heads, but there are {said}")
+
+
 class StackModule(nn.Module):
     """The module of `Stack`. `recompute` trades time for memory: blocks whose activations are made again in backward."""
 
@@ -92,7 +104,9 @@ class StackModule(nn.Module):
         super().__init__()
         self.embedding = TokenEmbedding(spec.embedding, vocab_size, d_model)
         widths = spec.widths(d_model, max_positions)
-        self.position = spec.position.module(widths._replace(d_model=spec.embedding.width or d_model))
+        width = spec.embedding.width or d_model
+        self.position = spec.position.module(widths._replace(d_model=width, bidirectional=name != "decoder"))
+        _check_heads(spec, self.position, d_model, name)
         self.blocks = nn.ModuleList(block.module(d_model, f"{name}.blocks.{i}") for i, block in enumerate(spec.blocks))
         self.norm = spec.norm.module(d_model)
 
@@ -112,7 +126,7 @@ class StackModule(nn.Module):
             if cache is not None:
                 x = block(x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
             elif self.training and (self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)):
-                x = checkpoint(block, x, run, use_reentrant=False)
+                x = checkpoint(lambda y, block=block: block(y, run.afresh()), x, use_reentrant=False)
             else:
                 x = block(x, run)
         return self.norm(x)

@@ -57,6 +57,11 @@ class Transformer(Spec, kind="transformer"):
                     f"tie_embeddings shares one table, but source_vocab_size is {self.source_vocab_size} and vocab_size "
                     f"{self.vocab_size}; set tie_embeddings to false or give one vocabulary"
                 )
+        widths = {stack.embedding.width or self.d_model for _, stack in self.stacks()}
+        if self.tie_embeddings and len(widths) > 1:
+            raise ValueError(
+                f"tie_embeddings shares one table, but the stacks' embeddings have widths {sorted(widths)}"
+            )
         width = self.output.embedding.width or self.d_model
         if isinstance(self.head, LanguageModel) and self.head.tied and width != self.d_model:
             raise ValueError(f"a tied head needs embeddings as wide as d_model={self.d_model}, not {width}; untie it")
@@ -297,6 +302,8 @@ class TransformerModel(nn.Module):
         `Layout.from_lengths(lengths, side="left")`.
         """
         assert self.decoder is not None and self.head is not None
+        if len(ids) != cache.batch_size:
+            raise ValueError(f"the cache holds {cache.batch_size} rows, and {len(ids)} were fed to it")
         layout = cache.admit(layout, ids.shape[1], ids.device)
         hidden = self.decoder(ids, layout, cache=cache)
         return self.head(hidden) if all_positions else self.head(hidden[:, -1:]).squeeze(1)

@@ -24,8 +24,7 @@ def run(request: Request) -> Result:
     if d != e:  # the fused kernels want one width; zeros change neither scores nor values
         q, k, v = (F.pad(t, (0, max(d, e) - t.shape[-1])) for t in (q, k, v))
     parts = needed_parts(request.pattern, request.layout, request.kv_layout)
-    plain = request.bias is None and request.kv_layout.one_segment
-    causal = plain and is_aligned_causal(parts, request.layout, request.kv_layout)
+    causal = request.bias is None and is_aligned_causal(parts, request.layout, request.kv_layout)
     out = F.scaled_dot_product_attention(
         q,
         k,

@@ -31,11 +31,13 @@ def refuses(request: Request) -> str | None:
 
 
 def run(request: Request) -> Result:
-    bias, tensors = "", []
-    if isinstance(request.bias, Bias):
-        bias, tensors = request.bias.scheme.text, list(request.bias.tensors)
-    elif request.bias is not None:
-        bias, tensors = _DENSE, [request.bias.reshape((1,) * (4 - request.bias.ndim) + tuple(request.bias.shape))]
+    given, bias, tensors = request.bias, "", []
+    if isinstance(given, Bias) and given.needs_grad and not given.scheme.has_bias_grad:
+        given = request.dense_bias()  # autograd does not reach into an operator: made whole out here, it is trained
+    if isinstance(given, Bias):
+        bias, tensors = given.scheme.text, list(given.tensors)
+    elif given is not None:
+        bias, tensors = _DENSE, [given.reshape((1,) * (4 - given.ndim) + tuple(given.shape))]
     seed = torch.randint(2**31, (), device="cpu") if request.dropout else torch.zeros((), dtype=torch.int64)
     q_layout, k_layout = request.layout, request.kv_layout
     out, lse = _tiled(
@@ -314,6 +316,8 @@ def _bias_grad(p: _Problem, tile: _Tile, d_s: Tensor, into: list[Tensor | None])
         if into[0] is not None:
             part = _cut(into[0], tile)
             part.add_(grad.sum_to_size(part.shape))
+        return
+    if not _scheme(p.bias).has_bias_grad:
         return
     grads = _scheme(p.bias).bias_grad(tuple(p.tensors), *p.views(tile), grad)
     for total, grad_of in zip(into, grads, strict=True):

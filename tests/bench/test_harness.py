@@ -1,0 +1,137 @@
+"""The harness runs every table at tiny size, keeps what it measured, and the page says what the files say."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from bench import peers, render  # noqa: E402
+from bench.__main__ import main, run  # noqa: E402
+from bench.contenders import shapes  # noqa: E402
+from bench.lockstep import Case, Contender, measure, ring  # noqa: E402
+from bench.results import RESULTS, Record, Result, latest  # noqa: E402
+from bench.tables import TABLES  # noqa: E402
+from bench.tables.table import Table, probe, verdict  # noqa: E402
+
+
+def ours_only(table: Table) -> Table:
+    """A quick table of the first of its cases, without the peers whose environments may not be there."""
+
+    def cases(quick: bool) -> list[Case]:
+        kept = []
+        for case in table.cases(quick):
+            here = tuple(c for c in case.contenders if c.environment == peers.OURS)
+            kept.append(Case(case.key, here, case.once, case.fresh, case.profiled))
+        last = [case for case in kept if case.once][-1:]
+        return [*[case for case in kept if not case.once][:1], *last]
+
+    return Table(table.name, table.rounds, cases, table.render)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_runs_and_its_file_reads_back(name: str, tmp_path: Path) -> None:
+    result = run(ours_only(TABLES[name]), rounds=2, quick=True, threads=1, notes=["Tiny."])
+    assert [case["errors"] for case in result.cases] == [{}] * len(result.cases)
+    result.write(tmp_path / "kept.json")
+    again = Result.read(tmp_path / "kept.json")
+    assert again.table == name and again.rounds == 2
+    for case in again.cases:
+        record = Record(case)
+        for contender in record.names:
+            assert all(ms > 0 for ms in record.all(contender))
+    text = render.render(again)
+    assert "| --- |" in text and "Tiny." in text
+
+
+def test_the_page_says_what_the_results_say() -> None:
+    page = render.PAGE.read_text()
+    assert page == render.rendered(page), "run python -m bench render"
+    assert all(f"<!-- bench:{name} -->" in page for name in TABLES)
+
+
+def test_kept_results_are_whole_and_not_quick() -> None:
+    for path in RESULTS.glob("*.json"):
+        result = Result.read(path)
+        assert result.table in TABLES and not result.quick
+        assert result.machine["processor"] and result.code["commit"]
+        for case in result.cases:
+            counts = {len(part["rounds"]) for part in case["contenders"].values()}
+            assert counts <= {1, result.rounds}
+
+
+def test_rounds_interleave_and_ratios_are_taken_within_them(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    note = "import pathlib,sys; p=pathlib.Path(sys.argv[1]); p.open('a').write(sys.argv[2])"
+    contenders = tuple(Contender(n, command=("python", "-c", note, str(log), n)) for n in "AB")
+    with ring(1) as entered:
+        record = Record(measure(Case({"what": "turns"}, contenders), entered, 3, probe(quick=True)))
+    turns = log.read_text()
+    warmed, rounds = turns[:4], turns[4:]
+    repeats = [record.case["contenders"][n]["repeats"] for n in "AB"]
+    assert warmed == "AABB" and len(record.case["probes"]) == 3
+    a, b = ("A" * repeats[0], "B" * repeats[1])
+    assert rounds == a + b + b + a + a + b
+    expected = [x / y for x, y in zip(record.all("A"), record.all("B"), strict=True)]
+    assert record.ratios("A", "B") == expected
+
+
+def test_a_contender_that_fails_is_named_and_the_others_go_on() -> None:
+    shape = shapes.tiny()
+    good = Contender("good", "bench.contenders.bare:TrainingStep", {"shape": shape, "precision": "fp32"})
+    bad = Contender(
+        "bad", "bench.contenders.bare:TrainingStep", {"shape": {**shape, "n_heads": 7}, "precision": "fp32"}
+    )
+    absent = Contender("absent", "bench.contenders.bare:Absent")
+    with ring(1) as entered:
+        record = measure(Case({}, (bad, good, absent)), entered, 1, probe(quick=True))
+    assert list(record["contenders"]) == ["good"]
+    assert set(record["errors"]) == {"bad", "absent"} and "Absent" in record["errors"]["absent"]
+
+
+def test_step_flops_agree_with_the_cost_model() -> None:
+    from bench.contenders.gpt import Shape
+    from bench.contenders.ours import spec
+
+    shape = shapes.training(8192)
+    own = 3 * spec(Shape(**shape)).cost(shape["context"]).flops * shape["batch"]
+    assert shapes.step_flops(shape) == pytest.approx(own, rel=0.01)
+
+
+def test_verdicts_know_which_side_is_better() -> None:
+    assert verdict("x", 1.5, 1.6).endswith(": met.")
+    assert verdict("x", 1.7, 1.6).endswith(": not met.")
+    assert verdict("x", 1.2, 1.15, least=True).endswith(": met.")
+
+
+def test_latest_takes_the_newest_of_its_table(tmp_path: Path) -> None:
+    for name, table, date in (
+        ("a", "train", "2026-01-02"),
+        ("b", "train", "2026-03-01"),
+        ("c", "decode", "2026-05-01"),
+    ):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"table": table, "date": date}))
+    found = latest("train", tmp_path)
+    assert found is not None and found.stem == "b"
+    assert latest("startup", tmp_path) is None
+
+
+def test_unknown_peers_and_missing_environments_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no peer 'fairseq'; known: huggingface"):
+        peers.python("fairseq")
+    monkeypatch.setattr(peers, "ENVS", tmp_path)
+    with pytest.raises(ValueError, match=r"python -m bench\.peers"):
+        peers.python("huggingface")
+
+
+def test_bad_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["all", "--out", "x.json"])
+    with pytest.raises(SystemExit):
+        main(["train", "--rounds", "0"])
+    assert "--rounds is at least 1" in capsys.readouterr().err
