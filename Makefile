@@ -54,10 +54,9 @@ clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# PyTorch comes first and aloud, being most of the download. PyPI's wheel for Linux brings gigabytes of CUDA with it, so a
-# machine without an NVIDIA driver takes PyTorch's own CPU wheel where that can be reached.
+# PyTorch comes first and aloud, being most of the download. PyPI's wheel for Linux brings CUDA's libraries with it; where
+# there is no GPU, pip's own settings (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS) can name a place that has the CPU wheel.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
-CPU := --no-deps --retries 0 --timeout 20 --index-url https://download.pytorch.org/whl/cpu
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || $(call stop,there is none on the PATH: install one or say where it is with make PYTHON=/path/to/python3)
@@ -65,8 +64,6 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' || $(call stop,$(PYTHON) lacks its module venv: apt install python3-venv)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || \
 		{ echo "Making $(VENV) with $$($(PYTHON) -V) …" && $(PYTHON) -m venv --clear $(VENV); }
-	@if test "$$(uname -s)" = Linux && ! command -v nvidia-smi >/dev/null && ! $(BIN)/python -c 'import torch' 2>/dev/null; \
-	then $(PIP) $(CPU) torch 2>/dev/null || echo "No CPU wheel of PyTorch within reach; taking PyPI's."; fi
 	@$(PIP) torch
 	@echo "Installing qkv and its tools into $(VENV) …"
 	@$(PIP) --quiet -e '.[dev]'

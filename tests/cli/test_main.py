@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from run_tiny import TINY
 
 from qkv.cli import main
@@ -164,6 +167,24 @@ def test_train_and_repeat(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert main(["train", "reverse", *small]) == 2
     assert "--resume goes on with it, --overwrite replaces it" in capsys.readouterr().err
     assert main(["train", "runs/reverse", "--resume", "training.max_steps=3"]) == 0
+    assert "Resumed after step 2" in capsys.readouterr().out
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    step, calls = torch.optim.AdamW.step, iter(range(1000))
+
+    def interrupted(self: Any, *args: Any, **options: Any) -> Any:
+        if next(calls) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, *args, **options)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", interrupted)
+    assert main(["train", "reverse", *TINY, "--out", "run"]) == 130
+    said = capsys.readouterr()
+    assert "Go on with: qkv train run --resume" in said.out and "interrupted" in said.err
+    assert main(["train", "run", "--resume"]) == 0
     assert "Resumed after step 2" in capsys.readouterr().out
 
 

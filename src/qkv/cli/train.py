@@ -91,22 +91,22 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
         raise ValueError("--resume goes on with a run and --overwrite replaces it; give one of them")
     from rich.console import Console
 
+    from ..run.directory import RECIPE
     from ..run.recipe import Recipe
     from ..run.train import train
 
     loaded = Recipe.load(recipe, settings)
-    folder = out or (Path(recipe) if Path(recipe).is_dir() else Path("runs") / loaded.name)
-    done = train(loaded, folder, resume=resume, overwrite=overwrite, device=device, console=Console())
-    return _say(done, recipe)
+    is_run = (Path(recipe) / RECIPE).is_file()
+    folder = out or (Path(recipe) if is_run else Path("runs") / loaded.name)
+    return _say(train(loaded, folder, resume=resume, overwrite=overwrite, device=device, console=Console()))
 
 
-def _say(done: Trained, recipe: str) -> int:
+def _say(done: Trained) -> int:
     from . import INTERRUPTED
     from .results import show_evaluation
 
-    again = f"qkv train {recipe} --out {done.folder} --resume"
     if done.evaluation is None:
-        typer.echo(f"Stopped and saved in {done.folder}. Go on with: {again}")
+        typer.echo(f"Stopped and saved. Go on with: qkv train {done.folder} --resume")
         return INTERRUPTED
     show_evaluation(done.evaluation)
     typer.echo(f"The run is in {done.folder}" + (f"; open {done.report} in a browser." if done.report else "."))

@@ -100,7 +100,10 @@ def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> None:
             f"{path} is {old!r} there and {new!r} here" for path, (old, new) in list(different.items())[:3]
         )
         more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
-        raise ValueError(f"{out} is a run of another recipe and can't be resumed with this one: {said}{more}")
+        raise ValueError(
+            f"{out} is a run of another recipe and can't be resumed with this one: {said}{more}; "
+            f"`qkv train {out} --resume` goes on with its own"
+        )
 
 
 def _changeable(path: str) -> bool:
