@@ -9,7 +9,6 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,49 +16,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from made_tokenizers import CONTROLS, LOSSLESS, NEVER_UNKNOWN, SPECS, TEXTS, anything, hostile, made
 from tokenizers import Tokenizer as Raw
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from qkv.data.merges import Step
-from qkv.data.splitting import LongestMatch, Merge, Segmentation, Splitter
 from qkv.data.tokenizer import Tokenizer, train, train_from_files
 from qkv.data.tokenizer_specs import BPE, ROLES, Byte, Char, TokenizerSpec, Unigram, Word, WordPiece
 
-TEXTS = [
-    "the cat sat on the mat, and the cats ate.",
-    "a mate of the cat: mates, mats; hats!",
-    "die Straße ist naß und größer als gedacht",
-    "<s> is written like this </s> and <pad> like that <s>",
-] * 3
-CONTROLS = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
-
-SPECS: dict[str, TokenizerSpec] = {
-    "bpe": BPE(vocab_size=330),
-    "bpe-characters": BPE(vocab_size=120, byte_level=False),
-    "bpe-fallback": BPE(vocab_size=370, byte_level=False, byte_fallback=True),
-    "wordpiece": WordPiece(vocab_size=120),
-    "unigram": Unigram(vocab_size=100),
-    "unigram-fallback": Unigram(vocab_size=340, byte_fallback=True),
-    "word": Word(),
-    "word-punctuation": Word(punctuation=True),
-    "char": Char(),
-    "char-fallback": Char(byte_fallback=True),
-    "byte": Byte(),
-}
-LOSSLESS = ["bpe", "byte", "char-fallback"]
-NEVER_UNKNOWN = [*LOSSLESS, "bpe-fallback", "unigram-fallback"]
-METASPACE = ["bpe-characters", "bpe-fallback", "unigram", "unigram-fallback"]
-
-
-@cache
-def made(name: str) -> Tokenizer:
-    return train(SPECS[name].replace(mask="<mask>", special=("<de>", "<2en>")), TEXTS)
-
-
 every = pytest.mark.parametrize("name", SPECS)
-anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
-names = st.sampled_from([*CONTROLS, "<0x41>", "<0xFF>", "<", "s>", "/s>", " ", "a"])
-hostile = st.lists(names, max_size=8).map("".join)
 
 
 # -- round trips ----------------------------------------------------------------------------------------------------
@@ -275,7 +240,7 @@ def test_foreign_files_have_their_holes_closed() -> None:
 def test_training_is_the_same_in_another_process() -> None:
     """Sets and hash maps, Python's and the library's, have another order there."""
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from test_tokenizer import SPECS, TEXTS, train\n"
+        "import sys; sys.path.insert(0, sys.argv[1]); from made_tokenizers import SPECS, TEXTS, train\n"
         "print(*(train(spec, TEXTS).to_json() for spec in SPECS.values()))"
     )
     command = [sys.executable, "-c", program, str(Path(__file__).parent)]
@@ -449,64 +414,40 @@ def test_tokens_are_readable() -> None:
     assert made("char").tokens(made("char").encode("t h")) == ["t", "▁", "h"]
 
 
-# -- how words are split ------------------------------------------------------------------------------------------------
+# -- real files -----------------------------------------------------------------------------------------------------
+
+REAL = Path(__file__).parents[3] / "shared" / "data" / "tokenizers"
+real = pytest.mark.skipif(not REAL.is_dir(), reason=f"the published vocabularies are not in {REAL}")
 
 
-@every
-@given(text=st.one_of(st.text("catsmeß <>x̌", max_size=14), hostile))
-def test_steps_end_where_the_library_does(name: str, text: str) -> None:
-    tokenizer = made(name)
-    splits = Splitter(tokenizer).split(text)
-    assert [i for split in splits for i in split.ids] == tokenizer.encode(text)
-    for split in splits:
-        last = split.steps[-1] if split.steps else None
-        if isinstance(last, Merge):
-            assert last.symbols == split.pieces
-        elif isinstance(last, LongestMatch):
-            found = tuple(step.found for step in split.steps)
-            assert split.pieces == (("<unk>",) if found[-1] is None else found)
-        elif isinstance(last, Segmentation):
-            best, *others = split.steps
-            assert all(best.log_prob >= other.log_prob - 1e-9 for other in others)
-            if vocabulary(tokenizer).keys() >= set(best.symbols):
-                assert best.symbols == split.pieces
+def lines(path: Path) -> list[str]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return file.read().splitlines()
 
 
-@every
-def test_markers_in_a_word(name: str) -> None:
-    for text in ("<de>the", "the<de> cat", "<de><2en>", "the <de>"):
-        splits = Splitter(made(name)).split(text)
-        assert [i for split in splits for i in split.ids] == made(name).encode(text)
+@real
+def test_gpt2() -> None:
+    vocab = json.loads("".join(lines(REAL / "gpt2" / "encoder.json.gz")))
+    merges = [(left, right) for left, _, right in (m.partition(" ") for m in lines(REAL / "gpt2" / "vocab.bpe.gz")[1:])]
+    raw = Raw(models.BPE(vocab, merges))
+    raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    raw.add_special_tokens(["<|endoftext|>"])
+    tokenizer = Tokenizer.from_json(raw.to_str())
+    assert (tokenizer.name, tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) == ("bpe-50257", 50256, 50256, None)
+    assert tokenizer.encode("Hello world") == [15496, 995]
+    assert 50256 not in tokenizer.encode("a<|endoftext|>b")
 
 
-def test_unigram_runners_up_are_the_next_best() -> None:
-    """Against every way there is to cut the word."""
-    tokenizer = made("unigram")
-    scores = dict(json.loads(tokenizer.raw.model.__getstate__())["vocab"])
-
-    def ways(word: str) -> Iterator[float]:
-        if not word:
-            yield 0.0
-        for end in range(1, len(word) + 1):
-            if word[:end] in scores:
-                yield from (scores[word[:end]] + rest for rest in ways(word[end:]))
-
-    (split,) = Splitter(tokenizer).split("mates")
-    found = [step.log_prob for step in split.steps if isinstance(step, Segmentation)]
-    assert found == pytest.approx(sorted(ways("▁mates"), reverse=True)[:5])
-
-
-@pytest.mark.parametrize("kind", ["suffix", "prefix", "ignore_merges"])
-def test_foreign_bpe_splits(kind: str) -> None:
-    """CLIP's end-of-word suffix, a continuing prefix, Llama 3's whole words first."""
-    mark = {"suffix": ["a", "b</w>", "ab</w>"], "prefix": ["a", "##b", "ab"], "ignore_merges": ["a", "b", "ab"]}[kind]
-    options = {
-        "suffix": {"end_of_word_suffix": "</w>"},
-        "prefix": {"continuing_subword_prefix": "##"},
-        "ignore_merges": {"ignore_merges": True},
-    }[kind]
-    raw = Raw(models.BPE({token: i for i, token in enumerate(mark)}, [(mark[0], mark[1])], **options))
-    raw.pre_tokenizer, raw.normalizer = pre_tokenizers.WhitespaceSplit(), normalizers.NFC()
-    raw.decoder = decoders.BPEDecoder()
-    (split,) = Splitter(Tokenizer.from_json(raw.to_str())).split("ab")
-    assert split.ids == (2,) and len(split.steps) == (kind != "ignore_merges")
+@real
+def test_bert() -> None:
+    vocab = {piece: i for i, piece in enumerate(lines(REAL / "bert" / "uncased_en_vocab.txt.gz"))}
+    raw = Raw(models.WordPiece(vocab, unk_token="[UNK]"))
+    raw.normalizer, raw.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    raw.decoder = decoders.WordPiece()
+    raw.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    tokenizer = Tokenizer.from_json(raw.to_str())
+    ids = tokenizer.encode("Unaffable cats", bos=True, eos=True)
+    assert tokenizer.tokens(ids) == ["[CLS]", "una", "##ffa", "##ble", "cats", "[SEP]"]
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.mask_id) == (0, 100, 103)
+    assert tokenizer.mask_id in tokenizer.encode("a [MASK] b", control=True)
+    assert tokenizer.mask_id not in tokenizer.encode("a [MASK] b")

@@ -16,7 +16,7 @@ def test_a_missing_compiler_is_a_sentence(monkeypatch):
         raise InvalidCxxCompiler
 
     monkeypatch.setattr(cpp_builder, "get_cpp_compiler", missing)
-    with pytest.raises(ValueError, match="needs a C\\+\\+ compiler.*install"):
+    with pytest.raises(ValueError, match=r"needs a C\+\+ compiler.*install"):
         compiled(nn.Linear(2, 2), torch.device("cpu"))
 
 

@@ -34,3 +34,10 @@ def test_a_streak_ends_with_an_update():
     guard.updated()
     guard.refuse(9, "bad")
     assert (guard.streak, guard.first, guard.bad) == (1, 9, 3)
+
+
+def test_the_later_of_equals_is_kept_and_counts_as_no_progress():
+    best = Best()
+    assert best.offer(1, 0.5, {"m": 0.5}, "max", 0.0)
+    assert best.offer(2, 0.5, {"m": 0.5}, "max", 0.0)
+    assert (best.step, best.stale) == (2, 1)

@@ -104,7 +104,7 @@ class Layout:
         """From an attention mask, True (or 1) where a token is real. Reads the mask once on the host."""
         if mask.ndim != 2:
             raise ValueError(f"an attention mask is (batch, length), not {tuple(mask.shape)}")
-        if mask.dtype.is_floating_point and not bool(((mask == 0) | (mask == 1)).all()):
+        if mask.dtype != torch.bool and not bool(((mask == 0) | (mask == 1)).all()):
             raise ValueError("an attention mask holds True/False or 1/0 (1 = real token), not additive scores")
         host = mask.detach().to("cpu", torch.bool)
         lengths = host.sum(1).tolist()

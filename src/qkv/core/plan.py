@@ -45,7 +45,8 @@ def host_extent(layout: Layout) -> Extent | None:
     """Within which positions the tokens lie, as far as the host knows."""
     if layout.start is None or not layout.sequential or layout.segments is not None or layout.positions.shape[-1] != 1:
         return None
-    return Extent(layout.start, layout.start + layout.shape[1] - 1)
+    roles = 0 if layout.roles is None else -1  # unknown: any token may have any role, and no role is on all
+    return Extent(layout.start, layout.start + layout.shape[1] - 1, any_role=roles)
 
 
 def needed_parts(pattern: Pattern, layout: Layout, kv_layout: Layout) -> tuple[Pattern, ...]:

@@ -102,7 +102,8 @@ class Ledger:
 def _joined(old: Layout, new: Layout) -> Layout:
     """Slots of the one, then of the other."""
     follows = old.start is not None and new.start == old.start + old.shape[1] and old.padding == "none"
-    if follows and new.padding == "none" and old.sequential and new.sequential and old.roles is new.roles is None:
+    unmarked = all(t is None for t in (old.roles, new.roles, old.segments, new.segments))
+    if follows and unmarked and new.padding == "none" and old.sequential and new.sequential:
         return Layout.full(old.shape[1] + new.shape[1], old.start or 0, old.device)
     b = max(old.shape[0], new.shape[0])
 
@@ -128,8 +129,9 @@ def _joined(old: Layout, new: Layout) -> Layout:
 
 def _overwritten(old: Layout, new: Layout, slot: int) -> Layout:
     def put(x: Tensor | None, y: Tensor | None) -> Tensor | None:
-        if x is None:
+        if x is None and y is None:
             return None
+        x = old.positions[..., 0].new_zeros(old.shape) if x is None else x
         x = x.expand(max(x.shape[0], new.shape[0]), *x.shape[1:]).clone()
         x[:, slot] = 0 if y is None else y[:, 0]
         return x

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Self
+
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
@@ -121,6 +124,7 @@ class TransformerModel(nn.Module):
         self.head = None if spec.head is None else spec.head.module(spec.d_model, spec.vocab_size)
         self.pooler = None if spec.pooler is None else PoolerModule(spec.pooler, spec.d_model)
         self.tie()
+        self.register_load_state_dict_post_hook(lambda model, keys: model.tie())
 
     encoder: StackModule | None
     decoder: StackModule | None
@@ -132,6 +136,12 @@ class TransformerModel(nn.Module):
             self.decoder.embedding.weight = self.encoder.embedding.weight
         if isinstance(self.spec.head, LanguageModel) and self.spec.head.tied and self.head is not None:
             self.head.weight = self._output.embedding.weight
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Casting, moving and emptying may replace parameters; what was shared stays so."""
+        super()._apply(fn, recurse)
+        self.tie()
+        return self
 
     # -- what it is ---------------------------------------------------------------------------------------------
 

@@ -48,12 +48,14 @@ class Best:
     stale: int = 0
 
     def offer(self, step: int, value: float, metrics: dict[str, float], mode: str, min_delta: float) -> bool:
-        """Take the new evaluation if it is better by more than `min_delta`. NaN never is."""
+        """Take the new evaluation if it is better by more than `min_delta`, or just as good: the later of equals is
+        longer trained. An equal one is no progress all the same. NaN never is."""
         gain = self.value - value if mode == "min" else value - self.value
-        if value == value and (not self.step or gain > min_delta):
-            self.step, self.value, self.metrics, self.stale = step, value, dict(metrics), 0
+        better = value == value and (not self.step or gain > min_delta)
+        self.stale = 0 if better else self.stale + 1
+        if better or value == self.value:
+            self.step, self.value, self.metrics = step, value, dict(metrics)
             return True
-        self.stale += 1
         return False
 
 

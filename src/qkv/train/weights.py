@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,14 @@ def write_tensors(path: Path, tensors: Tensors) -> None:
         save_file(on_host, path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from None
+    path.chmod(0o666 & ~_umask())  # the library makes its files private, unlike everything else in a run
+
+
+def _umask() -> int:
+    """The process's mask for new files, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def replace_tensors(path: Path, tensors: Tensors) -> None:

@@ -231,6 +231,8 @@ class _Problem:
         if self.bad is None:
             return None
         bad = self.bad[:, :, tile.c : tile.d].repeat_interleave(self.group, 1)[:, :, None]
+        if self.bias == _DENSE:
+            bad = bad & (_cut(self.tensors[0], tile) != float("-inf"))
         mask = self.mask(tile)
         seen = bad if mask is None else bad & mask
         return seen.any(-1).expand(self.batch, self.h, tile.b - tile.a)
@@ -343,9 +345,11 @@ def _tiled(
     dropout: float,
     seed: Tensor,
 ) -> tuple[Tensor, Tensor]:
+    out = q.new_zeros(*q.shape[:3], v.shape[-1])
+    lse = q.new_full(q.shape[:3], float("-inf"), dtype=torch.promote_types(q.dtype, torch.float32))
+    if not out.numel() or not k.numel():
+        return out, lse.transpose(1, 2).contiguous()
     problem = _Problem(q, k, v, tensors, positions, marks, pattern, bias, scale, softcap, dropout, seed)
-    out = q.new_empty(*q.shape[:3], v.shape[-1])
-    lse = q.new_empty(*q.shape[:3], dtype=problem.dtype)
     _forward(problem, out, lse)
     return out, lse.transpose(1, 2).contiguous()
 
@@ -375,6 +379,8 @@ def _tiled_backward(
     dropout: float,
     seed: Tensor,
 ) -> list[Tensor]:
+    if not out.numel() or not k.numel():
+        return [torch.zeros_like(t) for t in (q, k, v, *tensors)]
     problem = _Problem(q, k, v, tensors, positions, marks, pattern, bias, scale, softcap, dropout, seed)
     rows_first = None if grad_lse is None else grad_lse.transpose(1, 2)
     d_q, d_k, d_v, d_bias = _backward(problem, out, lse.transpose(1, 2), grad_out, rows_first)
@@ -409,7 +415,9 @@ def _gradients(ctx: Any, grad_out: Tensor, grad_lse: Tensor | None) -> tuple[Any
     grads = torch.ops.qkv.tiled_backward(
         out, lse, grad_out, grad_lse, q, k, v, tensors, positions, marks, *ctx.rest, seed
     )
-    return (*grads[:3], list(grads[3:]), [None] * 2, None, *([None] * len(ctx.rest)), None)
+    # A list that holds a None is one leaf to PyTorch, a list of tensors as many as it has.
+    no_marks = [None] * len(marks) if all(mark is not None for mark in marks) else None
+    return (*grads[:3], list(grads[3:]), [None] * 2, no_marks, *([None] * len(ctx.rest)), None)
 
 
 _tiled.register_autograd(_gradients, setup_context=_setup)
