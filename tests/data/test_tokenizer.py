@@ -451,3 +451,13 @@ def test_bert() -> None:
     assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.mask_id) == (0, 100, 103)
     assert tokenizer.mask_id in tokenizer.encode("a [MASK] b", control=True)
     assert tokenizer.mask_id not in tokenizer.encode("a [MASK] b")
+
+
+@pytest.mark.parametrize("spec", [{"kind": "bpe"}, {"kind": "bpe", "byte_level": False}, {"kind": "unigram"}])
+def test_every_digit_on_its_own(spec):
+    texts = ["in 2023 and 2024", "10:20 and 2023"] * 30
+    tokenizer = train(TokenizerSpec.from_dict({**spec, "vocab_size": 400, "split_digits": True}), iter(texts))
+    for text in [*texts[:2], "2023"]:
+        pieces = tokenizer.tokens(tokenizer.encode(text))
+        assert [p for p in pieces if any(c.isdigit() for c in p)] == [c for c in text if c.isdigit()]
+        assert tokenizer.decode(tokenizer.encode(text)) == text

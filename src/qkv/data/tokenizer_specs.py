@@ -170,11 +170,23 @@ class _ByteFallback(TokenizerSpec):
         return decoders.Sequence([decoders.ByteFallback(), decoder]) if self.byte_fallback else decoder
 
 
+class _Subword(_ByteFallback):
+    """Kinds that learn pieces of words."""
+
+    split_digits: bool = False
+    """Every digit a token of its own (Llama, PaLM): numbers are then copied and compared digit by digit."""
+
+    def _digits_apart(self, words: pre_tokenizers.PreTokenizer) -> pre_tokenizers.PreTokenizer:
+        if not self.split_digits:
+            return words
+        return pre_tokenizers.Sequence([words, pre_tokenizers.Digits(individual_digits=True)])
+
+
 def _scheme(prefix_space: bool) -> str:
     return "first" if prefix_space else "never"
 
 
-class BPE(_ByteFallback, kind="bpe"):
+class BPE(_Subword, kind="bpe"):
     """Byte-pair encoding (Sennrich et al. 2016), over bytes as in GPT-2 (Radford et al. 2019) or over characters.
 
     Byte level: every text is spelled without loss. Character level: a space is `▁`, which begins the word after it, as
@@ -199,8 +211,8 @@ class BPE(_ByteFallback, kind="bpe"):
 
     def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
         if self.byte_level:
-            return pre_tokenizers.ByteLevel(add_prefix_space=False)
-        return pre_tokenizers.Metaspace(prepend_scheme=_scheme(self.prefix_space is not False))
+            return self._digits_apart(pre_tokenizers.ByteLevel(add_prefix_space=False))
+        return self._digits_apart(pre_tokenizers.Metaspace(prepend_scheme=_scheme(self.prefix_space is not False)))
 
     def decoder(self) -> decoders.Decoder:
         return decoders.ByteLevel() if self.byte_level else self._metaspace_decoder(self.prefix_space is not False)
@@ -229,7 +241,7 @@ class BPE(_ByteFallback, kind="bpe"):
         return models.BPE(vocabulary, merges, unk_token=unk, byte_fallback=self.byte_fallback)
 
 
-class Unigram(_ByteFallback, kind="unigram"):
+class Unigram(_Subword, kind="unigram"):
     """A unigram language model over pieces (Kudo 2018, SentencePiece): of all segmentations the most probable wins."""
 
     vocab_size: PositiveInt = 8000
@@ -242,7 +254,7 @@ class Unigram(_ByteFallback, kind="unigram"):
         return _needs_unk(self)
 
     def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
-        return pre_tokenizers.Metaspace(prepend_scheme=_scheme(self.prefix_space))
+        return self._digits_apart(pre_tokenizers.Metaspace(prepend_scheme=_scheme(self.prefix_space)))
 
     def decoder(self) -> decoders.Decoder:
         return self._metaspace_decoder(self.prefix_space)
