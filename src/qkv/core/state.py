@@ -310,14 +310,18 @@ class Cache:
         return layout
 
     def _check_context(self, layout: Layout, count: int) -> None:
-        """Count the longest row on the host, and refuse what goes past the model's context."""
+        """Refuse what goes past the model's context. The host counts the longest row, whether it is still there or not;
+        only where that is too long is the device asked."""
         if layout.start is not None and layout.padding == "none":
             self._longest = max(self._longest, layout.start + count)
         elif layout.lengths is not None:
             self._longest += max(layout.lengths, default=0)
         else:
             self._longest += count
-        if self.max_positions is not None and self._longest > self.max_positions:
+        if self.max_positions is None or self._longest <= self.max_positions:
+            return
+        self._longest = int(layout.positions.max()) + 1
+        if self._longest > self.max_positions:
             raise ValueError(
                 f"position {self._longest - 1} is past the model's context of {self.max_positions}; shorten the prompt or "
                 "ask for fewer tokens"

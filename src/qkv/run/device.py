@@ -60,17 +60,18 @@ def _row_length(batch: Batch, name: str, rows: int) -> int:
 
 @lru_cache(maxsize=8)
 def peak_flops(device: torch.device, precision: Precision) -> float:
-    """FLOPs a second of a large matrix product on this machine, measured: the best of a few tries."""
+    """FLOPs a second of a large matrix product on this machine, measured: the best of many tries within a second, since
+    the first are slowed by cold caches and by whatever else runs."""
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
-    size = 1024 if device.type == "cpu" else 4096
+    size = 1536 if device.type == "cpu" else 4096
     a = torch.ones(size, size, device=device, dtype=dtype)
     best, began = 0.0, time.perf_counter()
-    for _ in range(20):
+    for _ in range(50):
         start = time.perf_counter()
         _wait(a @ a)
         now = time.perf_counter()
         best = max(best, 2 * size**3 / (now - start))
-        if now - began > 0.25:
+        if now - began > 1.0:
             break
     return best
 

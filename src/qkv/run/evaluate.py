@@ -119,7 +119,7 @@ class Evaluator:
             len(examples) if pairs else likelihood.rows,
             {name: value for name, (value, _) in found.items()},
             {name: signature for name, (_, signature) in found.items() if signature},
-            shown[:kept],
+            spread(shown, kept),
             notes,
             time.perf_counter() - began,
         )
@@ -204,6 +204,12 @@ class Evaluator:
 
 def task_of(model: TransformerModel, pairs: bool) -> Task:
     return "translate" if model.is_encoder_decoder else "answer" if pairs else "continue"
+
+
+def spread(samples: Sequence[dict[str, str]], count: int) -> list[dict[str, str]]:
+    """So many samples, evenly from the whole list: what stands beside one another is often of one kind."""
+    count = min(count, len(samples))
+    return [samples[(2 * i + 1) * len(samples) // (2 * count)] for i in range(count)]
 
 
 def _of_likelihood(total: Likelihood, wanted: tuple[Metric, ...]) -> dict[str, metrics.Measured]:
