@@ -124,7 +124,7 @@ class TransformerModel(nn.Module):
         self.head = None if spec.head is None else spec.head.module(spec.d_model, spec.vocab_size)
         self.pooler = None if spec.pooler is None else PoolerModule(spec.pooler, spec.d_model)
         self.tie()
-        self.register_load_state_dict_post_hook(lambda model, keys: model.tie())
+        self.register_load_state_dict_post_hook(_tie_again)
 
     encoder: StackModule | None
     decoder: StackModule | None
@@ -317,3 +317,8 @@ class TransformerModel(nn.Module):
         layout = cache.admit(layout, ids.shape[1], ids.device)
         hidden = self.decoder(ids, layout, cache=cache)
         return self.head(hidden) if all_positions else self.head(hidden[:, -1:]).squeeze(1)
+
+
+def _tie_again(model: TransformerModel, keys: object) -> None:
+    """After `load_state_dict`, which may have assigned new parameters."""
+    model.tie()
