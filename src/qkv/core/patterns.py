@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import json
+from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -241,68 +242,49 @@ class Documents(Pattern, kind="documents"):
         return maybe, maybe & surely
 
 
-class And(Pattern, kind="and"):
+class _Several(Pattern):
+    """Parts that are joined pair by pair, and block by block, by one operation of logic."""
+
+    parts: tuple[Pattern, ...] = Field(min_length=1)
+
+    @field_validator("parts")
+    @classmethod
+    def _once(cls, parts: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
+        return tuple(dict.fromkeys(parts))
+
+    def join(self, a: Any, b: Any) -> Any:
+        raise NotImplementedError
+
+    def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
+        return reduce(self.join, [part.allowed(q, k, head) for part in self.parts])
+
+    def block(self, q: Extent, k: Extent) -> Verdict:
+        verdicts = [part.block(q, k) for part in self.parts]
+        return reduce(self.join, [maybe for maybe, _ in verdicts]), reduce(
+            self.join, [surely for _, surely in verdicts]
+        )
+
+    @property
+    def positional(self) -> bool:
+        return any(part.positional for part in self.parts)
+
+    @property
+    def per_head(self) -> bool:
+        return any(part.per_head for part in self.parts)
+
+
+class And(_Several, kind="and"):
     """What every part allows."""
 
-    parts: tuple[Pattern, ...] = Field(min_length=1)
-
-    @field_validator("parts")
-    @classmethod
-    def _once(cls, parts: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-        return tuple(dict.fromkeys(parts))
-
-    def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
-        out = self.parts[0].allowed(q, k, head)
-        for part in self.parts[1:]:
-            out = out & part.allowed(q, k, head)
-        return out
-
-    def block(self, q: Extent, k: Extent) -> Verdict:
-        maybe, surely = self.parts[0].block(q, k)
-        for part in self.parts[1:]:
-            m, s = part.block(q, k)
-            maybe, surely = maybe & m, surely & s
-        return maybe, surely
-
-    @property
-    def positional(self) -> bool:
-        return any(part.positional for part in self.parts)
-
-    @property
-    def per_head(self) -> bool:
-        return any(part.per_head for part in self.parts)
+    def join(self, a: Any, b: Any) -> Any:
+        return a & b
 
 
-class Or(Pattern, kind="or"):
+class Or(_Several, kind="or"):
     """What some part allows."""
 
-    parts: tuple[Pattern, ...] = Field(min_length=1)
-
-    @field_validator("parts")
-    @classmethod
-    def _once(cls, parts: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-        return tuple(dict.fromkeys(parts))
-
-    def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
-        out = self.parts[0].allowed(q, k, head)
-        for part in self.parts[1:]:
-            out = out | part.allowed(q, k, head)
-        return out
-
-    def block(self, q: Extent, k: Extent) -> Verdict:
-        maybe, surely = self.parts[0].block(q, k)
-        for part in self.parts[1:]:
-            m, s = part.block(q, k)
-            maybe, surely = maybe | m, surely | s
-        return maybe, surely
-
-    @property
-    def positional(self) -> bool:
-        return any(part.positional for part in self.parts)
-
-    @property
-    def per_head(self) -> bool:
-        return any(part.per_head for part in self.parts)
+    def join(self, a: Any, b: Any) -> Any:
+        return a | b
 
 
 class Not(Pattern, kind="not"):
