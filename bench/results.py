@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,6 +40,16 @@ class Result:
     @classmethod
     def read(cls, path: Path) -> Result:
         return cls(**json.loads(path.read_text()))
+
+    def renewed(self, later: Result) -> Result:
+        """With the cases that were measured again put in the place of the earlier ones, and a note that says so."""
+        again = {json.dumps(case["key"]): case for case in later.cases}
+        cases = [again.get(json.dumps(case["key"]), case) for case in self.cases]
+        note = (
+            f"{len(again)} of {len(cases)} cases were measured again {later.date} with `{later.command}` "
+            f"(sources {later.code['digest']}, load average {later.load_before} before)."
+        )
+        return replace(self, cases=cases, notes=[*self.notes, *later.notes, note])
 
     def find(self, **key: Any) -> Record | None:
         """The first case whose key has these values."""

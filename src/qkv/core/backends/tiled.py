@@ -147,9 +147,9 @@ class _Problem:
         return x.transpose(1, 2).reshape(self.n, x.shape[1], x.shape[3]).to(self.dtype)
 
     def queries(self, x: Tensor, a: int, b: int) -> Tensor:
-        """Rows a … b of (B, T, H, E) → (B·K, G·rows, E)."""
+        """Rows a … b of (B, T, H, E) → (B·K, G·rows, E), laid out as batched products like them."""
         x = x[:, a:b].to(self.dtype).transpose(1, 2)
-        return x.reshape(self.n, self.group * (b - a), x.shape[-1])
+        return x.reshape(self.n, self.group * (b - a), x.shape[-1]).contiguous()
 
     def put(self, into: Tensor, x: Tensor, a: int, b: int) -> None:
         """The inverse of `queries`, into rows a … b of (B, T, H, E)."""
@@ -161,9 +161,9 @@ class _Problem:
 
     def _clean(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """NaN and Inf are taken out of keys and values (0 · NaN is NaN) and marked, (B, K, S); `poison` puts them back."""
-        bad = ~(k.isfinite().all(-1) & v.isfinite().all(-1))
-        if not bool(bad.any()):
+        if bool((k.sum() + v.sum()).isfinite()):  # two quick sums rule both out
             return k, v, None
+        bad = ~(k.isfinite().all(-1) & v.isfinite().all(-1))
         hidden = bad[..., None]
         return k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0), bad.view(self.batch, self.kv, self.s)
 
@@ -280,7 +280,7 @@ def _backward(
     p: _Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor | None]]:
     d_q = torch.empty_like(p.q)
-    d_k, d_v = ([torch.zeros_like(part) for part in x.split(p.cols, 1)] for x in (p.k, p.v))  # whole blocks add faster
+    d_k, d_v = ([part.new_zeros(part.shape) for part in x.split(p.cols, 1)] for x in (p.k, p.v))  # whole blocks add faster
     d_bias: list[Tensor | None] = [torch.zeros_like(t) if t.is_floating_point() else None for t in p.tensors]
     for a, b in p.row_blocks():
         q, g = p.queries(p.q, a, b) * p.scale, p.queries(grad_out, a, b)
