@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from .batch import IGNORE
 
-CHUNK_BYTES = 1 << 23  # of logits held at a time
+CHUNK_BYTES = 1 << 23  # of logits held at a time …
+CHUNK_ROWS = 512  # … but no fewer rows: each chunk passes over the whole gradient of the weight
 
 
 class LossSums(NamedTuple):
@@ -88,7 +89,7 @@ def _sums_and_gradients(
     d_hidden = torch.empty_like(hidden) if grads else hidden.new_empty(0)
     d_weight = torch.zeros_like(weight) if grads else hidden.new_empty(0)
     d_bias = torch.zeros_like(bias) if grads and bias is not None else hidden.new_empty(0)
-    step = max(1, min(n, CHUNK_BYTES // (4 * vocab)))
+    step = max(1, min(n, max(CHUNK_ROWS, CHUNK_BYTES // (4 * vocab))))
     logits = hidden.new_empty(step, vocab)  # used again for every chunk, as is the next
     log_p = hidden.new_empty(step, vocab, dtype=wide)
     for start in range(0, n, step):
