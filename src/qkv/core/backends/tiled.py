@@ -280,7 +280,8 @@ def _backward(
     p: _Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor | None]]:
     d_q = torch.empty_like(p.q)
-    d_k, d_v = ([part.new_zeros(part.shape) for part in x.split(p.cols, 1)] for x in (p.k, p.v))  # whole blocks add faster
+    # Whole contiguous blocks: batched products add into them at once.
+    d_k, d_v = ([part.new_zeros(part.shape) for part in x.split(p.cols, 1)] for x in (p.k, p.v))
     d_bias: list[Tensor | None] = [torch.zeros_like(t) if t.is_floating_point() else None for t in p.tensors]
     for a, b in p.row_blocks():
         q, g = p.queries(p.q, a, b) * p.scale, p.queries(grad_out, a, b)
