@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from qkv.core import tap
 from qkv.core.attend import attend
 from qkv.core.layout import Layout
-from qkv.core.patterns import Pattern, causal, full, sinks, window
-from qkv.core.plan import Plan, allowed_mask, host_extent
+from qkv.core.patterns import Causal, Pattern, causal, full, sinks, window
+from qkv.core.plan import Plan, allowed_mask, host_extent, is_aligned_causal
 
 
 class Counted(Pattern, kind="counted-test"):
@@ -87,3 +89,9 @@ def test_host_extent_is_only_what_is_known() -> None:
     assert host_extent(Layout.from_lengths([2, 4]))[:2] == (0, 3)  # type: ignore[index]
     assert host_extent(Layout.from_lengths([2, 4], side="left")) is None
     assert host_extent(Layout.packed([[2, 2]])) is None
+
+
+def test_the_triangle_is_not_taken_for_keys_of_another_segment() -> None:
+    queries, keys = Layout.full(4), replace(Layout.full(4), segments=torch.ones(1, 4, dtype=torch.int64))
+    assert is_aligned_causal((Causal(),), queries, Layout.full(4))
+    assert not is_aligned_causal((Causal(),), queries, keys)

@@ -63,7 +63,7 @@ def is_aligned_causal(parts: tuple[Pattern, ...], layout: Layout, kv_layout: Lay
     if len(parts) != 1 or not isinstance(parts[0], Causal) or not _plain_rows(layout, ("none", "right")):
         return False
     same = layout.shape[1] == kv_layout.shape[1] and layout.start is not None and layout.start == kv_layout.start
-    return layout is kv_layout or (same and layout.segments is None and _plain_rows(kv_layout, ("none",)))
+    return layout is kv_layout or (same and same_segment(layout, kv_layout) and _plain_rows(kv_layout, ("none",)))
 
 
 def _plain_rows(layout: Layout, padding: tuple[str, ...]) -> bool:
