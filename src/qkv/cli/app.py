@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import catalog, evaluate, generate, score, show, tokenizer, train
+from . import allocator, catalog, evaluate, generate, score, show, tokenizer, train
 
 app = typer.Typer(
     name="qkv",
@@ -32,8 +32,13 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    system_allocator: Annotated[
+        bool,
+        typer.Option("--system-allocator", help="Let the C library give memory back at once: slower, but smaller."),
+    ] = False,
 ) -> None:
-    pass
+    if not system_allocator:
+        allocator.keep_pages()
 
 
 app.command("demo")(train.demo)
