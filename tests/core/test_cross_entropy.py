@@ -37,27 +37,38 @@ def test_plain_is_the_formula(smoothing: float) -> None:
     assert int(sums.n_labels) == 8
 
 
-@pytest.mark.parametrize("rows_at_once", [1, 3, 100])
+def test_z_loss_is_the_square_of_the_normalizer() -> None:
+    logits, labels = torch.randn(2, 5, V, dtype=torch.float64), problem()[3]
+    without, sums = cross_entropy(logits, labels), cross_entropy(logits, labels, z_loss=1e-2)
+    squares = logits[labels != IGNORE].exp().sum(-1).log() ** 2
+    torch.testing.assert_close(sums.loss - without.loss, 1e-2 * squares.sum())
+    torch.testing.assert_close(sums.nll, without.nll)
+    with pytest.raises(ValueError, match="z_loss"):
+        cross_entropy(logits, labels, z_loss=-1.0)
+
+
+@pytest.mark.parametrize("chunk, block", [(1, 1), (3, 2), (100, 3), (100, 100)])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("z_loss", [0.0, 0.05])
 def test_fused_is_plain_in_any_chunks(
-    monkeypatch: pytest.MonkeyPatch, smoothing: float, bias: bool, rows_at_once: int
+    monkeypatch: pytest.MonkeyPatch, smoothing: float, z_loss: float, bias: bool, chunk: int, block: int
 ) -> None:
-    monkeypatch.setattr(module, "CHUNK_BYTES", 4 * V * rows_at_once)
-    monkeypatch.setattr(module, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 8 * V * chunk)
+    monkeypatch.setattr(module, "CACHE_BYTES", 8 * V * block)
     hidden, weight, b, labels = problem(bias=bias)
-    fused = linear_cross_entropy(hidden, weight, b, labels, smoothing)
-    plain = cross_entropy(torch.nn.functional.linear(hidden, weight, b), labels, smoothing)
+    fused = linear_cross_entropy(hidden, weight, b, labels, smoothing, z_loss)
+    plain = cross_entropy(torch.nn.functional.linear(hidden, weight, b), labels, smoothing, z_loss)
     torch.testing.assert_close(fused, plain)
     torch.testing.assert_close(grads(3 * fused.loss, hidden, weight, b), grads(3 * plain.loss, hidden, weight, b))
     assert not fused.nll.requires_grad
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_gradients_by_differences(smoothing: float) -> None:
+@pytest.mark.parametrize("smoothing, z_loss", [(0.0, 0.0), (0.2, 0.0), (0.2, 0.1)])
+def test_gradients_by_differences(smoothing: float, z_loss: float) -> None:
     hidden, weight, bias, labels = problem()
     assert torch.autograd.gradcheck(
-        lambda h, w, b: linear_cross_entropy(h, w, b, labels, smoothing).loss, (hidden, weight, bias)
+        lambda h, w, b: linear_cross_entropy(h, w, b, labels, smoothing, z_loss).loss, (hidden, weight, bias)
     )
 
 

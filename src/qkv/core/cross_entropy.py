@@ -10,36 +10,56 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .batch import IGNORE
+from .extras import Extra
 
-CHUNK_BYTES = 1 << 23  # of logits held at a time …
-CHUNK_ROWS = 512  # … but no fewer rows: each chunk passes over the whole gradient of the weight
+CHUNK_BYTES = 1 << 28  # of logits held at a time; each chunk passes once over the whole gradient of the weight
+CACHE_BYTES = 1 << 20  # of logits that a CPU's core turns into probabilities at a time, while its cache holds them
+
+ROW_MULTIPLE = 32  # where rows of narrow logits start: products that write unaligned rows take a fifth longer
 
 
 class LossSums(NamedTuple):
-    """Sums over the labels that count: the (smoothed) loss to minimize, and the plain negative log-likelihood, detached."""
+    """Sums over the labels that count: the (smoothed) loss to minimize, and the plain negative log-likelihood, detached.
+
+    `extras` are what layers add to a training loss, by name; they are no sums over labels.
+    """
 
     loss: Tensor
     nll: Tensor
     n_labels: Tensor
+    extras: dict[str, Extra] | None = None
 
 
-def _check(outputs: Tensor, labels: Tensor, label_smoothing: float) -> None:
+def _check(outputs: Tensor, labels: Tensor, label_smoothing: float, z_loss: float) -> None:
     if labels.shape != outputs.shape[:-1]:
         raise ValueError(
             f"labels are {tuple(labels.shape)} and outputs {tuple(outputs.shape[:-1])}: there has to be one for each output"
         )
     if not 0.0 <= label_smoothing < 1.0:
         raise ValueError(f"label_smoothing is a share in [0, 1), not {label_smoothing}")
+    if not 0.0 <= z_loss < float("inf"):
+        raise ValueError(f"z_loss is a number from 0 on (usually 1e-4), not {z_loss}")
 
 
-def cross_entropy(logits: Float[Tensor, "B T V"], labels: Int[Tensor, "B T"], label_smoothing: float = 0.0) -> LossSums:
-    """Plain cross-entropy from whole logits, in fp32: (1 − ε) · nll + ε · mean over the vocabulary of −log p."""
-    _check(logits, labels, label_smoothing)
+def cross_entropy(
+    logits: Float[Tensor, "B T V"],
+    labels: Int[Tensor, "B T"],
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> LossSums:
+    """Plain cross-entropy from whole logits, in fp32: (1 − ε) · nll + ε · mean over the vocabulary of −log p + ζ · log² Z.
+
+    ζ is `z_loss`, which keeps the soft-max's normalizer log Z = log Σ exp(logits) near 0 (Chowdhery et al. 2022, §5: 1e-4).
+    """
+    _check(logits, labels, label_smoothing, z_loss)
     flat, labels = logits.flatten(0, -2), labels.flatten()
     flat = flat if flat.dtype == torch.float64 else flat.float()
     loss = F.cross_entropy(flat, labels, ignore_index=IGNORE, reduction="sum", label_smoothing=label_smoothing)
+    if z_loss:
+        loss = loss + z_loss * flat[labels != IGNORE].logsumexp(-1).square().sum()
     with torch.no_grad():
-        nll = F.cross_entropy(flat, labels, ignore_index=IGNORE, reduction="sum") if label_smoothing else loss.detach()
+        apart = label_smoothing or z_loss
+        nll = F.cross_entropy(flat, labels, ignore_index=IGNORE, reduction="sum") if apart else loss.detach()
     return LossSums(loss, nll, (labels != IGNORE).sum())
 
 
@@ -49,37 +69,38 @@ def linear_cross_entropy(
     bias: Float[Tensor, " V"] | None,
     labels: Int[Tensor, "B T"],
     label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> LossSums:
     """`cross_entropy(hidden @ weightᵀ + bias, labels)`, exact, with gradients, holding a few rows of logits at a time.
 
     The gradients with respect to hidden states, weight and bias are made in the forward pass, where each chunk of logits
     exists anyway, and only scaled in the backward pass. Labels of −100 don't count; their rows are not even computed.
     """
-    _check(hidden, labels, label_smoothing)
+    _check(hidden, labels, label_smoothing, z_loss)
     rows, flat = hidden.flatten(0, -2), labels.flatten()
     if torch.is_autocast_enabled(rows.device.type):
         rows = rows.to(torch.get_autocast_dtype(rows.device.type))
     needs = torch.is_grad_enabled() and (
         rows.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     )
-    loss, nll, *_ = _linear_cross_entropy(rows, weight, bias, flat, label_smoothing, needs)
+    loss, nll, *_ = _linear_cross_entropy(rows, weight, bias, flat, label_smoothing, z_loss, needs)
     return LossSums(loss, nll.detach(), (flat != IGNORE).sum())
 
 
 @torch.library.custom_op("qkv::linear_cross_entropy", mutates_args=())
 def _linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, grads: bool
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, z_loss: float, grads: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     keep = (labels != IGNORE).nonzero().squeeze(-1)
     if len(keep) == len(labels):
-        return _sums_and_gradients(hidden, weight, bias, labels, smoothing, grads)
-    loss, nll, d_kept, *d_rest = _sums_and_gradients(hidden[keep], weight, bias, labels[keep], smoothing, grads)
+        return _sums_and_gradients(hidden, weight, bias, labels, smoothing, z_loss, grads)
+    loss, nll, d_kept, *d_rest = _sums_and_gradients(hidden[keep], weight, bias, labels[keep], smoothing, z_loss, grads)
     d_hidden = torch.zeros_like(hidden).index_copy_(0, keep, d_kept) if grads else d_kept
     return loss, nll, d_hidden, d_rest[0], d_rest[1]
 
 
 def _sums_and_gradients(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, grads: bool
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, z_loss: float, grads: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Loss and plain nll, and the gradients of hidden states, weight and bias, chunk by chunk of rows."""
     n, vocab = len(hidden), len(weight)
@@ -89,50 +110,69 @@ def _sums_and_gradients(
     d_hidden = torch.empty_like(hidden) if grads else hidden.new_empty(0)
     d_weight = torch.zeros_like(weight) if grads else hidden.new_empty(0)
     d_bias = torch.zeros_like(bias) if grads and bias is not None else hidden.new_empty(0)
-    step = max(1, min(n, max(CHUNK_ROWS, CHUNK_BYTES // (4 * vocab))))
-    logits = hidden.new_empty(step, vocab)  # used again for every chunk, as is the next
-    log_p = hidden.new_empty(step, vocab, dtype=wide)
+    step = max(1, min(n, CHUNK_BYTES // (hidden.element_size() * vocab)))
+    stride = vocab if hidden.dtype == wide else -(-vocab // ROW_MULTIPLE) * ROW_MULTIPLE
+    logits = hidden.new_empty(step, stride)[:, :vocab]  # used again for every chunk
     for start in range(0, n, step):
         h, target = hidden[start : start + step], labels[start : start + step, None]
         x = torch.mm(h, matrix.T, out=logits[: len(h)])
         x = x if bias is None else x.add_(bias)
-        chunk = torch.ops.aten._log_softmax.out(x.to(wide), -1, False, out=log_p[: len(h)])
-        chunk_nll = -chunk.gather(1, target).sum()
-        nll += chunk_nll
-        loss += chunk_nll if not smoothing else (1 - smoothing) * chunk_nll - smoothing * chunk.sum() / vocab
+        sums = _to_gradients(x, target, smoothing, z_loss, grads)
+        loss, nll = loss + sums[0], nll + sums[1]
         if grads:
-            _chunk_gradients(chunk, target, smoothing, h, matrix, d_hidden[start : start + step], d_weight, d_bias)
+            torch.mm(x, matrix, out=d_hidden[start : start + step])
+            _add_product(d_weight, x, h)
+            if d_bias.numel():
+                d_bias.add_(x.sum(0, dtype=wide))
     return loss, nll, d_hidden, d_weight, d_bias
 
 
-def _chunk_gradients(
-    log_p: Tensor,
-    target: Tensor,
-    smoothing: float,
-    h: Tensor,
-    matrix: Tensor,
-    d_hidden: Tensor,
-    d_weight: Tensor,
-    d_bias: Tensor,
-) -> None:
-    """d loss / d logits = softmax − (1 − ε) onehot − ε/V, made in place of the log-probabilities, and what follows."""
-    d = log_p.exp_()
-    d.scatter_add_(1, target, d.new_full((len(target), 1), smoothing - 1.0))
-    if smoothing:
-        d.sub_(smoothing / d.shape[1])
-    if d_bias.numel():
-        d_bias.add_(d.sum(0))
-    d = d.to(h.dtype)
-    torch.mm(d, matrix, out=d_hidden)
-    if d_weight.dtype == d.dtype:
-        d_weight.addmm_(d.T, h)
+def _to_gradients(x: Tensor, target: Tensor, smoothing: float, z_loss: float, grads: bool) -> tuple[Tensor, Tensor]:
+    """Sums of loss and nll over rows of logits `x`, which become d loss / d logits in place.
+
+    With log p = x − log Z it is p · (1 + 2ζ log Z) − (1 − ε) onehot − ε/V. A CPU works on as many rows as its cache holds:
+    the logits come from memory once and go there once, as narrow as they are.
+    """
+    n, vocab = x.shape
+    wide = torch.promote_types(x.dtype, torch.float32)
+    x_target = x.gather(1, target).to(wide)
+    log_p_target, mean_log_p = torch.empty_like(x_target), x.new_zeros((n, 1) if smoothing else (), dtype=wide)
+    step = n
+    if x.device.type == "cpu":
+        step = max(1, CACHE_BYTES // (wide.itemsize * vocab)) * torch.get_num_threads()
+    block = x.new_empty(min(step, n), vocab, dtype=wide) if x.dtype != wide else x
+    for start in range(0, n, step):
+        rows = slice(start, start + step)
+        part = x[rows] if x.dtype == wide else block[: len(x[rows])].copy_(x[rows])
+        torch.ops.aten._log_softmax.out(part, -1, False, out=part)
+        log_p_target[rows] = part.gather(1, target[rows])
+        if smoothing:
+            mean_log_p[rows] = part.mean(1, keepdim=True)
+        if grads:
+            part.exp_()
+            if z_loss:
+                part.mul_(1.0 + 2.0 * z_loss * (x_target[rows] - log_p_target[rows]))
+            part.scatter_add_(1, target[rows], part.new_full((len(part), 1), smoothing - 1.0))
+            if smoothing:
+                part.sub_(smoothing / vocab)
+            if x.dtype != wide:
+                x[rows] = part
+    nll = -log_p_target.sum()
+    loss = (1.0 - smoothing) * nll - smoothing * mean_log_p.sum() + z_loss * (x_target - log_p_target).square().sum()
+    return loss, nll
+
+
+def _add_product(total: Tensor, d: Tensor, h: Tensor) -> None:
+    """total += dᵀ h, summed in the width of `total` where the product itself is narrower."""
+    if total.dtype == d.dtype:
+        total.addmm_(d.T, h)
     else:
-        d_weight.add_(d.T @ h)
+        total.add_(d.T @ h)
 
 
 @_linear_cross_entropy.register_fake
 def _(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, grads: bool
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, z_loss: float, grads: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     scalar = hidden.new_empty((), dtype=torch.promote_types(hidden.dtype, torch.float32))
     nothing = hidden.new_empty(0)
@@ -155,9 +195,9 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 def _gradients(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
     d_hidden, d_weight, d_bias = ctx.saved_tensors
     if grad is None:
-        return None, None, None, None, None, None
+        return (None,) * 7
     scaled = [d * grad.to(d.dtype) for d in (d_hidden, d_weight)]
-    return scaled[0], scaled[1], d_bias * grad.to(d_bias.dtype) if ctx.has_bias else None, None, None, None
+    return scaled[0], scaled[1], d_bias * grad.to(d_bias.dtype) if ctx.has_bias else None, None, None, None, None
 
 
 _linear_cross_entropy.register_autograd(_gradients, setup_context=_setup)
