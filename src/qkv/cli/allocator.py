@@ -12,11 +12,21 @@ import sys
 
 SETTING = "QKV_ALLOCATOR"  # "system" leaves everything as it is
 
+# oneDNN keeps a compiled kernel, and its scratch memory, for each of the last 1,024 shapes. Batches of sentences have ever new
+# shapes: a model of two million parameters grew to 4 GB. 64 kernels cost no time that could be measured.
+KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+
 # malloc.h
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 
 KEEP_BYTES = 2**31 - 1  # free memory at the heap's end that is not given back
 GROW_BYTES = 64 << 20  # how much the heap grows at a time
+
+
+def bound_kernels() -> None:
+    """Limit what oneDNN keeps, unless the user has said how much. It is read when PyTorch is loaded, which is later."""
+    for name, value in KERNELS.items():
+        os.environ.setdefault(name, value)
 
 
 def keep_pages() -> bool:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import allocator, catalog, evaluate, generate, score, show, tokenizer, train
+from . import allocator, catalog, convert, cost, evaluate, generate, score, show, tokenizer, train
 
 app = typer.Typer(
     name="qkv",
@@ -37,6 +37,7 @@ def _options(
         typer.Option("--system-allocator", help="Let the C library give memory back at once: slower, but smaller."),
     ] = False,
 ) -> None:
+    allocator.bound_kernels()
     if not system_allocator:
         allocator.keep_pages()
 
@@ -49,5 +50,7 @@ app.command("translate", help=generate.translate_help)(generate.generate)
 app.command("score")(score.score)
 app.command("embed")(score.embed)
 app.add_typer(tokenizer.app, name="tokenizer")
+app.command("convert")(convert.convert)
 app.command("list")(catalog.list_)
 app.command("show")(show.show)
+app.command("cost")(cost.cost)
