@@ -18,8 +18,10 @@ _HOME = {
         *["Full", "Causal", "Window", "Sinks", "Prefix", "Documents"],
     ],
     "core.positions": ["Position", "NoPosition", "Sinusoidal", "Learned", "Rotary", "ALiBi", "T5Buckets"],
+    "core.scalings": ["Scaling", "LinearScaling", "NTK", "DynamicNTK", "YaRN", "Llama3Scaling", "LongRoPE"],
     "core.norm": ["Norm", "NoNorm", "LayerNorm", "RMSNorm"],
     "core.feedforward": ["FeedForwardLayer", "FeedForward", "NoFeedForward"],
+    "core.moe": ["MixtureOfExperts"],
     "core.embedding": ["Embedding"],
     "core.spec": ["Spec", "Cost"],
     "core.batch": ["Batch", "Term", "Terms"],
@@ -27,8 +29,9 @@ _HOME = {
     "core.tap": ["record", "weights"],
     "model.attention": ["Attention", "Mixer"],
     "model.block": ["Block"],
-    "model.heads": ["Head", "LanguageModel", "Pooler"],
+    "model.heads": ["Head", "LanguageModel", "TokenClassifier", "Transform", "Pooler", "Classifier"],
     "model.initial": ["Initialization", "Glorot", "Normal", "T5Normal"],
+    "model.replace": ["replace"],
     "model.stack": ["Stack"],
     "model.transformer": ["Transformer", "TransformerModel"],
     "families": ["preset"],
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from .core.embedding import Embedding
     from .core.feedforward import FeedForward, FeedForwardLayer, NoFeedForward
     from .core.layout import Layout, Role
+    from .core.moe import MixtureOfExperts
     from .core.norm import LayerNorm, NoNorm, Norm, RMSNorm
     from .core.patterns import (
         Causal,
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
         window,
     )
     from .core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
+    from .core.scalings import NTK, DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, Scaling, YaRN
     from .core.spec import Cost, Spec
     from .core.state import Cache
     from .core.tap import record, weights
@@ -89,8 +94,9 @@ if TYPE_CHECKING:
     from .generate.settings import Generation
     from .model.attention import Attention, Mixer
     from .model.block import Block
-    from .model.heads import Head, LanguageModel, Pooler
+    from .model.heads import Classifier, Head, LanguageModel, Pooler, TokenClassifier, Transform
     from .model.initial import Glorot, Initialization, Normal, T5Normal
+    from .model.replace import replace
     from .model.stack import Stack
     from .model.transformer import Transformer, TransformerModel
     from .run.build import build

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from qkv.core.layout import Layout
 from qkv.core.positions import PositionModule
 from qkv.model.attention import Pass
-from qkv.model.block import Block, BlockModule
+from qkv.model.block import Block, BlockModule, stochastic_depth
 
 M, MEMORY = 8, torch.randn(2, 3, 8, dtype=torch.float64)
 X = torch.randn(2, 5, M, dtype=torch.float64)
@@ -149,3 +149,53 @@ def test_dropout_acts_on_what_is_added_and_spares_the_residual() -> None:
 def test_wrong_values(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         made(**given)
+
+
+# -- stochastic depth and layer scale -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+def test_layer_scale_multiplies_what_is_added(placement: dict[str, Any]) -> None:
+    plain, scaled = made(**placement, norm="none"), made(**placement, norm="none", layer_scale=0.1)
+    for scale in scaled.scale.values():
+        assert scale.initial("weight") == 0.1  # type: ignore[operator]
+        nn.init.constant_(scale.weight, 0.5)  # type: ignore[arg-type]
+    for name in plain.sublayers:
+        getattr(scaled, name).load_state_dict(getattr(plain, name).state_dict())
+    with torch.no_grad():
+        plain.attention.out.weight *= 0.5  # type: ignore[union-attr, operator]
+        plain.attention.out.bias *= 0.5  # type: ignore[union-attr, operator]
+        plain.feedforward.down.weight *= 0.5  # type: ignore[union-attr, operator]
+        plain.feedforward.down.bias *= 0.5  # type: ignore[union-attr, operator]
+    torch.testing.assert_close(scaled(X, run()), plain(X, run()))
+
+
+def test_stochastic_depth_drops_whole_samples_and_grows_the_others() -> None:
+    y = torch.ones(4000, 3, 2)
+    torch.manual_seed(0)
+    out = stochastic_depth(y, 0.25, Layout.full(3))
+    assert (out == out[:, :1, :1]).all() and out.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
+    assert out.mean().item() == pytest.approx(1, abs=0.03)
+    torch.manual_seed(0)
+    assert torch.equal(stochastic_depth(y, 0.25, Layout.full(3)), out)
+
+
+def test_stochastic_depth_takes_packed_documents_one_by_one() -> None:
+    layout = Layout.packed([[2, 3, 1]] * 500)
+    out = stochastic_depth(torch.ones(500, 6, 1), 0.5, layout)[..., 0]
+    assert (out[:, 0] == out[:, 1]).all() and (out[:, 2] == out[:, 3]).all() and (out[:, 3] == out[:, 4]).all()
+    for a, b in ((0, 2), (2, 5), (0, 5)):
+        assert 0.4 < (out[:, a] == out[:, b]).double().mean() < 0.6
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+def test_stochastic_depth_skips_branches_in_training_and_none_in_evaluation(placement: dict[str, Any]) -> None:
+    module = made(**placement, norm="none", drop_path=0.5)
+    whole = module.eval()(X, run())
+    torch.testing.assert_close(whole, by_equation(module, X, cross=False))
+    torch.manual_seed(0)
+    outs = [module.train()(X, run()) for _ in range(40)]
+    assert any(torch.equal(out[0], X[0]) and not torch.equal(out[1], X[1]) for out in outs), "a row by itself"
+    assert torch.equal(module.eval()(X, run()), whole)
+    with pytest.raises(ValueError, match="drop_path skips to the residual, and residual='none' has none"):
+        made(**placement, residual="none", drop_path=0.5)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+from qkv.core.moe import MixtureOfExperts
 from qkv.families import preset
 from qkv.model.build import build
 from qkv.model.transformer import Transformer
@@ -134,3 +135,25 @@ def test_flops_with_a_projected_embedding_differ_by_its_bias_at_most() -> None:
     spec = spec.replace({"decoder.embedding.width": 10, "head.tied": False, "decoder.blocks.*.norm": "none"})
     spec = spec.replace({"decoder.norm": "none", "decoder.blocks.*.attention.pattern": "full"})
     assert 0 <= spec.cost(8).flops - counted(spec, 8, 0) <= 2 * 8 * 16
+
+
+def mixtral(**changes: Any) -> Transformer:
+    """Mixtral 8x7B by hand: Mistral 7B's sizes, eight experts in each layer (Jiang et al. 2024)."""
+    experts = MixtureOfExperts(n_experts=8, top_k=2, d_ff=14336)
+    sizes = {"d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "d_ff": 1, "max_positions": None}
+    return preset("llama", vocab_size=32000, **sizes).replace({"decoder.blocks.*.feedforward": experts, **changes})
+
+
+def test_mixtral_has_46_7_billion_parameters_and_uses_12_9() -> None:
+    cost = mixtral().cost(tokens=1)
+    assert cost.parameters == 46_702_792_704
+    assert 12.87e9 < cost.active < 12.89e9
+    assert 2 * (cost.active - 32000 * 4096) < cost.flops < 2.01 * cost.active, (
+        "all but the table of embeddings is multiplied"
+    )
+    assert sum(p.numel() for p in build(mixtral(), device="meta").parameters()) == cost.parameters
+
+
+def test_every_parameter_of_a_dense_model_is_active() -> None:
+    cost = preset("gpt2").cost()
+    assert cost.active == cost.parameters and (cost * 3).active == 3 * cost.parameters

@@ -135,3 +135,20 @@ def test_norms_begin_as_the_identity_and_biases_at_zero() -> None:
     for name, value in p.items():
         if value.ndim == 1:
             assert (value == (1.0 if "norm" in name and name.endswith("weight") else 0.0)).all(), name
+
+
+def test_stacked_experts_begin_as_single_ones_would() -> None:
+    layer = {"kind": "moe", "n_experts": 4, "d_ff": 96, "bias_rate": 0.1}
+    spec = preset("llama", vocab_size=40, d_model=64, n_layers=3, n_heads=4, max_positions=8)
+    spec = spec.replace({"decoder.blocks.*.feedforward": layer})
+    for scheme, up, down in (
+        (Normal(), 0.02, 0.02 / math.sqrt(6)),
+        (Glorot(), math.sqrt(2 / (64 + 96)), math.sqrt(2 / (64 + 96))),
+        (T5Normal(), 64**-0.5, 96**-0.5),
+    ):
+        model = build(spec.replace(initialization=scheme))
+        experts = model.decoder.blocks[0].feedforward  # type: ignore[union-attr]
+        assert experts.up.weight.std().item() == pytest.approx(up, rel=0.03)
+        assert experts.down.weight.std().item() == pytest.approx(down, rel=0.03)
+        assert not torch.equal(experts.up.weight[0], experts.up.weight[1])
+        assert (experts.router.bias == 0).all()

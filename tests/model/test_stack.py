@@ -11,6 +11,7 @@ from torch import Tensor
 
 from qkv.core import tap
 from qkv.core.layout import Layout
+from qkv.core.moe import MixtureOfExperts
 from qkv.core.positions import Position
 from qkv.families import preset
 from qkv.model.build import build
@@ -116,3 +117,60 @@ def test_every_position_scheme_makes_order_matter_or_does_not(position: str) -> 
         last, turned = model(ids)[:, -1], model(ids[:, [1, 0, 3, 2, 4]])[:, -1]
     assert torch.allclose(last, turned, atol=1e-5) == (position == "none")
     assert Position.from_dict({"kind": position}).kind == position
+
+
+def test_stochastic_depth_grows_with_depth() -> None:
+    spec = gpt(4, dropout=0.0).replace({"decoder.drop_path": 0.4})
+    model = build(spec)
+    rates = [block.drop_path for block in model.decoder.blocks]  # type: ignore[union-attr]
+    assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert Transformer.from_json(spec.to_json()) == spec
+    with pytest.raises(ValueError, match="drop_path is set for the whole stack and for blocks of it"):
+        spec.replace({"decoder.blocks.1.drop_path": 0.1})
+
+
+@pytest.mark.parametrize("policy", ["blocks", "alternate"])
+def test_checkpointing_skips_the_same_branches_again(policy: str) -> None:
+    model, ids = build(gpt(4).replace({"decoder.drop_path": 0.7})).train(), torch.randint(23, (2, 9))
+    plain, again = gradients(model, ids, "none"), gradients(model, ids, policy)
+    torch.testing.assert_close(again, plain)
+
+
+# -- what layers say beside their output --------------------------------------------------------------------------------
+
+
+def experts(n_layers: int = 3, **options: Any) -> Transformer:
+    layer = MixtureOfExperts(**{"n_experts": 4, "d_ff": 8, "router_z": 0.01, "jitter": 0.1, **options})
+    return gpt(n_layers).replace({"decoder.blocks.0.feedforward": layer, "decoder.blocks.2.feedforward": layer})
+
+
+@pytest.mark.parametrize("policy", ["blocks", "alternate"])
+def test_checkpointed_experts_say_everything_once(policy: str) -> None:
+    found = []
+    ids, layout = torch.randint(23, (2, 9)), Layout.from_lengths([7, 9])
+    for how in ("none", policy):
+        model = build(experts(bias_rate=0.01), dtype=torch.float64).train()
+        model.recompute(how)  # type: ignore[arg-type]
+        torch.manual_seed(5)
+        sums = model(ids, labels=ids.roll(-1, 1), layout=layout)
+        (sums.loss + sum(extra.loss for extra in sums.extras.values() if extra.loss is not None)).backward()
+        loads = [block.feedforward.load for block in model.decoder.blocks[::2]]  # type: ignore[union-attr, index]
+        assert [int(load.sum()) for load in loads] == [2 * 16, 2 * 16], "each choice of a real token, once"
+        found.append(({n: e.value for n, e in sums.extras.items()}, loads, [p.grad for p in model.parameters()]))
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_experts_say_nothing_in_evaluation_and_without_labels() -> None:
+    model, ids = build(experts()), torch.randint(23, (2, 9))
+    assert model.train()(ids, labels=ids).extras.keys() == {"expert_load", "router_entropy", "balance", "router_z"}
+    assert model.train()(ids).shape == (2, 9, 23)
+    assert model.eval()(ids, labels=ids).extras is None
+    assert build(gpt()).train()(ids, labels=ids).extras == {}
+
+
+def test_experts_of_both_stacks_are_summed_up_together() -> None:
+    layer = MixtureOfExperts(n_experts=4, d_ff=8, balance_weight=0.5)
+    spec = preset("transformer", vocab_size=23, d_model=16, n_heads=2, d_ff=16, n_layers=1)
+    model = build(spec.replace({"encoder.blocks.0.feedforward": layer, "decoder.blocks.0.feedforward": layer})).train()
+    balance = model(torch.ones(1, 4).long(), torch.ones(1, 3).long(), labels=torch.ones(1, 3).long()).extras["balance"]
+    assert balance.loss.item() == pytest.approx(0.5 * 2 * balance.value.item())

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .dropout import dropout
 from .linear import Linear
 from .norm import NoNorm, Norm
 from .spec import Cost, Spec
@@ -61,5 +62,5 @@ class TokenEmbedding(nn.Module):
             x = x + position.to(x.dtype)
         if self.types is not None:
             x = x + (self.types[0] if token_types is None else F.embedding(token_types, self.types))
-        x = F.dropout(self.norm(x), self.dropout, self.training)
+        x = dropout(self.norm(x), self.dropout, self.training)
         return x if self.project is None else self.project(x)

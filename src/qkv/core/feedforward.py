@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .dropout import dropout
 from .linear import Linear
 from .spec import Cost, Spec
 
-Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "sigmoid", "relu-squared", "identity"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "gelu-quick", "silu", "sigmoid", "relu-squared", "identity"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu-tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu-quick": lambda x: x * torch.sigmoid(1.702 * x),
     "silu": F.silu,
     "sigmoid": lambda x: x.sigmoid(),
     "relu-squared": lambda x: F.relu(x).square(),
@@ -27,7 +30,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForwardLayer(Spec, role="feedforward"):
-    """What follows attention in a block: any map of (B, T, M) that treats positions alike."""
+    """What follows attention in a block: any map of (B, T, M) that treats positions alike.
+
+    Its module is called as `module(x)`; one with a true attribute `takes_pass` as `module(x, run)`, with the `Pass` whose
+    layout says which tokens are real and whose `extras` collect losses and statistics of its own (`core.extras`).
+    """
 
     def module(self, d_model: int) -> nn.Module:
         raise NotImplementedError
@@ -46,8 +53,9 @@ class NoFeedForward(FeedForwardLayer, kind="none"):
 class FeedForward(FeedForwardLayer, kind="feedforward"):
     """f(x W_up + b) W_down + b (Vaswani et al. 2017, §3.3); gated: (f(x W_gate) ⊙ x W_up) W_down (Shazeer 2020).
 
-    SwiGLU, GEGLU and ReGLU are `gated` with silu, gelu and relu; squared ReLU is Primer's (So et al. 2021). `dropout`
-    acts on the hidden activations.
+    SwiGLU, GEGLU and ReGLU are `gated` with silu, gelu and relu; squared ReLU is Primer's (So et al. 2021). gelu-tanh and
+    gelu-quick approximate gelu by tanh and by a logistic function (Hendrycks & Gimpel 2016). `dropout` acts on the hidden
+    activations.
     """
 
     d_ff: int = Field(gt=0)
@@ -77,4 +85,4 @@ class FeedForwardNet(nn.Module):
     def forward(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B T M"]:
         up = self.up(x)
         hidden = self.activation(up) if self.gate is None else self.activation(self.gate(x)) * up
-        return self.down(F.dropout(hidden, self.dropout, self.training))
+        return self.down(dropout(hidden, self.dropout, self.training))

@@ -42,7 +42,10 @@ class LayerNorm(Norm, kind="layernorm"):
 
 
 class RMSNorm(Norm, kind="rmsnorm"):
-    """y = x / √(mean(x²) + eps) · (offset + g) (Zhang & Sennrich 2019). Gemma has offset 1 and g starting at 0."""
+    """y = x / √(mean(x²) + eps) · (offset + g), rounded once, at the end (Zhang & Sennrich 2019).
+
+    Gemma has offset 1 and g starting at 0. What T5 calls layer norm is this.
+    """
 
     eps: float = Field(default=1e-6, gt=0)
     offset: float = 0.0
@@ -78,6 +81,7 @@ class RMSNormalize(nn.Module):
         return 1.0 - self.offset
 
     def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-        weight = self.weight + self.offset if self.offset else self.weight
         wide = x if x.dtype == torch.float64 else x.float()
-        return F.rms_norm(wide, (self.d,), weight.to(wide.dtype), self.eps).to(x.dtype)
+        weight = self.weight.to(wide.dtype)
+        weight = weight + self.offset if self.offset else weight
+        return F.rms_norm(wide, (self.d,), weight, self.eps).to(x.dtype)

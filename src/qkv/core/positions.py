@@ -17,7 +17,9 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from .bias import Bias
+from .documents import document_lengths
 from .layout import Layout, View
+from .scalings import NoScaling, Scaling, Turn
 from .spec import Spec
 
 
@@ -158,12 +160,14 @@ class Rotary(Position, kind="rotary"):
     """Pairs of coordinates turn by p · base^(−2i/R), so that scores depend on distance only (Su et al. 2021, RoFormer).
 
     The first R = `fraction` · d_head coordinates are turned. `pairs` "half" pairs coordinate i with i + R/2 (NeoX,
-    Llama in the Hub's layout), "interleaved" pairs 2i with 2i + 1 (the paper, GPT-J). Angles and products are fp32.
+    Llama in the Hub's layout), "interleaved" pairs 2i with 2i + 1 (the paper, GPT-J). `scaling` changes the rates for
+    contexts longer than those of training (`core.scalings`). Angles and products are fp32.
     """
 
     base: float = Field(default=10000.0, gt=1)
     pairs: Literal["half", "interleaved"] = "half"
     fraction: float = Field(default=1.0, gt=0, le=1)
+    scaling: Scaling = NoScaling()
 
     def width(self, d_head: int) -> int:
         width = int(d_head * self.fraction)
@@ -181,13 +185,16 @@ class Rotary(Position, kind="rotary"):
 class RotaryTurn(PositionModule):
     def __init__(self, spec: Rotary, width: int) -> None:
         super().__init__()
-        self.base, self.interleaved, self.width = spec.base, spec.pairs == "interleaved", width
+        self.turn, self.scaling, self.interleaved = Turn(spec.base, width), spec.scaling, spec.pairs == "interleaved"
+        self.width, self.magnitude = width, spec.scaling.magnitude()
+        spec.scaling.check(self.turn)
 
     def tables(self, layout: Layout) -> Tables:
-        index = torch.arange(0, self.width, 2, device=layout.device, dtype=torch.float32)
-        rate = self.base ** (-index / self.width)
-        angle = layout.positions[..., 0].clamp(min=0).float()[..., None] * rate
-        return angle.cos()[:, :, None], angle.sin()[:, :, None]
+        length = document_lengths(layout) if self.scaling.by_length else None
+        rates = self.scaling.rates(self.turn, layout.device, length)
+        angle = (layout.positions[..., 0].clamp(min=0).float()[..., None] * rates)[:, :, None]
+        cos, sin = angle.cos(), angle.sin()
+        return (cos, sin) if self.magnitude == 1.0 else (cos * self.magnitude, sin * self.magnitude)
 
     def rotate(self, x: Float[Tensor, "B T H D"], tables: Tables) -> Float[Tensor, "B T H D"]:
         cos, sin = tables

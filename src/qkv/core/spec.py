@@ -201,14 +201,31 @@ def _is_runs(value: list[Any]) -> bool:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a part costs: parameters, FLOPs of one forward pass (a multiply-add is two), bytes written for backward."""
+    """What a part costs: parameters, FLOPs of one forward pass (a multiply-add is two), bytes written for backward.
+
+    `idle` are the parameters that a token has no use for, the experts which its router does not pick.
+    """
 
     parameters: int = 0
     flops: int = 0
     bytes: int = 0
+    idle: int = 0
+
+    @property
+    def active(self) -> int:
+        """The parameters that each token uses."""
+        return self.parameters - self.idle
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.parameters + other.parameters, self.flops + other.flops, self.bytes + other.bytes)
+        return Cost(
+            self.parameters + other.parameters,
+            self.flops + other.flops,
+            self.bytes + other.bytes,
+            self.idle + other.idle,
+        )
+
+    def __mul__(self, count: int) -> Cost:
+        return Cost(self.parameters * count, self.flops * count, self.bytes * count, self.idle * count)
 
     def __radd__(self, other: int) -> Cost:  # so that sum() works
         return self if other == 0 else NotImplemented

@@ -1,4 +1,4 @@
-"""Families as data: named sizes of published models, and what makes any size of each."""
+"""Families as data: what makes any size of each, named sizes of published models, and the tables of the Hub's own form."""
 
 from __future__ import annotations
 
@@ -8,18 +8,55 @@ from typing import Any
 
 from ..core.positions import Position
 from ..core.spec import nearest
+from ..hub.family import Family
 from ..model.transformer import Transformer
-from . import gpt2, llama, vanilla
+from . import (
+    bart,
+    bert,
+    bigcode,
+    bloom,
+    distilbert,
+    electra,
+    gpt2,
+    llama,
+    marian,
+    mistral,
+    neox,
+    qwen2,
+    roberta,
+    t5,
+    vanilla,
+)
 
 Factory = Callable[..., Transformer]
 
-FACTORIES: dict[str, tuple[Factory, dict[str, dict[str, Any]]]] = {
-    "transformer": (vanilla.transformer, vanilla.SIZES),
-    "gpt": (gpt2.gpt, gpt2.SIZES),
-    "llama": (llama.llama, llama.SIZES),
+FAMILIES: dict[str, Family] = {
+    family.model_type: family
+    for family in (
+        *(gpt2.FAMILY, bigcode.FAMILY, neox.FAMILY, bloom.FAMILY),
+        *(llama.FAMILY, mistral.FAMILY, qwen2.FAMILY),
+        *(bert.FAMILY, roberta.FAMILY, distilbert.FAMILY, electra.FAMILY),
+        *(bart.FAMILY, marian.FAMILY, t5.FAMILY, t5.MT5),
+    )
 }
+"""The families that the Hub has too, by model type. A spec that several can say is saved as the first of them."""
+
+FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
+    (vanilla.transformer, vanilla.SIZES),
+    (gpt2.gpt, {**gpt2.SIZES, **bigcode.SIZES}),
+    (neox.neox, neox.SIZES),
+    (bloom.bloom, bloom.SIZES),
+    (llama.llama, {**llama.SIZES, **mistral.SIZES}),
+    (qwen2.qwen2, qwen2.SIZES),
+    (bert.bert, {**bert.SIZES, **roberta.SIZES}),
+    (distilbert.distilbert, distilbert.SIZES),
+    (electra.electra, electra.SIZES),
+    (bart.bart, bart.SIZES),
+    (marian.marian, marian.SIZES),
+    (t5.t5, t5.SIZES),
+)
 PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
-    name: (factory, sizes) for factory, named in FACTORIES.values() for name, sizes in named.items()
+    name: (factory, sizes) for factory, named in FACTORIES for name, sizes in named.items()
 }
 
 
@@ -39,3 +76,28 @@ def preset(name: str, **sizes: Any) -> Transformer:
         given = sizes["position"]
         sizes["position"] = Position.from_dict({"kind": given} if isinstance(given, str) else given)
     return factory(**{**named, **sizes})
+
+
+def family_of(spec: Transformer, first: str | None = None) -> Family:
+    """The family that can say a spec, `first` being asked first.
+
+    Raises ValueError where none can, with what stands in the way of the one that comes nearest.
+    """
+    refusals = []
+    for family in sorted(FAMILIES.values(), key=lambda family: family.model_type != first):
+        try:
+            _, _, differences = family.nearest(spec)
+        except ValueError:
+            continue  # it doesn't even have the same parts
+        if differences:
+            path, (theirs, ours) = next(iter(differences.items()))
+            refusals.append((len(differences), family, f"{path} = {theirs!r} where this model has {ours!r}"))
+            continue
+        try:
+            family.config(spec)
+            return family
+        except ValueError as error:
+            refusals.append((1, family, f"the difference that {error}"))
+    nearest_one = min(refusals, key=lambda refusal: (refusal[1].model_type != first, refusal[0]), default=None)
+    said = "" if nearest_one is None else f"; {nearest_one[1].model_type} comes nearest, with {nearest_one[2]}"
+    raise ValueError(f"the Hub has no family that is this model{said}")

@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.embedding import Embedding
-from ..core.feedforward import FeedForward
+from ..core.feedforward import Activation, FeedForward
 from ..core.norm import LayerNorm
 from ..core.patterns import causal
 from ..core.positions import Learned, Position
+from ..hub.family import Class, Family
+from ..hub.keys import ACTIVATIONS, ANY, Field, Key
+from ..hub.names import Row
+from ..hub.transforms import Chain, Joined, Transposed
 from ..model.attention import Attention
 from ..model.block import Block
 from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .places import places
 
 
 def gpt(
@@ -23,23 +28,31 @@ def gpt(
     d_model: int = 768,
     n_layers: int = 12,
     n_heads: int = 12,
+    n_kv_heads: int | None = None,
     d_ff: int | None = None,
+    activation: Activation = "gelu-tanh",
     dropout: float = 0.1,
     attention_dropout: float | None = None,
+    embedding_dropout: float | None = None,
     bias: bool = True,
+    eps: float = 1e-5,
+    tied: bool = True,
     position: Position | None = None,
     max_positions: int = 1024,
+    head: bool = True,
 ) -> Transformer:
-    """A decoder-only language model; d_ff is 4 · d_model by default, attention dropout as the rest."""
+    """A decoder-only language model; d_ff is 4 · d_model by default, the other dropouts are as the first."""
+    norm = LayerNorm(eps=eps, bias=bias)
     block = Block(
         attention=Attention(
             n_heads=n_heads,
+            n_kv_heads=n_kv_heads,
             bias=bias,
             pattern=causal(),
             dropout=dropout if attention_dropout is None else attention_dropout,
         ),
-        feedforward=FeedForward(d_ff=d_ff or 4 * d_model, activation="gelu-tanh", bias=bias),
-        norm=LayerNorm(bias=bias),
+        feedforward=FeedForward(d_ff=d_ff or 4 * d_model, activation=activation, bias=bias),
+        norm=norm,
         dropout=dropout,
     )
     return Transformer(
@@ -47,12 +60,12 @@ def gpt(
         d_model=d_model,
         max_positions=max_positions,
         decoder=Stack(
-            embedding=Embedding(dropout=dropout),
+            embedding=Embedding(dropout=dropout if embedding_dropout is None else embedding_dropout),
             position=position or Learned(),
             blocks=(block,) * n_layers,
-            norm=LayerNorm(bias=bias),
+            norm=norm,
         ),
-        head=LanguageModel(),
+        head=LanguageModel(tied=tied) if head else None,
         initialization=Normal(),
     )
 
@@ -64,3 +77,57 @@ SIZES: dict[str, dict[str, Any]] = {
     "gpt2-large": {"d_model": 1280, "n_layers": 36, "n_heads": 20},
     "gpt2-xl": {"d_model": 1600, "n_layers": 48, "n_heads": 25},
 }
+
+FIELDS: tuple[Field, ...] = (
+    Key("vocab_size", "vocab_size", 50257),
+    Key("n_positions", "max_positions", 1024, also=("max_position_embeddings",)),
+    Key("n_embd", "d_model", 768, also=("hidden_size",)),
+    Key("n_layer", "n_layers", 12, also=("num_hidden_layers",)),
+    Key("n_head", "n_heads", 12, also=("num_attention_heads",)),
+    Key("n_inner", "d_ff", None),
+    Key("activation_function", "activation", "gelu_new", ACTIVATIONS),
+    Key("resid_pdrop", "dropout", 0.1),
+    Key("embd_pdrop", "embedding_dropout", 0.1),
+    Key("attn_pdrop", "attention_dropout", 0.1),
+    Key("layer_norm_epsilon", "eps", 1e-5),
+    Key("tie_word_embeddings", "tied", True),
+)
+
+FAMILY = Family(
+    model_type="gpt2",
+    make=gpt,
+    classes={"GPT2LMHeadModel": Class(), "GPT2Model": Class({"head": False}, bare=True)},
+    prefix="transformer.",
+    fields=FIELDS,
+    places=places("decoder"),
+    harmless={
+        "n_ctx": ANY,
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "reorder_and_upcast_attn": ANY,  # another order of the same computation
+        # What a summary of the sequence would be, for classes with two heads.
+        "summary_type": ANY,
+        "summary_use_proj": ANY,
+        "summary_activation": ANY,
+        "summary_proj_to_labels": ANY,
+        "summary_first_dropout": ANY,
+    },
+    names=(
+        Row("transformer.wte.weight", "decoder.embedding.weight"),
+        Row("transformer.wpe.weight", "decoder.position.weight"),
+        Row("transformer.h.{i}.ln_1.*", "decoder.blocks.{i}.norm.attention.*"),
+        Row(
+            "transformer.h.{i}.attn.c_attn.*",
+            "decoder.blocks.{i}.attention.[q,k,v].*",
+            Chain(Transposed(), Joined()),
+        ),
+        Row("transformer.h.{i}.attn.c_proj.*", "decoder.blocks.{i}.attention.out.*", Transposed()),
+        Row("transformer.h.{i}.ln_2.*", "decoder.blocks.{i}.norm.feedforward.*"),
+        Row("transformer.h.{i}.mlp.c_fc.*", "decoder.blocks.{i}.feedforward.up.*", Transposed()),
+        Row("transformer.h.{i}.mlp.c_proj.*", "decoder.blocks.{i}.feedforward.down.*", Transposed()),
+        Row("transformer.ln_f.*", "decoder.norm.*"),
+        Row("lm_head.weight", "head.weight"),
+        Row("transformer.h.{i}.attn.bias", ""),  # the causal mask, in old files
+        Row("transformer.h.{i}.attn.masked_bias", ""),
+    ),
+)

@@ -1,19 +1,24 @@
-"""Llama 2 (Touvron et al. 2023): a pre-norm decoder with RMSNorm, rotary positions, SwiGLU and no biases."""
+"""Llama (Touvron et al. 2023): a pre-norm decoder with RMSNorm, rotary positions and SwiGLU; `llama` makes its kin too."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..core.feedforward import FeedForward
+from ..core.feedforward import Activation, FeedForward
 from ..core.norm import RMSNorm
-from ..core.patterns import causal
 from ..core.positions import Position, Rotary
+from ..hub.family import Class, Family
+from ..hub.keys import ACTIVATIONS, Field, Key, changed
+from ..hub.names import Row
 from ..model.attention import Attention
 from ..model.block import Block
 from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .places import places, sliding
+from .rope import Rope
 
 
 def llama(
@@ -23,28 +28,105 @@ def llama(
     n_layers: int = 32,
     n_heads: int = 32,
     n_kv_heads: int | None = None,
+    d_head: int | None = None,
     d_ff: int = 11008,
+    activation: Activation = "silu",
+    attention_bias: bool = False,
+    out_bias: bool | None = None,
+    feedforward_bias: bool = False,
     dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    eps: float = 1e-5,
     tied: bool = False,
     position: Position | None = None,
+    windows: Sequence[int | None] | int | None = None,
     max_positions: int | None = 4096,
+    head: bool = True,
 ) -> Transformer:
-    """A decoder-only language model in today's usual form."""
-    norm = RMSNorm(eps=1e-5)
-    block = Block(
-        attention=Attention(n_heads=n_heads, n_kv_heads=n_kv_heads, bias=False, pattern=causal()),
-        feedforward=FeedForward(d_ff=d_ff, activation="silu", gated=True, bias=False),
-        norm=norm,
-        dropout=dropout,
-    )
+    """A decoder-only language model in today's usual form.
+
+    `windows` is the sliding window of every layer, or one for each (None: all that came before). `out_bias` is
+    `attention_bias` by default.
+    """
+    norm = RMSNorm(eps=eps)
+    if windows is None or isinstance(windows, int):
+        windows = (windows,) * n_layers
+    blocks = {
+        size: Block(
+            attention=Attention(
+                n_heads=n_heads,
+                n_kv_heads=n_kv_heads,
+                d_head=d_head,
+                bias=attention_bias,
+                out_bias=out_bias,
+                pattern=sliding(size),
+                dropout=attention_dropout,
+            ),
+            feedforward=FeedForward(d_ff=d_ff, activation=activation, gated=True, bias=feedforward_bias),
+            norm=norm,
+            dropout=dropout,
+        )
+        for size in set(windows)
+    }
     return Transformer(
         vocab_size=vocab_size,
         d_model=d_model,
         max_positions=max_positions,
-        decoder=Stack(position=position or Rotary(), blocks=(block,) * n_layers, norm=norm),
-        head=LanguageModel(tied=tied),
+        decoder=Stack(position=position or Rotary(), blocks=tuple(blocks[size] for size in windows), norm=norm),
+        head=LanguageModel(tied=tied) if head else None,
         initialization=Normal(scale_residual=False),
     )
 
 
-SIZES: dict[str, dict[str, Any]] = {"llama": {}, "llama-2-7b": {}}
+SIZES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "llama-2-7b": {},
+    "llama-2-13b": {"d_model": 5120, "n_layers": 40, "n_heads": 40, "d_ff": 13824},
+    "llama-3-8b": {
+        "vocab_size": 128256,
+        "n_kv_heads": 8,
+        "d_ff": 14336,
+        "position": Rotary(base=500000.0),
+        "max_positions": 8192,
+    },
+}
+
+FIELDS: tuple[Field, ...] = (
+    Key("vocab_size", "vocab_size", 32000),
+    Key("hidden_size", "d_model", 4096),
+    Key("intermediate_size", "d_ff", 11008),
+    Key("num_hidden_layers", "n_layers", 32),
+    Key("num_attention_heads", "n_heads", 32),
+    Key("num_key_value_heads", "n_kv_heads", None),
+    Key("head_dim", "d_head", None),
+    Key("hidden_act", "activation", "silu", ACTIVATIONS),
+    Key("max_position_embeddings", "max_positions", 2048),
+    Key("rms_norm_eps", "eps", 1e-6),
+    Key("attention_dropout", "attention_dropout", 0.0),
+    Key("tie_word_embeddings", "tied", False),
+    Rope(),
+)
+"""What Llama and its kin have in common, with Llama's defaults."""
+
+NAMES = (
+    Row("model.embed_tokens.weight", "decoder.embedding.weight"),
+    Row("model.layers.{i}.input_layernorm.weight", "decoder.blocks.{i}.norm.attention.weight"),
+    Row("model.layers.{i}.self_attn.[q,k,v]_proj.*", "decoder.blocks.{i}.attention.[q,k,v].*"),
+    Row("model.layers.{i}.self_attn.o_proj.*", "decoder.blocks.{i}.attention.out.*"),
+    Row("model.layers.{i}.post_attention_layernorm.weight", "decoder.blocks.{i}.norm.feedforward.weight"),
+    Row("model.layers.{i}.mlp.[gate,up,down]_proj.*", "decoder.blocks.{i}.feedforward.[gate,up,down].*"),
+    Row("model.norm.weight", "decoder.norm.weight"),
+    Row("lm_head.weight", "head.weight"),
+    Row("model.layers.{i}.self_attn.rotary_emb.inv_freq", ""),  # computed; in old files
+)
+
+
+FAMILY = Family(
+    model_type="llama",
+    make=llama,
+    classes={"LlamaForCausalLM": Class(), "LlamaModel": Class({"head": False}, bare=True)},
+    prefix="model.",
+    fields=changed(FIELDS, Key("attention_bias", "attention_bias", False), Key("mlp_bias", "feedforward_bias", False)),
+    places=places("decoder"),
+    names=NAMES,
+)

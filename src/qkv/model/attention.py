@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..core.attend import attend
 from ..core.bias import Bias
+from ..core.extras import Extras
 from ..core.layout import Layout
 from ..core.linear import Linear
 from ..core.norm import NoNorm, Norm
@@ -31,10 +32,11 @@ class Pass:
     bias: Bias | None = None
     memory: Tensor | None = None  # the encoder's output, for cross-attention
     memory_layout: Layout | None = None
+    extras: Extras | None = None  # what layers say beside their output, where someone listens
 
     def afresh(self) -> Pass:
-        """The same pass with nothing made yet, for blocks that are run again in backward."""
-        return replace(self, plan=Plan())
+        """The same pass with nothing made and nothing said yet, for blocks that are run again in backward."""
+        return replace(self, plan=Plan(), extras=None if self.extras is None else Extras())
 
     @classmethod
     def over(cls, layout: Layout, position: PositionModule) -> Pass:

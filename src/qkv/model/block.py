@@ -9,9 +9,12 @@ import torch
 from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from ..core import moe  # noqa: F401  # so that its kind is known wherever there are blocks
+from ..core.documents import document_numbers
+from ..core.dropout import dropout
 from ..core.feedforward import FeedForwardLayer
+from ..core.layout import Layout
 from ..core.norm import LayerNorm, Norm
 from ..core.spec import Cost, Spec
 from ..core.state import CrossState, KeyValueState
@@ -28,7 +31,8 @@ class Block(Spec, kind="block"):
     sandwich:  x ← x + d(norm₂(f(norm₁(x))))    (Ding et al. 2021; Gemma 2)
     parallel:  x ← x + d(attention(norm(x))) + d(feedforward(norm₂(x)))   (GPT-J, NeoX); norm₂ = norm if `shared_norm`
 
-    `residual` "none" leaves x + out of it all.
+    `residual` "none" leaves x + out of it all. d goes on with `layer_scale`, which multiplies by a trained vector that
+    begins there (LayerScale, Touvron et al. 2021), and with `drop_path` (`stochastic_depth`).
     """
 
     attention: Mixer
@@ -39,6 +43,8 @@ class Block(Spec, kind="block"):
     shared_norm: bool = False
     residual: Literal["add", "none"] = "add"
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    drop_path: float = Field(default=0.0, ge=0, lt=1)
+    layer_scale: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _consistent(self) -> Block:
@@ -46,6 +52,8 @@ class Block(Spec, kind="block"):
             raise ValueError("a parallel block has no place for cross-attention; choose pre, post or sandwich")
         if self.shared_norm and self.placement != "parallel":
             raise ValueError("shared_norm belongs to placement='parallel', where one norm can serve both branches")
+        if self.drop_path and self.residual == "none":
+            raise ValueError("drop_path skips to the residual, and residual='none' has none; set one of them otherwise")
         return self
 
     def module(self, d_model: int, name: str = "") -> BlockModule:
@@ -68,7 +76,8 @@ class Block(Spec, kind="block"):
             total += self.cross.cost(d_model, tokens, cross_pairs, memory)
         for _ in range(self.n_norms()):
             total += self.norm.cost(d_model, tokens)
-        return total
+        scales = 0 if self.layer_scale is None else len(self.sublayers())
+        return total + Cost(scales * d_model, scales * d_model * tokens)
 
 
 class BlockModule(nn.Module):
@@ -77,6 +86,7 @@ class BlockModule(nn.Module):
     def __init__(self, spec: Block, d_model: int, name: str) -> None:
         super().__init__()
         self.placement, self.residual, self.dropout = spec.placement, spec.residual == "add", spec.dropout
+        self.drop_path = spec.drop_path
         self.sublayers = spec.sublayers()
         self.attention = spec.attention.module(d_model, name=f"{name}.attention")
         self.cross = None if spec.cross is None else spec.cross.module(d_model, cross=True, name=f"{name}.cross")
@@ -85,6 +95,8 @@ class BlockModule(nn.Module):
         self.norm = nn.ModuleDict({s: spec.norm.module(d_model) for s in normed})
         after = self.sublayers if spec.placement == "sandwich" else []
         self.norm_after = nn.ModuleDict({s: spec.norm.module(d_model) for s in after})
+        scaled = self.sublayers if spec.layer_scale is not None else []
+        self.scale = nn.ModuleDict({s: LayerScale(d_model, spec.layer_scale or 1.0) for s in scaled})
 
     def forward(
         self,
@@ -99,25 +111,58 @@ class BlockModule(nn.Module):
             if name == "cross":
                 assert self.cross is not None
                 return self.cross(y, run, cross_state)
-            return self.feedforward(y)
+            return self.feedforward(y, run) if getattr(self.feedforward, "takes_pass", False) else self.feedforward(y)
 
         if self.placement == "parallel":
-            return self._parallel(x, apply)
+            return self._parallel(x, run, apply)
         for name in self.sublayers:
             if self.placement == "post":
-                x = self.norm[name](self._add(x, apply(name, x)))
+                x = self.norm[name](self._add(x, self._branch(name, apply(name, x), run)))
                 continue
             y = apply(name, self.norm[name](x))
-            x = self._add(x, self.norm_after[name](y) if name in self.norm_after else y)
+            y = self.norm_after[name](y) if name in self.norm_after else y
+            x = self._add(x, self._branch(name, y, run))
         return x
 
-    def _parallel(self, x: Tensor, apply: Callable[[str, Tensor], Tensor]) -> Tensor:
+    def _parallel(self, x: Tensor, run: Pass, apply: Callable[[str, Tensor], Tensor]) -> Tensor:
         normed, out = x, x if self.residual else torch.zeros_like(x)
         for name in self.sublayers:
             normed = self.norm[name](x) if name in self.norm else normed
-            out = out + F.dropout(apply(name, normed), self.dropout, self.training)
+            out = out + self._branch(name, apply(name, normed), run)
         return out
 
+    def _branch(self, name: str, y: Tensor, run: Pass) -> Tensor:
+        """The docstring's d."""
+        y = dropout(y, self.dropout, self.training)
+        y = self.scale[name](y) if name in self.scale else y
+        return stochastic_depth(y, self.drop_path, run.layout) if self.training and self.drop_path else y
+
     def _add(self, x: Tensor, y: Tensor) -> Tensor:
-        y = F.dropout(y, self.dropout, self.training)
         return x + y if self.residual else y
+
+
+class LayerScale(nn.Module):
+    """x · γ, with one γ for each coordinate that begins at `start`."""
+
+    def __init__(self, d_model: int, start: float) -> None:
+        super().__init__()
+        self.start = start
+        self.weight = nn.Parameter(torch.empty(d_model))
+
+    def initial(self, name: str) -> float:
+        return self.start
+
+    def forward(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B T M"]:
+        return x * self.weight
+
+
+def stochastic_depth(y: Float[Tensor, "B T M"], p: float, layout: Layout) -> Float[Tensor, "B T M"]:
+    """A branch without the samples which, each with probability p, skip it; 1/(1 − p) of the others.
+
+    A sample is a row, or a document where several are packed into one. Growing what is kept in training stands in for
+    shrinking in evaluation (Huang et al. 2016, who drop a branch for the whole batch). Draws are the default generator's.
+    """
+    run = document_numbers(layout)
+    drawn = torch.rand(len(y), 1 if run is None else y.shape[1], device=y.device)
+    drawn = drawn if run is None else drawn.gather(1, run.expand(len(y), -1))
+    return y * (drawn >= p).to(y.dtype).div_(1 - p)[..., None]

@@ -1,4 +1,4 @@
-"""What stands on top of a stack: the language model's head, and the pooler of bidirectional encoders."""
+"""What stands on top of a stack: heads that predict tokens or label them, the pooler, and the classifier of sequences."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..core.cross_entropy import LossSums, cross_entropy, linear_cross_entropy
+from ..core.dropout import dropout
+from ..core.feedforward import ACTIVATIONS, Activation
 from ..core.layout import Layout
 from ..core.linear import Linear
+from ..core.norm import LayerNorm, Norm
 from ..core.spec import Cost, Spec
 
 
@@ -30,52 +33,164 @@ class Head(Spec, role="head"):
 class HeadModule(nn.Module):
     """What every head's module offers: outputs from hidden states, and the loss sums for labels."""
 
-    def loss(self, hidden: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> LossSums:
+    def loss(self, hidden: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> LossSums:
         raise NotImplementedError
+
+
+class Transform(Spec, kind="transform"):
+    """norm(f(h W + b)), what masked language models do to hidden states before they meet the vocabulary (BERT).
+
+    `width` is that of the result, d_model by default; narrow embeddings need it (ELECTRA).
+    """
+
+    activation: Activation = "gelu"
+    norm: Norm = LayerNorm()
+    width: int | None = Field(default=None, gt=0)
+
+    def cost(self, d_model: int, tokens: int = 0) -> Cost:
+        width = self.width or d_model
+        return Cost(d_model * width + width, 2 * d_model * width * tokens) + self.norm.cost(width, tokens)
+
+
+class TransformModule(nn.Module):
+    """The module of `Transform`."""
+
+    def __init__(self, spec: Transform, d_model: int) -> None:
+        super().__init__()
+        width = spec.width or d_model
+        self.dense = Linear(d_model, width)
+        self.activation = ACTIVATIONS[spec.activation]
+        self.norm = spec.norm.module(width)
+
+    def forward(self, hidden: Float[Tensor, "B T M"]) -> Float[Tensor, "B T W"]:
+        return self.norm(self.activation(self.dense(hidden)))
 
 
 class LanguageModel(Head, kind="language-model"):
     """logits = h Wᵀ + b over the vocabulary. `tied`: W is the embedding table (Press & Wolf 2017).
 
-    `scale` "rsqrt" multiplies h by 1/√d_model first (T5 with tied tables); `softcap` bounds logits (Gemma 2). `fused`
-    computes the loss without holding the logits; the plain way is for comparison.
+    `transform` changes h first, as masked language models do. `scale` "rsqrt" multiplies it by 1/√d_model (T5 with tied
+    tables); `softcap` bounds logits (Gemma 2). `fused` computes the loss without holding the logits; the plain way is
+    for comparison.
     """
 
     tied: bool = True
     bias: bool = False
+    transform: Transform | None = None
     scale: Literal["none", "rsqrt"] = "none"
     softcap: float | None = Field(default=None, gt=0)
     fused: bool = True
+
+    def width(self, d_model: int) -> int:
+        """The width of what meets the vocabulary."""
+        return (self.transform and self.transform.width) or d_model
 
     def module(self, d_model: int, vocab_size: int) -> HeadModule:
         return LanguageModelHead(self, d_model, vocab_size)
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
-        own = 0 if self.tied else vocab_size * d_model
-        return Cost(own + vocab_size * self.bias, 2 * vocab_size * d_model * tokens)
+        table = vocab_size * self.width(d_model)
+        total = Cost((0 if self.tied else table) + vocab_size * self.bias, 2 * table * tokens)
+        return total if self.transform is None else total + self.transform.cost(d_model, tokens)
 
 
 class LanguageModelHead(HeadModule):
-    """The module of `LanguageModel`. `weight` is None until the model ties it, when it is tied."""
+    """The module of `LanguageModel`. `weight` is the embedding's where it is tied."""
 
     def __init__(self, spec: LanguageModel, d_model: int, vocab_size: int) -> None:
         super().__init__()
         self.scale = 1 / math.sqrt(d_model) if spec.scale == "rsqrt" else 1.0
         self.softcap, self.fused = spec.softcap, spec.fused
-        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
+        self.transform = None if spec.transform is None else TransformModule(spec.transform, d_model)
+        self.weight = nn.Parameter(torch.empty(vocab_size, spec.width(d_model)))
         self.bias = nn.Parameter(torch.empty(vocab_size)) if spec.bias else None
 
     def forward(self, hidden: Float[Tensor, "B T M"]) -> Float[Tensor, "B T V"]:
-        logits = F.linear(hidden * self.scale if self.scale != 1.0 else hidden, self.weight, self.bias)
+        logits = F.linear(self._ready(hidden), self.weight, self.bias)
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
     def loss(
-        self, hidden: Float[Tensor, "B T M"], labels: Int[Tensor, "B T"], label_smoothing: float = 0.0
+        self,
+        hidden: Float[Tensor, "B T M"],
+        labels: Int[Tensor, "B T"],
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
     ) -> LossSums:
         if not self.fused or self.softcap is not None:
-            return cross_entropy(self(hidden), labels, label_smoothing)
-        hidden = hidden * self.scale if self.scale != 1.0 else hidden
-        return linear_cross_entropy(hidden, self.weight, self.bias, labels, label_smoothing)
+            return cross_entropy(self(hidden), labels, label_smoothing, z_loss)
+        return linear_cross_entropy(self._ready(hidden), self.weight, self.bias, labels, label_smoothing, z_loss)
+
+    def _ready(self, hidden: Tensor) -> Tensor:
+        """What meets the vocabulary."""
+        hidden = hidden if self.transform is None else self.transform(hidden)
+        return hidden * self.scale if self.scale != 1.0 else hidden
+
+
+class TokenClassifier(Head, kind="token-classifier"):
+    """One score for each token and label: h W + b. `transform` changes h first.
+
+    One label alone is a yes or no, its score the log-odds of yes: ELECTRA's discriminator (Clark et al. 2020).
+    """
+
+    labels: int = Field(default=1, gt=0)
+    transform: Transform | None = None
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    def module(self, d_model: int, vocab_size: int) -> HeadModule:
+        return TokenClassifierHead(self, d_model)
+
+    def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
+        width = (self.transform and self.transform.width) or d_model
+        own = Cost(width * self.labels + self.labels, 2 * width * self.labels * tokens)
+        return own if self.transform is None else own + self.transform.cost(d_model, tokens)
+
+
+class TokenClassifierHead(HeadModule):
+    """The module of `TokenClassifier`."""
+
+    def __init__(self, spec: TokenClassifier, d_model: int) -> None:
+        super().__init__()
+        self.dropout = spec.dropout
+        self.transform = None if spec.transform is None else TransformModule(spec.transform, d_model)
+        self.out = Linear((spec.transform and spec.transform.width) or d_model, spec.labels)
+
+    def forward(self, hidden: Float[Tensor, "B T M"]) -> Float[Tensor, "B T labels"]:
+        hidden = hidden if self.transform is None else self.transform(hidden)
+        return self.out(dropout(hidden, self.dropout, self.training))
+
+    def loss(
+        self,
+        hidden: Float[Tensor, "B T M"],
+        labels: Int[Tensor, "B T"],
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+    ) -> LossSums:
+        scores = self(hidden).float()
+        if scores.shape[-1] == 1:  # the two classes no and yes, whose log-odds is the score
+            scores = torch.cat([torch.zeros_like(scores), scores], -1)
+        return cross_entropy(scores, labels, label_smoothing, z_loss)
+
+
+class Classifier(Spec, kind="classifier"):
+    """Scores of `labels` classes for a sequence, W p + b with p what the pooler gives: BERT's next sentence, GLUE."""
+
+    labels: int = Field(default=2, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    def cost(self, d_model: int) -> Cost:
+        return Cost(d_model * self.labels + self.labels, 2 * d_model * self.labels)
+
+
+class ClassifierModule(nn.Module):
+    """The module of `Classifier`."""
+
+    def __init__(self, spec: Classifier, d_model: int) -> None:
+        super().__init__()
+        self.dropout = spec.dropout
+        self.out = Linear(d_model, spec.labels)
+
+    def forward(self, pooled: Float[Tensor, "B M"]) -> Float[Tensor, "B labels"]:
+        return self.out(dropout(pooled, self.dropout, self.training))
 
 
 class Pooler(Spec, kind="pooler"):

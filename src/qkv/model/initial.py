@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..core.embedding import TokenEmbedding
+from ..core.grouped import GroupedLinear
 from ..core.linear import Linear
 from ..core.positions import LearnedEmbedding, T5Bias
 from ..core.spec import Spec
@@ -39,8 +40,8 @@ class Initialization(Spec, role="initialization"):
             return self.embedding(value.shape[1])
         if value.ndim < 2:
             return "constant", 0.0
-        residual = isinstance(module, Linear) and module.into_residual
-        return self.matrix(value.shape[1], value.shape[0], residual, n_layers)
+        residual = isinstance(module, Linear | GroupedLinear) and module.into_residual
+        return self.matrix(value.shape[-1], value.shape[-2], residual, n_layers)
 
 
 class Glorot(Initialization, kind="glorot"):

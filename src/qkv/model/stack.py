@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from jaxtyping import Float, Int
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..core.embedding import Embedding, TokenEmbedding
+from ..core.extras import Extras, Record, Reporter
 from ..core.layout import Layout
 from ..core.norm import NoNorm, Norm
 from ..core.positions import NoPosition, Position, PositionModule, Widths
@@ -25,13 +26,21 @@ Recompute = Literal["none", "alternate", "blocks"]
 class Stack(Spec, kind="stack"):
     """Blocks over embedded tokens. The position scheme belongs to the stack: every layer uses the same one.
 
-    In JSON, runs of equal blocks are written once: `[{"repeat": 6, "block": {…}}]`.
+    `drop_path` p is stochastic depth for every block, more of it the deeper it stands: p · l/L for the l-th of L (Huang et
+    al. 2016). In JSON, runs of equal blocks are written once: `[{"repeat": 6, "block": {…}}]`.
     """
 
     embedding: Embedding = Embedding()
     position: Position = NoPosition()
     blocks: tuple[Block, ...] = Field(min_length=1)
     norm: Norm = NoNorm()
+    drop_path: float = Field(default=0.0, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Stack:
+        if self.drop_path and any(block.drop_path for block in self.blocks):
+            raise ValueError("drop_path is set for the whole stack and for blocks of it; leave one of them at 0")
+        return self
 
     @field_validator("blocks", mode="before")
     @classmethod
@@ -59,6 +68,12 @@ class Stack(Spec, kind="stack"):
     def n_layers(self) -> int:
         return len(self.blocks)
 
+    def block(self, i: int) -> Block:
+        """The i-th block, with its share of the stack's stochastic depth."""
+        if not self.drop_path:
+            return self.blocks[i]
+        return self.blocks[i].replace(drop_path=self.drop_path * (i + 1) / self.n_layers)
+
     def widths(self, d_model: int, max_positions: int | None) -> Widths:
         """What the position scheme needs to know; heads are those of the first block that has any."""
         return Widths(d_model, *max(self.heads(d_model), default=(1, d_model)), max_positions)
@@ -76,8 +91,7 @@ class Stack(Spec, kind="stack"):
         for block, run in groupby(self.blocks):
             count = len(list(run))
             pairs = _pairs(block.attention, tokens)
-            one = block.cost(d_model, tokens, pairs, memory, tokens * memory)
-            total += Cost(one.parameters * count, one.flops * count, one.bytes * count)
+            total += block.cost(d_model, tokens, pairs, memory, tokens * memory) * count
         return total
 
 
@@ -95,6 +109,21 @@ def _check_heads(spec: Stack, position: PositionModule, d_model: int, name: str)
         raise ValueError(f"{name}.position {spec.position!r} serves blocks with equal heads, but there are {said}")
 
 
+def _run_again(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
+    """A block of which only the input is kept for backward. What it says is kept as it said it first."""
+
+    def once(x: Tensor) -> tuple[Tensor, list[Record]]:
+        fresh = run.afresh()
+        out = block(x, fresh)  # first: what it says is there afterwards
+        return out, [] if fresh.extras is None else [tuple(record) for _, record in fresh.extras.records]
+
+    x, records = checkpoint(once, x, use_reentrant=False)
+    for record in records:
+        assert run.extras is not None
+        run.extras.add(cast(Reporter, block.feedforward), record)
+    return x
+
+
 class StackModule(nn.Module):
     """The module of `Stack`. `recompute` trades time for memory: blocks whose activations are made again in backward."""
 
@@ -107,7 +136,7 @@ class StackModule(nn.Module):
         width = spec.embedding.width or d_model
         self.position = spec.position.module(widths._replace(d_model=width, bidirectional=name != "decoder"))
         _check_heads(spec, self.position, d_model, name)
-        self.blocks = nn.ModuleList(block.module(d_model, f"{name}.blocks.{i}") for i, block in enumerate(spec.blocks))
+        self.blocks = nn.ModuleList(spec.block(i).module(d_model, f"{name}.blocks.{i}") for i in range(spec.n_layers))
         self.norm = spec.norm.module(d_model)
 
     def forward(
@@ -118,15 +147,16 @@ class StackModule(nn.Module):
         memory_layout: Layout | None = None,
         token_types: Int[Tensor, "B T"] | None = None,
         cache: Cache | None = None,
+        extras: Extras | None = None,
     ) -> Float[Tensor, "B T M"]:
         x = self.embedding(ids, self.position.embed(layout), token_types)
         run = Pass.over(layout, self.position)
-        run.memory, run.memory_layout = memory, memory_layout
+        run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
         for i, block in enumerate(self.blocks):
             if cache is not None:
                 x = block(x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
             elif self.training and (self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)):
-                x = checkpoint(lambda y, block=block: block(y, run.afresh()), x, use_reentrant=False)
+                x = _run_again(self.block(i), x, run)
             else:
                 x = block(x, run)
         return self.norm(x)

@@ -11,12 +11,13 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from ..core.cross_entropy import LossSums
+from ..core.extras import Extras
 from ..core.layout import Layout
 from ..core.positions import Learned
 from ..core.spec import Cost, Spec
 from ..core.state import Cache
 from .attention import MultiHeadAttention
-from .heads import Head, HeadModule, LanguageModel, Pooler, PoolerModule
+from .heads import Classifier, ClassifierModule, Head, HeadModule, LanguageModel, Pooler, PoolerModule
 from .initial import Glorot, Initialization
 from .stack import Recompute, Stack, StackModule
 
@@ -26,7 +27,8 @@ class Transformer(Spec, kind="transformer"):
 
     `decoder` alone is a GPT, `encoder` alone a BERT, both the original. `vocab_size` is the output vocabulary,
     `source_vocab_size` the encoder's where it is another. `tie_embeddings` shares the table of both stacks; the head's
-    `tied` shares it with the output. `max_positions` bounds the context, where something does.
+    `tied` shares it with the output. `max_positions` bounds the context, where something does. The `classifier` reads
+    what the `pooler` gives.
     """
 
     vocab_size: int = Field(gt=0)
@@ -38,6 +40,7 @@ class Transformer(Spec, kind="transformer"):
     tie_embeddings: bool = True
     head: Head | None = LanguageModel()
     pooler: Pooler | None = None
+    classifier: Classifier | None = None
     initialization: Initialization = Glorot()
 
     @model_validator(mode="after")
@@ -66,8 +69,14 @@ class Transformer(Spec, kind="transformer"):
                 f"tie_embeddings shares one table, but the stacks' embeddings have widths {sorted(widths)}"
             )
         width = self.output.embedding.width or self.d_model
-        if isinstance(self.head, LanguageModel) and self.head.tied and width != self.d_model:
-            raise ValueError(f"a tied head needs embeddings as wide as d_model={self.d_model}, not {width}; untie it")
+        if isinstance(self.head, LanguageModel) and self.head.tied and width != self.head.width(self.d_model):
+            said = "d_model" if self.head.width(self.d_model) == self.d_model else "its transform's width"
+            raise ValueError(
+                f"a tied head needs embeddings as wide as {said}={self.head.width(self.d_model)}, not {width}; untie it, "
+                "or give it a transform of that width"
+            )
+        if self.classifier is not None and self.pooler is None:
+            raise ValueError("a classifier reads one vector for a sequence; give the spec a pooler, which makes it")
         return self
 
     def stacks(self) -> list[tuple[str, Stack]]:
@@ -97,8 +106,8 @@ class Transformer(Spec, kind="transformer"):
                 tables += vocab * (stack.embedding.width or self.d_model)
         if self.head is not None:
             total += self.head.cost(self.d_model, self.vocab_size, tokens)
-        if self.pooler is not None:
-            total += self.pooler.cost(self.d_model)
+        for part in (self.pooler, self.classifier):
+            total += Cost() if part is None else part.cost(self.d_model)
         return total + Cost(tables)
 
     @property
@@ -123,6 +132,7 @@ class TransformerModel(nn.Module):
             self.add_module(name, module)
         self.head = None if spec.head is None else spec.head.module(spec.d_model, spec.vocab_size)
         self.pooler = None if spec.pooler is None else PoolerModule(spec.pooler, spec.d_model)
+        self.classifier = None if spec.classifier is None else ClassifierModule(spec.classifier, spec.d_model)
         self.tie()
         self.register_load_state_dict_post_hook(_tie_again)
 
@@ -190,19 +200,20 @@ class TransformerModel(nn.Module):
         attention_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
         token_types: Int[Tensor, "B S"] | None = None,
+        extras: Extras | None = None,
     ) -> Float[Tensor, "B T M"]:
-        """The last hidden states: the decoder's when there are both stacks."""
+        """The last hidden states: the decoder's when there are both stacks. `extras` collects what its layers say."""
         layout = self._layout(ids, layout, attention_mask)
         if not self.is_encoder_decoder:
             if target is not None:
                 raise ValueError("a target is for encoder–decoders; this model has one stack and takes ids alone")
-            return self._output(ids, layout, token_types=token_types)
+            return self._output(ids, layout, token_types=token_types, extras=extras)
         if target is None:
             raise ValueError("an encoder–decoder takes the source ids and the target (decoder input) ids")
         assert self.encoder is not None and self.decoder is not None
         target_layout = self._layout(target, target_layout, target_mask)
-        memory = self.encoder(ids, layout, token_types=token_types)
-        return self.decoder(target, target_layout, memory, layout)
+        memory = self.encoder(ids, layout, token_types=token_types, extras=extras)
+        return self.decoder(target, target_layout, memory, layout, extras=extras)
 
     def forward(
         self,
@@ -216,8 +227,10 @@ class TransformerModel(nn.Module):
         token_types: Int[Tensor, "B S"] | None = None,
         labels: Int[Tensor, "B T"] | None = None,
         label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
     ) -> Float[Tensor, "B T V"] | LossSums:
         """Logits (B, T, V); with `labels`, aligned with the output and −100 where none counts, the loss sums instead."""
+        extras = Extras() if self.training and labels is not None else None
         hidden = self.hidden(
             ids,
             target,
@@ -226,21 +239,44 @@ class TransformerModel(nn.Module):
             attention_mask=attention_mask,
             target_mask=target_mask,
             token_types=token_types,
+            extras=extras,
         )
         if self.head is None:
             if labels is not None:
                 raise ValueError("this model has no head, so labels mean nothing to it")
             return hidden
-        return self.head(hidden) if labels is None else self.head.loss(hidden, labels, label_smoothing)
+        if labels is None:
+            return self.head(hidden)
+        sums = self.head.loss(hidden, labels, label_smoothing, z_loss)
+        return sums if extras is None else sums._replace(extras=extras.terms())
 
     def pooled(
-        self, ids: Int[Tensor, "B T"], *, layout: Layout | None = None, attention_mask: Tensor | None = None
+        self,
+        ids: Int[Tensor, "B T"],
+        *,
+        layout: Layout | None = None,
+        attention_mask: Tensor | None = None,
+        token_types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B M"]:
         """One vector a sequence, by the model's pooler."""
         if self.pooler is None:
             raise ValueError("this model has no pooler; give the spec one: pooler=Pooler(method='mean', dense=False)")
         layout = self._layout(ids, layout, attention_mask)
-        return self.pooler(self.hidden(ids, layout=layout), layout)
+        return self.pooler(self.hidden(ids, layout=layout, token_types=token_types), layout)
+
+    def classify(
+        self,
+        ids: Int[Tensor, "B T"],
+        *,
+        layout: Layout | None = None,
+        attention_mask: Tensor | None = None,
+        token_types: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B labels"]:
+        """Scores of every class for each sequence, by the model's classifier."""
+        if self.classifier is None:
+            raise ValueError("this model has no classifier; give the spec one: classifier=Classifier(labels=2)")
+        pooled = self.pooled(ids, layout=layout, attention_mask=attention_mask, token_types=token_types)
+        return self.classifier(pooled)
 
     def _layout(self, ids: Tensor, layout: Layout | None, mask: Tensor | None) -> Layout:
         if ids.ndim != 2:

@@ -238,7 +238,13 @@ def evaluate_run(
         )
     recipe = run.recipe.change([f"data.{item}" for item in data])
     evaluator = Evaluator(
-        recipe.data, run.tokenizer, recipe.batching, recipe.evaluation, run.generation, recipe.objective, recipe.seed
+        recipe.data,
+        run.text_model.tokenizer,
+        recipe.batching,
+        recipe.evaluation,
+        run.generation,
+        recipe.objective,
+        recipe.seed,
     )
     chosen = next((name for name in SPLITS if name == split), None)
     if chosen is None:

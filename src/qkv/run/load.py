@@ -1,28 +1,42 @@
-"""`qkv.load`: a run directory as a `Run`, which takes texts and gives texts."""
+"""`qkv.load`: a directory, a run's or the Hub's, as a `Run`, which takes texts and gives texts."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from ..core.spec import SCHEMA
+from ..core.spec import SCHEMA, nearest
 from ..data.tokenizer import Tokenizer
 from ..generate import Generation
+from ..hub import huggingface
 from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
-from . import weights
-from .directory import CONFIG, GENERATION, RECIPE, TOKENIZER, WEIGHTS, State, read_json, write_json, write_text
+from . import hub, weights
+from .directory import (
+    CONFIG,
+    GENERATION,
+    RECIPE,
+    TOKENIZER,
+    WEIGHTS,
+    State,
+    read_json,
+    read_text,
+    write_json,
+    write_text,
+)
 from .embed import Pooling, embed
 from .recipe import Recipe
 from .score import Score, score
 from .text import Output, Task, TextModel
 
-MODEL_TYPE = "qkv"
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "source.spm")
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja")
 
 
 @dataclass(frozen=True)
@@ -30,26 +44,36 @@ class Run:
     """A trained model with everything that its use needs.
 
     model:      in evaluation mode.
-    tokenizer:  the one that it was trained with.
+    tokenizer:  the one that it was trained with; None where the directory has none, and only ids go in and out.
     generation: how outputs are made where a call does not say otherwise.
     task:       what the model does with a text, see `qkv.run.text.Task`.
     recipe:     how it came about; None where the directory has no `recipe.yaml`.
     path:       where it was loaded from.
+    origin:     what the directory said besides, where it was one of the Hub's.
     """
 
     model: TransformerModel
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     generation: Generation = field(default_factory=Generation)
     task: Task = "continue"
     recipe: Recipe | None = None
     path: Path | None = None
+    origin: hub.Origin | None = None
 
     def __post_init__(self) -> None:
-        check_fit(self.tokenizer, self.model.spec, str(self.path or "this run"))
+        if self.tokenizer is not None:
+            check_fit(self.tokenizer, self.model.spec, str(self.path or "this run"))
 
     @property
     def text_model(self) -> TextModel:
-        return TextModel(self.model, self.tokenizer, self.task)
+        """The model with its tokenizer. Raises ValueError where there is none."""
+        if self.tokenizer is None:
+            raise ValueError(
+                f"{self.path or 'this run'} has no tokenizer, so texts mean nothing to it; give ids to .model"
+            )
+        made_here = self.origin is None or "task" in self.origin.own
+        ids = None if made_here or self.origin is None else self.origin.ids
+        return TextModel(self.model, self.tokenizer, self.task, ids)
 
     def settings(self, **options: Any) -> Generation:
         """The run's `Generation` with changes. Raises ValueError for an option that there is not, or out of range."""
@@ -95,54 +119,168 @@ class Run:
         """Last hidden states, see `qkv.run.embed.embed`: (M,) a text, or (T, M) where pooling is "none"."""
         return embed(self.text_model, _texts(texts), pooling)
 
-    def save(self, path: Path | str) -> Path:
-        """Write a directory that `load` reads back: each file beside, then renamed; the configuration last."""
+    def save(self, path: Path | str, to: Literal["hub", "qkv"] | None = None) -> Path:
+        """Write a directory that `load` reads back: each file beside, then renamed; the configuration last.
+
+        "hub" writes what `transformers` loads, and raises ValueError where no family of the Hub is this model; "qkv"
+        writes our own model type. By default it is the Hub's where there is a family, else ours, with a warning that
+        says why.
+        """
+        if to not in (None, "hub", "qkv"):
+            raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
         folder = Path(path)
+        if to != "qkv" and (why := self._refusal()) is not None:
+            if to == "hub":
+                raise ValueError(why)
+            warnings.warn(f"{folder} is saved under the model type {hub.MODEL_TYPE!r}: {why}", stacklevel=2)
+            to = "qkv"
         folder.mkdir(parents=True, exist_ok=True)
-        self.tokenizer.save(folder / TOKENIZER)
-        weights.save(self.model, folder / WEIGHTS)
-        write_settings(folder, self.model.spec, self.task, self.generation, self.recipe)
+        self._save_words(folder)
+        if to == "qkv":
+            weights.save(self.model, folder / WEIGHTS)
+            write_settings(folder, self.model.spec, self.task, self.generation, self.recipe, self.tokenizer is not None)
+        else:
+            if self.recipe is not None:
+                write_text(folder / RECIPE, self.recipe.to_yaml())
+            hub.save(folder, self.model, self.generation.to_dict(), self._said())
         return folder
 
+    def _refusal(self) -> str | None:
+        """Why no family of the Hub can say this model, or None where one can."""
+        try:
+            hub.config_of(self.model.spec, self.model.dtype, self.origin)
+        except ValueError as error:
+            return str(error)
+        return None
 
-def write_settings(folder: Path, spec: Transformer, task: Task, generation: Generation, recipe: Recipe | None) -> None:
-    """`generation_config.json`, `recipe.yaml` and `config.json`."""
+    def _said(self) -> hub.Origin:
+        """What the directory says besides the model: what it was loaded with; for a model made here, its task and ids."""
+        if self.origin is not None:
+            return self.origin
+        tokens = {}
+        if self.tokenizer is not None:
+            tokens = {f"{role}_token_id": getattr(self.tokenizer, f"{role}_id") for role in ("bos", "eos", "pad")}
+            if self.model.is_encoder_decoder:
+                tokens["decoder_start_token_id"] = self.text_model.start
+        return hub.Origin({**tokens, "qkv": {"task": self.task}})
+
+    def _save_words(self, folder: Path) -> None:
+        """The tokenizer, and the files about it that only other libraries read."""
+        if self.tokenizer is not None:
+            self.tokenizer.save(folder / TOKENIZER)
+        for name in BESIDE:
+            if self.origin is not None and self.path is not None and (self.path / name).is_file():
+                write_text(folder / name, read_text(self.path / name))
+
+
+def write_settings(
+    folder: Path, spec: Transformer, task: Task, generation: Generation, recipe: Recipe | None, words: bool = True
+) -> None:
+    """`generation_config.json`, `recipe.yaml` and `config.json`; `words` says that there is a tokenizer."""
     write_json(folder / GENERATION, generation.to_dict())
     if recipe is not None:
         write_text(folder / RECIPE, recipe.to_yaml())
-    write_json(folder / CONFIG, {"model_type": MODEL_TYPE, "task": task, "qkv": {"schema": SCHEMA, **spec.to_dict()}})
+    config = {"model_type": hub.MODEL_TYPE, "task": task, "qkv": {"schema": SCHEMA, **spec.to_dict()}}
+    write_json(folder / CONFIG, config if words else {**config, "tokenizer": None})
 
 
-def load(path: Path | str, device: str | torch.device = "auto") -> Run:
-    """The run in a directory.
+def load(
+    path: Path | str,
+    device: str | torch.device = "auto",
+    *,
+    dtype: str | torch.dtype | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+) -> Run:
+    """The run in a directory, or the model in a directory of the Hub, or of that name on the Hub.
 
-    Raises ValueError, with the file's name, where the directory is no run or an unfinished one, a file is damaged or a
-    pickle, the weights are not those of the model's spec (nothing is allocated then), or the tokenizer is another's.
+    Weights keep the file's `dtype` unless another is given. `revision` is a branch, tag or commit of a name on the Hub.
+    Weights that are pickles are read only where `allow_pickle`, and then as nothing but tensors. Code in a directory is
+    never run.
+
+    Raises ValueError, with the file's name, where the directory is no model or an unfinished run, a file is damaged or a
+    pickle, the configuration has a key that means something unknown, the weights are not those of the model's spec
+    (nothing is allocated then), or the tokenizer is another's.
     """
-    folder, where = Path(path), devices.choose(device)
+    folder, where = _folder(path, revision, allow_pickle), devices.choose(device)
+    numbers = _dtype(dtype)
+    if is_hub(folder):
+        return _load_hub(folder, where, numbers, allow_pickle)
     _check_complete(folder)
     spec, task = read_config(folder / CONFIG)
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
-    check_fit(tokenizer, spec, str(folder))
-    recipe = Recipe.load(folder / RECIPE) if (folder / RECIPE).is_file() else None
-    model = weights.load(spec, folder / WEIGHTS, where)
+    tokenizer = Tokenizer.load(folder / TOKENIZER) if _has_words(folder) else None
+    if tokenizer is not None:
+        check_fit(tokenizer, spec, str(folder))
+    recipe = _recipe(folder)
+    model = weights.load(spec, folder / WEIGHTS, where, numbers)
     return Run(model, tokenizer, _generation(folder / GENERATION), task, recipe, folder)
 
 
+def is_hub(folder: Path) -> bool:
+    """Whether a directory's configuration is the Hub's rather than ours."""
+    if not (folder / CONFIG).is_file():
+        return False
+    data = read_json(folder / CONFIG)
+    return not (isinstance(data, dict) and data.get("model_type") == hub.MODEL_TYPE)
+
+
+def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, allow_pickle: bool) -> Run:
+    tokenizer = Tokenizer.load(folder) if any((folder / name).is_file() for name in TOKENIZERS) else None
+    model, origin, fields = hub.load(folder, device, dtype, allow_pickle)
+    try:
+        generation = Generation.from_dict(fields)
+    except ValueError as error:
+        raise ValueError(f"{folder / GENERATION}: {error}") from None
+    task = origin.own.get("task", usual_task(model.spec))
+    _check_task(task, model.spec, folder / CONFIG)
+    return Run(model, tokenizer, generation, task, _recipe(folder), folder, origin)
+
+
+def usual_task(spec: Transformer) -> Task:
+    """What a model does with a text where nothing says otherwise."""
+    return "translate" if spec.is_encoder_decoder else "read" if spec.decoder is None else "continue"
+
+
+def _folder(path: Path | str, revision: str | None, allow_pickle: bool) -> Path:
+    """The directory that is meant: the one of that name, else the Hub's, in the cache."""
+    folder = Path(path)
+    named = str(path)
+    if folder.exists() or not huggingface.is_id(named) or Path(folder.parts[0]).exists():
+        return folder
+    return huggingface.download(named, revision, allow_pickle)
+
+
+def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    if not isinstance(dtype, str):
+        return dtype
+    known = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+    if dtype not in known:
+        raise ValueError(f"there is no dtype {dtype!r} for weights; {nearest(dtype, known)}")
+    return known[dtype]
+
+
+def _recipe(folder: Path) -> Recipe | None:
+    return Recipe.load(folder / RECIPE) if (folder / RECIPE).is_file() else None
+
+
 def read_config(path: Path) -> tuple[Transformer, Task]:
-    """The model's spec and its task, by a `config.json`."""
+    """The model's spec and its task, by the `config.json` of a run."""
     data = read_json(path)
-    if not isinstance(data, dict) or data.get("model_type") != MODEL_TYPE or not isinstance(data.get("qkv"), dict):
+    if not isinstance(data, dict) or data.get("model_type") != hub.MODEL_TYPE or not isinstance(data.get("qkv"), dict):
         found = data.get("model_type") if isinstance(data, dict) else None
-        raise ValueError(f"{path} is not qkv's: its model_type is {found!r}, not {MODEL_TYPE!r}")
+        raise ValueError(f"{path} is not qkv's: its model_type is {found!r}, not {hub.MODEL_TYPE!r}")
     try:
         spec = Transformer.from_dict(data["qkv"])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    task = data.get("task", "translate" if spec.is_encoder_decoder else "continue")
+    task = data.get("task", usual_task(spec))
+    _check_task(task, spec, path)
+    return spec, task
+
+
+def _check_task(task: Any, spec: Transformer, path: Path) -> None:
     if task not in get_args(Task) or (task == "translate") != spec.is_encoder_decoder:
         raise ValueError(f"{path}: the task {task!r} is not one for this model; there is {', '.join(get_args(Task))}")
-    return spec, task
 
 
 def check_fit(tokenizer: Tokenizer, spec: Transformer, where: str) -> None:
@@ -156,10 +294,14 @@ def check_fit(tokenizer: Tokenizer, spec: Transformer, where: str) -> None:
 
 def _check_complete(folder: Path) -> None:
     if not folder.exists():
-        raise ValueError(f"there is no run directory {folder}; `qkv train` makes one")
+        raise ValueError(
+            f"there is no run directory {folder}; `qkv train` makes one, and a model of the Hub is named owner/name, such "
+            "as openai-community/gpt2"
+        )
     if not folder.is_dir():
         raise ValueError(f"{folder} is a file; a run is a directory")
-    missing = [name for name in (CONFIG, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]
+    wanted = (CONFIG, TOKENIZER, WEIGHTS) if _has_words(folder) else (CONFIG, WEIGHTS)
+    missing = [name for name in wanted if not (folder / name).is_file()]
     if not missing:
         return
     if State.of(folder) is State.STARTED:
@@ -167,6 +309,12 @@ def _check_complete(folder: Path) -> None:
             f"the run in {folder} is not finished (it has no {missing[0]}); go on with `qkv train {folder} --resume`"
         )
     raise ValueError(f"{folder} is not a run directory: it has no {missing[0]}")
+
+
+def _has_words(folder: Path) -> bool:
+    """Whether a run has a tokenizer; one without says so."""
+    data = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    return not (isinstance(data, dict) and "tokenizer" in data and data["tokenizer"] is None)
 
 
 def _generation(path: Path) -> Generation:

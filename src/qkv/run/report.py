@@ -328,7 +328,8 @@ def _length(sample: Mapping[str, Any]) -> int:
 
 
 def _picture(run: Run, sample: Mapping[str, Any]) -> picture.Picture:
-    text, tokenizer, model = run.text_model, run.tokenizer, run.model
+    text, model = run.text_model, run.model
+    tokenizer = text.tokenizer
     source, output = str(sample.get("source", "")), str(sample["output"])
     read = text.encode(source)
     if model.is_encoder_decoder:

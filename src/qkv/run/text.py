@@ -10,11 +10,13 @@ import torch
 
 from ..data.tokenizer import Tokenizer
 from ..generate import Generated, Generation, generate, row_seed
+from ..generate.processors import Processor
+from ..hub.generation import Ids
 from ..model.transformer import TransformerModel
 
-Task = Literal["translate", "answer", "continue"]
+Task = Literal["translate", "answer", "continue", "read"]
 """What a model does with a text: an encoder–decoder reads it as a source; a language model trained on pairs answers it
-as a prompt, which ends as a source does; one trained on running text goes on with it."""
+as a prompt, which ends as a source does; one trained on running text goes on with it; an encoder only reads."""
 
 SLOTS = 8192  # tokens (beams and new ones included) computed at once
 
@@ -37,20 +39,34 @@ class Output:
 
 @dataclass(frozen=True)
 class TextModel:
-    """What reads and writes texts: a model, its tokenizer, and the task that it was trained for."""
+    """What reads and writes texts: a model, its tokenizer, and the task that it was trained for.
+
+    `ids` are the tokens with roles of a model of the Hub; then its tokenizer also puts its own tokens around a text.
+    """
 
     model: TransformerModel
     tokenizer: Tokenizer
     task: Task
+    ids: Ids | None = None
 
     @property
     def start(self) -> int | None:
         """The token that a decoder starts from."""
+        if self.ids is not None and self.ids.start is not None:
+            return self.ids.start
         own = self.tokenizer.bos_id
         return self.tokenizer.eos_id if own is None and self.task == "translate" else own
 
+    @property
+    def ends(self) -> list[int]:
+        """The tokens that end an output."""
+        own = [] if self.tokenizer.eos_id is None else [self.tokenizer.eos_id]
+        return own if self.ids is None else sorted({*own, *self.ids.ends})
+
     def encode(self, text: str) -> list[int]:
         """What the model reads for a text."""
+        if self.ids is not None:
+            return self.tokenizer.raw.encode(text, add_special_tokens=True).ids
         bos = self.task != "translate" and self.tokenizer.bos_id is not None
         return self.tokenizer.encode(text, bos=bos, eos=self.task != "continue")
 
@@ -121,12 +137,20 @@ class TextModel:
             prompts,
             settings=settings,
             bos_id=self.start,
-            eos_id=self.tokenizer.eos_id,
+            eos_id=self.ends,
             stop=stopped if stop else None,
             stream=stream,
+            processors=self._processors(prompts, settings),
             seeds=seeds,
             scores=scores,
         )
+
+    def _processors(self, prompts: Sequence[Sequence[int]], settings: Generation) -> Sequence[Processor]:
+        """What a model of the Hub does to logits besides its settings."""
+        if self.ids is None:
+            return ()
+        width = 1 if self.task == "translate" else max(map(len, prompts))
+        return self.ids.processors(width, settings.max_new_tokens)
 
     def _text(self, prompt: Sequence[int], new: Sequence[int]) -> str:
         """The text of new tokens: where words are joined by spaces, one that goes on with a text begins with one."""

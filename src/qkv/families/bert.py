@@ -1,0 +1,148 @@
+"""BERT (Devlin et al. 2019): a bidirectional post-norm encoder that predicts masked tokens and the next sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.embedding import Embedding
+from ..core.feedforward import Activation, FeedForward
+from ..core.norm import LayerNorm
+from ..core.positions import Learned, Position
+from ..hub.family import Class, Family
+from ..hub.keys import ACTIVATIONS, Field, Key
+from ..hub.names import Row
+from ..model.attention import Attention
+from ..model.block import Block
+from ..model.heads import Classifier, LanguageModel, Pooler, Transform
+from ..model.initial import Normal
+from ..model.stack import Stack
+from ..model.transformer import Transformer
+from .places import Place, places
+
+
+def bert(
+    *,
+    vocab_size: int = 30522,
+    d_model: int = 768,
+    n_layers: int = 12,
+    n_heads: int = 12,
+    d_ff: int = 3072,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    eps: float = 1e-12,
+    token_types: int = 2,
+    tied: bool = True,
+    position: Position | None = None,
+    max_positions: int = 512,
+    head: bool = True,
+    pooler: bool = False,
+    labels: int = 0,
+) -> Transformer:
+    """An encoder with a head for masked tokens, a pooler, and a classifier of `labels` classes, each where wanted."""
+    norm = LayerNorm(eps=eps)
+    block = Block(
+        attention=Attention(n_heads=n_heads, dropout=attention_dropout),
+        feedforward=FeedForward(d_ff=d_ff, activation=activation),
+        norm=norm,
+        placement="post",
+        dropout=dropout,
+    )
+    return Transformer(
+        vocab_size=vocab_size,
+        d_model=d_model,
+        max_positions=max_positions,
+        encoder=Stack(
+            embedding=Embedding(norm=norm, dropout=dropout, token_types=token_types),
+            position=position or Learned(),
+            blocks=(block,) * n_layers,
+        ),
+        head=LanguageModel(tied=tied, bias=True, transform=Transform(activation=activation, norm=norm))
+        if head
+        else None,
+        pooler=Pooler() if pooler else None,
+        classifier=Classifier(labels=labels) if labels else None,
+        initialization=Normal(scale_residual=False),
+    )
+
+
+PRETRAINING = {"pooler": True, "labels": 2}
+
+SIZES: dict[str, dict[str, Any]] = {
+    "bert-base": {**PRETRAINING},
+    "bert-large": {**PRETRAINING, "d_model": 1024, "n_layers": 24, "n_heads": 16, "d_ff": 4096},
+}
+
+_LAYER, _BLOCK = "bert.encoder.layer.{i}", "encoder.blocks.{i}"
+
+NAMES = (
+    Row("bert.embeddings.word_embeddings.weight", "encoder.embedding.weight"),
+    Row("bert.embeddings.position_embeddings.weight", "encoder.position.weight"),
+    Row("bert.embeddings.token_type_embeddings.weight", "encoder.embedding.types"),
+    Row("bert.embeddings.LayerNorm.*", "encoder.embedding.norm.*"),
+    Row(f"{_LAYER}.attention.self.[query,key,value].*", f"{_BLOCK}.attention.[q,k,v].*"),
+    Row(f"{_LAYER}.attention.output.dense.*", f"{_BLOCK}.attention.out.*"),
+    Row(f"{_LAYER}.attention.output.LayerNorm.*", f"{_BLOCK}.norm.attention.*"),
+    Row(f"{_LAYER}.intermediate.dense.*", f"{_BLOCK}.feedforward.up.*"),
+    Row(f"{_LAYER}.output.dense.*", f"{_BLOCK}.feedforward.down.*"),
+    Row(f"{_LAYER}.output.LayerNorm.*", f"{_BLOCK}.norm.feedforward.*"),
+    Row("bert.pooler.dense.*", "pooler.dense.*"),
+    Row("cls.predictions.transform.dense.*", "head.transform.dense.*"),
+    Row("cls.predictions.transform.LayerNorm.*", "head.transform.norm.*"),
+    Row("cls.predictions.decoder.weight", "head.weight"),
+    Row("cls.predictions.bias", "head.bias"),
+    Row("cls.predictions.decoder.bias", "head.bias"),
+    Row("cls.seq_relationship.*", "classifier.out.*"),
+    Row("bert.embeddings.position_ids", ""),
+)
+
+
+def legacy(table: tuple[Row, ...]) -> tuple[Row, ...]:
+    """What the first checkpoints called the weight and bias of a LayerNorm."""
+    return tuple(
+        Row(row.theirs.replace(".*", old), row.ours.replace(".*", new))
+        for row in table
+        if row.theirs.endswith("LayerNorm.*")
+        for old, new in ((".gamma", ".weight"), (".beta", ".bias"))
+    )
+
+
+def _segments(spec: Transformer) -> int:
+    """How many kinds of segments there are. Raises AttributeError for none, which is DistilBERT."""
+    if spec.encoder is None or not spec.encoder.embedding.token_types:
+        raise AttributeError("no segments")
+    return spec.encoder.embedding.token_types
+
+
+PLACES: dict[str, Place] = {**places("encoder"), "token_types": _segments}
+
+FIELDS: tuple[Field, ...] = (
+    Key("vocab_size", "vocab_size", 30522),
+    Key("hidden_size", "d_model", 768),
+    Key("num_hidden_layers", "n_layers", 12),
+    Key("num_attention_heads", "n_heads", 12),
+    Key("intermediate_size", "d_ff", 3072),
+    Key("hidden_act", "activation", "gelu", ACTIVATIONS),
+    Key("hidden_dropout_prob", "dropout", 0.1),
+    Key("attention_probs_dropout_prob", "attention_dropout", 0.1),
+    Key("max_position_embeddings", "max_positions", 512),
+    Key("type_vocab_size", "token_types", 2),
+    Key("layer_norm_eps", "eps", 1e-12),
+    Key("tie_word_embeddings", "tied", True),
+)
+
+FAMILY = Family(
+    model_type="bert",
+    make=bert,
+    classes={
+        "BertForMaskedLM": Class(),
+        "BertForPreTraining": Class(PRETRAINING),
+        "BertForNextSentencePrediction": Class({**PRETRAINING, "head": False}),
+        "BertModel": Class({"head": False, "pooler": True}, bare=True),
+    },
+    prefix="bert.",
+    fields=FIELDS,
+    places=PLACES,
+    names=(*NAMES, *legacy(NAMES)),
+    harmless={"position_embedding_type": "absolute"},
+)

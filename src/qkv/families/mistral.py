@@ -1,0 +1,41 @@
+"""Mistral (Jiang et al. 2023): Llama with grouped queries and a sliding window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..hub.family import Class, Family
+from ..hub.keys import Key, changed
+from .llama import FIELDS, NAMES, llama
+from .places import places
+
+SIZES: dict[str, dict[str, Any]] = {
+    "mistral-7b": {"n_kv_heads": 8, "d_ff": 14336, "windows": 4096, "max_positions": 32768},
+}
+
+PLACES = places("decoder")
+
+
+def _window(spec: Any) -> int | None:
+    """The window of every layer; layers with different windows are not Mistral's."""
+    windows = set(PLACES["windows"](spec))  # type: ignore[operator]
+    if len(windows) > 1:
+        raise AttributeError(f"its layers have windows {sorted(windows, key=str)}")
+    return windows.pop()
+
+
+FAMILY = Family(
+    model_type="mistral",
+    make=llama,
+    classes={"MistralForCausalLM": Class(), "MistralModel": Class({"head": False}, bare=True)},
+    prefix="model.",
+    fields=changed(
+        FIELDS,
+        Key("intermediate_size", "d_ff", 14336),
+        Key("num_key_value_heads", "n_kv_heads", 8),
+        Key("max_position_embeddings", "max_positions", 131072),
+        Key("sliding_window", "windows", 4096),
+    ),
+    places={**PLACES, "windows": _window},
+    names=NAMES,
+)

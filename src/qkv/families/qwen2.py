@@ -1,0 +1,89 @@
+"""Qwen 2 and 2.5 (Yang et al. 2024): Llama with biases on queries, keys and values, and windows in the upper layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ..core.positions import Rotary
+from ..hub.family import Class, Family
+from ..hub.keys import Config, Key, changed
+from .llama import FIELDS, NAMES, llama
+from .places import places
+
+SIZES: dict[str, dict[str, Any]] = {
+    "qwen2-7b": {
+        "vocab_size": 152064,
+        "d_model": 3584,
+        "n_layers": 28,
+        "n_heads": 28,
+        "n_kv_heads": 4,
+        "d_ff": 18944,
+        "eps": 1e-6,
+        "position": Rotary(base=1e6),
+        "max_positions": 131072,
+    },
+}
+
+qwen2 = partial(llama, attention_bias=True, out_bias=False)
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+@dataclass(frozen=True)
+class LayerTypes:
+    """The field `windows`, one for each layer.
+
+    `layer_types` names each layer's kind; without it, layers from `max_window_layers` on slide where `use_sliding_window`.
+    """
+
+    max_window_layers: int = 28
+    window: int = 4096
+    size: str = "windows"
+    keys: Mapping[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        keys = {"use_sliding_window": False, "sliding_window": self.window, "layer_types": None}
+        object.__setattr__(self, "keys", {**keys, "max_window_layers": self.max_window_layers})
+
+    def read(self, config: Config) -> tuple[int | None, ...]:
+        n_layers, first = config["num_hidden_layers"], config["max_window_layers"]
+        window = config["sliding_window"] if config["use_sliding_window"] else None
+        types = config["layer_types"] or [FULL if window is None or i < first else SLIDING for i in range(n_layers)]
+        if len(types) != n_layers or not {*types} <= {FULL, SLIDING}:
+            raise ValueError(f"layer_types {types} are to be {FULL!r} or {SLIDING!r} for each of {n_layers} layers")
+        if window is None and SLIDING in types:
+            raise ValueError(f"layer_types has {SLIDING!r}, and there is no sliding_window in use")
+        return tuple(window if kind == SLIDING else None for kind in types)
+
+    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        windows = {size for size in value if size is not None}
+        if len(windows) > 1:
+            raise ValueError(f"its layers share one sliding window, and this model's have {sorted(windows)}")
+        first = next((i for i, size in enumerate(value) if size is not None), self.max_window_layers)
+        return {
+            "use_sliding_window": bool(windows),
+            "sliding_window": next(iter(windows), None),
+            "max_window_layers": first,
+            "layer_types": [FULL if size is None else SLIDING for size in value],
+        }
+
+
+FAMILY = Family(
+    model_type="qwen2",
+    make=qwen2,
+    classes={"Qwen2ForCausalLM": Class(), "Qwen2Model": Class({"head": False}, bare=True)},
+    prefix="model.",
+    fields=changed(
+        FIELDS,
+        Key("vocab_size", "vocab_size", 151936),
+        Key("intermediate_size", "d_ff", 22016),
+        Key("num_key_value_heads", "n_kv_heads", 32),
+        Key("max_position_embeddings", "max_positions", 32768),
+        LayerTypes(),
+    ),
+    places=places("decoder"),
+    names=NAMES,
+)

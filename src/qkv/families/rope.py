@@ -1,0 +1,93 @@
+"""The Hub's rotary parameters, in their new and old spelling, as `Rotary`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.positions import Rotary
+from ..core.scalings import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, NoScaling, Scaling, YaRN
+from ..core.spec import nearest
+from ..hub.keys import Config
+
+SCALINGS: dict[str, type[Scaling]] = {
+    "default": NoScaling,
+    "linear": LinearScaling,
+    "dynamic": DynamicNTK,
+    "yarn": YaRN,
+    "llama3": Llama3Scaling,
+    "longrope": LongRoPE,
+}
+OLD = {"su": "longrope"}  # names that the first checkpoints used
+LENGTH, OURS = "original_max_position_embeddings", "original_max_positions"
+
+
+@dataclass(frozen=True)
+class Rope:
+    """The field `position` of families with rotary positions.
+
+    `rope_parameters` holds everything since transformers 5; before, `rope_theta` and `partial_rotary_factor` stood beside
+    a `rope_scaling`, which could be null. `base` and `fraction` are what a family has where a configuration is silent.
+    """
+
+    base: float = 10000.0
+    fraction: float = 1.0
+    theta_key: str = "rope_theta"
+    fraction_key: str = "partial_rotary_factor"
+    size: str = "position"
+
+    @property
+    def keys(self) -> Mapping[str, Any]:
+        return {
+            "rope_parameters": None,
+            "rope_scaling": None,
+            LENGTH: None,
+            self.theta_key: self.base,
+            self.fraction_key: self.fraction,
+        }
+
+    def read(self, config: Config) -> Rotary:
+        given = dict(config["rope_parameters"] or config["rope_scaling"] or {})
+        old = given.pop("type", "default")
+        kind = str(given.pop("rope_type", old))
+        kind = OLD.get(kind, kind)
+        base = given.pop("rope_theta", config[self.theta_key])
+        fraction = given.pop("partial_rotary_factor", config[self.fraction_key])
+        if kind not in SCALINGS:
+            raise ValueError(f"rope_type {kind!r} is not built here; {nearest(kind, SCALINGS)}")
+        return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], given, config))
+
+    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(value, Rotary) or value.pairs != "half":
+            raise ValueError(f"its positions are rotary, in halves, and this model's are {value}")
+        kinds = [name for name, cls in SCALINGS.items() if type(value.scaling) is cls]
+        if not kinds:
+            raise ValueError(f"rope_type has no {value.scaling.kind!r}; {nearest(value.scaling.kind, SCALINGS)}")
+        parameters: dict[str, Any] = {"rope_theta": value.base, "rope_type": kinds[0]}
+        if self.fraction != 1.0 or value.fraction != 1.0:
+            parameters["partial_rotary_factor"] = value.fraction
+        for name in type(value.scaling).model_fields:
+            said = getattr(value.scaling, name)
+            if said is not None:
+                parameters[LENGTH if name == OURS else name] = list(said) if isinstance(said, tuple) else said
+        return {"rope_parameters": parameters}
+
+
+def _scaling(cls: type[Scaling], given: dict[str, Any], config: Config) -> Scaling:
+    """A scaling by its parameters. Raises ValueError naming one that is not known."""
+    longest = config["max_position_embeddings"]
+    if cls is DynamicNTK:
+        given[LENGTH] = longest  # the library goes by the context, whatever is said
+    if OURS in cls.model_fields:
+        original = config[LENGTH] or given.get(LENGTH) or longest
+        given[LENGTH] = original
+        if cls is LongRoPE and given.get("factor") is None:
+            given["factor"] = longest / original
+    else:
+        given.pop(LENGTH, None)
+    fields = {OURS if name == LENGTH else name: value for name, value in given.items() if value is not None}
+    try:
+        return cls(**fields)
+    except ValueError as error:
+        raise ValueError(f"rope_parameters: {error}") from None

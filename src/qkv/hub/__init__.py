@@ -1,0 +1,1 @@
+"""Other libraries' directories: their configurations and tensors as ours, and back. Families are given as tables."""

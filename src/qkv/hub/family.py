@@ -1,0 +1,184 @@
+"""A family of the Hub as a value: its configuration keys, its classes and its tensor names, read both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ..core.spec import nearest
+from ..model.transformer import Transformer
+from .keys import Config, Field, check_claimed, filled
+from .names import Row
+
+Table = tuple[Row, ...]
+UNSAID = object()  # a size that a spec does not have, and need not: whether a head is tied, where there is none
+
+
+@dataclass(frozen=True)
+class Class:
+    """One of a family's classes on the Hub, for example `GPT2LMHeadModel`.
+
+    sizes: those that the class decides, such as which head there is.
+    bare:  its tensors' names lack the family's prefix.
+    """
+
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    bare: bool = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """The tables of one family.
+
+    model_type: as the Hub calls it.
+    make:       sizes → spec, the family's factory.
+    classes:    by name; the first is meant where a configuration names none.
+    fields:     configuration keys ↔ sizes.
+    places:     where in a spec each size stands: a dotted path, or a function of the spec. A size that is not here
+                stands at the path of its own name. A function may answer `UNSAID`.
+    names:      tensor names, the same for every spec or a function of it. Ours are those of the model's state_dict.
+    harmless:   keys besides `keys.BOOKKEEPING` that no size says, with the one value that changes nothing (or ANY).
+    prefix:     what stands before tensor names in classes with a head ("transformer.").
+    """
+
+    model_type: str
+    make: Callable[..., Transformer]
+    classes: Mapping[str, Class]
+    fields: tuple[Field, ...]
+    places: Mapping[str, str | Callable[[Transformer], Any]]
+    names: Table | Callable[[Transformer], Table]
+    harmless: Mapping[str, Any] = field(default_factory=dict)
+    prefix: str = ""
+    is_encoder_decoder: bool = False
+
+    # -- from the Hub -------------------------------------------------------------------------------------------
+
+    def spec(self, config: Config, cls: str | None = None) -> Transformer:
+        """The spec of a configuration, for one of its classes (the configuration's own by default).
+
+        Raises ValueError naming a key or a class that is not known, or not built.
+        """
+        check_claimed(config, self.fields, {**self.harmless, "is_encoder_decoder": self.is_encoder_decoder})
+        full = filled(config, self.fields)
+        sizes = {f.size: f.read(full) for f in self.fields}
+        return self.make(**sizes, **self.classes[cls or self.class_of(config)].sizes)
+
+    def class_of(self, config: Config) -> str:
+        """The class that a configuration names, or the family's first."""
+        named = config.get("architectures") or [next(iter(self.classes))]
+        if named[0] not in self.classes:
+            raise ValueError(
+                f"the class {named[0]} of {self.model_type!r} is not built here; {nearest(named[0], self.classes)}"
+            )
+        return named[0]
+
+    # -- to the Hub ---------------------------------------------------------------------------------------------
+
+    def config(self, spec: Transformer) -> dict[str, Any]:
+        """The configuration that says a spec: its class, its model type, and every claimed key.
+
+        Raises ValueError saying what differs where the family can't say it.
+        """
+        cls, sizes = self.sizes(spec)
+        made: dict[str, Any] = {"architectures": [cls], "model_type": self.model_type}
+        for f in self.fields:
+            if f.size in sizes:
+                made |= f.write(sizes[f.size], sizes)
+        if self.is_encoder_decoder:
+            made["is_encoder_decoder"] = True
+        return made
+
+    def sizes(self, spec: Transformer) -> tuple[str, dict[str, Any]]:
+        """The class and the sizes that a spec is made of. Raises ValueError where the family can't say it."""
+        cls, sizes, differences = self.nearest(spec)
+        if differences:
+            path, (theirs, ours) = next(iter(differences.items()))
+            raise ValueError(f"{self.model_type} has {path} = {theirs!r}, and this model {ours!r}")
+        return cls, sizes
+
+    def nearest(self, spec: Transformer) -> tuple[str, dict[str, Any], dict[str, tuple[Any, Any]]]:
+        """The class that comes nearest to a spec, the sizes, and at which paths they still differ (theirs, ours).
+
+        Raises ValueError where a size is not even where the family has it.
+        """
+        sizes = {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
+        tried = [(name, difference(self.make(**sizes, **cls.sizes), spec)) for name, cls in self.classes.items()]
+        cls, differences = min(tried, key=lambda found: len(found[1]))
+        return cls, sizes, differences
+
+    def table(self, spec: Transformer, bare: bool) -> Table:
+        """The rows of tensor names, for classes with a head or for those without."""
+        table = self.names(spec) if callable(self.names) else self.names
+        if not bare:
+            return table
+        return tuple(Row(row.theirs.removeprefix(self.prefix), row.ours, row.how) for row in table)
+
+    @cached_property
+    def claimed(self) -> frozenset[str]:
+        """Every key that some field says."""
+        return frozenset(key for f in self.fields for key in f.keys)
+
+    def _at(self, spec: Transformer, size: str) -> Any:
+        place = self.places.get(size, size)
+        try:
+            return place(spec) if callable(place) else at(spec, place)
+        except (AttributeError, IndexError):
+            where = size if callable(place) else place
+            raise ValueError(f"{self.model_type} has {where}, and this model has not") from None
+
+
+def at(spec: Any, path: str) -> Any:
+    """The value at a dotted path in a spec: `at(spec, "decoder.blocks.0.attention.n_heads")`."""
+    for part in path.split("."):
+        spec = spec[int(part)] if part.isdigit() else getattr(spec, part)
+    return spec
+
+
+# What changes no output: how parameters begin, what is dropped in training, which kernel computes.
+BESIDE = frozenset({"initialization", "dropout", "drop_path", "backend", "fused"})
+
+
+def difference(a: Transformer, b: Transformer, beside: frozenset[str] = BESIDE) -> dict[str, tuple[Any, Any]]:
+    """The dotted paths at which two models would compute differently, each with both values.
+
+    Defaults that follow from other fields count as what they are; fields in `beside` don't count.
+    """
+    one, other = dict(_leaves(a.to_dict(), a.d_model, beside)), dict(_leaves(b.to_dict(), b.d_model, beside))
+    paths = dict.fromkeys([*one, *other])
+    return {path: (one.get(path), other.get(path)) for path in paths if one.get(path) != other.get(path)}
+
+
+def _leaves(node: Any, d_model: int, beside: frozenset[str], path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(node, list) and node and all(isinstance(item, dict) for item in node):
+        runs = path.endswith(".blocks")
+        node = dict(enumerate([item["block"] for item in node for _ in range(item["repeat"])] if runs else node))
+    elif isinstance(node, dict):
+        node = _spelled_out(node, d_model, path)
+    if not isinstance(node, dict):
+        yield path, node
+        return
+    for key, value in node.items():
+        if key not in beside:
+            yield from _leaves(value, d_model, beside, f"{path}.{key}" if path else str(key))
+
+
+def _spelled_out(node: dict[str, Any], d_model: int, path: str) -> dict[str, Any]:
+    """Fields that are None for "what follows from the others", with what that is."""
+
+    def default(key: str, value: Any) -> None:
+        if node.get(key) is None:
+            node[key] = value
+
+    if node.get("kind") == "attention":
+        default("n_kv_heads", node["n_heads"])
+        default("d_head", d_model // node["n_heads"])
+        default("d_value", node["d_head"])
+        default("scale", node["d_head"] ** -0.5)
+        default("out_bias", node["bias"])
+    elif node.get("kind") == "embedding":
+        default("width", d_model)
+    elif node.get("kind") == "t5":
+        default("bidirectional", path.startswith("encoder"))
+    return node

@@ -1,0 +1,250 @@
+"""Directories of models: which files hold the weights, what stands in them, and tensors read straight into place.
+
+Only headers are read until everything is known to fit. A file is read into the memory of the tensors that it is for,
+rather than mapped: then a model outlives its file, whoever changes that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from .transforms import Shape
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+HEADER = 64 << 20  # bytes; a header of a million tensors is smaller
+_PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # a zip, as torch.save writes, or bare
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+
+
+class Weights(Protocol):
+    """Tensors that lie in files; several threads may read at once."""
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]: ...
+    def dtype(self, name: str) -> torch.dtype: ...
+    def read(self, name: str, room: Tensor | None = None) -> Tensor:
+        """A tensor on the host: in memory of its own, or in the first of the bytes given as `room`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor in a safetensors file: bytes `begin` … `end` − 1 of the file."""
+
+    path: Path
+    dtype: torch.dtype
+    shape: Shape
+    begin: int
+    end: int
+
+
+class Safetensors:
+    """The tensors of one safetensors file, or of several shards. Their headers are read and checked, nothing else."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.stored: dict[str, Stored] = {}
+        for path in paths:
+            for name, stored in read_stored(path).items():
+                if name in self.stored:
+                    raise ValueError(
+                        f"{name!r} is in {self.stored[name].path.name} and in {path.name}, of {path.parent}"
+                    )
+                self.stored[name] = stored
+        self.shapes: Mapping[str, Shape] = {name: stored.shape for name, stored in self.stored.items()}
+
+    def dtype(self, name: str) -> torch.dtype:
+        return self.stored[name].dtype
+
+    def read(self, name: str, room: Tensor | None = None) -> Tensor:
+        stored = self.stored[name]
+        if room is None:
+            tensor = torch.empty(stored.shape, dtype=stored.dtype)
+        else:
+            tensor = room[: stored.end - stored.begin].view(stored.dtype).view(stored.shape)
+        if tensor.numel():
+            view = memoryview(tensor.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+            with stored.path.open("rb", buffering=0) as file:
+                file.seek(stored.begin)
+                while len(view):
+                    count = file.readinto(view)
+                    if not count:
+                        raise ValueError(f"{stored.path} was cut short while it was read")
+                    view = view[count:]
+        return tensor
+
+
+class Pickled:
+    """The tensors of files that `torch.save` wrote, unpickled as nothing but tensors (`weights_only`)."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        for path in paths:
+            try:
+                found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            except Exception as error:
+                raise ValueError(f"{path} holds more than tensors, or is damaged: {_first_line(error)}") from None
+            if not isinstance(found, dict) or not all(isinstance(t, Tensor) for t in found.values()):
+                raise ValueError(f"{path} is not a dictionary of tensors, as a model's weights are")
+            self.tensors |= found
+        self.shapes: Mapping[str, Shape] = {name: tuple(t.shape) for name, t in self.tensors.items()}
+
+    def dtype(self, name: str) -> torch.dtype:
+        return self.tensors[name].dtype
+
+    def read(self, name: str, room: Tensor | None = None) -> Tensor:
+        return self.tensors[name].clone(memory_format=torch.contiguous_format)
+
+
+def open_weights(folder: Path, allow_pickle: bool = False) -> Weights:
+    """The weights of a directory: `model.safetensors`, its shards, or, where that is allowed, `pytorch_model.bin`.
+
+    Raises ValueError naming what is missing or damaged.
+    """
+    if (folder / WEIGHTS).is_file():
+        return Safetensors([folder / WEIGHTS])
+    if (folder / INDEX).is_file():
+        return _sharded(folder)
+    pickles = [name for name in (PICKLE, PICKLE_INDEX) if (folder / name).is_file()]
+    if not pickles:
+        raise ValueError(f"{folder} holds no weights: it has no {WEIGHTS}, nor {INDEX}")
+    if not allow_pickle:
+        raise ValueError(
+            f"{folder} holds its weights as pickles only ({pickles[0]}), which can run code when they are read; "
+            "allow_pickle=True (--allow-pickle) reads them as nothing but tensors"
+        )
+    return Pickled([folder / PICKLE] if pickles[0] == PICKLE else list(_shards(folder, PICKLE_INDEX)))
+
+
+def _sharded(folder: Path) -> Safetensors:
+    shards = _shards(folder, INDEX)
+    found = Safetensors(list(shards))
+    for path, names in shards.items():
+        for name in names:
+            if name not in found.stored or found.stored[name].path != path:
+                raise ValueError(f"{folder / INDEX} says that {name!r} is in {path.name}, and it is not")
+    listed = {name for names in shards.values() for name in names}
+    for name, stored in found.stored.items():
+        if name not in listed:
+            raise ValueError(f"{stored.path} holds {name!r}, which {INDEX} does not list")
+    return found
+
+
+def _shards(folder: Path, index: str) -> dict[Path, list[str]]:
+    """The shards of an index, each with the names that it is to hold."""
+    data = read_json(folder / index)
+    places = data.get("weight_map") if isinstance(data, dict) else None
+    if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
+        raise ValueError(f"{folder / index} is no index of shards: it has no weight_map of names and files")
+    shards: dict[Path, list[str]] = {}
+    for name, file in places.items():
+        if Path(file).name != file or "\\" in file:
+            raise ValueError(f"{folder / index} names {file!r}, and a shard lies beside its index")
+        shards.setdefault(folder / file, []).append(name)
+    missing = [path.name for path in shards if not path.is_file()]
+    if missing:
+        raise ValueError(f"{folder} lacks {', '.join(missing[:3])}, of the {len(shards)} shards that {index} names")
+    return shards
+
+
+# -- safetensors -------------------------------------------------------------------------------------------------------
+
+
+def read_stored(path: Path) -> dict[str, Stored]:
+    """Where each tensor of a safetensors file lies.
+
+    Raises ValueError naming the file where its header is damaged or too large, or the tensors' bytes overlap, leave
+    gaps, or are not what the file has room for.
+    """
+    header, start = read_header(path)
+    tensors = {
+        name: Stored(
+            path, DTYPES[e["dtype"]], tuple(e["shape"]), start + e["data_offsets"][0], start + e["data_offsets"][1]
+        )
+        for name, e in header.items()
+        if name != "__metadata__"
+    }
+    at = start
+    for stored in sorted(tensors.values(), key=lambda stored: (stored.begin, stored.end)):
+        if stored.begin != at:
+            raise ValueError(f"{path} is not a sound safetensors file: its tensors overlap or leave gaps")
+        at = stored.end
+    size = path.stat().st_size
+    if size != at:
+        raise ValueError(f"{path} is damaged or cut short: it is {size:,} bytes long, its header speaks of {at:,}")
+    return tensors
+
+
+def read_header(path: Path) -> tuple[dict[str, Any], int]:
+    """A safetensors file's header and where its data begin. Nothing is unpickled, whatever the file is called."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(8)
+        length = int.from_bytes(head, "little")
+        if len(head) < 8 or length > min(HEADER, size - 8):
+            if head.startswith(_PICKLES):
+                raise ValueError(
+                    f"{path} is a pickle, as torch.save writes, which is never read; save it as safetensors"
+                )
+            raise ValueError(f"{path} is not a safetensors file, or cut short: {size:,} bytes can't hold its header")
+        text = file.read(length)
+    try:
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
+        for entry in (entry for name, entry in header.items() if name != "__metadata__"):
+            _check_entry(entry)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a sound safetensors file: its header is damaged ({error})") from None
+    return header, 8 + length
+
+
+def _check_entry(entry: Mapping[str, Any]) -> None:
+    begin, end = entry["data_offsets"]
+    numbers = [begin, end, *entry["shape"]]
+    if entry["dtype"] not in DTYPES:
+        raise ValueError(f"the dtype {entry['dtype']!r} is not read here")
+    if any(type(n) is not int or n < 0 for n in numbers) or begin > end:
+        raise ValueError("an entry is out of range")
+    if math.prod(entry["shape"]) * DTYPES[entry["dtype"]].itemsize != end - begin:
+        raise ValueError("an entry's size is not that of its shape")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return made
+
+
+def read_json(path: Path, limit: int = 64 << 20) -> Any:
+    """A JSON file of bounded size. Raises ValueError naming it where it is none."""
+    if path.stat().st_size > limit:
+        raise ValueError(f"{path} is larger than {limit >> 20} MiB, which no file of its kind is")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text (byte {error.start})") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not valid JSON: {error}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].split(". ")[0]

@@ -1,0 +1,53 @@
+"""Names of the Hub as directories on this machine, by `huggingface_hub` with its cache and its offline variables."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+
+from .files import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS
+
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+SETTINGS = ["*.json", "*.jinja", "*.model", "vocab.txt", "merges.txt"]  # everything small that a model may need
+
+
+def is_id(name: str) -> bool:
+    """Whether a name can be one of the Hub's: `owner/name`. The Hub's old names without an owner could be any folder's."""
+    return _ID.fullmatch(name) is not None and "--" not in name and ".." not in name
+
+
+def download(name: str, revision: str | None = None, allow_pickle: bool = False) -> Path:
+    """The directory of a repository in the cache, downloaded where it isn't there yet. Code in it is never fetched.
+
+    `HF_HOME`, `HF_HUB_OFFLINE`, `HF_TOKEN` and the like mean what they always do. Raises ValueError in one sentence where
+    the repository, the revision or the network isn't there, or `huggingface_hub` isn't installed.
+    """
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise ValueError(
+            f"there is no directory {name!r}, and to get it from the Hub takes huggingface_hub: pip install 'qkv[hub]'"
+        ) from None
+    try:
+        get = partial(huggingface_hub.snapshot_download, name, revision=revision, ignore_patterns=["*/*"])
+        folder = Path(get(allow_patterns=SETTINGS))
+        wanted = _weights(name, folder, revision, allow_pickle)
+        return Path(get(allow_patterns=[*SETTINGS, *wanted]))
+    except (OSError, ValueError) as error:  # the library's own errors are of these kinds
+        said = str(error).strip().split("\n")[0]
+        at = f" at revision {revision!r}" if revision else ""
+        raise ValueError(f"there is no directory {name!r}, and the Hub did not give it{at}: {said}") from None
+
+
+def _weights(name: str, folder: Path, revision: str | None, allow_pickle: bool) -> list[str]:
+    """Which weights to fetch: shards where there is an index, else the one file; pickles only where there is no other."""
+    import huggingface_hub
+
+    if (folder / INDEX).is_file():
+        return ["model-*.safetensors"]
+    if (folder / WEIGHTS).is_file() or not allow_pickle:
+        return [WEIGHTS]
+    if huggingface_hub.file_exists(name, WEIGHTS, revision=revision):
+        return [WEIGHTS]
+    return ["pytorch_model-*.bin"] if (folder / PICKLE_INDEX).is_file() else [PICKLE]

@@ -1,0 +1,93 @@
+"""Weights from files into a model on the meta device, each tensor straight into its place."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor, nn
+
+from ..model.transformer import TransformerModel
+from .files import Weights
+from .names import Entry, Names, Reading
+from .transforms import SAME
+
+READERS = 4  # threads, of which some read while others move
+
+
+def place(
+    model: TransformerModel,
+    names: Names,
+    weights: Weights,
+    *,
+    where: str,
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Give a model on the meta device the weights of a file, in `dtype` (by default the file's own).
+
+    Nothing is allocated before names, shapes and dtypes are known to fit; ValueErrors name what doesn't. Besides the
+    weights themselves there is never more in memory than the tensors of one entry for each reader. Further copies of
+    what is shared are not read; `equal_copies` says whether they are the same.
+    """
+    reading = names.read(weights.shapes, where)
+    dtype = dtype or common_dtype(reading, weights, where)
+    wide = max((_bytes(entry, weights) for entry in reading.taken if entry.how is not SAME), default=0)
+    rooms = threading.local()  # for tensors that are moved about on their way: memory that is used again and again
+
+    def read(entry: Entry) -> dict[str, Tensor]:
+        if entry.how is SAME:
+            theirs = zip(entry.ours, entry.theirs, strict=True)
+            return {ours: weights.read(name).to(device, dtype) for ours, name in theirs}
+        if not hasattr(rooms, "room"):
+            rooms.room = torch.empty(wide, dtype=torch.uint8)
+        moved = entry.to_ours(_into(rooms.room, entry, weights))
+        return {name: torch.empty(t.shape, device=device, dtype=dtype).copy_(t) for name, t in moved.items()}
+
+    with ThreadPoolExecutor(min(READERS, os.cpu_count() or 1)) as pool:
+        for tensors in pool.map(read, reading.taken):
+            for name, tensor in tensors.items():
+                path, _, own = name.rpartition(".")
+                module = model.get_submodule(path)
+                setattr(module, own, nn.Parameter(tensor) if own in module._parameters else tensor)
+    model.tie()
+    assert not any(t.is_meta for t in model.state_dict().values())
+
+
+def _bytes(entry: Entry, weights: Weights) -> int:
+    """Room for an entry's tensors, each beginning where any dtype may."""
+    sizes = (math.prod(weights.shapes[name]) * weights.dtype(name).itemsize for name in entry.theirs)
+    return sum(-(-size // 8) * 8 for size in sizes)
+
+
+def _into(room: Tensor, entry: Entry, weights: Weights) -> dict[str, Tensor]:
+    theirs = {}
+    for name in entry.theirs:
+        theirs[name] = weights.read(name, room)
+        size = math.prod(weights.shapes[name]) * weights.dtype(name).itemsize
+        room = room[-(-size // 8) * 8 :]
+    return theirs
+
+
+def common_dtype(reading: Reading, weights: Weights, where: str) -> torch.dtype:
+    """The dtype that most of a file's tensors have. Raises ValueError for weights that are no floating-point numbers."""
+    count: Counter[torch.dtype] = Counter()
+    for entry in reading.taken:
+        for name in entry.theirs:
+            dtype = weights.dtype(name)
+            if not dtype.is_floating_point:
+                raise ValueError(f"{where}: {name} holds {dtype}, and weights are floating-point numbers")
+            count[dtype] += 1
+    return count.most_common(1)[0][0]
+
+
+def equal_copies(entry: Entry, reading: Reading, weights: Weights) -> bool:
+    """Whether a further copy of something shared is the same as the one that is read."""
+    first = next(taken for taken in reading.taken if set(entry.ours) <= set(taken.ours))
+    one = first.to_ours({name: weights.read(name) for name in first.theirs})
+    other = entry.to_ours({name: weights.read(name) for name in entry.theirs})
+    return all(torch.equal(one[name], tensor) for name, tensor in other.items())

@@ -1,0 +1,72 @@
+"""`qkv convert`: formats there and back, and what is refused before anything is read or written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from qkv.cli import main
+from qkv.families import preset
+from qkv.run.build import build
+from qkv.run.load import Run
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    spec = preset("gpt2", d_model=16, n_layers=1, n_heads=2, vocab_size=20, max_positions=8)
+    return Run(build(spec), None).save(tmp_path / "source", to="hub")
+
+
+def test_to_ours_and_back(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    assert main(["convert", str(source), str(ours), "--to", "qkv"]) == 0
+    assert '"model_type": "qkv"' in (ours / "config.json").read_text()
+    assert main(["convert", str(ours), str(theirs)]) == 0, capsys.readouterr().err
+    before, after = load_file(source / "model.safetensors"), load_file(theirs / "model.safetensors")
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    assert "parameters" in capsys.readouterr().out
+
+
+def test_the_weights_alone(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "weights.safetensors"
+    assert main(["convert", str(source), str(target), "--to", "safetensors", "--dtype", "bfloat16"]) == 0
+    tensors = load_file(target)
+    assert "decoder.blocks.0.attention.q.weight" in tensors
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+
+
+def test_a_model_of_no_family_says_so(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = preset("gpt2", d_model=16, n_layers=1, n_heads=2, vocab_size=20, position="alibi")
+    run = Run(build(spec), None).save(tmp_path / "alibi", to="qkv")
+    assert main(["convert", str(run), str(tmp_path / "a")]) == 0
+    assert "saved under the model type 'qkv'" in capsys.readouterr().err
+    assert main(["convert", str(run), str(tmp_path / "b"), "--to", "hub"]) == 2
+    assert "the Hub has no family that is this model" in capsys.readouterr().err
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["source", "out", "--to", "onnx"], "there is no format 'onnx'"),
+        (["source", "source"], "already there; choose another place, or --overwrite"),
+        (["source", "out", "--to", "safetensors"], "writes one file, NAME.safetensors"),
+        (["source", "out.safetensors"], "writes one file, NAME.safetensors"),
+        (["source", "source/config.json"], "is a file; a model is a directory"),
+        (["/nowhere/at/all", "out"], "there is no run directory /nowhere/at/all"),
+    ],
+)
+def test_mistakes(
+    arguments: list[str],
+    said: str,
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(source.parent)
+    assert main(["convert", *arguments]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not (source.parent / "out").exists()

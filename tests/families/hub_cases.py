@@ -1,0 +1,267 @@
+"""Tiny models of the Hub's own classes, one entry a case: what the parity suite holds every family to.
+
+A new family is an entry in `CASES`; a quirk (a window, tied tables, a rotary scaling) is another entry.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+transformers = pytest.importorskip(
+    "transformers", reason="parity is with Hugging Face's transformers, a test dependency"
+)
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+VOCABULARY, EOS, PAD = 97, 5, 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A class of the Hub and what its configuration is made of.
+
+    does:    "continue" (a decoder), "read" (an encoder) or "translate" (both).
+    outputs: which output of theirs is the head's; "" for a class without one, whose last hidden states are compared.
+    labels:  of tokens, where not the vocabulary.
+    types:   whether it reads segments.
+    places:  what their `forward` makes of padding: "given" (it takes position_ids), "relative" (nothing depends on where
+             a row begins) or "counted" (padding on the left moves positions, so only the right is compared).
+    """
+
+    cls: str
+    config: dict[str, Any]
+    does: str = "continue"
+    outputs: str = "logits"
+    labels: int = VOCABULARY
+    types: bool = False
+    places: str = "given"
+
+
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 40,
+}
+GROUPED = {**SIZES, "num_key_value_heads": 2}
+GPT2 = {"vocab_size": VOCABULARY, "n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4}
+SCALINGS = {
+    "linear": {"factor": 2.0},
+    "dynamic": {"factor": 2.0},
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 10},
+    "llama3": {
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 10,
+    },
+    "longrope": {
+        "short_factor": [1.0, 1.1, 1.3, 2.0],
+        "long_factor": [1.0, 2.0, 3.0, 4.0],
+        "original_max_position_embeddings": 2,  # which every row exceeds: theirs goes by the longest, ours by each
+        "factor": 5.0,
+    },
+}
+
+
+def rope(kind: str) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 1000.0, **SCALINGS[kind]}}
+
+
+QUARTER = {"rope_type": "default", "rope_theta": 1000.0, "partial_rotary_factor": 0.25}
+BLOOM = {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4}
+DISTILBERT = {
+    "vocab_size": VOCABULARY,
+    "dim": 32,
+    "hidden_dim": 48,
+    "n_layers": 2,
+    "n_heads": 4,
+    "max_position_embeddings": 40,
+}
+ELECTRA = {**SIZES, "embedding_size": 16}
+BART = {
+    "vocab_size": VOCABULARY,
+    "d_model": 32,
+    "max_position_embeddings": 40,
+    "encoder_layers": 2,
+    "encoder_ffn_dim": 48,
+    "encoder_attention_heads": 4,
+    "decoder_layers": 1,
+    "decoder_ffn_dim": 40,
+    "decoder_attention_heads": 2,
+    "decoder_start_token_id": 1,
+    "forced_eos_token_id": None,
+}
+MARIAN = {**BART, "scale_embedding": True, "activation_function": "swish"}
+T5 = {
+    "vocab_size": VOCABULARY,
+    "d_model": 32,
+    "d_kv": 12,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_heads": 4,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 10,
+    "decoder_start_token_id": 1,
+}
+
+
+CASES: dict[str, Case] = {
+    "gpt2": Case("GPT2LMHeadModel", GPT2),
+    "gpt2-untied": Case("GPT2LMHeadModel", {**GPT2, "tie_word_embeddings": False, "n_inner": 40}),
+    "gpt2-bare": Case("GPT2Model", GPT2, outputs=""),
+    "llama": Case("LlamaForCausalLM", GROUPED),
+    "llama-mha-tied-biased": Case(
+        "LlamaForCausalLM", {**SIZES, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True}
+    ),
+    "llama-mqa-wide-heads": Case("LlamaForCausalLM", {**SIZES, "num_key_value_heads": 1, "head_dim": 12}),
+    "llama-bare": Case("LlamaModel", GROUPED, outputs=""),
+    **{f"llama-{kind}": Case("LlamaForCausalLM", {**GROUPED, **rope(kind)}) for kind in SCALINGS},
+    "mistral": Case("MistralForCausalLM", {**GROUPED, "sliding_window": 6}),
+    "mistral-full": Case("MistralForCausalLM", {**GROUPED, "sliding_window": None}),
+    "qwen2": Case("Qwen2ForCausalLM", GROUPED),
+    "qwen2-sliding-above": Case(
+        "Qwen2ForCausalLM", {**GROUPED, "use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}
+    ),
+    "bert": Case("BertForMaskedLM", SIZES, does="read", types=True),
+    "bert-pretraining": Case("BertForPreTraining", SIZES, does="read", outputs="prediction_logits", types=True),
+    "gpt-bigcode": Case("GPTBigCodeForCausalLM", GPT2),
+    "gpt-bigcode-mha": Case("GPTBigCodeForCausalLM", {**GPT2, "multi_query": False}),
+    "gpt-neox": Case("GPTNeoXForCausalLM", {**SIZES, "rope_parameters": QUARTER}),
+    "gpt-neox-sequential": Case(
+        "GPTNeoXForCausalLM",
+        {**SIZES, "use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True},
+    ),
+    "bloom": Case("BloomForCausalLM", BLOOM, places="relative"),
+    "bloom-odd-heads": Case("BloomForCausalLM", {**BLOOM, "hidden_size": 30, "n_head": 5}, places="relative"),
+    "bert-bare": Case("BertModel", {**SIZES, "hidden_act": "gelu_new"}, does="read", outputs="", types=True),
+    "roberta": Case("RobertaForMaskedLM", {**SIZES, "pad_token_id": 1, "type_vocab_size": 1}, does="read"),
+    "roberta-bare": Case("RobertaModel", {**SIZES, "pad_token_id": 1}, does="read", outputs="", types=True),
+    "distilbert": Case("DistilBertForMaskedLM", DISTILBERT, does="read"),
+    "distilbert-bare": Case("DistilBertModel", DISTILBERT, does="read", outputs=""),
+    "electra-discriminator": Case("ElectraForPreTraining", ELECTRA, does="read", labels=1, types=True),
+    "electra-generator": Case("ElectraForMaskedLM", ELECTRA, does="read", types=True),
+    "electra-bare": Case("ElectraModel", {**ELECTRA, "embedding_size": 32}, does="read", outputs="", types=True),
+    "bart": Case("BartForConditionalGeneration", BART, does="translate", places="counted"),
+    "bart-scaled": Case(
+        "BartForConditionalGeneration", {**BART, "scale_embedding": True}, does="translate", places="counted"
+    ),
+    "bart-bare": Case("BartModel", BART, does="translate", places="counted", outputs=""),
+    "marian": Case("MarianMTModel", MARIAN, does="translate", places="counted"),
+    "t5": Case("T5ForConditionalGeneration", T5, does="translate", places="relative"),
+    "t5-gated": Case(
+        "T5ForConditionalGeneration",
+        {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "num_decoder_layers": 1},
+        does="translate",
+        places="relative",
+    ),
+    "t5-bare": Case("T5Model", T5, does="translate", places="relative", outputs=""),
+    "mt5": Case("MT5ForConditionalGeneration", T5, does="translate", places="relative"),
+}
+
+
+@dataclass
+class Pair:
+    """One model twice: theirs, saved to `folder`, and ours, loaded from there."""
+
+    case: Case
+    theirs: Any
+    run: Any
+    place: tempfile.TemporaryDirectory[str]  # gone with the process
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.place.name)
+
+    @property
+    def ours(self) -> Any:
+        return self.run.model
+
+
+@functools.cache
+def pair(name: str) -> Pair:
+    """Both models of a case, made once for all tests."""
+    from qkv.run.load import load
+
+    case = CASES[name]
+    torch.manual_seed(sum(map(ord, name)))
+    cls = getattr(transformers, case.cls)
+    tokens = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
+    theirs = cls(cls.config_class(**{**tokens, **case.config}, attn_implementation="eager")).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():  # far from their starting values, so that no two of them are alike
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * (0.2 if parameter.ndim > 1 else 0.3))
+        if hasattr(theirs, "final_logits_bias"):
+            theirs.final_logits_bias.normal_()
+    place = tempfile.TemporaryDirectory(prefix="qkv-parity-")
+    theirs.save_pretrained(place.name)
+    return Pair(case, theirs, load(place.name, device="cpu"), place)
+
+
+LENGTHS = (11, 4, 9)
+
+
+@dataclass
+class Inputs:
+    """A padded batch: ids, the mask of real tokens, their positions and segments; sources too for an encoder–decoder."""
+
+    ids: Tensor
+    mask: Tensor
+    positions: Tensor
+    types: Tensor | None
+    source: Tensor | None = None
+    source_mask: Tensor | None = None
+
+
+def inputs(case: Case, side: str = "right", lengths: tuple[int, ...] = LENGTHS) -> Inputs:
+    generator = torch.Generator().manual_seed(3)
+    mask = _mask(lengths, side)
+    ids = torch.randint(6, VOCABULARY, mask.shape, generator=generator).masked_fill(mask == 0, PAD)
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    types = torch.randint(0, 2, mask.shape, generator=generator) if case.types else None
+    made = Inputs(ids, mask, positions, types)
+    if case.does == "translate":
+        made.source_mask = _mask(tuple(reversed(lengths)), "right")
+        made.source = torch.randint(6, VOCABULARY, mask.shape, generator=generator)
+        made.source = made.source.masked_fill(made.source_mask == 0, PAD)
+    return made
+
+
+def _mask(lengths: tuple[int, ...], side: str) -> Tensor:
+    mask = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
+    return (mask.flip(1) if side == "left" else mask).long()
+
+
+def theirs(pair: Pair, given: Inputs, model: Any = None) -> Tensor:
+    """Their head's output, or their last hidden states."""
+    case = pair.case
+    options: dict[str, Any] = {"attention_mask": given.mask, "input_ids": given.ids}
+    if case.does == "translate":
+        options = {"attention_mask": given.source_mask, "input_ids": given.source, "decoder_input_ids": given.ids}
+        options |= {"decoder_attention_mask": given.mask}
+    if case.types:
+        options["token_type_ids"] = given.types
+    if case.does == "continue" and case.places == "given":
+        options["position_ids"] = given.positions
+    out = (model or pair.theirs)(**options)
+    found = getattr(out, case.outputs) if case.outputs else out.last_hidden_state
+    return found.unsqueeze(-1) if case.labels == 1 else found
+
+
+def ours(pair: Pair, given: Inputs, model: Any = None, **options: Any) -> Any:
+    """Our output for the same batch."""
+    model = model or pair.ours
+    if pair.case.does == "translate":
+        return model(given.source, given.ids, attention_mask=given.source_mask, target_mask=given.mask, **options)
+    return model(given.ids, attention_mask=given.mask, token_types=given.types, **options)

@@ -1,0 +1,94 @@
+"""Configuration keys: claimed, harmless or refused by name; nothing is dropped silently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from qkv.core.positions import ALiBi, Rotary
+from qkv.core.scalings import Llama3Scaling, LongRoPE
+from qkv.families import FAMILIES, family_of, preset
+from qkv.families.rope import Rope
+from qkv.hub.family import difference
+from qkv.hub.keys import ANY, Key, check_claimed, filled
+
+LLAMA = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 9}
+
+
+@pytest.mark.parametrize(
+    "family, config, said",
+    [
+        ("llama", {**LLAMA, "hiden_size": 3}, "the key 'hiden_size' .* is not known here; did you mean 'hidden_size'"),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True is not built here"),
+        ("gpt2", {"activation_function": "mish"}, "activation_function 'mish' is not built here; .*gelu_new"),
+        ("gpt2", {"architectures": ["GPT2DoubleHeadsModel"]}, "class GPT2DoubleHeadsModel of 'gpt2' is not built"),
+        ("gpt2", {"is_encoder_decoder": True}, "is_encoder_decoder=True is not built here"),
+        ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
+        ("llama", {**LLAMA, "rope_scaling": {"type": "magic"}}, "rope_type 'magic' is not built here"),
+        ("llama", {**LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0, "extra": 1}}, "rope_parameters: .*extra"),
+        ("llama", {**LLAMA, "quantization_config": {"bits": 4}}, "the key 'quantization_config'"),
+        ("qwen2", {"layer_types": ["full_attention"]}, "layer_types .* for each of 32 layers"),
+    ],
+)
+def test_what_means_something_else_is_named(family: str, config: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        FAMILIES[family].spec(config)
+
+
+def test_nothing_said_is_the_originals_default() -> None:
+    spec = FAMILIES["gpt2"].spec({"model_type": "gpt2", "unheard_of": None})
+    assert spec == preset("gpt2")
+
+
+def test_old_and_new_spellings_of_rotary_parameters() -> None:
+    scaling = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 99}
+    new = {**LLAMA, "rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, **scaling}}
+    old = {**LLAMA, "rope_theta": 5e5, "rope_scaling": {"type": "llama3", **scaling}}
+    spec = FAMILIES["llama"].spec(new)
+    assert spec == FAMILIES["llama"].spec(old) and spec.decoder is not None
+    assert spec.decoder.position == Rotary(base=5e5, scaling=Llama3Scaling(factor=8.0, original_max_positions=99))
+    assert FAMILIES["llama"].config(spec)["rope_parameters"] == new["rope_parameters"]
+
+
+def test_longropes_factor_is_that_of_the_contexts() -> None:
+    given = {"type": "su", "short_factor": [1.0, 1.0], "long_factor": [2.0, 3.0]}
+    config = {"rope_scaling": given, "max_position_embeddings": 64, "original_max_position_embeddings": 16}
+    field = Rope()
+    position = field.read(filled(config, (field, Key("max_position_embeddings", "max_positions", 1))))
+    assert isinstance(position.scaling, LongRoPE) and position.scaling.factor == 4.0
+
+
+def test_anything_goes_for_what_changes_no_output() -> None:
+    check_claimed({"_name_or_path": "x", "use_cache": False, "mine": 3}, (), {"mine": ANY})
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"decoder.position": ALiBi()}, "gpt_neox comes nearest, with the difference that its positions are rotary"),
+        ({"decoder.blocks.*.placement": "post"}, "decoder.blocks.0.placement = 'pre' where this model has 'post'"),
+        ({"decoder.blocks.1.attention.n_heads": 2}, "decoder.blocks.1.attention.n_heads = 4 where this model has 2"),
+    ],
+)
+def test_a_spec_of_no_family_is_told_what_stands_in_the_way(changes: dict[str, Any], said: str) -> None:
+    spec = preset("gpt2", n_layers=2, d_model=16, n_heads=4, vocab_size=9).replace(changes)
+    with pytest.raises(ValueError, match="the Hub has no family that is this model; ") as error:
+        family_of(spec)
+    assert said in str(error.value)
+    with pytest.raises(ValueError, match="gpt2 comes nearest, with decoder"):
+        family_of(spec, first="gpt2")
+
+
+def test_what_changes_no_output_is_no_difference() -> None:
+    spec = preset("gpt2", n_layers=2).replace(
+        {"decoder.blocks.*.attention.backend": "sdpa", "initialization": "glorot", "decoder.blocks.0.dropout": 0.5}
+    )
+    assert family_of(spec.replace({"decoder.blocks.*.attention.n_kv_heads": 12})).model_type == "gpt2"
+
+
+@pytest.mark.parametrize("name", ["gpt2", "starcoder", "pythia-160m", "bloom-560m", "llama-3-8b", "mistral-7b"])
+def test_a_published_size_is_its_configuration(name: str) -> None:
+    spec = preset(name)
+    family = family_of(spec)
+    assert not difference(family.spec(family.config(spec)), spec, beside=frozenset())
