@@ -90,6 +90,27 @@ def test_show_wordpiece_and_unigram(corpus: Path, tmp_path: Path) -> None:
     assert split["pieces"] == best["symbols"]
 
 
+def test_info(corpus: Path, tmp_path: Path) -> None:
+    more = [option for i in range(14) for option in ("--special", f"<m{i}>")]
+    said("train", corpus, "--out", tmp_path / "t", "--dropout", 0.1, "--mask", *more)
+    lines = said("info", tmp_path / "t").splitlines()
+    assert lines[0].startswith("bpe, ") and lines[1:3] == ["  pad   <pad> (0)", "  unk   <unk> (1)"]
+    assert lines[-2].endswith("<m11> and 2 more") and lines[-1] == "  dropout 0.1 in training"
+    account = json.loads(said("info", tmp_path / "t", "--json"))
+    assert account["roles"]["eos"] == {"token": "</s>", "id": 3} and len(account["markers"]) == 14
+    assert (account["kind"], account["dropout"], account["control"]) == ("bpe", 0.1, [])
+
+
+def test_convert_writes_what_the_hub_wants(tmp_path: Path) -> None:
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "mat", "##s"]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    assert "wordpiece-6 written to" in said("convert", tmp_path / "vocab.txt", tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"tokenizer.json", "tokenizer_config.json"}
+    assert "= mat (4)  ##s (5)" in said("show", tmp_path / "out", "mats")
+    assert "--overwrite" in refused("convert", tmp_path, tmp_path / "out")
+    said("convert", tmp_path, tmp_path / "out", "--overwrite")
+
+
 def test_what_is_refused(corpus: Path, tmp_path: Path) -> None:
     out = ["--out", tmp_path / "t"]
     assert "say where" in refused("train", corpus)
@@ -103,5 +124,8 @@ def test_what_is_refused(corpus: Path, tmp_path: Path) -> None:
     assert "--overwrite" in refused("train", corpus, "--kind", "char", *out)
     said("train", corpus, "--kind", "char", *out, "--overwrite")
     assert "there is no tokenizer" in refused("show", tmp_path / "none", "word")
+    assert "dropout: no such field" in refused(
+        "train", corpus, "--kind", "char", "--dropout", 0.1, "--out", tmp_path / "u"
+    )
     (tmp_path / "t" / "tokenizer.json").write_bytes(b"\x80\x04}")
     assert "never a pickle" in refused("show", tmp_path / "t", "word")

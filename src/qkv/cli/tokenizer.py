@@ -1,4 +1,4 @@
-"""`qkv tokenizer`: train one on text files, and look at how one splits words."""
+"""`qkv tokenizer`: train one on text files, read one that others made, and look at how one splits words."""
 
 from __future__ import annotations
 
@@ -13,9 +13,19 @@ if TYPE_CHECKING:
     from ..data.merges import Step
     from ..data.splitting import Split
 
-app = typer.Typer(no_args_is_help=True, help="Train a tokenizer, or see how one splits words.")
+SHOWN = 12  # names in a list
+
+app = typer.Typer(no_args_is_help=True, help="Train or read a tokenizer, or see how one splits words.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the tokenizer.json in DIR.")]
+Source = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR_OR_FILE",
+        help="A run, a folder from the Hub, a tokenizer.json, vocab.txt, vocab.json (and merges.txt) or .model.",
+    ),
+]
 
 
 @app.command("train")
@@ -42,7 +52,11 @@ def train(
     normalization: Annotated[str | None, typer.Option(metavar="none|nfc|nfkc")] = None,
     mask: Annotated[bool, typer.Option("--mask", help="Have a token `<mask>`.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show how the table grew, merge by merge.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the tokenizer.json in DIR.")] = False,
+    dropout: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="For training models: chance in how words are split (bpe, unigram)."),
+    ] = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Train a tokenizer on text files. With --trace it need not be saved."""
@@ -62,6 +76,7 @@ def train(
         "lowercase": lowercase,
         "normalization": normalization,
         "mask": "<mask>" if mask else None,
+        "dropout": dropout,
     }
     given = {name: value for name, value in settings.items() if value is not None}
     spec = TokenizerSpec.from_dict({"kind": kind, **given})
@@ -83,7 +98,7 @@ def train(
 
 @app.command("show")
 def show(
-    path: Annotated[Path, typer.Argument(metavar="DIR_OR_FILE", help="A tokenizer.json, or a folder (a run, say).")],
+    path: Source,
     words: Annotated[list[str], typer.Argument(metavar="WORD...", help="What to split.")],
     json: Json = False,
 ) -> None:
@@ -106,11 +121,53 @@ def show(
             _show_split(part)
 
 
+@app.command("info")
+def info(path: Source, json: Json = False) -> None:
+    """Show what a tokenizer is: its kind and size, and the ids of its special tokens."""
+    from ..data.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(path)
+    roles = {role: {"token": name, "id": tokenizer.id(name)} for role, name in tokenizer.roles.items()}
+    named = set(tokenizer.roles.values())
+    others = [name for name in tokenizer.controls if name not in named]
+    account = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "roles": roles, "control": others}
+    account |= {"markers": list(tokenizer.markers), "dropout": tokenizer.dropout}
+    if json:
+        _print_json(account)
+        return
+    typer.echo(f"{tokenizer.kind}, {tokenizer.vocab_size:,} tokens")
+    for role, token in roles.items():
+        typer.echo(f"  {role:<5} {token['token']} ({token['id']})")
+    for what, names in (("other control tokens", others), ("markers", tokenizer.markers)):
+        if names:
+            more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+            typer.echo(f"  {what}: {' '.join(names[:SHOWN])}{more}")
+    if tokenizer.dropout:
+        typer.echo(f"  dropout {tokenizer.dropout:g} in training")
+
+
+@app.command("convert")
+def convert(
+    path: Source,
+    out: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to write tokenizer.json and tokenizer_config.json.")
+    ],
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a tokenizer of any form as a tokenizer.json, with the tokenizer_config.json that transformers needs."""
+    from ..data.tokenizer import Tokenizer
+    from ..data.tokenizer_config import save_for_hub
+
+    tokenizer = Tokenizer.load(path)
+    _free(out / "tokenizer.json", overwrite)
+    typer.echo(f"{tokenizer.name} written to {save_for_hub(tokenizer, out)}")
+
+
 def _free(out: Path | None, overwrite: bool) -> None:
     from ..data.tokenizer_file import place
 
     if out is not None and place(out).exists() and not overwrite:
-        raise ValueError(f"{place(out)} exists already; replace it with --overwrite, or choose another --out")
+        raise ValueError(f"{place(out)} exists already; replace it with --overwrite, or choose another folder")
 
 
 def _show_split(split: Split) -> None:

@@ -31,17 +31,29 @@ def close_holes(raw: tokenizers.Tokenizer, controls: Iterable[str]) -> tokenizer
     """See to it that no text can become a control token, or a byte of byte fallback, by being spelled like one.
 
     The library keeps control tokens in the vocabulary, where a `<s>` in the text meets them: as a word, as a piece, as
-    the product of merges. Where a pre-tokenizer does not cut such names anyway, one is put before it that cuts after
-    their first character.
+    the product of merges. Where neither the pre-tokenizer nor a lack of merges rules that out, such names are cut before
+    their last character.
     """
     between = raw.pre_tokenizer
-    names = [name for name in [*controls, "<0xFF>"] if len(name) > 1]
-    if between is not None and all(len(between.pre_tokenize_str(name)) > 1 for name in names):
+    byte = [BYTES[-1]] if raw.token_to_id(BYTES[-1]) is not None else []
+    names = [name for name in [*controls, *byte] if len(name) > 1]
+    if not names or (between is not None and all(len(between.pre_tokenize_str(name)) > 1 for name in names)):
         return raw
-    spelled = [re.escape(name[0]) + "(?=" + re.escape(name[1:]) + ")" for name in names[:-1]]
-    cut = pre_tokenizers.Split(Regex("|".join([*spelled, "<(?=0x[0-9A-F]{2}>)"])), "isolated")
-    raw.pre_tokenizer = cut if between is None else pre_tokenizers.Sequence([cut, between])
+    if isinstance(raw.model, models.BPE) and not _merged_into(contents(raw.model), {*names, *(BYTES if byte else ())}):
+        return raw
+    begun = [re.escape(name[:-1]) + "(?=" + re.escape(name[-1]) + ")" for name in names if name not in byte]
+    cut = pre_tokenizers.Split(
+        Regex("|".join([*begun, *["<0x[0-9A-F]{2}(?=>)" for _ in byte]])), "merged_with_previous"
+    )
+    raw.pre_tokenizer = cut if between is None else pre_tokenizers.Sequence([between, cut])
     return raw
+
+
+def _merged_into(model: dict[str, Any], names: set[str]) -> bool:
+    """Whether a BPE model can make one of the names out of characters."""
+    prefix = model["continuing_subword_prefix"] or ""
+    made = (left + right.removeprefix(prefix) for left, right in model["merges"])
+    return model["ignore_merges"] or not names.isdisjoint(made)
 
 
 def count_words(texts: Iterable[str], pipeline: tokenizers.Tokenizer) -> Counter[str]:

@@ -7,7 +7,8 @@ the library does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise, takewhile
@@ -80,7 +81,10 @@ class Splitter:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer, self._raw = tokenizer, tokenizer.raw
-        self._markers = any_of(tokenizer.markers)
+        added = self._raw.get_added_tokens_decoder().values()
+        markers = {token.content: token.normalized for token in added if not token.special}
+        self._before = any_of(name for name, normalized in markers.items() if not normalized)
+        self._after = any_of(name for name, normalized in markers.items() if normalized)
         self._model = json.loads(self._raw.model.__getstate__())
         self._explain: Callable[[str], tuple[list[str], list[Action]]] = {
             "BPE": self._bpe,
@@ -89,24 +93,33 @@ class Splitter:
         }.get(self._model["type"], self._whole)
 
     def split(self, text: str) -> list[Split]:
-        """Every word of the text as the pre-tokenizer cuts it, and every marker."""
-        words: list[Split] = []
-        after = 0
-        for marker in self._markers.finditer(text):
-            words += map(self._word, self._words(text, after, marker.start()))
-            name, after = marker.group(), marker.end()
-            words.append(Split(name, (name,), (), (name,), (self._tokenizer.id(name),)))
-        return [*words, *map(self._word, self._words(text, after, len(text)))]
+        """Every word of the text as the pre-tokenizer cuts it, and every marker.
 
-    def _words(self, text: str, start: int, end: int) -> list[str]:
-        raw, part = self._raw, text[start:end]
-        part = raw.normalizer.normalize_str(part) if raw.normalizer else part
-        if raw.pre_tokenizer is None or not part:
-            return [part] if part else []
-        first, *others = [word for word, _ in raw.pre_tokenizer.pre_tokenize_str(part)] or [""]
-        if start and not part.startswith((" ", "▁")):
+        Most markers are looked for in the text as it is, the user-defined symbols of SentencePiece in the normalized one.
+        """
+        splits: list[Split] = []
+        for part, marker in _parts(self._before, text):
+            splits += [self._marker(part)] if marker else self._normalized(part, first=not splits)
+        return splits
+
+    def _normalized(self, part: str, first: bool) -> list[Split]:
+        part = self._raw.normalizer.normalize_str(part) if self._raw.normalizer else part
+        splits: list[Split] = []
+        for piece, marker in _parts(self._after, part):
+            begins = first and not splits
+            splits += [self._marker(piece)] if marker else map(self._word, self._words(piece, begins))
+        return splits
+
+    def _words(self, part: str, begins: bool) -> list[str]:
+        if self._raw.pre_tokenizer is None:
+            return [part]
+        first, *others = [word for word, _ in self._raw.pre_tokenizer.pre_tokenize_str(part)] or [""]
+        if not begins and not part.startswith((" ", "▁")):
             first = first.removeprefix("▁")  # only the beginning of the whole text gets a space
         return [word for word in (first, *others) if word]
+
+    def _marker(self, name: str) -> Split:
+        return Split(name, (name,), (), (name,), (self._tokenizer.id(name),))
 
     def _word(self, word: str) -> Split:
         start, steps = self._explain(word)
@@ -197,3 +210,15 @@ class Splitter:
     def _scores(self) -> tuple[dict[str, float], int]:
         scores = dict(self._model["vocab"])
         return scores, max(map(len, scores))
+
+
+def _parts(markers: re.Pattern[str], text: str) -> Iterator[tuple[str, bool]]:
+    """A text cut at its markers, and whether a part is one; no empty parts."""
+    after = 0
+    for marker in markers.finditer(text):
+        if marker.start() > after:
+            yield text[after : marker.start()], False
+        yield marker.group(), True
+        after = marker.end()
+    if after < len(text):
+        yield text[after:], False

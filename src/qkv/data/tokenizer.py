@@ -1,26 +1,30 @@
-"""Text to ids and back, by the `tokenizers` library; `tokenizer.json` is the only file that is written or read.
+"""Text to ids and back, by the `tokenizers` library.
 
-`train` learns a tokenizer from texts, `Tokenizer.load` reads any tokenizer.json, its own or a model's from the Hub.
+`train` learns a tokenizer from texts, `Tokenizer.load` reads one that is there: a tokenizer.json, its own or a model's
+from the Hub, or older files (tokenizer_reading.py). What is written is a tokenizer.json.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from random import Random
+from typing import Any, NamedTuple, Self
 
 import tokenizers
 from tokenizers import models
 
 from ..core.spec import nearest
-from . import tokenizer_file
+from . import subwords, tokenizer_file, tokenizer_reading
 from .files import Lines
 from .pipelines import BYTES, byte_symbols
-from .tokenizer_file import as_value_error, said
-from .tokenizer_specs import ROLES, TokenizerSpec, Trace
+from .tokenizer_file import ALL_ROLES, Extra, Parts, as_value_error, said
+from .tokenizer_from_file import FromFile as FromFile  # its kind, `file`, is known from here on
+from .tokenizer_specs import TokenizerSpec, Trace
 
 
 def train(
@@ -41,7 +45,7 @@ def train(
     if isinstance(spec, str):
         spec = TokenizerSpec.from_dict({"kind": spec})
     with _watched(texts, progress) as watched, said():
-        return Tokenizer(spec.train(watched, trace))
+        return Tokenizer(*spec.parts(watched, trace))
 
 
 def train_from_files(
@@ -56,6 +60,13 @@ def train_from_files(
     return train(spec, (lines[i] for lines in opened for i in range(len(lines))), progress=progress, trace=trace)
 
 
+class Templated(NamedTuple):
+    """Ids with the tokens of a template, and for each the sentence that it belongs to (BERT's token types)."""
+
+    ids: list[int]
+    types: list[int]
+
+
 class Tokenizer:
     """Text to ids and back.
 
@@ -64,40 +75,64 @@ class Tokenizer:
     `bos`, `eos` and `control=True` put them in. Markers (`special` in the spec) are read from text and written back.
     """
 
-    def __init__(self, raw: tokenizers.Tokenizer) -> None:
+    def __init__(self, raw: tokenizers.Tokenizer, extra: Extra | None = None) -> None:
         raw.no_padding()
         raw.no_truncation()
         raw.encode_special_tokens = True  # that is: spell control tokens out
         self.raw = raw  # the library's tokenizer, for what isn't wrapped here; don't change it
+        extra = extra if extra is not None else Extra()
         added = {token.content: (i, token.special) for i, token in raw.get_added_tokens_decoder().items()}
         self.markers = tuple(name for name, (_, special) in added.items() if not special)
         self.controls = {name: i for name, (i, special) in added.items() if special}
-        self.pad_id, self.unk_id, self.bos_id, self.eos_id, self.mask_id = map(self._role, ROLES)
-        self._silent = frozenset(self.controls.values()) - {self.unk_id}
+        self.roles = tokenizer_file.usual_roles(raw) if extra.roles is None else dict(extra.roles)
+        self._extra = replace(extra, roles=self.roles)
+        ids = {role: self._control(role, name) for role, name in self.roles.items()}
+        self.pad_id, self.unk_id, self.mask_id = ids.get("pad"), ids.get("unk"), ids.get("mask")
+        self.cls_id, self.sep_id = ids.get("cls"), ids.get("sep")
+        self.bos_id, self.eos_id = ids.get("bos", self.cls_id), ids.get("eos", self.sep_id)
+        others = {i for role, i in ids.items() if role != "unk"}
+        self._silent = frozenset(self.controls.values()) - ({self.unk_id} - others)
         self.vocab_size = 1 + max(raw.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.dropout = extra.dropout
+        """How much chance there is in `sample`: p of BPE-dropout, α of unigram's draws; 0: none, and training needs none."""
+        self.config: Mapping[str, Any] = extra.config
+        """The tokenizer_config.json that it came with."""
+        if self.dropout and not isinstance(raw.model, models.BPE | models.Unigram):
+            raise ValueError(
+                f"dropout is {self.dropout}, but only bpe and unigram tokenizers have several ways to split"
+            )
 
-    def _role(self, role: str) -> int | None:
-        """The id of the token that has one of the role's names."""
-        return next((self.controls[name] for name in ROLES[role] if name in self.controls), None)
+    def _control(self, role: str, name: str) -> int:
+        if role not in ALL_ROLES or name not in self.controls:
+            raise ValueError(f"its {role} token is {name!r}; {nearest(name, self.controls)}")
+        return self.controls[name]
+
+    def require(self, *roles: str) -> None:
+        """Raises ValueError that names the tokens a model needs and this tokenizer lacks, such as `mask` or `pad`."""
+        missing = [role for role in roles if getattr(self, f"{role}_id") is None]
+        if missing:
+            raise ValueError(
+                f"the tokenizer {self.name} has no {' and no '.join(missing)} token; its control tokens are "
+                f"{', '.join(self.controls) or 'none'}"
+            )
 
     # -- files ----------------------------------------------------------------------------------------------------
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a `tokenizer.json`, or the one in a folder. Nothing in it is executed, imported or fetched.
+        """Read a tokenizer from a folder or file. Nothing in it is executed, imported or fetched.
 
-        Raises ValueError with one sentence when there is none, or when it is broken, a pickle, or made to exhaust memory.
+        A folder's `tokenizer.json` comes first; else BERT's `vocab.txt`, `vocab.json` with `merges.txt` (GPT-2, RoBERTa,
+        CLIP, Qwen 2), or a SentencePiece `.model`. Roles and flags come from the tokenizer_config.json,
+        special_tokens_map.json, added_tokens.json and config.json beside it. Raises ValueError with one sentence when
+        there is none, or when it is broken, a pickle, or made to exhaust memory.
         """
-        text = tokenizer_file.read(path)
-        try:
-            return cls.from_json(text)
-        except ValueError as error:
-            raise ValueError(f"{str(path)!r} is not a usable {tokenizer_file.FILE}: {error}") from None
+        return cls(*tokenizer_reading.read(path))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """From the content of a tokenizer.json."""
-        return cls(tokenizer_file.parse(text))
+        return cls(*tokenizer_file.parse(text))
 
     def save(self, path: str | Path) -> Path:
         """Write `tokenizer.json` into a folder, or to a path that ends in .json: whole or not at all. Returns the path."""
@@ -105,7 +140,7 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The content of tokenizer.json."""
-        return self.raw.to_str(pretty=True)
+        return tokenizer_file.dump(Parts(self.raw, self._extra))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_json, (self.to_json(),)
@@ -151,15 +186,46 @@ class Tokenizer:
         self, texts: Sequence[str], *, bos: bool = False, eos: bool = False, control: bool = False
     ) -> list[list[int]]:
         """`encode` for many texts at once, on all cores unless the environment sets TOKENIZERS_PARALLELISM=false."""
-        raw = self._reads_control if control else self.raw
         before, after = self._token(bos, self.bos_id, "beginning"), self._token(eos, self.eos_id, "end")
-        try:
+        raw = self._reads_control if control else self.raw
+        with _explained(texts):
             encoded = raw.encode_batch_fast(texts, add_special_tokens=False)
-        except BaseException as error:
-            raise _unreadable(texts, error) from None
         if before or after:
             return [[*before, *encoding.ids, *after] for encoding in encoded]
         return [encoding.ids for encoding in encoded]
+
+    def with_template(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, control: bool = False
+    ) -> list[Templated]:
+        """Texts, or pairs of texts, with the special tokens that the tokenizer's own file puts around them.
+
+        Such as `[CLS] text [SEP]`, and `[CLS] text [SEP] pair [SEP]` with types 0 and 1 for BERT. A file that says
+        nothing puts nothing. This is what `transformers` does when it is called.
+        """
+        inputs = texts if pairs is None else list(zip(texts, pairs, strict=True))
+        raw = self._reads_control if control else self.raw
+        with _explained([*texts, *(pairs or ())]):
+            encoded = raw.encode_batch_fast(inputs, add_special_tokens=True)
+        return [Templated(encoding.ids, encoding.type_ids) for encoding in encoded]
+
+    def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
+        """The ids of texts, split by chance where `dropout` is above 0 (qkv.data.subwords): for training only.
+
+        Each text has its own seed, an integer, and the same seed always gives the same split. No token is added.
+        """
+        if len(texts) != len(seeds):
+            raise ValueError(f"there are {len(texts)} texts and {len(seeds)} seeds: give a seed for each text")
+        if not self.dropout:
+            return self.encode_batch(texts)
+        with _explained(texts):
+            encoded = self.raw.encode_batch(texts, add_special_tokens=False)
+        words = (subwords.words_of(encoding.ids, encoding.word_ids) for encoding in encoded)
+        draw = self._sampler.sample
+        return [draw(some, Random(int(seed))) for some, seed in zip(words, seeds, strict=True)]
+
+    @cached_property
+    def _sampler(self) -> subwords.Sampler:
+        return subwords.sampler(self.raw, self.dropout)
 
     def _token(self, wanted: bool, token: int | None, which: str) -> list[int]:
         if wanted and token is None:
@@ -188,7 +254,13 @@ class Tokenizer:
         checked = map(self._checked, rows)
         spoken = [ids if silent.isdisjoint(ids) else [i for i in ids if i not in silent] for ids in checked]
         with said():
-            return self.raw.decode_batch(spoken, skip_special_tokens=False)
+            texts = self.raw.decode_batch(spoken, skip_special_tokens=False)
+        return [_cleaned(text) for text in texts] if self._cleans_up else texts
+
+    @cached_property
+    def _cleans_up(self) -> bool:
+        """As `transformers` does: where the configuration asks for it, and never for BPE, whose spaces are the text's."""
+        return bool(self.config.get("clean_up_tokenization_spaces")) and not isinstance(self.raw.model, models.BPE)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """What to show for each id: spaces as `▁`, line ends as `↵`, tabs as `⇥`, half characters as `<0xE2>`."""
@@ -221,8 +293,30 @@ _VALUE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
 _VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥", "\r": "␍"})
 
 
-def _unreadable(texts: Sequence[str], error: BaseException) -> BaseException:
+_CLEANED = {
+    **{f" {sign}": sign for sign in ".?!,"},
+    " ' ": "'",
+    **{f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")},
+}
+
+
+def _cleaned(text: str) -> str:
+    """Without the spaces that cutting at punctuation leaves in English (`clean_up_tokenization_spaces`)."""
+    for spaced, close in _CLEANED.items():
+        text = text.replace(spaced, close)
+    return text
+
+
+@contextlib.contextmanager
+def _explained(texts: Sequence[str]) -> Iterator[None]:
     """Why texts could not be encoded, in words."""
+    try:
+        yield
+    except BaseException as error:
+        raise _unreadable(texts, error) from None
+
+
+def _unreadable(texts: Sequence[str], error: BaseException) -> BaseException:
     if isinstance(texts, str):
         return ValueError("texts is one string; give a list of texts, or use encode")
     for text in texts if isinstance(error, Exception) else ():

@@ -1,21 +1,81 @@
-"""Reading a tokenizer.json that somebody else made, and writing one: nothing is executed, imported, fetched or unbounded."""
+"""Reading a tokenizer.json that somebody else made, and writing one: nothing is executed, imported, fetched or unbounded.
+
+The file has no place for roles (which token pads, which begins) and for the chance of dropout. They stand in its model
+under "qkv", which the `tokenizers` library passes over, so that it reads the file as if they were not there.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tokenizers
+from tokenizers import AddedToken
 
 from .pipelines import close_holes
 
 FILE = "tokenizer.json"
 LARGEST_FILE = 128 << 20  # bytes; the largest in use have some 35 MB
 MOST_GROWTH = 64  # how many times longer replacements may make a text
+OURS = "qkv"
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "pad": ("<pad>", "[PAD]", "<|pad|>"),
+    "unk": ("<unk>", "[UNK]", "<|unk|>"),
+    "bos": ("<s>", "[CLS]", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<|endoftext|>"),
+    "eos": ("</s>", "[SEP]", "<eos>", "<|end_of_text|>", "<|endoftext|>"),
+    "mask": ("<mask>", "[MASK]", "<|mask|>"),
+}
+"""The names a control token can have: by them roles are found again, whoever wrote the tokenizer.json anew."""
+
+ALL_ROLES = {**ROLES, "cls": ("[CLS]",), "sep": ("[SEP]",)}
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What a tokenizer.json has no place for.
+
+    roles:   which token has which role; None: the tokens are found by their usual names.
+    dropout: how much chance there is in training's splits (qkv.data.subwords).
+    config:  the tokenizer_config.json that it came with, so that it can be written again.
+    """
+
+    roles: Mapping[str, str] | None = None
+    dropout: float = 0.0
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without what has its default."""
+        roles = {} if self.roles is None else {"roles": dict(self.roles)}
+        rest = {"dropout": self.dropout, "config": dict(self.config)}
+        return {**roles, **{name: value for name, value in rest.items() if value}}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Extra:
+        """Raises ValueError with a reason."""
+        data = data if isinstance(data, dict) else {"?": data}
+        unknown = [name for name in data if name not in ("roles", "dropout", "config")]
+        roles, dropout, config = data.get("roles"), data.get("dropout", 0.0), data.get("config", {})
+        fine = isinstance(config, dict) and isinstance(dropout, int | float) and 0 <= dropout < 1
+        if unknown or not fine or not (roles is None or _names_roles(roles)):
+            raise ValueError(f"its {OURS!r} part is not one that this version of qkv writes")
+        return cls(roles, float(dropout), config)
+
+
+def _names_roles(roles: Any) -> bool:
+    return isinstance(roles, dict) and all(k in ALL_ROLES and isinstance(v, str) for k, v in roles.items())
+
+
+class Parts(NamedTuple):
+    """A tokenizer of the library, and what its file has no place for."""
+
+    raw: tokenizers.Tokenizer
+    extra: Extra = Extra()
 
 
 def read(path: str | Path) -> str:
@@ -35,7 +95,7 @@ def read(path: str | Path) -> str:
         raise ValueError(f"{str(path)!r} is not valid UTF-8") from None
 
 
-def parse(text: str) -> tokenizers.Tokenizer:
+def parse(text: str) -> Parts:
     """The library's tokenizer. Raises ValueError for one that is broken, or made to exhaust memory."""
     try:
         data = json.loads(text)
@@ -45,15 +105,56 @@ def parse(text: str) -> tokenizers.Tokenizer:
         raise ValueError(f"it is not a JSON object but a {type(data).__name__}")
     for part in (data.get("normalizer"), data.get("decoder")):
         _refuse_growth(part)
+    model = data["model"] if isinstance(data.get("model"), dict) else {}
+    extra = Extra.from_dict(model.get(OURS, {}))
     with said():
         raw = tokenizers.Tokenizer.from_str(text)
-        ids = raw.get_vocab(with_added_tokens=True).values()
-        if not ids:
-            raise ValueError("its vocabulary is empty")
-        if max(ids) > 2 * len(ids) + 1024:
-            raise ValueError(f"it has an id {max(ids):,}, but only {len(ids):,} tokens")
-        controls = [token.content for token in raw.get_added_tokens_decoder().values() if token.special]
-        return close_holes(raw, controls)
+        if model.get("dropout"):  # of the library's own kind, which can't be seeded and would be on in evaluation too
+            extra = Extra(extra.roles, extra.dropout or float(model["dropout"]), extra.config)
+            raw.model.dropout = None
+        return Parts(checked(raw), extra)
+
+
+def checked(raw: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """One with a vocabulary whose ids are within reach, and with its holes closed."""
+    ids = raw.get_vocab(with_added_tokens=True).values()
+    if not ids:
+        raise ValueError("its vocabulary is empty")
+    if max(ids) > 2 * len(ids) + 1024:
+        raise ValueError(f"it has an id {max(ids):,}, but only {len(ids):,} tokens")
+    controls = [token.content for token in raw.get_added_tokens_decoder().values() if token.special]
+    return close_holes(raw, controls)
+
+
+def usual_roles(raw: tokenizers.Tokenizer) -> dict[str, str]:
+    """The roles of control tokens that have the usual names, for a file that says nothing about them."""
+    controls = {token.content for token in raw.get_added_tokens_decoder().values() if token.special}
+    found = {role: next((name for name in names if name in controls), None) for role, names in ALL_ROLES.items()}
+    return {role: name for role, name in found.items() if name is not None}
+
+
+def dump(parts: Parts) -> str:
+    """The content of tokenizer.json."""
+    data = json.loads(parts.raw.to_str())
+    data["model"][OURS] = parts.extra.to_dict()
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def add_tokens(raw: tokenizers.Tokenizer, tokens: Iterable[tuple[int | None, AddedToken]]) -> None:
+    """Add tokens, or change the flags of those that are there, and hold that each has the id that is given for it.
+
+    A token without an id is one that is only named: it keeps the flags that it has.
+    """
+    for wanted, token in tokens:
+        there = raw.token_to_id(token.content)
+        known = None if there is None else raw.get_added_tokens_decoder().get(there)
+        if wanted is not None or known is None or token.special > known.special:
+            (raw.add_special_tokens if token.special else raw.add_tokens)([token])
+        found = raw.token_to_id(token.content)
+        if wanted is not None and found != wanted:
+            raise ValueError(
+                f"its configuration puts {token.content!r} at {wanted:,}, and its vocabulary puts it at {found:,}"
+            )
 
 
 def place(path: str | Path) -> Path:
@@ -64,7 +165,11 @@ def place(path: str | Path) -> Path:
 
 def write(path: str | Path, text: str) -> Path:
     """Write to `place(path)`, whole or not at all; returns that path."""
-    path = place(path)
+    return write_text(place(path), text)
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a file, whole or not at all, and its folder when there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -12,24 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Self
 
 import tokenizers
-from pydantic import PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
 
 from ..core.spec import Spec
 from .merges import Step, bpe_steps
 from .pipelines import BYTES, any_of, byte_symbols, canonical, close_holes, contents, count_words, normalized, noting
+from .tokenizer_file import ROLES, Extra, Parts
 from .wordpiece import CONTINUES, LONGEST_WORD, train_wordpiece
 
 Trace = Callable[[Step], None]
-
-ROLES: dict[str, tuple[str, ...]] = {
-    "pad": ("<pad>", "[PAD]", "<|pad|>"),
-    "unk": ("<unk>", "[UNK]", "<|unk|>"),
-    "bos": ("<s>", "[CLS]", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<|endoftext|>"),
-    "eos": ("</s>", "[SEP]", "<eos>", "<|end_of_text|>", "<|endoftext|>"),
-    "mask": ("<mask>", "[MASK]", "<|mask|>"),
-}
-"""The names a control token can have. tokenizer.json has no place for roles, so that they are found by these names."""
 
 
 class TokenizerSpec(Spec, role="tokenizer"):
@@ -105,8 +97,12 @@ class TokenizerSpec(Spec, role="tokenizer"):
         """Control tokens and markers, which have the first ids."""
         return [*self.controls, *self.special]
 
+    def parts(self, texts: Iterable[str], trace: Trace | None = None) -> Parts:
+        """What a `qkv.data.tokenizer.Tokenizer` is made of; use `qkv.data.tokenizer.train`, which wraps it."""
+        return Parts(self.train(texts, trace), Extra(dropout=getattr(self, "dropout", 0.0)))
+
     def train(self, texts: Iterable[str], trace: Trace | None = None) -> tokenizers.Tokenizer:
-        """The library's tokenizer. `qkv.data.tokenizer.train` wraps it; use that."""
+        """The library's tokenizer."""
         pipeline = self.pipeline(self.learn(self._without_markers(texts), trace))
         pipeline.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in self.controls])
         pipeline.add_tokens([AddedToken(name, special=False, normalized=False) for name in self.special])
@@ -175,6 +171,12 @@ class _Subword(_ByteFallback):
 
     split_digits: bool = False
     """Every digit a token of its own (Llama, PaLM): numbers are then copied and compared digit by digit."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """How much chance there is in the splits that training reads (qkv.data.subwords), and nothing else does.
+
+    bpe: the probability with which a merge is left out (Provilkov et al. 2020; 0.1). unigram: α, which the
+    log-probabilities of splits are multiplied with before one is drawn (Kudo 2018; 0.1 to 0.5). 0: always one split.
+    """
 
     def _digits_apart(self, words: pre_tokenizers.PreTokenizer) -> pre_tokenizers.PreTokenizer:
         if not self.split_digits:

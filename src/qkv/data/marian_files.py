@@ -1,0 +1,45 @@
+"""Marian's tokenizers: a SentencePiece model for each side, and one vocab.json that numbers the pieces of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import tokenizers
+from tokenizers import AddedToken
+
+from .sentencepiece_file import Kind, ModelType, Piece, SentencePiece
+from .sentencepiece_model import pipeline
+from .vocab_files import read_vocab_json
+
+SOURCE, VOCABULARY = "source.spm", "vocab.json"
+_RARE, _NEVER = 20.0, 10_000.0  # how far the other side's characters, and longer pieces, lie below this side's pieces
+_CONTROL = ("</s>", "<pad>", "<s>")
+
+
+def marian(model: SentencePiece, vocabulary_path: Path) -> tokenizers.Tokenizer:
+    """One side of Marian, with the ids of the vocabulary. `>>fra<<` and its like are markers.
+
+    A character that only the other side has is used where this side's pieces can't spell a text: `transformers` looks
+    up there what SentencePiece calls unknown.
+    """
+    if model.model_type is not ModelType.UNIGRAM:
+        raise ValueError(f"it is a {model.model_type.name.lower()} model; Marian's are unigram models")
+    vocabulary = read_vocab_json(vocabulary_path)
+    names = sorted(vocabulary, key=vocabulary.__getitem__)
+    if [vocabulary[name] for name in names] != list(range(len(names))) or "<unk>" not in vocabulary:
+        raise ValueError(f"{vocabulary_path.name} must number its pieces from 0 without a gap, and have an '<unk>'")
+    scores = {piece.text: piece.score for piece in model.pieces if piece.kind is Kind.NORMAL}
+    least = min(scores.values(), default=0.0)
+    others = {name: least - (_RARE if len(name) == 1 else _NEVER) for name in names}
+    pieces = tuple(Piece(name, scores.get(name, others[name]), _kind(name)) for name in names)
+    raw = pipeline(replace(model, pieces=pieces, unk_id=vocabulary["<unk>"]))
+    markers = [name for name in names if name.startswith(">>") and name.endswith("<<")]
+    raw.add_tokens([AddedToken(name, special=False, normalized=False) for name in markers])
+    return raw
+
+
+def _kind(name: str) -> Kind:
+    if name == "<unk>":
+        return Kind.UNKNOWN
+    return Kind.CONTROL if name in _CONTROL else Kind.NORMAL
