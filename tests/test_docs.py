@@ -75,6 +75,13 @@ def test_the_readmes_targets_are_in_the_makefile():
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
+def test_the_mechanisms_work(capsys: pytest.CaptureFixture[str]):
+    page = ROOT / "docs" / "mechanisms.md"
+    (block,) = blocks(page, "python")
+    exec(compile(block, str(page), "exec"), {})
+    assert re.fullmatch(r"[\d,]+ parameters, [\d,]+ of them used by each token\n", capsys.readouterr().out)
+
+
 def test_contributings_pattern_works():
     (block,) = blocks(CONTRIBUTING, "python")
     names: dict[str, object] = {"__name__": "contributing"}

@@ -17,6 +17,7 @@ from qkv.core.feedforward import FeedForwardLayer
 from qkv.core.norm import Norm
 from qkv.core.patterns import Pattern, causal, documents, full, prefix, sinks, window
 from qkv.core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
+from qkv.core.scalings import YaRN
 from qkv.core.spec import Spec
 from qkv.model.attention import Mixer
 
@@ -48,7 +49,11 @@ POSITIONS: Mapping[str, tuple[Position, ...]] = {
     "none": (NoPosition(),),
     "sinusoidal": (Sinusoidal(), Sinusoidal(arrangement="concatenated", offset=2)),
     "learned": (Learned(), Learned(offset=2)),
-    "rotary": (Rotary(), Rotary(pairs="interleaved", fraction=0.5)),
+    "rotary": (
+        Rotary(),
+        Rotary(pairs="interleaved", fraction=0.5),
+        Rotary(scaling=YaRN(factor=4.0, original_max_positions=16)),
+    ),
     "alibi": (ALiBi(),),
     "t5": (T5Buckets(buckets=8, max_distance=10), T5Buckets(buckets=6, max_distance=8, bidirectional=False)),
 }
@@ -56,6 +61,7 @@ POSITIONS: Mapping[str, tuple[Position, ...]] = {
 FEEDFORWARDS: Mapping[str, dict[str, Any]] = {
     "none": {"kind": "none"},
     "feedforward": {"kind": "feedforward", "d_ff": 20},
+    "moe": {"kind": "moe", "n_experts": 4, "top_k": 2, "d_ff": 12, "shared": {"kind": "feedforward", "d_ff": 6}},
 }
 
 # Blocks and heads are less than the axes: the fast suite pairs them, the full product takes them in turn.
@@ -64,6 +70,7 @@ BLOCKS: Mapping[str, dict[str, Any]] = {
     "pre": {"placement": "pre", "norm": "rmsnorm", "feedforward.gated": True, "feedforward.activation": "silu"},
     "sandwich": {"placement": "sandwich", "norm": {"kind": "rmsnorm", "offset": 1.0}},
     "parallel": {"placement": "parallel", "norm": "layernorm", "shared_norm": True},
+    "experts": {"placement": "pre", "norm": "rmsnorm", "feedforward": FEEDFORWARDS["moe"], "layer_scale": 0.5},
     "bare": {"placement": "pre", "norm": "none", "feedforward": "none"},
 }
 

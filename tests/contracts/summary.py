@@ -18,7 +18,6 @@ _COUNTED = re.compile(r"(?:Skipped: )?(\d+) combinations: (.*)", re.DOTALL)
 NOT_YET = {
     17: "gradient clipping under sharding, pipeline × accumulation: there is one process until `scale` is built",
     18: "ring attention and its load balancing: sequences are not sharded until `scale` is built",
-    23: "mixture-of-experts balance loss: there is no mixture of experts yet",
 }
 
 

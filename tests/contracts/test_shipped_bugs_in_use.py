@@ -26,6 +26,7 @@ from small import (
     same,
     same_gradients,
     spec,
+    spread,
     stirred,
 )
 from torch import Tensor
@@ -36,6 +37,7 @@ from qkv.core.attend import attend
 from qkv.core.backends import BACKENDS
 from qkv.core.batch import IGNORE, Batch
 from qkv.core.layout import Layout
+from qkv.core.moe import Mixture
 from qkv.core.patterns import causal, full, window
 from qkv.core.positions import ALiBi, Position, Rotary, T5Buckets, Widths
 from qkv.data.batching import Batching, stream
@@ -48,6 +50,7 @@ from qkv.train.metrics import read_metrics
 from qkv.train.objective import NextToken, Objective
 from qkv.train.outcome import Diverged
 from qkv.train.settings import Training
+from qkv.train.step import weighed
 from qkv.train.weights import load_model, model_tensors
 
 
@@ -372,6 +375,57 @@ def test_bug_22_sequences_of_no_length(family: str, backend: str) -> None:
         labels = ids(3, 6, seed=1).masked_fill(~layout.valid, IGNORE)
         call(built, tokens, layout, labels=labels).loss.backward()
         assert all(bool(g.isfinite().all()) for g in gradients(built).values())
+
+
+# -- 23: experts -------------------------------------------------------------------------------------------------------
+
+
+def with_experts(family: str, **options: Any) -> Any:
+    experts = {"kind": "moe", "n_experts": 4, "top_k": 2, "d_ff": 12, **options}
+    return model(family, block={"placement": "pre", "norm": "none", "feedforward": experts}).train()
+
+
+@pytest.mark.parametrize("family", ["encoder", "decoder"])
+@pytest.mark.parametrize("balance", ["switch", "gshard", "mixtral"])
+@pytest.mark.parametrize("side", ["left", "right", "holes"])
+def test_bug_23_balance_losses_do_not_count_padding(family: str, balance: str, side: str) -> None:
+    """What experts report and lose, and its gradients, are those of the real tokens."""
+    built = with_experts(family, balance=balance, router_z=0.01)
+    lengths = [6, 2, 4]
+    rows, found = [ids(1, n, seed=n)[0] for n in lengths], []
+    for layout in (padded(lengths, side, 7), packed([lengths])):
+        tokens = torch.cat(rows)[None] if len(layout.valid) == 1 else spread(rows, layout)
+        extras = built(tokens, layout=layout, labels=torch.where(layout.valid, tokens, IGNORE)).extras
+        torch.stack([extra.loss for extra in extras.values() if extra.loss is not None]).sum().backward()
+        found.append(({name: extra.value.double() for name, extra in extras.items()}, gradients(built)))
+    (values, slopes), (wanted, wanted_slopes) = found
+    for name, value in wanted.items():
+        same(values[name], value, 1e-6, name)
+    assert any(slope.norm() > 0 for slope in wanted_slopes.values())
+    same_gradients(slopes, wanted_slopes)
+
+
+@every_family
+@pytest.mark.parametrize("policy", ["none", "blocks", "alternate"])
+def test_bug_23_balance_is_in_the_loss_by_default_and_not_in_evaluation(family: str, policy: Any) -> None:
+    """Minimized once, recomputed or not, and not part of the perplexity."""
+    built = with_experts(family)
+    built.recompute(policy)
+    tokens, labels = ids(2, 6), ids(2, 6, seed=1)
+    source = {"target": tokens} if built.is_encoder_decoder else {}
+    one = Batch({"ids": tokens, **source}, labels, {"loss": 12}, 12, 12)
+    terms = NextToken()(built, one)
+    total = weighed(terms, {"loss": 12})
+    added = 0.01 * len(experts_of(built)) * terms["balance"].value / 12
+    same(total, terms["loss"].sum / 12 + added)
+    total.backward()
+    assert all(module.router.weight.grad.norm() > 0 for module in experts_of(built))
+    assert NextToken()(built.eval(), one).keys() == {"loss"}
+    same(NextToken()(built, one)["loss"].sum, terms["loss"].value)
+
+
+def experts_of(built: Any) -> list[Any]:
+    return [module for module in built.modules() if isinstance(module, Mixture)]
 
 
 # -- 24 … 26: what is said and what is done ----------------------------------------------------------------------------

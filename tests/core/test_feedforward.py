@@ -15,6 +15,7 @@ FORMULAS: dict[str, Callable[[float], float]] = {
     "relu": lambda x: max(x, 0.0),
     "gelu": lambda x: x * 0.5 * (1 + math.erf(x / math.sqrt(2))),
     "gelu-tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "gelu-quick": lambda x: x / (1 + math.exp(-1.702 * x)),
     "silu": lambda x: x / (1 + math.exp(-x)),
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "relu-squared": lambda x: max(x, 0.0) ** 2,
@@ -28,6 +29,30 @@ def by_formula(activation: str, x: Tensor) -> Tensor:
 
 def test_there_is_a_formula_for_every_activation() -> None:
     assert FORMULAS.keys() == ACTIVATIONS.keys()
+
+
+# bench/.envs/huggingface/bin/python -c "import torch; from transformers.activations import ACT2FN
+# for name in NAMES: print(name, ACT2FN[name](torch.linspace(-4, 4, 9).double()).tolist())"
+TANH = [-7.02e-05, -0.0036374, -0.0454023, -0.158808, 0.0, 0.841192, 1.9545977, 2.9963626, 3.9999298]
+HUB = {
+    ("gelu", "gelu"): [-0.0001267, -0.0040497, -0.0455003, -0.1586553, 0.0, 0.8413447, 1.9544997, 2.9959503, 3.9998733],
+    ("gelu_new", "gelu-tanh"): TANH,
+    ("gelu_fast", "gelu-tanh"): TANH,
+    ("gelu_pytorch_tanh", "gelu-tanh"): TANH,
+    ("quick_gelu", "gelu-quick"): [
+        *(-0.0044147, -0.0180713, -0.0643414, -0.1542042, 0.0),
+        *(0.8457958, 1.9356586, 2.9819287, 3.9955853),
+    ],
+    ("relu2", "relu-squared"): [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 4.0, 9.0, 16.0],
+    ("silu", "silu"): [-0.0719448, -0.1422776, -0.2384058, -0.2689414, 0.0, 0.7310586, 1.7615942, 2.8577224, 3.9280552],
+}
+
+
+@pytest.mark.parametrize("names", HUB, ids=" is ".join)
+def test_the_hubs_activations_have_a_name_here(names: tuple[str, str]) -> None:
+    x = torch.linspace(-4, 4, 9, dtype=torch.float64)
+    wanted = torch.tensor(HUB[names], dtype=torch.float64)
+    torch.testing.assert_close(ACTIVATIONS[names[1]](x), wanted, atol=1e-7, rtol=1e-6)
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -45,6 +45,18 @@ def test_statistics_are_fp32(spec: Norm) -> None:
     torch.testing.assert_close(out.double(), exact(x.double()), atol=2e-2, rtol=2e-2)
 
 
+def test_an_offset_gain_is_added_and_multiplied_before_rounding() -> None:
+    """Gemma: in bf16, 1 + 0.003 would round to 1; the product is rounded, once."""
+    module = RMSNorm(offset=1.0).module(D).bfloat16()
+    torch.nn.init.constant_(module.weight, 0.003)  # type: ignore[arg-type]
+    x = torch.randn(64, D).bfloat16()
+    wide = x.double()
+    gain = 1 + module.weight.double()  # type: ignore[operator]
+    exact = wide / (wide.square().mean(-1, keepdim=True) + 1e-6).sqrt() * gain
+    assert torch.equal(module(x), exact.bfloat16())
+    assert not torch.equal(exact.bfloat16(), (exact / gain).bfloat16())
+
+
 def test_no_norm_is_the_identity() -> None:
     x = torch.randn(2, D)
     assert torch.equal(NoNorm().module(D)(x), x) and NoNorm().cost(D, 7).parameters == 0

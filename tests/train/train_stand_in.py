@@ -25,6 +25,7 @@ class LossSums(NamedTuple):
     loss: Tensor
     nll: Tensor
     count: Tensor
+    extras: None = None
 
 
 class Tiny(nn.Module):

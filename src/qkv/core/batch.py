@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-from .layout import Layout
+from torch.utils import _pytree
 
 IGNORE = -100  # a label that no loss counts
 
@@ -34,12 +33,15 @@ class Batch:
     texts: tuple[dict[str, str], ...] = ()
 
     def to(self, device: torch.device | str) -> Batch:
-        def move(value: Any) -> Any:
-            if isinstance(value, Tensor):
-                return value.to(device, non_blocking=True)
-            return value.to(device) if isinstance(value, Layout) else value
+        """On a device. A GPU copies from page-locked memory while the host goes on, so the tensors are put there first."""
+        device = torch.device(device)
 
-        return replace(self, inputs={k: move(v) for k, v in self.inputs.items()}, labels=move(self.labels))
+        def move(tensor: Tensor) -> Tensor:
+            staged = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
+            return staged.to(device, non_blocking=True)
+
+        inputs, labels = _pytree.tree_map_only(Tensor, move, (self.inputs, self.labels))  # a Layout is a pytree
+        return replace(self, inputs=inputs, labels=labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +50,16 @@ class Term:
 
     The loss of an optimizer step is Σ_terms weight · Σ_micro-batches,ranks sum ÷ Σ_micro-batches,ranks count, so
     accumulation, packing and ranks weigh every token alike. `value` is what to report where that differs from what is
-    minimized (the plain log-likelihood under label smoothing).
+    minimized (the plain log-likelihood under label smoothing). `over` names the term by whose count this one is divided,
+    itself by default: one that is no sum over items, but taken over a batch as a whole, is multiplied by that term's
+    count there, and so weighs in each batch as much as the other.
     """
 
     sum: Tensor
     count: int
     weight: float = 1.0
     value: Tensor | None = None
+    over: str | None = None
 
 
 Terms = dict[str, Term]

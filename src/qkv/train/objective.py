@@ -5,12 +5,14 @@ A new objective is a subclass with a `kind` and a `__call__`; nothing else has t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
 from torch import nn
 
 from ..core.batch import Batch, Term, Terms
+from ..core.extras import Extra
 from ..core.spec import Spec
 
 Smoothing = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -32,15 +34,40 @@ class LabelObjective(Objective):
 
     With smoothing ε over V words a label y costs −(1 − ε) log p(y) − ε/V Σ_v log p(v) (Szegedy et al. 2016; the
     Transformer paper uses ε = 0.1). The term's `value` is the plain negative log-likelihood, in nats.
+
+    `z_loss` ζ adds ζ · log² Z in training, Z = Σ_v exp(logit_v), which keeps logits from drifting (Chowdhery et al. 2022:
+    1e-4). It is part of the term `loss`; the term `z` reports the mean of log² Z, where no smoothing stands in between.
+    Beside these stand the terms that layers add in training, such as the balance of experts.
     """
 
     label_smoothing: Smoothing = 0.0
+    z_loss: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         if batch.labels is None:
             raise ValueError(f"the objective {self.kind!r} needs batches with labels, and this one has none")
-        sums = model(**batch.inputs, labels=batch.labels, label_smoothing=self.label_smoothing)
-        return {"loss": Term(sums.loss, self.counts(batch)["loss"], value=sums.nll)}
+        z_loss = {"z_loss": self.z_loss} if self.z_loss and model.training else {}
+        sums = model(**batch.inputs, labels=batch.labels, label_smoothing=self.label_smoothing, **z_loss)
+        count = self.counts(batch)["loss"]
+        terms = {"loss": Term(sums.loss, count, value=sums.nll), **extra_terms(sums.extras or {}, count)}
+        if z_loss and not self.label_smoothing:
+            log_z = (sums.loss.detach() - sums.nll) / self.z_loss
+            terms["z"] = Term(log_z, count, weight=0.0, over="loss")
+        return terms
+
+
+def extra_terms(extras: Mapping[str, Extra], count: int) -> Terms:
+    """What layers add to the loss of a batch, as terms that weigh as much as its `count` labels; statistics weigh 0."""
+    return {
+        name: Term(
+            (extra.value if extra.loss is None else extra.loss) * count,
+            count,
+            weight=0.0 if extra.loss is None else 1.0,
+            value=extra.value.detach() * count,
+            over="loss",
+        )
+        for name, extra in extras.items()
+    }
 
 
 class NextToken(LabelObjective, kind="next-token"):

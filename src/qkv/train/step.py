@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.batch import Batch, Terms
+from ..core.moe import Mixture
 from ..core.ranks import Ranks
 from ..model.transformer import TransformerModel
 from .compiling import compiled
@@ -43,11 +44,14 @@ class Stepper:
     def __init__(self, model: nn.Module, objective: Objective, training: Training, ranks: Ranks) -> None:
         self.objective, self.training, self.ranks = objective, training, ranks
         self.device = next(model.parameters()).device
+        self.optimizer = training.optimizer.build(model)  # first: what it freezes needs no fp32 masters
         self.mixed = Mixed(training.precision, model, self.device)
-        self.optimizer = training.optimizer.build(model)
+        self.lr = training.optimizer.lr
         if isinstance(model, TransformerModel):
             model.recompute(training.recompute)
-        self.model = compiled(model, self.device) if training.compile else model
+        self.model = compiled(model, self.device) if training.compile is True else model
+        self.balanced = [module for module in model.modules() if isinstance(module, Mixture)]
+        self.names: list[str] = []  # of the terms seen so far, which every rank reports in the same order
 
     def take(self, batches: list[Batch], lr: float) -> Taken:
         """Minimize Σ_terms weight · Σ_batches,ranks sum ÷ Σ_batches,ranks count at one learning rate."""
@@ -59,15 +63,15 @@ class Stepper:
         loss, values = self._backward(batches, totals)
         clips = self.training.clip_norm, self.training.clip_value
         done = update(self.optimizer, loss, self.mixed, self.ranks, *clips)
+        for module in self.balanced:
+            module.rebalance(self.ranks)
         return Taken(max(totals.values()), tokens, loss, done.grad_norm, done.bad, values)
 
-    @property
-    def lr(self) -> float:
-        return self.optimizer.param_groups[0]["lr"]
-
     def _set_lr(self, lr: float) -> None:
+        """Set the learning rate; groups that learn at a share of it keep theirs."""
+        self.lr = lr
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group.get("scale", 1.0)
 
     def _totals(self, batches: list[Batch]) -> tuple[dict[str, int], int]:
         """By what each term is divided in this step, over all its batches and ranks; and the tokens in them."""
@@ -93,22 +97,22 @@ class Stepper:
             self.mixed.backward(loss)
             losses.append(loss.detach())
             reports.append(reported(terms, totals))
-        names = list(totals)
+        self.names = list(dict.fromkeys([*totals, *self.names, *(name for report in reports for name in report)]))
         zero = torch.zeros((), device=self.device)
-        parts = [sum(losses, zero), *(sum((r[name] for r in reports if name in r), zero) for name in names)]
+        parts = [sum(losses, zero), *(sum((r[name] for r in reports if name in r), zero) for name in self.names)]
         loss, *values = self.ranks.sum(torch.stack(parts)).unbind()
-        return loss, dict(zip(names, values, strict=True))
+        return loss, dict(zip(self.names, values, strict=True))
 
 
 def weighed(terms: Terms, totals: dict[str, int]) -> Tensor:
     """Σ weight · sum ÷ total over the terms of one batch."""
     loss: Tensor | None = None
     for name, term in terms.items():
-        if name not in totals:
+        if (term.over or name) not in totals:
             raise ValueError(
                 f"the objective's term {name!r} has no count before the forward pass; its counts() must say"
             )
-        part = term.sum * (term.weight / max(totals[name], 1))
+        part = term.sum * (term.weight / max(totals[term.over or name], 1))
         loss = part if loss is None else loss + part
     if loss is None:
         raise ValueError("the objective gave no loss term")
@@ -118,4 +122,4 @@ def weighed(terms: Terms, totals: dict[str, int]) -> Tensor:
 def reported(terms: Terms, totals: dict[str, int]) -> dict[str, Tensor]:
     """One batch's share of what each term reports."""
     values = {name: term.sum if term.value is None else term.value for name, term in terms.items()}
-    return {name: value.detach() / max(totals[name], 1) for name, value in values.items()}
+    return {name: value.detach() / max(totals[terms[name].over or name], 1) for name, value in values.items()}
