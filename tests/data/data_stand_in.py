@@ -12,10 +12,11 @@ class Characters:
         self.bos_id = 1 if bos else None
         self.eos_id = 2 if eos else None
         self.pad_id = 2 if pad_is_eos else 0
-        self.longest_seen = 0
+        self.longest_seen = self.texts_seen = 0
 
     def encode_batch(self, texts: list[str], /) -> Sequence[Sequence[int]]:
         self.longest_seen = max([self.longest_seen, *map(len, texts)])
+        self.texts_seen += len(texts)
         return [[ord(character) + 10 for character in text] for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -3,63 +3,30 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from data_stand_in import Characters
+from data_streams import SMALL, TOY, batches, read, real, same, valid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qkv import build, preset
 from qkv.core.batch import IGNORE, Batch
 from qkv.core.layout import Layout
-from qkv.data import Batching, JsonLines, Localise, Pairs, Reverse, Source, Text, stream, train_tokenizer
-from qkv.data.pools import cut_rows
-from qkv.data.rows import Row
+from qkv.data import Batching, JsonLines, Localise, Pairs, Source, Text, stream, train_tokenizer
+from qkv.data.encoding import Memory
 from qkv.data.sources import Split, Table
 from qkv.data.tokenizer_specs import Char
-
-TOY = Reverse(train=300, validation=40, test=40, longest=9)
-SMALL = Batching(tokens=400, pool=64, max_length=32, context=32)
-
-
-def batches(n: int | None, source: Source = TOY, batching: Batching = SMALL, **options: Any) -> list[Batch]:
-    options = {"seq2seq": True, "seed": 1, **options}
-    with stream(source, options.pop("tokenizer", Characters()), batching, **options) as opened:
-        return list(itertools.islice(opened, n))
-
-
-def same(a: Batch, b: Batch) -> bool:
-    names = [name for name in a.inputs if "layout" not in name]
-    return (
-        all(torch.equal(a.inputs[name], b.inputs[name]) for name in names)
-        and all(torch.equal(a.inputs[n].positions, b.inputs[n].positions) for n in a.inputs if n not in names)
-        and torch.equal(a.labels, b.labels)  # type: ignore[arg-type]
-        and (a.counts, a.tokens, a.slots, a.position, a.texts) == (b.counts, b.tokens, b.slots, b.position, b.texts)
-    )
-
-
-def read(batch: Batch) -> list[tuple[str, str]]:
-    """The pairs in a sequence-to-sequence batch, through the layouts."""
-    inputs = batch.inputs
-    return list(
-        zip(real(inputs["ids"], inputs["layout"]), real(inputs["target"], inputs["target_layout"]), strict=True)
-    )
-
-
-def real(ids: torch.Tensor, layout: Layout) -> list[str]:
-    """The text in the real tokens of each row."""
-    return [Characters().decode(row[v].tolist()) for row, v in zip(ids, valid(layout, ids), strict=True)]
-
-
-def valid(layout: Layout, ids: torch.Tensor) -> torch.Tensor:
-    return layout.valid.expand_as(ids)  # a layout of equal rows has one row for all
-
 
 # -- pairs ----------------------------------------------------------------------------------------------------------
 
@@ -105,16 +72,102 @@ def test_epochs_differ_and_repeat_by_seed() -> None:
     assert sorted(map(read, two)) != sorted(map(read, batches(2 * per_epoch, seed=2)))
 
 
+@pytest.fixture
+def pairs(tmp_path: Path) -> Pairs:
+    """Files, which are remembered once they are read; some lines are no good, some too long."""
+    sides = {"source": "a", "target": "b"}
+    for path in sides.values():
+        lines = [f"{path}{i} " + "xyz " * (i * 7 % 6) for i in range(150)] + ["", "z" * 40, "z" * 4000]
+        (tmp_path / path).write_text("\n".join(lines) + "\n")
+    return Pairs(**{name: str(tmp_path / path) for name, path in sides.items()})
+
+
+READING = {
+    "as it comes": {"workers": 0, "cache": 0},
+    "remembered": {"workers": 0},
+    "ahead": {},
+    "both off": {"cache": 0},
+}
+
+
+@pytest.mark.parametrize("how", READING.values(), ids=READING)
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_resuming_anywhere_goes_on_with_the_next_batch(shuffle: bool) -> None:
+@pytest.mark.parametrize("made", [True, False], ids=["made anew", "files"])
+def test_resuming_anywhere_goes_on_with_the_next_batch(
+    shuffle: bool, made: bool, how: dict[str, Any], pairs: Pairs
+) -> None:
     """Also past the first epoch, and from the last batch of a pool and of an epoch (contract bug 20)."""
-    batching = SMALL.replace(shuffle=shuffle)
-    whole = batches(70, batching=batching)
+    batching, source = SMALL.replace({"shuffle": shuffle, **how}), TOY if made else pairs
+    whole = batches(70, source, batching)
     assert whole[-1].position["epoch"] >= 2
+    plain = SMALL.replace({"shuffle": shuffle, **READING["as it comes"]})
+    assert all(itertools.starmap(same, zip(whole, batches(70, source, plain), strict=True)))
     for i in range(0, 66, 3):
         position = json.loads(json.dumps(whole[i].position))
-        resumed = batches(4, batching=batching, position=position)
+        resumed = batches(4, source, batching, position=position)
         assert all(itertools.starmap(same, zip(whole[i + 1 :], resumed, strict=False))), i
+
+
+@pytest.mark.parametrize("budget", [0, 1])
+def test_what_is_remembered_is_counted_as_what_is_read(pairs: Pairs, budget: int) -> None:
+    with stream(pairs, Characters(), SMALL.replace(cache=budget), seq2seq=True, epochs=3) as opened:
+        list(opened)
+    assert opened.report.read == 3 * (153 - 6)  # all but three held out for each of two splits
+    assert opened.report.skipped == {"with both sides empty": 3, "over-long": 3 * 2}
+
+
+def test_files_are_tokenized_once(pairs: Pairs) -> None:
+    for epochs, cache in ((3, 1), (1, 0)):
+        tokenizer = Characters()
+        batches(None, pairs, SMALL.replace(cache=cache, workers=0), tokenizer=tokenizer, epochs=epochs)
+        once = tokenizer.texts_seen if cache else tokenizer.texts_seen == once
+    assert once
+
+
+def test_a_memory_that_is_full_changes_nothing(pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = batches(40, pairs)
+    for size in (100, 1500, 5000, 20_000):
+        monkeypatch.setattr("qkv.data.pools.Memory", lambda entries, budget, size=size: Memory(entries, size))
+        assert all(itertools.starmap(same, zip(whole, batches(40, pairs), strict=True)))
+
+
+# -- tokens by chance -----------------------------------------------------------------------------------------------
+
+
+class Dropping(Characters):
+    """Spells each text in capitals or not, by its seed."""
+
+    dropout = 0.5
+
+    def sample(self, texts: list[str], seeds: list[int]) -> list[list[int]]:
+        return [[ord(c.upper() if seed % 2 else c) + 10 for c in text] for text, seed in zip(texts, seeds, strict=True)]
+
+
+def test_tokens_by_chance_are_drawn_by_seed_epoch_and_example(pairs: Pairs) -> None:
+    whole = batches(60, pairs, tokenizer=Dropping())
+    assert all(itertools.starmap(same, zip(whole, batches(60, pairs, tokenizer=Dropping()), strict=True)))
+    resumed = batches(20, pairs, tokenizer=Dropping(), position=whole[39].position)
+    assert all(itertools.starmap(same, zip(whole[40:], resumed, strict=True)))
+    epochs: dict[int, dict[str, tuple[str, str]]] = {}
+    for batch in whole:
+        for source, target in read(batch):
+            epochs.setdefault(batch.position["epoch"], {})[source.lower()] = (source, target)
+    common = epochs[0].keys() & epochs[1].keys()
+    differ = [epochs[0][key] != epochs[1][key] for key in common]
+    assert len(common) > 100 and any(differ) and not all(differ)
+    sides = [(source.isupper(), target.isupper()) for source, target in epochs[0].values()]
+    assert len(set(sides)) == 4  # each side by itself
+    other = batches(1, pairs, tokenizer=Dropping(), seed=2)[0]
+    assert sorted(read(whole[0])) != sorted(read(other))
+
+
+def test_evaluation_is_never_by_chance(pairs: Pairs) -> None:
+    for split in ("validation", "test"):
+        held = batches(None, pairs, tokenizer=Dropping(), split=split)
+        assert all(itertools.starmap(same, zip(held, batches(None, pairs, split=split), strict=True)))
+
+
+# -- what is wrong --------------------------------------------------------------------------------------------------
 
 
 def test_a_position_of_other_data_is_refused() -> None:
@@ -143,10 +196,20 @@ class Few(Source, kind="few"):
 def test_fewer_examples_than_a_batch() -> None:
     found = batches(3, source=Few(texts_=("a", "bc")))
     assert [sorted(read(batch)) for batch in found] == [[("a", "a"), ("bc", "bc")]] * 3
+    for source, noted in ((Few(texts_=("a", "bc")), True), (TOY, False)):
+        with stream(source, Characters(), SMALL, seq2seq=True, epochs=3) as opened:
+            list(opened)
+        said = (
+            "all training data make one batch (12 of 400 slots), so every step sees the same; lower tokens for smaller"
+        )
+        assert str(opened.report).count(said) == noted
 
 
 def test_nothing_left_is_an_error_not_an_endless_loop() -> None:
-    with pytest.raises(ValueError, match=r"no example of the train split is left to use: .*1 skipped \(1 over-long\)"):
+    said = (
+        r"left to use: 1 examples read; 1 skipped \(1 over-long\), 100% of all; raise max_length, which is 32, or set"
+    )
+    with pytest.raises(ValueError, match=said):
         batches(1, source=Few(texts_=("a" * 99,)))
     with pytest.raises(ValueError, match="the train split holds no example"):
         batches(1, source=Few())
@@ -157,22 +220,12 @@ def test_limits_that_contradict_one_another() -> None:
         batches(1, batching=Batching(tokens=100))
     with pytest.raises(ValueError, match="batches of 100 tokens can't hold a row of context 256"):
         batches(1, batching=Batching(tokens=100), seq2seq=False)
-    with pytest.raises(ValueError, match=r"workers: .*not -1"):
+    with pytest.raises(ValueError, match=r"workers is a number of processes from 0, or 'auto', not -1"):
         Batching.from_dict({"workers": -1})
-
-
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), max_size=40), st.integers(18, 60), st.integers(1, 9))
-def test_cut_rows_keep_the_budget_and_are_full(sizes: list[tuple[int, int]], tokens: int, most: int) -> None:
-    rows = [Row([0] * n, [0] * n, [0] * m) for n, m in sizes]
-    groups = cut_rows(rows, tokens, most)
-    assert [row for group in groups for row in group] == rows
-
-    def slots(group: list[Row]) -> int:
-        return len(group) * (max(len(r.inputs) for r in group) + max(len(r.source or ()) for r in group))
-
-    for group, following in itertools.zip_longest(groups, groups[1:]):
-        assert slots(group) <= tokens and len(group) <= most
-        assert following is None or slots([*group, following[0]]) > tokens or len(group) == most
+    with pytest.raises(ValueError, match="leave out packing or rows"):
+        Batching.from_dict({"packing": True, "rows": "stream"})
+    with pytest.raises(ValueError, match="max_length 64 doesn't fit the rows of context 32"):
+        batches(1, batching=Batching(packing=True, max_length=64, context=32))
 
 
 def test_bad_lines_are_reported(tmp_path: Path) -> None:
@@ -184,7 +237,57 @@ def test_bad_lines_are_reported(tmp_path: Path) -> None:
         list(opened)
         report = str(opened.report)
     assert report.startswith("20 examples read; 2 skipped (") and "1 with one side empty" in report
-    assert "1 over-long" in report and "held out of the training file by hash: 1 for validation" in report
+    assert "1 over-long" in report and "held out of the training data by hash: 1 for validation" in report
+
+
+def test_packed_pairs_fill_rows_and_are_isolated_on_both_sides(pairs: Pairs) -> None:
+    batching = SMALL.replace(packing=True, context=100, pool=512)
+    with stream(pairs, Characters(), batching, seq2seq=True, epochs=1) as opened:
+        found = list(opened)
+        assert opened.report.fill > 0.8
+    alone = sorted(pair for batch in batches(None, pairs, SMALL, epochs=1, seed=0) for pair in read(batch))
+    assert sorted(pair for batch in found for pair in _unpacked(batch)) == alone
+    assert any(not batch.inputs["layout"].one_segment for batch in found)
+
+
+def _unpacked(batch: Batch) -> Iterator[tuple[str, str]]:
+    inputs = batch.inputs
+    for row in range(len(inputs["ids"])):
+        texts = [_by_segment(inputs[ids][row], inputs[layout], row) for ids, layout in SIDES]
+        yield from zip(*texts, strict=True)
+
+
+SIDES = (("ids", "layout"), ("target", "target_layout"))
+
+
+def _by_segment(ids: torch.Tensor, layout: Layout, row: int) -> list[str]:
+    segments, positions = layout.segments[row], layout.positions[row, :, 0]  # type: ignore[index]
+    parts = [segments == n for n in range(int(segments.max()) + 1)]
+    assert all(positions[part].tolist() == list(range(int(part.sum()))) for part in parts)
+    return [Characters().decode(ids[part].tolist()) for part in parts]
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.tuples(st.text("abc", max_size=6), st.text("abc", max_size=6)), min_size=1, max_size=8))
+def test_packed_pairs_cost_a_model_what_they_cost_it_alone(texts: list[tuple[str, str]]) -> None:
+    model = build(
+        preset("transformer", vocab_size=128, d_model=16, n_layers=1, n_heads=2, d_ff=32, dropout=0.0), seed=0
+    )
+    model.eval().double()
+    source = Given(pairs=tuple(texts))
+    losses = []
+    for batching in (Batching(tokens=64, max_length=16, context=32, packing=True), Batching(tokens=32, max_length=8)):
+        found = batches(None, source, batching, split="test")
+        with torch.no_grad():
+            losses.append(sum(float(model(**batch.inputs, labels=batch.labels).loss) for batch in found))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
+
+
+class Given(Source, kind="given-pairs"):
+    pairs: tuple[tuple[str, str], ...]
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        return [{"source": a, "target": b} for a, b in self.pairs]
 
 
 # -- text -----------------------------------------------------------------------------------------------------------
@@ -241,14 +344,47 @@ def test_packed_documents_are_isolated(corpus: Text) -> None:
         assert opened.report.fill > 0.75
 
 
-@pytest.mark.parametrize("packing", [False, True])
-def test_text_resumes(corpus: Text, packing: bool) -> None:
-    options: dict[str, Any] = {"source": corpus, "batching": SMALL.replace(packing=packing), "seq2seq": False}
+@pytest.mark.parametrize("how", [{}, {"packing": True}, {"rows": "stream"}], ids=["running", "packed", "stream"])
+@pytest.mark.parametrize("pool", [None, 40])
+def test_text_resumes(corpus: Text, how: dict[str, Any], pool: int | None) -> None:
+    batching = SMALL.replace({"pool": pool, **how})
+    options: dict[str, Any] = {"source": corpus, "batching": batching, "seq2seq": False}
     whole = batches(60, **options)
     assert whole[-1].position["epoch"] >= 1
     for i in range(0, 55, 7):
         resumed = batches(4, position=whole[i].position, **options)
         assert all(itertools.starmap(same, zip(whole[i + 1 :], resumed, strict=False)))
+
+
+def test_a_stream_is_cut_into_full_windows_of_the_text_in_its_order(tmp_path: Path) -> None:
+    text = "".join(f"{i} " for i in range(3000))
+    (tmp_path / "t.txt").write_text(text)
+    source = Text(path=str(tmp_path / "t.txt"), shares=(0.9, 0.1))
+    batching, plain = Batching(tokens=12 * 64, context=64, rows="stream"), Characters(bos=False, eos=False)
+    rows: dict[int, list[str]] = {}
+    for batch in batches(40, source, batching, seq2seq=False, tokenizer=plain):
+        assert batch.labels is not None and batch.labels.shape[1] == 64 and batch.inputs["layout"].one_segment
+        for inputs, labels in zip(batch.inputs["ids"], batch.labels, strict=True):
+            row = Characters().decode([*inputs.tolist(), int(labels[-1])])
+            assert row in text and torch.equal(inputs[1:], labels[:-1])
+            rows.setdefault(batch.position["epoch"], []).append(row)
+    assert len(rows) > 1 and rows[0] != sorted(rows[0], key=text.index)
+    for epoch in list(rows)[:-1]:  # in each epoch, windows that lie one behind the other
+        places = sorted(text.index(row) for row in rows[epoch])
+        assert {b - a for a, b in itertools.pairwise(places)} == {64}
+    assert sorted(rows[0]) != sorted(rows[1])
+    held = batches(None, source, batching, seq2seq=False, tokenizer=plain, split="validation")
+    assert sum(batch.counts["loss"] for batch in held) == len(text) - int(len(text) * 0.9) - 1
+
+
+def test_pools_of_a_stream_are_shuffled_not_their_text(corpus: Text) -> None:
+    batching = SMALL.replace(rows="stream", pool=20)
+    found = batches(None, source=corpus, batching=batching, seq2seq=False, epochs=1)
+    numbers = [
+        int(re.findall(r"line (\d+)", real(b.inputs["ids"], b.inputs["layout"])[0] + "line 0")[0]) for b in found
+    ]
+    first = [n // 20 for n, b in zip(numbers, found, strict=True) if b.position["batch"] == 1]
+    assert len(first) == 10 and first != sorted(first)
 
 
 @pytest.mark.parametrize("packing", [False, True])
@@ -281,9 +417,9 @@ def test_any_pool_and_budget_hold_every_example_once(pool: int, tokens: int, shu
 # -- workers --------------------------------------------------------------------------------------------------------
 
 
-def test_workers_give_the_same_batches_and_leave() -> None:
-    alone = batches(40)
-    with stream(TOY, Characters(), SMALL.replace(workers=2), seq2seq=True, seed=1) as opened:
+def test_workers_give_the_same_batches_and_leave(pairs: Pairs) -> None:
+    alone = batches(40, pairs)
+    with stream(pairs, Characters(), SMALL.replace(workers=2), seq2seq=True, seed=1) as opened:
         shared = list(itertools.islice(opened, 40))
         children = _children(os.getpid())
         assert len(children) >= 2
@@ -291,9 +427,23 @@ def test_workers_give_the_same_batches_and_leave() -> None:
     _wait_until(lambda: not any(map(_is_worker, children)))
 
 
-def test_an_error_in_a_worker_is_the_users_error() -> None:
+@pytest.mark.parametrize("workers", ["auto", 1])
+def test_an_error_in_a_worker_is_the_users_error(workers: Any) -> None:
     with pytest.raises(ValueError, match="no example of the train split is left to use"):
-        batches(1, source=Few(texts_=("a" * 99,)), batching=SMALL.replace(workers=1))
+        batches(1, source=Few(texts_=("a" * 99,)), batching=SMALL.replace(workers=workers))
+
+
+def test_the_thread_that_reads_ahead_is_gone_when_the_stream_is_closed_or_forgotten() -> None:
+    def reading() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name.startswith("qkv-data")]
+
+    before = reading()
+    with stream(TOY, Characters(), SMALL, seq2seq=True) as opened:
+        next(opened)
+        assert len(reading()) == len(before) + 1
+    assert reading() == before
+    next(stream(TOY, Characters(), SMALL, seq2seq=True))
+    assert reading() == before
 
 
 ENDLESS = """

@@ -128,7 +128,7 @@ def test_held_out_splits_are_disjoint_and_complete(write: Write, n: int) -> None
     assert len(validation) == len(test) == max(1, n // 50)
     held = len(list(spec.examples("test")))
     assert held == len(test)  # each once, though it stands in the file twice
-    said = f"held out of the training file by hash: {held:,} for validation and {held:,} for test"
+    said = f"held out of the training data by hash: {held:,} for validation and {held:,} for test"
     assert spec.notes() == (said,)
 
 

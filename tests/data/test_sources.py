@@ -47,6 +47,6 @@ def test_texts_are_both_sides() -> None:
 def test_bad_entries_are_counted_and_those_of_other_splits_are_not() -> None:
     table = [{"text": "a"}, Skipped("empty"), None, {"text": "b"}, Skipped("empty")]
     counts = Counts()
-    assert read(table, order(table, 0, 9, None), counts) == [{"text": "a"}, {"text": "b"}]
+    assert read(table, order(table, 0, 9, None).tolist(), counts) == [{"text": "a"}, {"text": "b"}]
     assert counts.read == 4 and counts.skipped == {"empty": 2}
-    assert str(counts) == "4 examples read; 2 skipped (2 empty)"
+    assert str(counts) == "4 examples read; 2 skipped (2 empty), 50% of all"

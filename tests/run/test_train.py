@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from run_tiny import LANGUAGE_MODEL, TINY, write_text
 
-from qkv.run import directory
+from qkv.run import directory, fits
 from qkv.run.directory import State
 from qkv.run.load import load
 from qkv.run.recipe import Recipe, packaged
 from qkv.run.train import train
+from qkv.train.step import Stepper
 
 
 def settings_for(name: str, folder: Path) -> list[str]:
@@ -23,6 +23,9 @@ def settings_for(name: str, folder: Path) -> list[str]:
         data = [f"data.path={write_text(folder)}", "data.documents=line"] if name == "lm" else ["data.packages=[json]"]
         held = [] if name == "lm" else ["data.validation=0.3", "data.test=0.3"]
         return [*LANGUAGE_MODEL, *data, *held]
+    if name == "nanogpt":
+        text = [setting for setting in LANGUAGE_MODEL if not setting.startswith("tokenizer.")]
+        return [*text, "tokenizer.bos=null", f"data.path={write_text(folder)}"]
     small = [text for text in TINY if not text.startswith("data.")]
     if name == "translate":
         pairs = folder / "pairs.tsv"
@@ -96,6 +99,42 @@ def test_what_does_not_fit_together_is_told_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_batch_that_can_not_fit_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fits, "available", lambda device: 100 << 20)
+    with pytest.raises(ValueError, match=r"batches of 256 tokens would take about 0\.1 GiB, .* 0\.1 GiB free"):
+        monkeypatch.setattr("qkv.cost.memory.LIBRARIES", 120 << 20)
+        train(Recipe.load("reverse", TINY), tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_compiling_without_a_compiler_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qkv.train.compiling._has_cpp", lambda: False)
+    with pytest.raises(ValueError, match=r"training\.compile needs a C\+\+ compiler"):
+        train(Recipe.load("reverse", [*TINY, "training.compile=true"]), tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_was_chosen_is_in_the_runs_recipe_and_stays_so(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = Recipe.load(trained).training
+    assert (saved.precision, saved.compile) == ("fp32", False)
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    monkeypatch.setattr("qkv.train.precision.LEAST_WIDTH", 1)  # here auto would choose otherwise
+    monkeypatch.setattr("qkv.train.precision.bf16_instructions", lambda device: "amx_bf16")
+    train(Recipe.load("reverse", [*TINY, "training.max_steps=5"]), folder, resume=True, device="cpu")
+    assert Recipe.load(folder).training.precision == "fp32"
+    with pytest.raises(ValueError, match=r"training\.precision is 'fp32' there and 'bf16' here"):
+        train(Recipe.load("reverse", [*TINY, "training.precision=bf16"]), folder, resume=True, device="cpu")
+    train(Recipe.load("reverse", TINY), tmp_path / "new", device="cpu")
+    assert Recipe.load(tmp_path / "new").training.precision == "bf16"
+
+
 def test_overwrite_replaces_the_run_and_leaves_what_is_not_of_it(trained: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
@@ -157,13 +196,13 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 def interrupt_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of a step."""
-    step = torch.optim.AdamW.step
+    take = Stepper.take
     calls = iter(range(1000))
 
     def interrupted(self: Any, *args: Any, **options: Any) -> Any:
-        result = step(self, *args, **options)
+        result = take(self, *args, **options)
         if next(calls) == steps - 1:
             signal.raise_signal(signal.SIGINT)
         return result
 
-    monkeypatch.setattr(torch.optim.AdamW, "step", interrupted)
+    monkeypatch.setattr(Stepper, "take", interrupted)

@@ -2,6 +2,7 @@
 
 from .batching import Batching, Stream, stream
 from .cldr import Localise
+from .hub_datasets import Datasets
 from .pairs import Pairs
 from .sources import SPLITS, Counts, Example, Skipped, Source, Split, Table
 from .stdlib_text import StandardLibrary
@@ -16,6 +17,7 @@ __all__ = [
     "Batching",
     "Copy",
     "Counts",
+    "Datasets",
     "Example",
     "JsonLines",
     "Localise",

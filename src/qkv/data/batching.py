@@ -6,18 +6,21 @@ speed alone.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from ..core.batch import Batch
 from ..core.spec import Spec
-from .pools import Pools
-from .rows import Encoder
+from .encoding import Encoder
+from .pools import Cut, Pool, Pools
+from .rows import OVER_LONG
 from .sources import Counts, Source, Split
-from .workers import ordered
+from .workers import ahead, by_processes
 
 
 class Batching(Spec):
@@ -25,34 +28,73 @@ class Batching(Spec):
 
     tokens:     slots of a batch, padding and both sides of a pair counted: rows × longest, summed over the sides.
     max_rows:   rows of a batch at most.
-    pool:       examples (lines; a piece of a large file counts for 64) among which lengths are sorted.
+    pool:       examples (lines; a piece of a large file counts for 64) among which lengths are sorted. By default enough
+                pairs from files for some 250 batches (8 for each of `tokens`, 131,072 at most), and 8,192 of all else.
     max_length: longest side of a pair in tokens, its end included. A longer one is skipped or cut, and counted.
-    context:    width of the rows that text is cut or packed into; longest prompt with its answer.
+    context:    width of the rows that text is cut or anything is packed into; longest prompt with its answer.
     over_long:  what becomes of a pair that is too long.
-    packing:    isolate documents, several to a row; otherwise text runs on from document to document.
-    shuffle:    draw training examples in another order each epoch.
-    workers:    processes that build pools ahead; the batches are the same for any number.
+    packing:    isolate documents or pairs, several to a row; otherwise text runs on from document to document.
+    rows:       of text that is not packed: "documents" are drawn in any order, and no label crosses from one to the
+                next; a "stream" is all text in its order, cut into windows in which every label is the next token.
+    shuffle:    draw training examples (of a stream: windows) in another order each epoch.
+    workers:    how pools are built ahead; the batches are the same. "auto" for a thread, which waits for the tokenizer
+                and the disk while this one trains; a number for so many processes; 0 for neither.
+    cache:      MiB of memory in which the ids of training examples are kept, so that files are tokenized once.
     """
 
     tokens: int = Field(default=4096, ge=1)
     max_rows: int | None = Field(default=None, ge=1)
-    pool: int = Field(default=8192, ge=1)
+    pool: int | None = Field(default=None, ge=1)
     max_length: int = Field(default=256, ge=2)
     context: int = Field(default=256, ge=1)
     over_long: Literal["skip", "cut"] = "skip"
     packing: bool = False
+    rows: Literal["documents", "stream"] = "documents"
     shuffle: bool = True
-    workers: int = Field(default=0, ge=0)
+    workers: int | Literal["auto"] = "auto"
+    cache: int = Field(default=256, ge=0)
+
+    @field_validator("workers", mode="before")
+    @classmethod
+    def _number_or_auto(cls, value: Any) -> Any:
+        if value != "auto" and not (isinstance(value, int) and value >= 0):
+            raise ValueError(f"workers is a number of processes from 0, or 'auto', not {value!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.packing and self.rows == "stream":
+            raise ValueError("packing isolates documents, a stream runs on through them: leave out packing or rows")
+        return self
+
+    @property
+    def processes(self) -> int:
+        return 0 if self.workers == "auto" else self.workers
+
+    def pool_size(self, pairs: bool, fixed: bool) -> int:
+        """Examples in a pool; `fixed` ones are the same in each epoch and so cost little to sort in large pools."""
+        if self.pool is not None:
+            return self.pool
+        return max(_POOL, min(8 * self.tokens, _LARGEST_POOL)) if pairs and fixed and not self.packing else _POOL
 
     def check(self, seq2seq: bool) -> None:
         """Raise ValueError when the longest allowed row alone would break the token budget."""
-        need, what = (2 * self.max_length, "a pair with max_length") if seq2seq else (self.context, "a row of context")
-        if need > self.tokens:
-            size = self.max_length if seq2seq else self.context
+        name: Literal["max_length", "context"] = "max_length" if seq2seq and not self.packing else "context"
+        size, sides = getattr(self, name), 2 if seq2seq else 1
+        what = "a pair with max_length" if name == "max_length" else "a row of context"
+        if sides * size > self.tokens:
             raise ValueError(
-                f"batches of {self.tokens} tokens can't hold {what} {size} ({need} slots); raise tokens or "
-                f"lower {'max_length' if seq2seq else 'context'}"
+                f"batches of {self.tokens} tokens can't hold {what} {size} ({sides * size} slots); raise tokens or "
+                f"lower {name}"
             )
+        if seq2seq and self.packing and self.max_length > self.context:
+            raise ValueError(
+                f"a pair with max_length {self.max_length} doesn't fit the rows of context {self.context} that pairs are "
+                "packed into; raise context or lower max_length"
+            )
+
+
+_POOL, _LARGEST_POOL = 8192, 131_072
 
 
 def stream(
@@ -81,10 +123,15 @@ class Stream(Iterator[Batch]):
 
     def __init__(self, pools: Pools, position: dict[str, Any], epochs: int | None) -> None:
         self.report = Counts(notes=pools.source.notes())
-        self._pools, self._epochs = pools, epochs
-        self._start = tuple(int(position.get(name, 0)) for name in ("epoch", "pool", "batch"))
-        self._check(position)
-        self._batches: Generator[Batch, None, None] = self._run()
+        start = _Place(*(int(position.get(name, 0)) for name in _Place._fields))
+        now = pools.examples(start.epoch)
+        if "examples" in position and position["examples"] != now:
+            raise ValueError(
+                f"can't resume: the data held {position['examples']:,} examples when this position was saved and hold "
+                f"{now:,} now"
+            )
+        # A generator that knew this object would be freed by the garbage collector, whenever and in whichever thread.
+        self._batches = _batches(pools, start, epochs, self.report)
 
     def __next__(self) -> Batch:
         return next(self._batches)
@@ -98,33 +145,64 @@ class Stream(Iterator[Batch]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _check(self, position: dict[str, Any]) -> None:
-        now = len(self._pools.table(self._start[0]))
-        if "examples" in position and position["examples"] != now:
-            raise ValueError(
-                f"can't resume: the data held {position['examples']:,} examples when this position was saved and hold "
-                f"{now:,} now"
-            )
 
-    def _tasks(self) -> Iterator[tuple[int, int]]:
-        epoch, pool, _ = self._start
-        while self._epochs is None or epoch < self._epochs:
-            count = self._pools.count(epoch)
-            if count == 0:
-                raise ValueError(f"the {self._pools.split} split holds no example")
-            for number in range(pool, count):
-                yield epoch, number
-            epoch, pool = epoch + 1, 0
+class _Place(NamedTuple):
+    """Where a stream begins."""
 
-    def _run(self) -> Generator[Batch, None, None]:
-        skip = self._start[2]
-        fruitless = self._start[1:] == (0, 0)  # no batch in this epoch so far
-        for pool in ordered(self._pools.build, self._tasks(), self._pools.batching.workers):
-            self.report.add(pool.counts)
+    epoch: int
+    pool: int
+    batch: int
+
+
+def _batches(pools: Pools, start: _Place, epochs: int | None, report: Counts) -> Generator[Batch, None, None]:
+    skip = start.batch
+    fruitless = start[1:] == (0, 0)  # no batch in this epoch so far
+    with contextlib.closing(_built(pools, start, epochs)) as built:
+        for pool in built:
+            report.add(pool.counts)
+            if pool.number == 0 and pool.last and len(pool.cuts) == 1 and pools.split == "train":
+                report.notes = tuple(dict.fromkeys([*report.notes, _little(pools.batching, pool.cuts[0])]))
             for i, cut in enumerate(pool.cuts[skip:], skip):
-                yield cut.batch({"epoch": pool.epoch, "pool": pool.number, "batch": i + 1, "examples": pool.examples})
+                at = {"epoch": pool.epoch, "pool": pool.number, "batch": i + 1, "examples": pool.examples}
+                yield cut.batch(at)
             fruitless, skip = fruitless and not pool.cuts, 0
-            if pool.last:
-                if fruitless:
-                    raise ValueError(f"no example of the {self._pools.split} split is left to use: {self.report}")
-                fruitless = True
+            if pool.last and fruitless:
+                raise ValueError(_nothing_left(pools, report))
+            fruitless = fruitless or pool.last
+
+
+def _tasks(pools: Pools, start: _Place, epochs: int | None) -> Iterator[tuple[int, int]]:
+    """(epoch, number) of each pool."""
+    epoch, number, _ = start
+    while epochs is None or epoch < epochs:
+        if pools.count(epoch) == 0:
+            raise ValueError(f"the {pools.split} split holds no example")
+        while number < pools.count(epoch):  # which a table that is read in order knows at its end
+            yield epoch, number
+            number += 1
+        epoch, number = epoch + 1, 0
+
+
+def _built(pools: Pools, start: _Place, epochs: int | None) -> Generator[Pool, None, None]:
+    """The pools that follow one another, built ahead where that is asked for."""
+    tasks, workers = _tasks(pools, start, epochs), pools.batching.workers
+    if pools.split == "train" and (workers == "auto" or (workers and pools.sequential(start.epoch))):
+        return ahead(pools.build, tasks, pools.stopped.set)
+    if workers and workers != "auto":
+        return by_processes(pools.build, tasks, workers)
+    return (pools.build(*task) for task in tasks)
+
+
+def _little(batching: Batching, cut: Cut) -> str:
+    return (
+        f"all training data make one batch ({cut.slots:,} of {batching.tokens:,} slots), so every step sees the same; "
+        "lower tokens for smaller steps"
+    )
+
+
+def _nothing_left(pools: Pools, report: Counts) -> str:
+    said = f"no example of the {pools.split} split is left to use: {replace(report, notes=())}"
+    if not report.skipped[OVER_LONG]:
+        return said
+    limit = "max_length" if pools.seq2seq else "context"
+    return f"{said}; raise {limit}, which is {getattr(pools.batching, limit)}, or set over_long to cut"

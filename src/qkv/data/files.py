@@ -205,38 +205,63 @@ class BlockDocuments:
 
 
 class FileDocument:
-    """The whole file a document, in pieces of about `piece` bytes, cut at the end of a line or between characters."""
+    """A file as one document, in pieces of about `piece` bytes, cut at the end of a line or between characters.
 
-    def __init__(self, path: str | Path, piece: int = PIECE) -> None:
+    With `begin` and `end`, the stretch of it between these bytes (or the ends of the characters that they fall into).
+    """
+
+    def __init__(self, path: str | Path, piece: int = PIECE, begin: int = 0, end: int | None = None) -> None:
         self.path, self._piece = Path(path).expanduser(), piece
-        self._size = len(open_bytes(self.path))  # the bytes themselves are not held: a folder may have many files
+        data = open_bytes(self.path)  # not held: a folder may have many files
+        self._whole = len(data)
+        self._begin = _between_characters(data, begin)
+        self._end = _between_characters(data, self._whole if end is None else end)
         self.weight = max(1, piece >> 10)
 
     def __len__(self) -> int:
-        return max(1, round(self._size / self._piece))
+        return max(1, round((self._end - self._begin) / self._piece))
 
     def __getitem__(self, i: int) -> Example | Skipped:
         data = open_bytes(self.path)
         start, stop = self._cut(data, i), self._cut(data, i + 1)
         try:
-            text = data[start:stop].decode("utf-8").removeprefix("\ufeff" if i == 0 else "")
+            text = data[start:stop].decode("utf-8").removeprefix("\ufeff" if start == 0 else "")
         except UnicodeDecodeError as error:
             raise not_utf8(self.path, data[: start + error.start].count(b"\n") + 1) from None
         if not text.strip():
             return Skipped("empty")
-        if len(self) == 1:
+        if start == 0 and stop == self._whole:
             return {"text": text}
-        return {"text": text, "piece": "first" if i == 0 else "last" if i == len(self) - 1 else "middle"}
+        return {"text": text, "piece": "first" if start == 0 else "last" if stop == self._whole else "middle"}
 
     def _cut(self, data: Bytes, i: int) -> int:
         if i == 0 or i >= len(self):
-            return self._size if i else 0
-        at = i * self._piece
-        near = data[at : at + self._piece // 4]
-        line_end = near.find(b"\n")
-        if line_end >= 0:
-            return at + line_end + 1
-        return at + next((n for n, byte in enumerate(near) if byte & 0xC0 != 0x80), 0)
+            return self._end if i else self._begin
+        at = self._begin + i * self._piece
+        line_end = data[at : min(at + self._piece // 4, self._end)].find(b"\n")
+        return _between_characters(data, at) if line_end < 0 else at + line_end + 1
+
+
+def _between_characters(data: Bytes, at: int) -> int:
+    """This byte, or the next that begins a character; no character has more than three others."""
+    near = data[at : at + 4]
+    return at + next((n for n, byte in enumerate(near) if byte & 0xC0 != 0x80), len(near))
+
+
+class Stretch:
+    """The entries start … stop − 1 of a table."""
+
+    def __init__(self, table: Table, start: int, stop: int) -> None:
+        self._table, self._start, self._size = table, start, stop - start
+        self.weight = getattr(table, "weight", 1)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, i: int) -> Example | Skipped | None:
+        if not 0 <= i < self._size:
+            raise IndexError(i)
+        return self._table[self._start + i]
 
 
 class Joined:

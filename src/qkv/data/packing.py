@@ -1,9 +1,11 @@
-"""Packing: many documents into few rows of equal width."""
+"""Packing: many documents, or pairs of them, into few rows of equal width."""
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
+
+import numpy as np
 
 
 def pack(lengths: Sequence[int], width: int) -> list[list[int]]:
@@ -26,4 +28,29 @@ def pack(lengths: Sequence[int], width: int) -> list[list[int]]:
             left, row = space.pop(tightest)
             rows[row].append(document)
             bisect.insort(space, (left - length, row))
+    return rows
+
+
+def pack_pairs(sources: Sequence[int], targets: Sequence[int], width: int) -> list[list[int]]:
+    """Rows of pair numbers whose sources, and whose targets, add up to `width` at most.
+
+    Best fit, longest first, in two dimensions: of the rows with room on both sides a pair goes to the one that is left
+    with the least. Raises ValueError for a pair with a side longer than a row.
+    """
+    sizes = np.stack([np.asarray(sources, np.int64), np.asarray(targets, np.int64)], 1).reshape(-1, 2)
+    if sizes.max(initial=0) > width:
+        raise ValueError(f"a pair with a side of {sizes.max()} tokens doesn't fit a row of {width}")
+    rows: list[list[int]] = []
+    space = np.full((len(sizes), 2), -1)  # what is left on both sides of each row
+    for pair in np.argsort(-sizes.max(1), kind="stable").tolist():
+        left = space[: len(rows)] - sizes[pair]
+        tightness = np.where(left.min(1) >= 0, left.sum(1), 2 * width + 1)
+        if rows and tightness.min() <= 2 * width:
+            row = int(tightness.argmin())
+            rows[row].append(pair)
+        else:
+            row = len(rows)
+            rows.append([pair])
+            space[row] = width
+        space[row] -= sizes[pair]
     return rows

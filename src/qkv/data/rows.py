@@ -1,53 +1,58 @@
-"""From examples to rows of token ids: where sequences begin and end, what is predicted from what, what is too long."""
+"""From token ids to rows: where sequences begin and end, what is predicted from what, what is too long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from random import Random
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..core.batch import IGNORE
-from .packing import pack
+from .encoding import Encoded, Encoder
+from .packing import pack, pack_pairs
+from .ragged import Index, Ragged
 from .sources import Counts, Example
 
-_CHARACTERS_A_TOKEN = 64  # no text has so many on average: a longer text is over-long before it is tokenized
-_AT_ONCE = 1000  # texts given to the tokenizer in one call
-_PART = 1 << 18  # characters of running text given to it in one piece
+OVER_LONG = "over-long"  # why an example was skipped
 
 
-class Encoder(Protocol):
-    """What is needed of a tokenizer. `encode_batch` adds no token of its own."""
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a pool, before they are padded.
 
-    @property
-    def pad_id(self) -> int | None: ...
-    @property
-    def bos_id(self) -> int | None: ...
-    @property
-    def eos_id(self) -> int | None: ...
-
-    def encode_batch(self, texts: list[str], /) -> Sequence[Sequence[int]]: ...
-
-
-@dataclass
-class Row:
-    """One row of a batch.
-
-    inputs:    what the (decoder) model reads; labels[t] is what it should say after inputs[: t + 1], or −100.
-    source:    what the encoder reads, in a sequence-to-sequence row.
-    documents: lengths of the isolated documents packed into the row; empty for one plain sequence.
+    inputs:    what the (decoder) model reads; labels[i][t] is what it should say after inputs[i][: t + 1], or −100.
+    source:    what the encoder reads, of sequence-to-sequence rows.
+    documents, source_documents: the lengths of what is isolated from one another in each row, where rows are packed.
+    examples:  the texts behind the rows, where they are wanted.
     """
 
-    inputs: list[int]
-    labels: list[int]
-    source: list[int] | None = None
-    documents: tuple[int, ...] = ()
-    example: Example | None = None
+    inputs: Ragged
+    labels: Ragged
+    source: Ragged | None = None
+    documents: tuple[tuple[int, ...], ...] = ()
+    source_documents: tuple[tuple[int, ...], ...] = ()
+    examples: tuple[Example, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.inputs)
 
     @property
-    def slots(self) -> int:
-        return len(self.inputs) + len(self.source or ())
+    def source_lengths(self) -> Index:
+        return self.source.lengths if self.source is not None else np.zeros_like(self.inputs.lengths)
+
+    def take(self, which: Index) -> Rows:
+        """The rows at these places, in this order."""
+        numbers = which.tolist()
+        return Rows(
+            self.inputs.take(which),
+            self.labels.take(which),
+            self.source.take(which) if self.source is not None else None,
+            tuple(self.documents[i] for i in numbers) if self.documents else (),
+            tuple(self.source_documents[i] for i in numbers) if self.source_documents else (),
+            tuple(self.examples[i] for i in numbers) if self.examples else (),
+        )
 
 
 class Limits(NamedTuple):
@@ -57,127 +62,173 @@ class Limits(NamedTuple):
     over_long: Literal["skip", "cut"]
 
 
-def pair_rows(examples: Sequence[Example], tokenizer: Encoder, limits: Limits, counts: Counts) -> list[Row]:
+def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
     """Encoder reads source + eos, decoder bos + target; labels are target + eos, without the eos where they are cut."""
     start = tokenizer.bos_id if tokenizer.bos_id is not None else tokenizer.eos_id
     end = tokenizer.eos_id
     if start is None or end is None:
         raise ValueError("sequence to sequence needs a tokenizer with an end-of-sequence token")
-    rows = []
-    for example, source, target in _encoded_pairs(examples, tokenizer, limits, counts):
-        source = [*source[: limits.longest - 1], end]
-        labels = [*target, end][: limits.longest]
-        rows.append(Row([start, *labels[:-1]], labels, source, example=example))
-    return rows
+    over = np.maximum(*(side.lengths for side in found.sides)) > limits.longest - 1
+    found = _fitting(found, over, limits, counts)
+    source, target = found.sides
+    whole = _framed(target, start, end)
+    return Rows(
+        inputs=whole.part(leave=1).upto(limits.longest),
+        labels=whole.part(skip=1).upto(limits.longest),
+        source=_framed(source.upto(limits.longest - 1), None, end),
+        examples=found.examples,
+    )
 
 
-def prompt_rows(examples: Sequence[Example], tokenizer: Encoder, limits: Limits, counts: Counts) -> list[Row]:
+def prompt_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
     """Pairs for a decoder alone: bos? + source + eos + target + eos, with labels on the target and its eos only."""
     end = tokenizer.eos_id
     if end is None:
         raise ValueError("pairs in one sequence need a tokenizer with an end-of-sequence token")
-    begin = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
-    rows = []
-    for example, source, target in _encoded_pairs(examples, tokenizer, limits, counts, together=True):
-        prompt = [*begin, *source, end]
-        whole = [*prompt, *target, end]
-        labels = [IGNORE] * (len(prompt) - 1) + whole[len(prompt) :]
-        row = Row(whole[:-1][: limits.longest], labels[: limits.longest], example=example)
-        if any(label != IGNORE for label in row.labels):
-            rows.append(row)
-        else:
-            counts.skipped["with a prompt that fills the context"] += 1
-    return rows
+    over = sum(side.lengths for side in found.sides) > limits.longest - 2
+    found = _fitting(found, np.asarray(over), limits, counts)
+    prompts, answers = _framed(found.sides[0], tokenizer.bos_id, end), _framed(found.sides[1], None, end)
+    whole = _joined(prompts, answers)
+    heard = prompts.lengths - 1  # labels that are part of the prompt
+    fits = heard < limits.longest
+    if not fits.all():
+        counts.skipped["with a prompt that fills the context"] += int((~fits).sum())
+    labels = Ragged(whole.flat.copy(), whole.starts + 1, whole.lengths - 1)
+    labels.flat[Ragged(labels.flat, labels.starts, heard).places()] = IGNORE
+    which = np.flatnonzero(fits)
+    texts = tuple(found.examples[i] for i in which.tolist()) if found.examples else ()
+    inputs = whole.part(leave=1).take(which).upto(limits.longest)
+    return Rows(inputs, labels.take(which).upto(limits.longest), examples=texts)
 
 
-def _encoded_pairs(
-    examples: Sequence[Example], tokenizer: Encoder, limits: Limits, counts: Counts, together: bool = False
-) -> Iterator[tuple[Example, Sequence[int], Sequence[int]]]:
-    """Pairs with their tokens; what is too long is skipped, or counted for the caller to cut."""
-    most = limits.longest * _CHARACTERS_A_TOKEN
-    fitting = []
-    for example in examples:
-        if limits.over_long == "skip" and max(len(example["source"]), len(example["target"])) > most:
-            counts.skipped["over-long"] += 1
-        else:
-            fitting.append(example)
-    for at in range(0, len(fitting), _AT_ONCE):
-        some = fitting[at : at + _AT_ONCE]
-        sources = tokenizer.encode_batch([example["source"][:most] for example in some])
-        targets = tokenizer.encode_batch([example["target"][:most] for example in some])
-        for example, source, target in zip(some, sources, targets, strict=True):
-            room = limits.longest - 1  # for the end of the sequence
-            over = len(source) + len(target) > room - 1 if together else max(len(source), len(target)) > room
-            if over and limits.over_long == "skip":
-                counts.skipped["over-long"] += 1
-                continue
-            counts.cut += over
-            yield example, source, target
+def _fitting(found: Encoded, over: NDArray[np.bool_], limits: Limits, counts: Counts) -> Encoded:
+    """Without what is too long; or with it, counted as cut."""
+    n = int(over.sum())
+    if limits.over_long == "cut":
+        counts.cut += n
+        return found
+    if n:
+        counts.skipped[OVER_LONG] += n
+        return found.take(np.flatnonzero(~over))
+    return found
 
 
-class _Document(NamedTuple):
-    """Inputs and labels of one document (or piece of one), of equal length."""
-
-    inputs: list[int]
-    labels: list[int]
-
-
-def contiguous_rows(examples: Sequence[Example], tokenizer: Encoder, context: int, random: Random | None) -> list[Row]:
+def running_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
     """All documents, bos? + text + eos, one after the other, cut into rows of `context` tokens.
 
     No label crosses from a document into the next. With `random`, the first cut falls at a random place, so that each
     epoch has other rows.
     """
-    inputs: list[int] = []
-    labels: list[int] = []
-    for document in _documents(examples, tokenizer, keep_end=True):
-        inputs += document.inputs
-        labels += document.labels
-    first = random.randint(1, context) if random is not None and len(inputs) > context else context
-    cuts = [0, *range(first, len(inputs), context), len(inputs)] if inputs else []
-    rows = [Row(inputs[a:b], labels[a:b]) for a, b in pairwise(cuts)]
-    return [row for row in rows if any(label != IGNORE for label in row.labels)]
+    documents = _predicting(_documents(found, tokenizer))
+    inputs, labels = documents.flat, _following(documents)
+    n = len(inputs)
+    first = random.randint(1, context) if random is not None and n > context else context
+    rows = _cut_at([0, *range(first, n, context), n] if n else [0])
+    counted = np.add.reduceat(labels != IGNORE, rows.starts) > 0 if len(rows) else np.zeros(0, bool)
+    kept = rows.take(counted)
+    return Rows(Ragged(inputs, kept.starts, kept.lengths), Ragged(labels, kept.starts, kept.lengths))
 
 
-def packed_rows(examples: Sequence[Example], tokenizer: Encoder, context: int) -> list[Row]:
+def window_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
+    """Consecutive windows of `context` tokens of one stream, in which bos? + text + eos follow one another in order.
+
+    Every label is the stream's next token, or −100 where what followed is held out. With `random`, the first window
+    begins at a random place and all are full (what is left over at both ends has its turn in another epoch), unless
+    there is not enough text for one.
+    """
+    documents = _documents(found, tokenizer)
+    n = len(documents.flat) - 1  # the last token has no next one
+    if random is None or n <= context:
+        rows = _cut_at([*range(0, n, context), n] if n > 0 else [0])
+    else:
+        first = random.randint(0, min(context - 1, n - context))
+        rows = _cut_at(list(range(first, n + 1, context)))
+    labels = np.append(documents.flat[1:], np.int32(IGNORE))
+    torn = np.flatnonzero(np.diff(found.places) != 1)
+    labels[(documents.starts + documents.lengths - 1)[torn]] = IGNORE
+    return Rows(Ragged(documents.flat, rows.starts, rows.lengths), Ragged(labels, rows.starts, rows.lengths))
+
+
+def packed_rows(found: Encoded, tokenizer: Encoder, context: int) -> Rows:
     """Documents packed into rows of `context` tokens, isolated from one another; a longer one is split."""
-    parts = []
-    for document in _documents(examples, tokenizer, keep_end=False):
-        for at in range(0, len(document.inputs), context):
-            parts.append(_Document(document.inputs[at : at + context], document.labels[at : at + context]))
-    return _join(parts, context)
+    documents = _predicting(_documents(found, tokenizer))
+    counts = -(-(documents.lengths - 1) // context)
+    done = context * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
+    starts = np.repeat(documents.starts, counts) + done
+    lengths = np.minimum(context, np.repeat(documents.lengths - 1, counts) - done)
+    flat = documents.flat
+    return _packed(Rows(Ragged(flat, starts, lengths), Ragged(flat, starts + 1, lengths)), context)
 
 
-def packed_prompts(rows: Sequence[Row], context: int) -> list[Row]:
+def packed_prompts(rows: Rows, context: int) -> Rows:
     """Rows of one prompt and answer each, packed into rows of `context` tokens."""
-    return _join([_Document(row.inputs, row.labels) for row in rows], context)
+    return _packed(rows, context)
 
 
-def _join(parts: Sequence[_Document], context: int) -> list[Row]:
-    joined = []
-    for members in pack([len(part.inputs) for part in parts], context):
-        inputs = [token for i in members for token in parts[i].inputs]
-        labels = [label for i in members for label in parts[i].labels]
-        joined.append(Row(inputs, labels, documents=tuple(len(parts[i].inputs) for i in members)))
-    return joined
+def packed_pairs(rows: Rows, width: int) -> Rows:
+    """Rows of one pair each, packed into rows of `width` source and `width` target tokens.
+
+    Pair n of a row is segment n on both sides, so that cross-attention, too, isolates it.
+    """
+    assert rows.source is not None
+    members = pack_pairs(rows.source.lengths.tolist(), rows.inputs.lengths.tolist(), width)
+    inputs, documents = _laid(rows.inputs, members)
+    source, source_documents = _laid(rows.source, members)
+    return Rows(inputs, _laid(rows.labels, members)[0], source, documents, source_documents)
 
 
-def _documents(examples: Sequence[Example], tokenizer: Encoder, keep_end: bool) -> Iterator[_Document]:
-    """Each text with its labels, shifted here once. `keep_end` also feeds the last token, which predicts nothing."""
-    begin = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
-    end = [] if tokenizer.eos_id is None else [tokenizer.eos_id]
-    for at in range(0, len(examples), _AT_ONCE):
-        some = examples[at : at + _AT_ONCE]
-        for example, tokens in zip(some, _encode_texts([e["text"] for e in some], tokenizer), strict=True):
-            piece = example.get("piece", "")
-            ids = [*(begin if piece in ("", "first") else ()), *tokens, *(end if piece in ("", "last") else ())]
-            if len(ids) > 1:
-                yield _Document(ids, [*ids[1:], IGNORE]) if keep_end else _Document(ids[:-1], ids[1:])
+def _packed(rows: Rows, width: int) -> Rows:
+    members = pack(rows.inputs.lengths.tolist(), width)
+    inputs, documents = _laid(rows.inputs, members)
+    return Rows(inputs, _laid(rows.labels, members)[0], documents=documents)
 
 
-def _encode_texts(texts: Sequence[str], tokenizer: Encoder) -> Iterator[list[int]]:
-    """Tokens of each text; a huge one is tokenized in parts, which bounds time and memory."""
-    parts = [[text[at : at + _PART] for at in range(0, max(1, len(text)), _PART)] for text in texts]
-    encoded = iter(tokenizer.encode_batch([part for text in parts for part in text]))
-    for text in parts:
-        yield [token for _ in text for token in next(encoded)]
+def _laid(parts: Ragged, members: list[list[int]]) -> tuple[Ragged, tuple[tuple[int, ...], ...]]:
+    """The sequences that share a row, one after the other; and the length of each of them."""
+    order = np.asarray([i for row in members for i in row], np.int64)
+    lengths = parts.lengths.tolist()
+    documents = tuple(tuple(lengths[i] for i in row) for row in members)
+    return Ragged.runs(parts.take(order).compact().flat, [sum(row) for row in documents]), documents
+
+
+# -- documents ------------------------------------------------------------------------------------------------------
+
+
+def _documents(found: Encoded, tokenizer: Encoder) -> Ragged:
+    """bos? + text + eos?, without gaps; a piece of a document has them only where the document begins or ends."""
+    none = np.int32(-1)
+    bos, eos = (none if token is None else np.int32(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
+    return found.sides[0].framed(np.where(found.begins, bos, none), np.where(found.ends, eos, none))
+
+
+def _predicting(documents: Ragged) -> Ragged:
+    """Without those of a single token, which predict nothing."""
+    enough = documents.lengths > 1
+    return documents if enough.all() else documents.take(enough).compact()
+
+
+def _following(documents: Ragged) -> NDArray[np.int32]:
+    """What follows each token in its document; −100 after the last."""
+    labels = np.append(documents.flat[1:], np.int32(IGNORE))[: len(documents.flat)]
+    labels[documents.starts + documents.lengths - 1] = IGNORE
+    return labels
+
+
+def _framed(side: Ragged, before: int | None, after: int) -> Ragged:
+    """Every sequence between the same two tokens, or without the first."""
+    n = len(side)
+    return side.framed(np.full(n, -1 if before is None else before, np.int32), np.full(n, after, np.int32))
+
+
+def _joined(first: Ragged, second: Ragged) -> Ragged:
+    """Each sequence of the one with that of the other behind it."""
+    both = Ragged.join([first, second])
+    n = len(first)
+    laced = both.take(np.arange(2 * n).reshape(2, n).T.ravel()).compact()
+    return Ragged.runs(laced.flat, first.lengths + second.lengths)
+
+
+def _cut_at(cuts: list[int]) -> Ragged:
+    """Sequences from each cut to the next, of no array in particular."""
+    edges = np.asarray(cuts, np.int64)
+    return Ragged(np.empty(0, np.int32), edges[:-1], np.diff(edges))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.spec import Spec
 from .shuffle import Shuffle, mix
@@ -32,7 +33,8 @@ class Skipped(str):
 class Table(Protocol):
     """The examples of one epoch, by index. None stands where an entry belongs to another split.
 
-    A list of examples is a table. A table may have a `weight`: about how many ordinary lines one entry is worth.
+    A list of examples is a table. A table may have a `weight`: about how many ordinary lines one entry is worth. One
+    that is `sequential` is read in its order, is as long as `sys.maxsize` until its end was read, and gives None there.
     """
 
     def __len__(self) -> int: ...
@@ -67,12 +69,18 @@ class Counts:
         said = f"{self.read:,} examples read"
         if self.skipped:
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.most_common())
-            said += f"; {self.skipped.total():,} skipped ({reasons})"
+            said += f"; {self.skipped.total():,} skipped ({reasons}), {_share(self.skipped.total(), self.read)} of all"
         if self.cut:
-            said += f"; {self.cut:,} over-long cut"
+            said += f"; {self.cut:,} over-long cut, {_share(self.cut, self.read)} of all"
         if self.slots:
             said += f"; {self.fill:.1%} of the batches' slots held tokens"
         return "; ".join([said, *self.notes])
+
+
+def _share(part: int, whole: int) -> str:
+    """In per cent; what is not quite all or nothing never reads 0 or 100."""
+    share = part / max(whole, 1)
+    return f"{share:.0%}" if 0.01 <= share <= 0.99 or share in (0, 1) else f"{share:.2%}"
 
 
 class Source(Spec, role="source"):
@@ -82,6 +90,11 @@ class Source(Spec, role="source"):
         def table(self, split, *, seed=0, epoch=0):
             return [{"source": "hello", "target": "bonjour"}]
     """
+
+    @property
+    def fixed(self) -> bool:
+        """Whether a split's table is the same for every seed and epoch, so that what was read once may be remembered."""
+        return False
 
     @abstractmethod
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
@@ -105,8 +118,12 @@ class Source(Spec, role="source"):
         """The good examples of one epoch, one by one; shuffled unless told otherwise where the split is "train"."""
         table = self.table(split, seed=seed, epoch=epoch)
         mixed = split == "train" if shuffle is None else shuffle
-        for start in range(0, len(table), 1024):
-            yield from read(table, order(table, start, start + 1024, mix(seed, epoch) if mixed else None), Counts())
+        mixed = mixed and not getattr(table, "sequential", False)
+        start = 0
+        while start < len(table):
+            places = order(table, start, start + 1024, mix(seed, epoch) if mixed else None)
+            yield from read(table, places.tolist(), Counts())
+            start += 1024
 
     def texts(self, split: Split = "train") -> Iterator[str]:
         """Every text of a split, both sides of a pair: what a tokenizer is trained on."""
@@ -114,10 +131,10 @@ class Source(Spec, role="source"):
             yield from (text for name, text in example.items() if name != "piece")
 
 
-def order(table: Table, start: int, stop: int, seed: int | None) -> list[int]:
+def order(table: Table, start: int, stop: int, seed: int | None) -> NDArray[np.int64]:
     """The indices at places start … stop − 1 of an epoch: shuffled by the seed, or as they stand when it is None."""
     places = np.arange(start, min(stop, len(table)), dtype=np.int64)
-    return (places if seed is None else Shuffle(len(table), seed)(places)).tolist()
+    return places if seed is None else Shuffle(len(table), seed)(places)
 
 
 def read(table: Table, indices: Iterable[int], counts: Counts) -> list[Example]:

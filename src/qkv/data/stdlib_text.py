@@ -36,6 +36,10 @@ class StandardLibrary(Source, kind="stdlib"):
                 raise ValueError(f"the standard library has no {package!r}; {nearest(package, sorted(there))}")
         return self
 
+    @property
+    def fixed(self) -> bool:
+        return True
+
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         names = [name for name in _modules() if self._chosen(name) and self._split_of(name) == split]
         if not names:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from .files import PIECE, BlockDocuments, FileDocument, Joined, LineDocuments, Lines, open_bytes
+from .files import PIECE, BlockDocuments, FileDocument, Joined, LineDocuments, Lines, Stretch, open_bytes
 from .holdout import FileSource
 from .pairs import json_field, json_line, pair
 from .shuffle import text_hash
-from .sources import Example, Skipped, Split, Table
+from .sources import SPLITS, Example, Skipped, Split, Table
 
 SMALLEST_PIECE = 1 << 10  # bytes
 _FILES_TO_SPLIT_BY = 50  # with fewer files than this, pieces rather than files are held out
@@ -22,6 +23,10 @@ class Text(FileSource, kind="text"):
     """Text files. A path is a file, or a folder whose files with one of the `suffixes` are read, also in subfolders.
 
     `documents` says what one document is: a whole "file", a "line", or a "block" of lines between empty lines.
+
+    `shares` splits the text by position in place of holding parts of it out by hash: `(0.9, 0.05, 0.05)` trains on the
+    first 90 %, with two numbers the last share is for both validation and test. Shares are of bytes (a cut falls between
+    characters), or of lines or blocks where these are the documents.
     """
 
     path: str | tuple[str, ...] = ()
@@ -29,6 +34,27 @@ class Text(FileSource, kind="text"):
     test_path: str | tuple[str, ...] = ()
     suffixes: tuple[str, ...] = Field(default=(".txt",), min_length=1)
     documents: Literal["file", "line", "block"] = "file"
+    shares: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.shares is None:
+            return self
+        if not 2 <= len(self.shares) <= 3 or min(self.shares) <= 0 or not 0 < sum(self.shares) <= 1 + 1e-9:
+            raise ValueError(
+                f"shares are two or three numbers above 0 (for training, validation, test) that add up to 1 at most, "
+                f"not {list(self.shares)}"
+            )
+        if self.validation_path or self.test_path:
+            raise ValueError("give shares, or validation_path and test_path, not both")
+        return self
+
+    def gives(self, split: Split) -> bool:
+        return self.shares is not None or super().gives(split)
+
+    def notes(self) -> tuple[str, ...]:
+        shared = self.shares is not None and len(self.shares) == 2
+        return (*super().notes(), *(("validation and test are the same text",) if shared else ()))
 
     def paths(self, split: Split) -> tuple[Path, ...]:
         given = self.path if split == "train" else getattr(self, f"{split}_path")
@@ -53,21 +79,51 @@ class Text(FileSource, kind="text"):
         return filled
 
     def open(self, split: Split) -> Table:
-        paths = self.paths(split)
+        paths = self.paths("train" if self.shares else split)
         if self.documents != "file":
             documents = LineDocuments if self.documents == "line" else BlockDocuments
-            return Joined([documents(path) for path in paths])
+            table = Joined([documents(path) for path in paths])
+            return Stretch(table, *self._span(split, len(table))) if self.shares else table
+        sizes = [len(open_bytes(path)) for path in paths]
+        if self.shares:
+            return _stretch_of_files(paths, sizes, *self._span(split, sum(sizes)))
         if len(paths) >= _FILES_TO_SPLIT_BY:
             base = os.path.commonpath(path.parent for path in paths)
             return Joined([FileDocument(path) for path in paths], [path.relative_to(base).as_posix() for path in paths])
-        total = sum(len(open_bytes(path)) for path in paths)
-        piece = min(PIECE, max(SMALLEST_PIECE, total // 100))  # so that a small corpus has pieces to hold out
-        return Joined([FileDocument(path, piece) for path in paths])
+        return Joined([FileDocument(path, _piece(sum(sizes))) for path in paths])
+
+    def _span(self, split: Split, size: int) -> tuple[int, int]:
+        """The part of `size` bytes or documents that a split has."""
+        assert self.shares is not None
+        number = min(SPLITS.index(split), len(self.shares) - 1)
+        begin, end = (int(size * round(sum(self.shares[:n]), 9)) for n in (number, number + 1))
+        if begin == end:
+            raise ValueError(
+                f"{', '.join(map(str, self.paths('train')))}: too little text there for a share of "
+                f"{self.shares[number]} for {split}"
+            )
+        return begin, end
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         if isinstance(table, Joined) and table.names:
             return text_hash(table.names[table.table_of(i)])
         return super().hold_out_key(table, i, example)
+
+
+def _piece(size: int) -> int:
+    """Bytes in a piece, so that a small corpus has pieces to hold out and to shuffle."""
+    return min(PIECE, max(SMALLEST_PIECE, size // 100))
+
+
+def _stretch_of_files(paths: Sequence[Path], sizes: Sequence[int], begin: int, end: int) -> Table:
+    """The bytes begin … end − 1 of files that follow one another."""
+    parts, offset = [], 0
+    for path, size in zip(paths, sizes, strict=True):
+        start, stop = max(begin - offset, 0), min(end - offset, size)
+        if start < stop:
+            parts.append(FileDocument(path, _piece(end - begin), start, stop))
+        offset += size
+    return Joined(parts)
 
 
 class JsonLines(FileSource, kind="jsonl"):

@@ -1,4 +1,4 @@
-"""Pools built ahead by worker processes and handed over in order: the same ones for any number of workers."""
+"""Pools built ahead, by a thread or by processes, and handed over in order: the same ones either way."""
 
 from __future__ import annotations
 
@@ -8,36 +8,46 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 _AHEAD = 2  # tasks in flight for each worker
-_build: Callable[..., Any]  # in a worker: what it does with a task
+_THREAD = "qkv-data"
+_build: Callable[..., Any]  # in a worker process: what it does with a task
 
 
-def ordered(build: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], workers: int) -> Iterator[Result]:
-    """`build(*task)` for each task, in order; by `workers` processes when there are any, else here.
+def ahead(
+    build: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], stop: Callable[[], None]
+) -> Generator[Result, None, None]:
+    """`build(*task)` for each task, in order, by a thread that is one result ahead.
+
+    Reading files and the tokenizer let go of Python's lock, so the caller can compute meanwhile. When the iterator is
+    closed, `stop` is called, which should bring a running build to its end, and the thread is gone.
+    """
+    thread = ThreadPoolExecutor(1, _THREAD)
+    try:
+        yield from _in_order(thread, build, tasks, _AHEAD)
+    finally:
+        stop()
+        collected = threading.current_thread().name.startswith(_THREAD)  # by such a thread, as garbage
+        thread.shutdown(wait=not collected, cancel_futures=True)
+
+
+def by_processes(
+    build: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], workers: int
+) -> Generator[Result, None, None]:
+    """`build(*task)` for each task, in order, by `workers` processes.
 
     `build` and what it is bound to must pickle. The processes start afresh ("spawn"), so that they inherit neither
     threads nor an accelerator; close the iterator and they are gone. Should this process die, they end by themselves.
     """
-    if workers == 0:
-        for task in tasks:
-            yield build(*task)
-        return
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start, (build,))
-    waiting: deque[Future[Result]] = deque()
     try:
-        for task in tasks:
-            waiting.append(pool.submit(_work, task))
-            if len(waiting) >= workers * _AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        yield from _in_order(pool, _work, tasks, workers * _AHEAD)
     except BrokenProcessPool:
         raise RuntimeError(
             "a data worker process died (killed, or out of memory?), or could not start because the script that calls "
@@ -45,6 +55,19 @@ def ordered(build: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], work
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _in_order(
+    executor: Executor, work: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], most: int
+) -> Iterator[Result]:
+    """The results of tasks, of which `most` at a time are begun."""
+    waiting: deque[Future[Result]] = deque()
+    for task in tasks:
+        waiting.append(executor.submit(work, *task))
+        if len(waiting) >= most:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def _start(build: Callable[..., Any]) -> None:
@@ -62,5 +85,5 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
-def _work(task: tuple[Any, ...]) -> Any:
+def _work(*task: Any) -> Any:
     return _build(*task)
