@@ -1,7 +1,4 @@
 import json
-import sys
-
-import pytest
 
 from qkv.train.metrics import MetricsLog, from_json, read_metrics, to_json
 
@@ -52,16 +49,22 @@ def test_a_run_from_the_beginning_starts_an_empty_log(tmp_path):
     assert len(list(read_metrics(tmp_path / "sub/m.jsonl"))) == 1
 
 
-def test_tensorboard_when_it_is_installed(tmp_path):
-    pytest.importorskip("tensorboard")
-    log = MetricsLog(tmp_path / "m.jsonl", tensorboard=tmp_path / "tb")
-    log.write("train", 1, loss=1.0)
+def test_boards_are_shown_the_numbers_of_training_and_evaluations(tmp_path):
+    class Shown(list):
+        def write(self, type, step, values):
+            self.append((type, step, dict(values)))
+
+        def close(self):
+            self.append("closed")
+
+    board = Shown()
+    log = MetricsLog(tmp_path / "m.jsonl", boards=[board])
+    log.write("train", 3, loss=1.0, mfu=None, terms={"a": 1.0})
+    log.write("event", 3, event="bad step", loss=NAN)
+    log.write("eval", 3, loss=2.0, best=True)
+    log.write("final", 3, loss=1.5, weights="the weights")
     log.close()
-    assert any(path.name.startswith("events") for path in (tmp_path / "tb").iterdir())
-
-
-def test_tensorboard_when_it_is_not_installed(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="not installed: pip install tensorboard"):
-        MetricsLog(tmp_path / "m.jsonl", tensorboard=tmp_path / "tb")
+    assert board == [
+        *(("train", 3, {"loss": 1.0}), ("eval", 3, {"loss": 2.0, "best": True}), ("final", 3, {"loss": 1.5})),
+        "closed",
+    ]

@@ -3,8 +3,9 @@ import torch
 from torch import nn
 from train_stand_in import Tiny, train
 
+from qkv.train import precision as module
 from qkv.train.metrics import read_metrics
-from qkv.train.precision import Mixed
+from qkv.train.precision import LEAST_WIDTH, Mixed, check_device, choose, slow
 
 CPU = torch.device("cpu")
 
@@ -21,6 +22,62 @@ def test_computes_in_its_precision_over_fp32_weights(precision, dtype):
     mixed.backward(out.float().sum() / 4)
     assert layer.weight.grad.dtype == torch.float32
     assert layer.weight.grad[0, 0] == (65536.0 / 4 if precision == "fp16" else 0.25)
+
+
+@pytest.fixture
+def native(monkeypatch):
+    """Says what the device has: `native("amx_bf16")`, `native(None)`."""
+    return lambda found: monkeypatch.setattr(module, "bf16_instructions", lambda device: found)
+
+
+@pytest.mark.parametrize(
+    ("has", "width", "taken", "said"),
+    [
+        ("amx_bf16", 256, "bf16", "natively (amx_bf16)"),
+        ("avx512_bf16", 1024, "bf16", "natively (avx512_bf16)"),
+        ("amx_bf16", LEAST_WIDTH - 1, "fp32", "of width 255, below 256"),
+        ("amx_bf16", None, "fp32", "of unknown width"),
+        (None, 1024, "fp32", "this CPU has no native bf16"),
+    ],
+)
+def test_auto_is_bf16_where_it_is_native_and_gains(native, has, width, taken, said):
+    native(has)
+    chosen = choose("auto", CPU, width)
+    assert chosen.precision == taken and said in chosen.why
+
+
+def test_auto_on_a_gpu_asks_for_no_width(native):
+    native("compute capability 9.0")
+    assert choose("auto", torch.device("cuda"), 16) == ("bf16", "this GPU has it natively (compute capability 9.0)")
+    native(None)
+    assert choose("auto", torch.device("cuda"), 4096).precision == "fp32"
+
+
+@pytest.mark.parametrize("wanted", ["fp32", "bf16", "fp16"])
+def test_what_is_asked_for_is_taken(native, wanted):
+    native(None)
+    assert choose(wanted, CPU, 16) == (wanted, "")
+
+
+def test_what_a_device_emulates_is_said_to_be_slow(native):
+    native(None)
+    assert "emulates it, slower than fp32" in slow("bf16", CPU)
+    assert "this GPU" in slow("bf16", torch.device("cuda"))
+    assert "slower than fp32 on a CPU" in slow("fp16", CPU)
+    assert slow("fp32", CPU) is None and slow("fp16", torch.device("cuda")) is None
+    native("amx_bf16")
+    assert slow("bf16", CPU) is None and "fp16" in slow("fp16", CPU)
+
+
+def test_a_model_without_a_width_stays_in_fp32(native):
+    native("amx_bf16")
+    assert Mixed("auto", nn.Linear(2, 2), CPU).precision == "fp32"
+
+
+def test_a_gpu_that_emulates_is_slow_but_allowed(monkeypatch):
+    monkeypatch.setattr(torch.amp, "is_autocast_available", lambda device: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
+    check_device("bf16", torch.device("cuda"))
 
 
 def test_weights_that_are_no_masters_are_refused():

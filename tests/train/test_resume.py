@@ -124,6 +124,15 @@ def test_another_optimizer_is_a_clear_error(tmp_path):
         train(tmp_path, optimizer="sgd", resume=True)
 
 
+def test_settings_by_which_the_optimizer_keeps_other_tensors_are_a_clear_error(tmp_path):
+    train(tmp_path, optimizer={"kind": "adafactor"})
+    with pytest.raises(
+        ValueError, match=r"optimizer.safetensors lack .*/momentum'.*beta1 from 0.0 to 0.9\): resume with"
+    ):
+        train(tmp_path, optimizer={"kind": "adafactor", "beta1": 0.9}, resume=True)
+    train(tmp_path, optimizer={"kind": "adafactor", "lr": 0.5}, max_steps=14, resume=True)
+
+
 def test_another_model_is_a_clear_error(tmp_path):
     train(tmp_path)
     model = Tiny()

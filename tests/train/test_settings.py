@@ -27,6 +27,8 @@ def test_durations(text, wanted):
         ({"patience": -2}, "patience"),
         ({"max_bad_steps": 0}, "max_bad_steps"),
         ({"precision": "fp8"}, "precision"),
+        ({"compile": "always"}, "compile: it is true, false or auto, not 'always'"),
+        ({"compile": None}, "it is true, false or auto"),
         ({"mode": "best"}, "mode"),
         ({"optimizer": "adam"}, "there is no optimizer 'adam'; did you mean 'adamw'"),
         ({"schedule": "cosin"}, "there is no schedule 'cosin'; did you mean 'cosine'"),

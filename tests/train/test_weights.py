@@ -6,7 +6,7 @@ from safetensors.torch import save_file
 from train_stand_in import Tiny, batch
 
 from qkv.train.objective import NextToken
-from qkv.train.optimizer import SGD, AdamW
+from qkv.train.optimizer import SGD, Adafactor, AdamW, AdamW8bit, Optimizer
 from qkv.train.weights import (
     all_finite,
     load_model,
@@ -72,7 +72,14 @@ def test_replacing_keeps_the_name(tmp_path):
     assert read_tensors(path)["w"].tolist() == [1.0, 1.0] and len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("spec", [AdamW(), SGD(), SGD(momentum=0.0)], ids=["adamw", "sgd", "plain sgd"])
+class Nadam(Optimizer, kind="nadam-test"):
+    """From outside: PyTorch makes its state at the first step."""
+
+    def make(self, groups, model):
+        return torch.optim.NAdam(groups, lr=self.lr)
+
+
+@pytest.mark.parametrize("spec", [AdamW(), SGD(), SGD(momentum=0.0), Nadam()], ids=str)
 def test_an_optimizer_goes_on_with_its_own_state(spec):
     def steps(model: Tiny, optimizer: torch.optim.Optimizer, n: int) -> None:
         for _ in range(n):
@@ -91,9 +98,43 @@ def test_an_optimizer_goes_on_with_its_own_state(spec):
 
 
 @pytest.mark.parametrize("name", ["layer.weight/exp_avg", "nobody/exp_avg"])
-def test_another_models_optimizer_state_is_refused(name):
-    with pytest.raises(ValueError, match=name):
-        load_optimizer(AdamW().build(Tiny()), {name: torch.zeros(5, 5)})
+@pytest.mark.parametrize("spec", [AdamW(), Nadam()], ids=str)
+def test_another_models_optimizer_state_is_refused(name, spec):
+    with pytest.raises(ValueError, match=rf"{name}' of shape \(5, 5\), which doesn't fit"):
+        load_optimizer(spec.build(Tiny()), {name: torch.zeros(5, 5)})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "sentence"),
+    [
+        (
+            SGD(),
+            SGD(momentum=0.0),
+            r"hold 'layer.weight/momentum_buffer' of shape \(8, 8\).*keeps nothing of 'layer.weight'",
+        ),
+        (SGD(momentum=0.0), SGD(), "lack 'layer.weight/momentum_buffer', .* and 2 more, which this optimizer keeps"),
+        (Adafactor(), AdamW(), r"hold 'layer.weight/row' .* keeps step \(\), exp_avg \(8, 8\), exp_avg_sq \(8, 8\)"),
+        (
+            AdamW(),
+            AdamW(freeze="layer.*"),
+            "keeps nothing of 'layer.weight', which is not in this model or does not train",
+        ),
+        (
+            AdamW8bit(min_size=0, block=16),
+            AdamW8bit(min_size=0, block=32),
+            r"exp_avg_max' of shape \(4,\).*exp_avg_max \(2,\)",
+        ),
+        (AdamW8bit(), AdamW8bit(min_size=0), r"layer.weight/exp_avg' of shape \(8, 8\).*exp_avg \(64,\)"),
+    ],
+    ids=str,
+)
+def test_a_state_that_this_optimizer_does_not_keep_is_refused_and_changes_nothing(before, now, sentence):
+    optimizer = now.build(Tiny())
+    start = {name: t.clone() for name, t in optimizer_tensors(optimizer).items()}
+    saved = {name: t + 1 for name, t in optimizer_tensors(before.build(Tiny())).items()}
+    with pytest.raises(ValueError, match=sentence):
+        load_optimizer(optimizer, saved)
+    assert all(torch.equal(t, start[name]) for name, t in optimizer_tensors(optimizer).items())
 
 
 def test_all_finite():

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
+from .boards import Board, TensorBoard, WandBoard
 from .meter import Measured
 from .metrics import MetricsLog
+from .optimizer.groups import count
 from .progress import Display
 from .settings import Training
 
@@ -16,8 +20,7 @@ class Journal:
 
     def __init__(self, out: Path, display: Display, training: Training, after: int, leads: bool) -> None:
         self.display, self.training = display, training
-        board = out / "tensorboard" if training.tensorboard else None
-        self.log = MetricsLog(out / "metrics.jsonl", after, board) if leads else None
+        self.log = MetricsLog(out / "metrics.jsonl", after, _boards(out, training, after)) if leads else None
 
     def write(self, type: str, step: int, **values: Any) -> None:
         if self.log is not None:
@@ -26,10 +29,16 @@ class Journal:
     def event(self, event: str, step: int, **values: Any) -> None:
         self.write("event", step, event=event, **values)
 
-    def begin(self, step: int, before: dict[str, Any] | None) -> None:
+    def begin(self, step: int, before: dict[str, Any] | None, model: nn.Module) -> None:
         """The run starts, or goes on with the settings it had `before`, maybe others."""
+        frozen, parameters = count(model)
+        if frozen:
+            self.display.say(f"{frozen:,} of {parameters:,} parameters are frozen.")
+        remark = self.training.schedule.remark(self.training.max_steps)
+        if remark:
+            self.display.say(f"Note: {remark}.")
         if before is None:
-            self.event("started", step)
+            self.event("started", step, parameters=parameters, frozen=frozen)
             return
         now = self.training.to_dict()
         changed = {name: [before.get(name), value] for name, value in now.items() if before.get(name) != value}
@@ -68,3 +77,12 @@ class Journal:
     def close(self) -> None:
         if self.log is not None:
             self.log.close()
+
+
+def _boards(out: Path, training: Training, after: int) -> list[Board]:
+    boards: list[Board] = []
+    if training.tensorboard:
+        boards.append(TensorBoard(out / "tensorboard", after))
+    if training.wandb:
+        boards.append(WandBoard(training.wandb, out, training.to_dict(), after))
+    return boards

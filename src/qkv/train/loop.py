@@ -113,7 +113,7 @@ class Trainer:
             if found and (found / AVERAGE).exists():
                 self.running.load(checkpoint.load_tensors(found, AVERAGE))
         self.journal = Journal(self.out, self.display, self.training, self.state.step, self.ranks.rank == 0)
-        self.journal.begin(self.state.step, saved["training"] if saved else None)
+        self.journal.begin(self.state.step, saved["training"] if saved else None, self.model)
         self.stream = iter(open_stream(self.state.position))
         if saved:
             rng.restore(saved["rng"])
@@ -131,12 +131,25 @@ class Trainer:
                 f"resume with {before!r}, or start a new run"
             )
         load_model(self.model, checkpoint.load_tensors(path, MODEL), str(path / MODEL))
-        load_optimizer(self.stepper.optimizer, checkpoint.load_tensors(path, OPTIMIZER), str(path / OPTIMIZER))
+        self._load_optimizer(path, saved["training"]["optimizer"])
         self.stepper.mixed.load(saved["scaler"])
         self.meter.load(saved["window"])
         self.state = State.from_dict(saved["run"])
         self.store.temporary = path if saved["temporary"] else None
         return saved
+
+    def _load_optimizer(self, path: Path, before: dict[str, Any]) -> None:
+        tensors, now = checkpoint.load_tensors(path, OPTIMIZER), self.training.optimizer.to_dict()
+        try:
+            load_optimizer(self.stepper.optimizer, tensors, str(path / OPTIMIZER))
+        except ValueError as error:
+            changed = [
+                f"{name} from {before.get(name)} to {now[name]}" for name in now if before.get(name) != now[name]
+            ]
+            if not changed:
+                raise
+            told = f"the optimizer's settings were changed ({', '.join(changed)})"
+            raise ValueError(f"{error}; {told}: resume with those of before, or start a new run") from None
 
     # -- one step -----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The run's history: `metrics.jsonl`, one JSON object a line, and TensorBoard beside it when asked for.
+"""The run's history: `metrics.jsonl`, one JSON object a line, and boards beside it when asked for.
 
 Every line has a `type` and the `step` it belongs to:
 
@@ -13,14 +13,14 @@ JSON has no word for a number that isn't one: NaN and the infinities are written
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from .boards import Board
 from .durable import write_file
 
 
@@ -57,21 +57,21 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
 class MetricsLog:
     """Appends to `metrics.jsonl`, after cutting away what lies beyond the step that a run resumes from (`after`)."""
 
-    def __init__(self, path: Path, after: int = 0, tensorboard: Path | None = None) -> None:
+    def __init__(self, path: Path, after: int = 0, boards: Sequence[Board] = ()) -> None:
         kept = [line for line in read_metrics(path) if _stays(line, after)] if after and path.exists() else []
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, "".join(_line(line) for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
-        self._board = _board(tensorboard, after) if tensorboard else None
+        self._boards = boards
 
     def write(self, type: str, step: int, **values: Any) -> dict[str, Any]:
         line = {"type": type, "step": step, **values}
         self._file.write(_line(line))
         self._file.flush()
-        if self._board is not None and type in ("train", "eval"):
-            for name, value in values.items():
-                if isinstance(value, int | float):
-                    self._board.add_scalar(f"{type}/{name}", value, step)
+        if type in ("train", "eval", "final"):
+            numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
+            for board in self._boards:
+                board.write(type, step, numbers)
         return line
 
     def sync(self) -> None:
@@ -80,8 +80,8 @@ class MetricsLog:
 
     def close(self) -> None:
         self._file.close()
-        if self._board is not None:
-            self._board.close()
+        for board in self._boards:
+            board.close()
 
 
 def _stays(line: dict[str, Any], after: int) -> bool:
@@ -90,13 +90,3 @@ def _stays(line: dict[str, Any], after: int) -> bool:
 
 def _line(line: dict[str, Any]) -> str:
     return json.dumps(to_json(line), allow_nan=False) + "\n"
-
-
-def _board(folder: Path, after: int) -> Any:
-    if importlib.util.find_spec("tensorboard") is None:
-        raise ValueError(
-            "tensorboard is asked for but not installed: pip install tensorboard, or set tensorboard=false"
-        )
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder), purge_step=after + 1)

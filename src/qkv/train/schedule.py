@@ -6,9 +6,9 @@ Every schedule rises along a straight line for its first `warmup` steps. Steps c
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ..core.spec import Spec
 
@@ -33,7 +33,16 @@ class Schedule(Spec, role="schedule"):
         return min(1.0, step / self.warmup) if self.warmup else 1.0
 
     def check(self, max_steps: int | None, max_time: float | None) -> None:
-        """Raises ValueError where the run's limits don't say what this schedule has to know."""
+        """Raises ValueError where the run's limits don't say what this schedule has to know, or waste most of it."""
+
+    def remark(self, max_steps: int | None) -> str | None:
+        """What a person who starts a run of this length should know, as one sentence; None where there is nothing."""
+        if max_steps is None or self.warmup < max_steps:
+            return None
+        return (
+            f"the learning rate rises for {self.warmup:,} steps and the run ends after {max_steps:,}, "
+            "so that it never reaches its peak; a full run needs a shorter schedule.warmup or more max_steps"
+        )
 
 
 class Constant(Schedule, kind="constant"):
@@ -58,47 +67,73 @@ class InverseSquareRoot(Schedule, kind="inverse-square-root"):
 
 
 class Decay(Schedule):
-    """Warm-up, then a fall from 1 to `final_ratio` that is complete at the end of the run.
+    """Warm-up, then a fall from 1 to `final_ratio`, complete at the end of the run.
 
     By `unit` the end is `max_steps`, with progress p = (step − warmup) / (max_steps − warmup), or `max_time`, where p is
     the part of the limit that is used and the rise and the fall multiply. A run by time resumes with the time that its
     checkpoint recorded, but no two runs measure the same times: only a run by steps can be repeated bit for bit.
+
+    `steps` stands in for max_steps where the fall shall be complete before the run is, or where the run has no set end;
+    after it the factor stays `final_ratio`.
     """
 
     unit: Literal["steps", "time"] = "steps"
+    steps: Annotated[int, Field(ge=1)] | None = None
     final_ratio: Ratio = 0.0
 
+    @model_validator(mode="after")
+    def _rises_before_it_falls(self) -> Self:
+        if self.steps is not None and self.steps <= self.warmup:
+            raise ValueError(f"the fall ends at step {self.steps}, before the {self.warmup} steps of warm-up do")
+        return self
+
     def factor(self, step: int, total: int | None = None, spent: float = 0.0) -> float:
-        if self.unit == "time":
-            progress = spent
-        elif total is None:
-            raise ValueError(f"the schedule {self.kind!r} needs the number of steps of the whole run")
-        else:
-            progress = (step - self.warmup) / max(total - self.warmup, 1)
-        fall = self.fall(min(max(progress, 0.0), 1.0))
+        fall = self.fall(min(max(self.progress(step, total, spent), 0.0), 1.0))
         return self.rise(step) * (self.final_ratio + (1.0 - self.final_ratio) * fall)
+
+    def progress(self, step: int, total: int | None, spent: float) -> float:
+        """p, which may lie outside of [0, 1]."""
+        if self.unit == "time":
+            return spent
+        return (step - self.warmup) / max(self._end(total) - self.warmup, 1)
+
+    def _end(self, total: int | None) -> int:
+        end = total if self.steps is None else self.steps
+        if end is None:
+            raise ValueError(f"the schedule {self.kind!r} needs the number of steps of the whole run")
+        return end
 
     def fall(self, progress: float) -> float:
         """From 1 at progress 0 to 0 at progress 1."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it falls")
 
     def check(self, max_steps: int | None, max_time: float | None) -> None:
-        if self.unit == "steps" and max_steps is None:
+        if self.unit == "time" and self.steps is not None:
+            raise ValueError(f"the schedule {self.kind!r} falls by time, so that its steps={self.steps} say nothing")
+        if self.unit == "steps" and self.steps is None and max_steps is None:
             raise ValueError(
                 f"the schedule {self.kind!r} falls until the last step and has to know it: set max_steps, or "
-                "schedule.unit to 'time' together with max_time"
+                "schedule.steps, or schedule.unit to 'time' together with max_time"
             )
         if self.unit == "time" and max_time is None:
             raise ValueError(f"the schedule {self.kind!r} with unit 'time' falls until the time limit: set max_time")
+        if self.steps is not None and self.final_ratio == 0.0 and (max_steps is None or self.steps < max_steps):
+            end = "without a set end" if max_steps is None else f"to step {max_steps}"
+            raise ValueError(
+                f"the schedule {self.kind!r} reaches 0 at step {self.steps}, but the run goes on {end} and would learn "
+                "nothing more: set schedule.final_ratio above 0, or end the run there with max_steps"
+            )
 
 
 class Cosine(Decay, kind="cosine"):
-    """Falls as (1 + cos πp) / 2 (Loshchilov & Hutter 2017, one cycle)."""
+    """Falls as (1 + cos πp) / 2 (Loshchilov & Hutter 2017), `cycles` times, each from 1 again."""
 
     final_ratio: Ratio = 0.1
+    cycles: Annotated[int, Field(ge=1)] = 1
 
     def fall(self, progress: float) -> float:
-        return (1.0 + math.cos(math.pi * progress)) / 2.0
+        within = progress if progress == 1.0 else progress * self.cycles % 1.0
+        return (1.0 + math.cos(math.pi * within)) / 2.0
 
 
 class Linear(Decay, kind="linear"):
@@ -106,3 +141,41 @@ class Linear(Decay, kind="linear"):
 
     def fall(self, progress: float) -> float:
         return 1.0 - progress
+
+
+class Polynomial(Decay, kind="polynomial"):
+    """Falls as (1 − p)^power. BERT's is `linear`; a power of 2 or more spends longer at small rates."""
+
+    power: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 2.0
+
+    def fall(self, progress: float) -> float:
+        return (1.0 - progress) ** self.power
+
+
+class WSD(Decay, kind="wsd"):
+    """Warm-up, stable, decay (Hu et al. 2024): 1 until the last share `decay` of the run, and in that a fall.
+
+    With q the part of the whole run that is done and p = (q − (1 − decay)) / decay, the fall is 1 − p ("linear"),
+    (1 + cos πp) / 2 ("cosine") or 1 − √p ("1-sqrt", the best in Hägele et al. 2024). Unlike the cosine's, a checkpoint of
+    the stable part belongs to runs of every length: resume it with more max_steps, and only the decay moves.
+    """
+
+    decay: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
+    shape: Literal["1-sqrt", "linear", "cosine"] = "1-sqrt"
+
+    def progress(self, step: int, total: int | None, spent: float) -> float:
+        done = spent if self.unit == "time" else step / self._end(total)
+        stable = 1.0 - self.decay
+        return (done - stable) / (1.0 - stable)
+
+    def fall(self, progress: float) -> float:
+        if self.shape == "cosine":
+            return (1.0 + math.cos(math.pi * progress)) / 2.0
+        return 1.0 - (math.sqrt(progress) if self.shape == "1-sqrt" else progress)
+
+    def remark(self, max_steps: int | None) -> str | None:
+        end = max_steps if self.steps is None else self.steps
+        if end is None or self.unit == "time" or not (1.0 - self.decay) * end < self.warmup < end:
+            return super().remark(max_steps)
+        begin = math.floor((1.0 - self.decay) * end)
+        return f"the learning rate begins to fall at step {begin:,}, while it still rises until step {self.warmup:,}"

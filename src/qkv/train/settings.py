@@ -9,8 +9,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ..core.spec import Spec
 from .average import Average, LastCheckpoints, NoAverage
+from .boards import WandB, read_wandb
 from .optimizer import AdamW, NonNegative, Optimizer, Positive
-from .precision import Precision
+from .precision import PrecisionChoice
 from .schedule import InverseSquareRoot, Schedule
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -37,12 +38,21 @@ def read_average(value: Any) -> Any:
     return value
 
 
+def read_compile(value: Any) -> Any:
+    """One sentence for what is neither yes nor no, where a union would give one for each of its members."""
+    if value != "auto" and not isinstance(value, bool):
+        raise ValueError(f"it is true, false or auto, not {value!r}")
+    return value
+
+
 Count = Annotated[int, Field(ge=1)]
 
 
 class Training(Spec):
     """How a run goes. Steps are optimizer steps; each takes `accumulate` batches.
 
+    precision:   what a step computes in, "fp32", "bf16" or "fp16"; "auto" is bf16 where that is native and gains, see
+                 `precision.choose`. Weights, their gradients and evaluations are fp32 in any case.
     max_steps, max_time: the run ends at the first of them (time in seconds, or "10m"); None is no limit.
     clip_norm, clip_value: see `update.update`; None clips nothing.
     eval_every, save_every: in steps; None does so at the end only. A new best evaluation is always saved.
@@ -53,15 +63,17 @@ class Training(Spec):
     final:       deliver the weights of the "best" evaluation (the last, where nothing was evaluated) or the "last".
                  The mean of the last checkpoints is taken as it is.
     max_bad_steps: stop after this many steps in a row that made no update.
-    compile:     run the model through torch.compile.
+    compile:     run the model through torch.compile. "auto" does where a run is long enough to gain by it; it is decided
+                 before the run, by `qkv.train`, so that `fit` alone takes "auto" for false.
     recompute:   activation checkpointing: "blocks" keeps each block's input only and makes the rest again in the backward
                  pass, "alternate" every other block's; memory for a third more time.
     tensorboard: write TensorBoard's files too.
+    wandb:       log to Weights & Biases too: true, or settings, see `boards.WandB`.
     """
 
     optimizer: Optimizer = AdamW()
     schedule: Schedule = InverseSquareRoot()
-    precision: Precision = "fp32"
+    precision: PrecisionChoice = "auto"
     accumulate: Count = 1
     clip_norm: Positive | None = 1.0
     clip_value: Positive | None = None
@@ -78,9 +90,10 @@ class Training(Spec):
     average: Annotated[Average, BeforeValidator(read_average)] = NoAverage()
     final: Literal["best", "last"] = "best"
     max_bad_steps: Count = 10
-    compile: bool = False
+    compile: Annotated[bool | Literal["auto"], BeforeValidator(read_compile)] = "auto"
     recompute: Literal["none", "alternate", "blocks"] = "none"
     tensorboard: bool = False
+    wandb: Annotated[WandB | None, BeforeValidator(read_wandb)] = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

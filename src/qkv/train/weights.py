@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..core.spec import nearest
 from . import durable
+from .optimizer.stateful import Eager
 
 Tensors = Mapping[str, Tensor]
 
@@ -59,8 +60,36 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
+@torch.no_grad()
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors, where: str = "the optimizer's state") -> None:
-    """Give the optimizer the state that `optimizer_tensors` named. Raises ValueError where it fits other weights."""
+    """Copy the state that `optimizer_tensors` named into the optimizer's own.
+
+    Raises ValueError where it fits other weights, or another kind of state, before anything is changed.
+    """
+    if not isinstance(optimizer, Eager):
+        _load_unmade(optimizer, tensors, where)
+        return
+    mine = optimizer_tensors(optimizer)
+    for path, tensor in tensors.items():
+        if path not in mine or tensor.shape != mine[path].shape:
+            held = f"{where} hold {path!r} of shape {tuple(tensor.shape)}"
+            raise ValueError(f"{held}, which doesn't fit: {_kept(mine, path.rpartition('/')[0])}")
+    missing = [path for path in mine if path not in tensors]
+    if missing:
+        raise ValueError(f"{where} lack {_listed(missing)}, which this optimizer keeps")
+    for path, tensor in mine.items():
+        tensor.copy_(tensors[path])
+
+
+def _kept(mine: Tensors, name: str) -> str:
+    kept = {path.rpartition("/")[2]: tuple(t.shape) for path, t in mine.items() if path.rpartition("/")[0] == name}
+    if not kept:
+        return f"this optimizer keeps nothing of {name!r}, which is not in this model or does not train"
+    return f"of {name!r} this optimizer keeps {', '.join(f'{key} {shape}' for key, shape in kept.items())}"
+
+
+def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Tensors, where: str) -> None:
+    """The same for an optimizer that makes its state at its first step, so that only weights can be compared."""
     names = {name: i for i, (name, _) in enumerate(_named(optimizer))}
     shapes = {name: parameter.shape for name, parameter in _named(optimizer)}
     states: dict[int, dict[str, Tensor]] = {}

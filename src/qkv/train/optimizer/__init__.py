@@ -1,0 +1,28 @@
+"""How weights move along gradients. Each kind is one file; `base.Optimizer` is what they share.
+
+Weight decay is decoupled from the gradient everywhere (Loshchilov & Hutter 2019): w ← (1 − lr · λ) w, before the step.
+"""
+
+from .adafactor import Adafactor
+from .adagrad import Adagrad
+from .adamw import AdamW
+from .base import NonNegative, Optimizer, Positive
+from .eightbit import AdamW8bit
+from .groups import embedding_parameters
+from .lion import Lion
+from .muon import Muon
+from .sgd import SGD
+
+__all__ = [
+    "SGD",
+    "Adafactor",
+    "Adagrad",
+    "AdamW",
+    "AdamW8bit",
+    "Lion",
+    "Muon",
+    "NonNegative",
+    "Optimizer",
+    "Positive",
+    "embedding_parameters",
+]

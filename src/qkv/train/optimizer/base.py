@@ -1,0 +1,82 @@
+"""The role of optimizers: which weights move at all, at which share of the learning rate, and which decay."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import nn
+
+from ...core.spec import Spec
+from .groups import embedding_parameters, freeze, scales
+
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
+Share = Annotated[float, Field(gt=0.0, le=1.0)]
+Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+Groups = list[dict[str, Any]]
+
+
+class Optimizer(Spec, role="optimizer"):
+    """What all optimizers share; a kind adds its own settings and `make`.
+
+    lr:               the learning rate that the schedule multiplies.
+    weight_decay:     λ of the decay w ← (1 − lr · λ) w. Biases, norms and embeddings are spared.
+    decay_embeddings: decay the embeddings too.
+    layer_decay:      δ of layer-wise rates: the k-th block from the top of its stack learns at lr · δᵏ, the embeddings
+                      below n blocks at lr · δⁿ⁺¹, all above the blocks at lr (Clark et al. 2020; Bao et al. 2022).
+    rates:            {pattern: factor} on the learning rate of the parameters whose names match; several multiply.
+    freeze:           patterns of parameters that don't move.
+
+    Patterns are those of file names: `encoder.*`, `*.attention.q.weight`, `decoder.blocks.[01].*`. A tied parameter
+    answers to each of its names. Raises ValueError for a pattern that matches nothing.
+    """
+
+    lr: Positive = 1e-3
+    weight_decay: NonNegative = 0.01
+    decay_embeddings: bool = False
+    layer_decay: Share = 1.0
+    rates: dict[str, Positive] = Field(default_factory=dict)
+    freeze: Patterns = ()
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Freeze what `freeze` names, and give the optimizer over the rest, tied parameters once."""
+        freeze(model, self.freeze)
+        return self.make(self.groups(model), model)
+
+    def make(self, groups: Groups, model: nn.Module) -> torch.optim.Optimizer:
+        """PyTorch's optimizer object over parameter groups. Its state is there from the start, all of it tensors."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how weights move")
+
+    def groups(self, model: nn.Module) -> Groups:
+        """Groups of (name, parameter), those that decay first; `scale` is their factor on the learning rate."""
+        spared = set() if self.decay_embeddings else embedding_parameters(model)
+        factors = scales(model, self.layer_decay, self.rates)
+        found: dict[tuple[bool, float], list[tuple[str, nn.Parameter]]] = {}
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                decays = parameter.ndim >= 2 and parameter not in spared
+                found.setdefault((decays, factors[parameter]), []).append((name, parameter))
+        if not found:
+            raise ValueError("the model has no trainable parameters")
+        return [
+            {
+                "params": found[decays, scale],
+                "weight_decay": self.weight_decay if decays else 0.0,
+                "lr": self.lr * scale,
+                "scale": scale,
+            }
+            for decays, scale in sorted(found, reverse=True)
+        ]
+
+
+def split(groups: Groups, chosen: set[nn.Parameter]) -> tuple[Groups, Groups]:
+    """The groups with their chosen parameters only, and with the others only; without those that this empties."""
+
+    def part(inside: bool) -> Groups:
+        parts = [{**g, "params": [pair for pair in g["params"] if (pair[1] in chosen) == inside]} for g in groups]
+        return [group for group in parts if group["params"]]
+
+    return part(True), part(False)
