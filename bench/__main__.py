@@ -1,4 +1,14 @@
-"""`python -m bench TABLE …`: measure, keep the results, renew the page. `render` only renews the page."""
+"""Measure qkv beside what one would pick instead, keep the results in bench/results/, and renew docs/performance.md.
+
+    python -m bench                          every table
+    python -m bench train                    one of them
+    python -m bench train --only "50257 eager own"    the cases with these words in their titles (--list shows titles)
+    python -m bench multi30k --quick         does the harness work? tiny sizes, nothing kept
+    python -m bench render                   only write the page again from what is kept
+
+What is measured for one table goes to bench/results/TABLE-DATE.json. With --only it goes into the newest file of the
+table, in the place of what was measured of these cases before, where machine and versions are the same.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from . import machine, peers, render
-from .lockstep import measure, ring
+from .lockstep import Case, measure, ring
 from .results import RESULTS, Result, latest
 from .tables import TABLES
 from .tables.table import Table, probe
@@ -21,28 +31,48 @@ def main(arguments: list[str] | None = None) -> int:
     if given.table == "render":
         render.write()
         return 0
-    if not given.quick:
-        for peer in peers.PEERS:
-            peers.make(peer)
     for name in TABLES if given.table == "all" else [given.table]:
-        earlier = latest(name) if given.again else None
-        result = run(TABLES[name], given.rounds, given.quick, given.threads, given.note, given.again)
-        out = given.out or (None if given.quick else RESULTS / f"{name}-{result.date[:10]}.json")
-        if earlier is not None:
-            result, out = Result.read(earlier).renewed(result), given.out or earlier
-        if out is not None:
-            result.write(out)
-            print(f"{out} written")
-        print(render.render(result))
-    if not given.quick and render.PAGE.exists():
-        render.write()
+        table = TABLES[name]
+        if table.lacks():
+            print(f"{name} is left out: {table.lacks()}", file=sys.stderr)
+        elif given.list:
+            print("\n".join(case.title for case in chosen(table, given.quick, given.only)))
+        else:
+            _measure(table, given)
     return 0
 
 
+def _measure(table: Table, given: argparse.Namespace) -> None:
+    """Measure a table and show it; keep it and renew the page unless it was only tried."""
+    cases = chosen(table, given.quick, given.only)
+    if not cases:
+        raise SystemExit(f"no case of {table.name} has all of {given.only.split()} in its title; --list shows them")
+    if not given.quick:
+        environments = {contender.environment for case in cases for contender in case.contenders}
+        peers.make_all(sorted(environments - {peers.OURS}))
+    result = run(table, cases, given.rounds, given.quick, given.threads, given.note)
+    out = given.out or (None if given.quick else RESULTS / f"{table.name}-{result.date[:10]}.json")
+    earlier = latest(table.name) if given.only and not given.quick and given.out is None else None
+    if earlier is not None and (kept := Result.read(earlier)).comparable(result):
+        order = [case.key for case in table.cases(given.quick)]
+        result, out = kept.renewed(result, order), earlier
+    if out is not None:
+        result.write(out)
+        print(f"{out} written")
+    print(render.render(result))
+    if not given.quick and render.PAGE.exists():
+        render.write()
+
+
+def chosen(table: Table, quick: bool, only: str = "") -> list[Case]:
+    """The cases of a table with all of these words in their titles."""
+    return [case for case in table.cases(quick) if all(word in case.title for word in only.split())]
+
+
 def run(
-    table: Table, rounds: int | None, quick: bool, threads: int, notes: Sequence[str] = (), again: str = ""
+    table: Table, cases: Sequence[Case], rounds: int | None, quick: bool, threads: int, notes: Sequence[str] = ()
 ) -> Result:
-    """Measure the cases of a table (those with `again` in their titles), and say on standard error how it goes."""
+    """Measure cases of a table, and say on standard error how it goes."""
     result = Result(
         table=table.name,
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -55,7 +85,6 @@ def run(
         load_before=machine.load(),
         notes=list(notes),
     )
-    cases = [case for case in table.cases(quick) if again in case.title]
     with ring(threads) as entered:
         for i, case in enumerate(cases, 1):
             print(f"{table.name} {i}/{len(cases)}: {case.title}", file=sys.stderr, flush=True)
@@ -66,12 +95,18 @@ def run(
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("table", nargs="?", default="all", choices=[*TABLES, "all", "render"])
     parser.add_argument("--rounds", type=int, help="how often each contender takes its turn")
     parser.add_argument(
-        "--again", default="", metavar="TEXT", help="only cases with this in their titles, into the newest file"
+        "--only",
+        default="",
+        metavar="WORDS",
+        help="only cases with all these words in their titles, into the newest file",
     )
+    parser.add_argument("--list", action="store_true", help="show the titles of the cases, and measure nothing")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, two rounds: does the harness work?")
     parser.add_argument("--out", type=Path, help="the results file (default: bench/results/TABLE-DATE.json)")
     parser.add_argument("--threads", type=int, default=2, help="for every contender (default: 2)")
@@ -79,8 +114,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     given = parser.parse_args(arguments)
     if given.rounds is not None and given.rounds < 1:
         parser.error("--rounds is at least 1")
-    if given.table == "all" and (given.out is not None or given.again):
-        parser.error("--out and --again are for one table; 'all' writes a file for each")
+    if given.table == "all" and (given.out is not None or given.only):
+        parser.error("--out and --only are for one table; 'all' writes a file for each")
     return given
 
 

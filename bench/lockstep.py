@@ -8,13 +8,14 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import peers
+from . import checks, peers
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBE = "probe"
@@ -28,13 +29,19 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Contender:
-    """Who takes part: `what` ("module:Class") with `options` in an environment, or a `command` that is timed whole."""
+    """Who takes part: `what` ("module:Class") with `options` in an environment, or a `command` that is timed whole.
+
+    `keep_pages` gives its process the settings of the allocator that qkv's command line gives itself; `variables` are set
+    in the process's environment.
+    """
 
     name: str
     what: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     environment: str = peers.OURS
     command: tuple[str, ...] = ()
+    keep_pages: bool = False
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class Case:
     """One comparison. `key` says of what; `once`: no rounds, each alone runs it once and its memory is what matters.
 
     `fresh` starts new processes, so that peaks of memory are the case's own. `profiled` names whose profile is kept.
+    `whole`: a round is a whole run from its start to its end, so there is no round to warm up and none to look at after.
+    `vocab_size`: they train with cross-entropy over so many words, and it is checked that they do (see `checks`).
     """
 
     key: dict[str, Any]
@@ -49,6 +58,8 @@ class Case:
     once: bool = False
     fresh: bool = False
     profiled: tuple[str, ...] = ()
+    whole: bool = False
+    vocab_size: int | None = None
 
     @property
     def title(self) -> str:
@@ -74,17 +85,20 @@ class Runner(Protocol):
 class Worker:
     """A contender's process (see `worker`). It can be made into one contender after another."""
 
-    def __init__(self, environment: str, threads: int) -> None:
-        self.environment, self.facts, self.versions = environment, {}, {}
+    def __init__(self, contender: Contender, threads: int) -> None:
+        self.facts: dict[str, Any] = {}
+        self.versions: dict[str, str] = {}
+        self.kind = self.kind_of(contender)
         env = {
             **os.environ,
             "OMP_NUM_THREADS": str(threads),
             "PYTHONPATH": str(ROOT),
             "TOKENIZERS_PARALLELISM": "false",
+            **contender.variables,
         }
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by close)
         self._process = subprocess.Popen(
-            [str(peers.python(environment)), "-m", "bench.worker"],
+            [str(peers.python(contender.environment)), "-m", "bench.worker", *["--keep-pages"] * contender.keep_pages],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -93,6 +107,11 @@ class Worker:
             env=env,
             cwd=ROOT,
         )
+
+    @staticmethod
+    def kind_of(contender: Contender) -> tuple[Any, ...]:
+        """What a process can't change once it runs."""
+        return contender.environment, contender.keep_pages, contender.variables
 
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -132,7 +151,7 @@ class Command:
         self.facts: dict[str, Any] = {}
         program, *arguments = contender.command
         self.command = [str(peers.python(contender.environment).parent / program), *arguments]
-        self.env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        self.env = {**os.environ, "OMP_NUM_THREADS": str(threads), **contender.variables}
 
     def round(self, repeats: int) -> dict[str, Any]:
         start = time.perf_counter()
@@ -156,8 +175,10 @@ class Ring:
     def enter(self, contender: Contender) -> Runner:
         if contender.command:
             return Command(contender, self.threads)
+        if contender.name in self.workers and self.workers[contender.name].kind != Worker.kind_of(contender):
+            self.leave(contender.name)
         if contender.name not in self.workers:
-            self.workers[contender.name] = Worker(contender.environment, self.threads)
+            self.workers[contender.name] = Worker(contender, self.threads)
         worker = self.workers[contender.name].make(contender)
         self.versions[contender.environment] = worker.versions
         return worker
@@ -207,14 +228,11 @@ def _each_alone(case: Case, ring: Ring, record: dict[str, Any]) -> None:
 
 def _in_turns(case: Case, ring: Ring, rounds: int, probe: Contender, record: dict[str, Any]) -> None:
     entered = _entered(case, ring, record)
-    repeats = {}
+    checks.same_size({name: runner.facts for name, runner in entered.items()})
     for name, runner in list(entered.items()):
-        try:
-            repeats[name] = _warmed(runner)
-            record["contenders"][name] = {"facts": runner.facts, "repeats": repeats[name], "rounds": []}
-        except Failed as failure:
-            record["errors"][name] = str(failure)
-            entered.pop(name)
+        record["contenders"][name] = {"facts": runner.facts, "repeats": 1, "rounds": []}
+        if not case.whole:
+            _or_leave(name, entered, record, lambda runner, kept: kept.update(_warmed(runner)))
     prober = ring.enter(probe)
     prober.round(1)
     record["probes"] = []
@@ -224,9 +242,34 @@ def _in_turns(case: Case, ring: Ring, rounds: int, probe: Contender, record: dic
         shift = number % max(len(names), 1)  # nobody always runs behind the same one
         for name in names[shift:] + names[:shift]:
             time.sleep(SETTLE_S)
-            record["contenders"][name]["rounds"].append(entered[name].round(repeats[name]))
-    for name, runner in entered.items():
-        _last_look(name, runner, case, record["contenders"][name])
+            _or_leave(name, entered, record, lambda runner, kept: kept["rounds"].append(runner.round(kept["repeats"])))
+    for name in list(entered):
+        _or_leave(name, entered, record, partial(_last_look, case, name in case.profiled))
+    if case.vocab_size is not None:
+        _only_learners(case.vocab_size, record)
+
+
+def _or_leave(
+    name: str,
+    entered: dict[str, Runner],
+    record: dict[str, Any],
+    do: Callable[[Runner, dict[str, Any]], object],
+) -> None:
+    """Do something with a contender; one that fails is out of the case, and the others go on."""
+    try:
+        do(entered[name], record["contenders"][name])
+    except Failed as failure:
+        record["errors"][name] = str(failure)
+        del entered[name], record["contenders"][name]
+
+
+def _only_learners(vocab_size: int, record: dict[str, Any]) -> None:
+    """Put those who don't train what the others do out of the record."""
+    for name in list(record["contenders"]):
+        wrong = checks.not_learning(record["contenders"][name], vocab_size)
+        if wrong:
+            record["errors"][name] = wrong
+            del record["contenders"][name]
 
 
 def _entered(case: Case, ring: Ring, record: dict[str, Any]) -> dict[str, Runner]:
@@ -241,18 +284,17 @@ def _entered(case: Case, ring: Ring, record: dict[str, Any]) -> dict[str, Runner
     return entered
 
 
-def _warmed(runner: Runner) -> int:
-    """How often a round repeats the work, so that it is long enough to be timed."""
-    first = runner.round(1)["ms"]
-    again = first if first > 10 * SHORTEST_MS else runner.round(1)["ms"]
-    return max(1, min(100, math.ceil(SHORTEST_MS / max(again, 1e-3))))
+def _warmed(runner: Runner) -> dict[str, Any]:
+    """The very first call, and by a second one how often a round repeats the work, so that it is long enough to be timed."""
+    first, again = runner.round(1), runner.round(1)
+    return {"first": first, "repeats": max(1, min(100, math.ceil(SHORTEST_MS / max(again["ms"], 1e-3))))}
 
 
-def _last_look(name: str, runner: Runner, case: Case, record: dict[str, Any]) -> None:
+def _last_look(case: Case, profiled: bool, runner: Runner, kept: dict[str, Any]) -> None:
     """What is measured after the rounds, so that it disturbs none: the peak of memory, the profile."""
-    if isinstance(runner, Worker):
+    if isinstance(runner, Worker) and not case.whole:
         if case.fresh:
             last = runner.ask("peak")
-            record["peak_mib"], record["before_mib"] = last["peak_mib"], last["before_mib"]
-        if name in case.profiled:
-            record["profile"] = runner.ask("profile", rows=10)["operations"]
+            kept["peak_mib"], kept["before_mib"] = last["peak_mib"], last["before_mib"]
+        if profiled:
+            kept["profile"] = runner.ask("profile", rows=10)["operations"]

@@ -41,22 +41,39 @@ class Result:
     def read(cls, path: Path) -> Result:
         return cls(**json.loads(path.read_text()))
 
-    def renewed(self, later: Result) -> Result:
-        """With the cases that were measured again put in the place of the earlier ones, and a note that says so."""
-        again = {json.dumps(case["key"]): case for case in later.cases}
-        cases = [again.get(json.dumps(case["key"]), case) for case in self.cases]
+    def comparable(self, later: Result) -> bool:
+        """Whether the two can stand in one table: of one kind of machine, with the same libraries."""
+        shared = self.versions.keys() & later.versions.keys()
+        return (
+            self.machine["processor"] == later.machine["processor"]
+            and self.threads == later.threads
+            and all(self.versions[name] == later.versions[name] for name in shared)
+        )
+
+    def renewed(self, later: Result, order: list[dict[str, Any]]) -> Result:
+        """With the cases of a later measurement in the place of the earlier ones or beside them, and a note that says so.
+
+        The cases stand in the `order` of these keys.
+        """
+        now = {_name(case["key"]): case for case in later.cases}
+        found = {_name(case["key"]): case for case in self.cases} | now
+        keys = dict.fromkeys([*map(_name, order), *found])
+        cases = [found[key] for key in keys if key in found]
         note = (
-            f"{len(again)} of {len(cases)} cases were measured again {later.date} with `{later.command}` "
+            f"{len(now)} of {len(cases)} cases were measured {later.date} with `{later.command}` "
             f"(sources {later.code['digest']}, load average {later.load_before} before)."
         )
-        return replace(self, cases=cases, notes=[*self.notes, *later.notes, note])
+        versions = {**self.versions, **later.versions}
+        return replace(self, cases=cases, versions=versions, notes=[*self.notes, *later.notes, note])
 
     def find(self, **key: Any) -> Record | None:
         """The first case whose key has these values."""
-        for case in self.cases:
-            if all(case["key"].get(name) == value for name, value in key.items()):
-                return Record(case)
-        return None
+        return next(iter(self.records(**key)), None)
+
+    def records(self, **key: Any) -> list[Record]:
+        """Every case whose key has these values."""
+        found = [case for case in self.cases if all(case["key"].get(name) == value for name, value in key.items())]
+        return [Record(case) for case in found]
 
     def keys(self, name: str) -> list[Any]:
         """The values that a part of the key takes, in the order of the cases."""
@@ -79,6 +96,14 @@ class Record:
     def median(self, name: str, what: str = "ms") -> float:
         return median(self.all(name, what))
 
+    def told(self, name: str, what: str) -> list[float]:
+        """A value that the contender itself gave, round by round."""
+        return [reading["values"][what] for reading in self.case["contenders"][name]["rounds"]]
+
+    def rates(self, name: str, what: str) -> list[float]:
+        """So many of what it counted a second, round by round."""
+        return [1e3 * n / ms for n, ms in zip(self.told(name, what), self.all(name), strict=True)]
+
     def ratios(self, name: str, beside: str) -> list[float]:
         """Time of the one by time of the other, round by round."""
         return [a / b for a, b in zip(self.all(name), self.all(beside), strict=True)]
@@ -98,6 +123,10 @@ class Record:
 
     def probe(self, what: str) -> float:
         return median(reading[what] for reading in self.case["probes"])
+
+
+def _name(key: dict[str, Any]) -> str:
+    return json.dumps(key, sort_keys=True)
 
 
 def latest(table: str, folder: Path = RESULTS) -> Path | None:

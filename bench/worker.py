@@ -1,5 +1,7 @@
 """One contender in its own interpreter. It reads requests as lines of JSON, and answers each with one line.
 
+    python -m bench.worker [--keep-pages]    the second with the allocator's settings that qkv's command line gives itself
+
     {"do": "make", "what": "module:Class", "options": {…}}   → {"facts": {…}, "versions": {…}}
     {"do": "round", "repeats": 3}                            → {"ms": 12.3, "system_ms": 0.4, "faults": 17, "values": {…}}
     {"do": "peak"}                                           → the same, and {"before_mib": 310.0, "peak_mib": 402.5}
@@ -13,6 +15,7 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -24,7 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = ("torch", "qkv", "transformers", "x-transformers", "numpy")
+ROOT = Path(__file__).resolve().parent.parent
+LIBRARIES = ("torch", "qkv", "transformers", "x-transformers", "joeynmt", "eole", "numpy")
 
 
 class Bench:
@@ -41,14 +45,14 @@ class Bench:
         gc.collect()
         module, name = what.split(":")
         self.contender = getattr(importlib.import_module(module), name)(**options)
-        return {"facts": getattr(self.contender, "facts", {}), "versions": versions()}
+        more = getattr(self.contender, "versions", {})
+        return {"facts": getattr(self.contender, "facts", {}), "versions": {**versions(), **more}}
 
     def round(self, repeats: int) -> dict[str, Any]:
         assert self.contender is not None
         before = resource.getrusage(resource.RUSAGE_SELF)
         start = time.perf_counter()
-        for _ in range(repeats):
-            values = self.contender()
+        given = [self.contender() for _ in range(repeats)]
         seconds = time.perf_counter() - start
         after = resource.getrusage(resource.RUSAGE_SELF)
         return {
@@ -56,7 +60,7 @@ class Bench:
             "cpu_ms": 1e3 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime) / repeats,
             "system_ms": 1e3 * (after.ru_stime - before.ru_stime) / repeats,
             "faults": (after.ru_minflt - before.ru_minflt) // repeats,
-            "values": values if isinstance(values, dict) else {},
+            "values": means(given),
         }
 
     def peak(self) -> dict[str, Any]:
@@ -67,14 +71,21 @@ class Bench:
 
     def profile(self, rows: int) -> dict[str, Any]:
         """The operations of one call that took most time themselves, with their share of it."""
-        from torch.profiler import ProfilerActivity, profile
+        from torch.profiler import ProfilerActivity, _ExperimentalConfig, profile
 
         assert self.contender is not None
-        with profile(activities=[ProfilerActivity.CPU]) as seen:
+        threads = _ExperimentalConfig(profile_all_threads=True)  # some train in a thread of their own, see `gate`
+        with profile(activities=[ProfilerActivity.CPU], experimental_config=threads) as seen:
             self.contender()
         events = sorted(seen.key_averages(), key=lambda event: -event.self_cpu_time_total)
         total = sum(event.self_cpu_time_total for event in events) or 1.0
         return {"operations": [[event.key, round(event.self_cpu_time_total / total, 4)] for event in events[:rows]]}
+
+
+def means(given: list[Any]) -> dict[str, float]:
+    """What calls gave, on average; nothing where they give no values."""
+    values = [one for one in given if isinstance(one, dict)]
+    return {name: sum(one[name] for one in values) / len(values) for name in values[0]} if values else {}
 
 
 def resident(what: str) -> float:
@@ -96,7 +107,20 @@ def versions() -> dict[str, str]:
     return found
 
 
+def keep_pages() -> None:
+    """Run qkv's own settings of glibc's allocator, from its file: peers' interpreters have no qkv."""
+    path = ROOT / "src" / "qkv" / "cli" / "allocator.py"
+    spec = importlib.util.spec_from_file_location("allocator", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not module.keep_pages():
+        raise OSError("the allocator's settings could not be made: is this glibc, and are no MALLOC_… variables set?")
+
+
 def main() -> None:
+    if "--keep-pages" in sys.argv:
+        keep_pages()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print must not look like an answer
     bench = Bench()

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .gpt import DTYPES, PlainStep, Shape, check, facts
+from .gpt import DTYPES, Shape, check
+from .plain import PlainStep, facts
 
 
 class Layer(nn.Module):
@@ -55,14 +56,14 @@ class GPT(nn.Module):
 
 
 class TrainingStep(PlainStep):
-    def __init__(self, shape: dict[str, int], precision: str) -> None:
+    def __init__(self, shape: dict[str, int], precision: str, compiled: bool = False) -> None:
         sizes = Shape(**shape)
-        super().__init__(GPT(sizes), precision)
+        super().__init__(GPT(sizes), precision, compiled)
         ids = sizes.random_ids(sizes.context + 1)
         self.ids, self.labels = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
 
     def loss(self) -> Tensor:
-        return F.cross_entropy(self.model(self.ids).flatten(0, 1), self.labels.flatten())
+        return F.cross_entropy(self.run(self.ids).flatten(0, 1), self.labels.flatten())
 
 
 class Decoding:

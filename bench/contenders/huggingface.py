@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from .gpt import DTYPES, PlainStep, Shape, check, facts
+from .gpt import DTYPES, Shape, check
+from .plain import PlainStep, facts
 
 
 def build(shape: Shape) -> GPT2LMHeadModel:
@@ -27,13 +28,13 @@ def build(shape: Shape) -> GPT2LMHeadModel:
 class TrainingStep(PlainStep):
     """The loss that the model computes itself when it is given labels (it shifts them)."""
 
-    def __init__(self, shape: dict[str, int], precision: str) -> None:
+    def __init__(self, shape: dict[str, int], precision: str, compiled: bool = False) -> None:
         sizes = Shape(**shape)
-        super().__init__(build(sizes), precision)
+        super().__init__(build(sizes), precision, compiled)
         self.ids = sizes.random_ids(sizes.context + 1)[:, :-1].contiguous()
 
     def loss(self) -> Tensor:
-        return self.model(input_ids=self.ids, labels=self.ids, use_cache=False).loss
+        return self.run(input_ids=self.ids, labels=self.ids, use_cache=False).loss
 
 
 class Decoding:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 import qkv
@@ -15,7 +13,8 @@ from qkv.train.optimizer import AdamW
 from qkv.train.settings import Training
 from qkv.train.step import Stepper
 
-from .gpt import BETAS, CLIP, DECAY, DTYPES, EPS, LR, Shape, check, facts
+from .gpt import DTYPES, Shape, check
+from .plain import BETAS, CLIP, DECAY, EPS, LR, facts
 
 
 def spec(shape: Shape) -> qkv.Transformer:
@@ -30,10 +29,15 @@ def spec(shape: Shape) -> qkv.Transformer:
     )
 
 
+def training(precision: str, compiled: bool) -> Training:
+    optimizer = AdamW(lr=LR, betas=BETAS, eps=EPS, weight_decay=DECAY)
+    return Training(optimizer=optimizer, precision=precision, clip_norm=CLIP, compile=compiled)
+
+
 class TrainingStep:
     """`Stepper.take`: what `qkv train` does once a step."""
 
-    def __init__(self, shape: dict[str, int], precision: str) -> None:
+    def __init__(self, shape: dict[str, int], precision: str, compiled: bool = False) -> None:
         sizes = Shape(**shape)
         model = qkv.build(spec(sizes), seed=0).train()
         ids = sizes.random_ids(sizes.context + 1)
@@ -43,13 +47,11 @@ class TrainingStep:
             counts={"loss": sizes.tokens},
             tokens=sizes.tokens,
         )
-        optimizer = AdamW(lr=LR, betas=BETAS, eps=EPS, weight_decay=DECAY)
-        training = Training(optimizer=optimizer, precision=precision, clip_norm=CLIP)
-        self.stepper = Stepper(model, NextToken(), training, ALONE)
-        self.facts: dict[str, Any] = facts(model)
+        self.stepper = Stepper(model, NextToken(), training(precision, compiled), ALONE)
+        self.facts = facts(model)
 
-    def __call__(self) -> None:
-        self.facts["loss"] = float(self.stepper.take([self.batch], LR).loss)
+    def __call__(self) -> dict[str, float]:
+        return {"loss": float(self.stepper.take([self.batch], LR).loss)}
 
 
 class Decoding:

@@ -17,7 +17,7 @@ def gpt2(batch: int) -> Shape:
 
 def tiny(vocab_size: int = 64, batch: int = 2) -> Shape:
     """For tests of the harness."""
-    return {"vocab_size": vocab_size, "d_model": 64, "n_layers": 1, "n_heads": 1, "context": 32, "batch": batch}
+    return {"vocab_size": vocab_size, "d_model": 64, "n_layers": 1, "n_heads": 2, "context": 32, "batch": batch}
 
 
 def step_flops(shape: Shape) -> int:
@@ -26,6 +26,28 @@ def step_flops(shape: Shape) -> int:
     dense = 2 * tokens * (12 * layers * d**2 + shape["vocab_size"] * d)
     pairs = tokens * (shape["context"] + 1) // 2
     return 3 * (dense + 4 * layers * d * pairs)
+
+
+def pairs() -> Shape:
+    """A Transformer of the paper's base size on rows of 64 and 64 tokens."""
+    sizes = {"vocab_size": 10000, "d_model": 512, "d_ff": 2048, "n_layers": 6, "n_heads": 8}
+    return {**sizes, "batch": 32, "source": 64, "target": 64}
+
+
+def tiny_pairs() -> Shape:
+    """For tests of the harness; the lengths differ, so that none is taken for the other."""
+    sizes = {"vocab_size": 64, "d_model": 64, "d_ff": 128, "n_layers": 1, "n_heads": 2}
+    return {**sizes, "batch": 2, "source": 12, "target": 8}
+
+
+def pair_flops(shape: Shape) -> int:
+    """As `step_flops`, for encoder and decoder."""
+    d, layers, source, target = shape["d_model"], shape["n_layers"], shape["source"], shape["target"]
+    encoder = source * (4 * d**2 + 2 * d * shape["d_ff"])
+    decoder = target * (6 * d**2 + 2 * d * shape["d_ff"]) + source * 2 * d**2  # keys and values of the source
+    pairs = source**2 + target * (target + 1) // 2 + target * source
+    dense = 2 * (layers * (encoder + decoder) + target * shape["vocab_size"] * d)
+    return 3 * shape["batch"] * (dense + 4 * layers * d * pairs)
 
 
 def n_matrix_parameters(shape: Shape) -> int:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import attention, decode, startup, train
+from . import attention, decode, multi30k, rows, shakespeare, startup, train
 from .table import Table
 
-TABLES: dict[str, Table] = {table.name: table for table in (attention.TABLE, train.TABLE, decode.TABLE, startup.TABLE)}
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        attention.TABLE,
+        train.TABLE,
+        rows.TABLE,
+        multi30k.TABLE,
+        shakespeare.TABLE,
+        decode.TABLE,
+        startup.TABLE,
+    )
+}

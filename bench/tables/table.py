@@ -15,12 +15,16 @@ Rows = Iterable[Iterable[str]]
 
 @dataclass(frozen=True)
 class Table:
-    """`cases(quick)` says what is compared, `render(result)` writes it as Markdown; `rounds` unless asked otherwise."""
+    """`cases(quick)` says what is compared, `render(result)` writes it as Markdown; `rounds` unless asked otherwise.
+
+    `lacks` says, where it can't be measured here, why.
+    """
 
     name: str
     rounds: int
     cases: Callable[[bool], list[Case]]
     render: Callable[[Result], str]
+    lacks: Callable[[], str] = str
 
 
 def probe(quick: bool) -> Contender:

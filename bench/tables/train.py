@@ -5,75 +5,62 @@ from __future__ import annotations
 from typing import Any
 
 from ..contenders import shapes
-from ..lockstep import Case, Contender
-from ..results import Record, Result
-from .table import Table, errors, markdown, number, profiles, spread, verdict
+from ..lockstep import Case
+from ..results import Result
+from . import steps
+from .steps import OURS, OWN, SAME
+from .table import Table, errors, profiles, verdict
 
-OURS = "qkv"
-PRECISIONS = ("fp32", "bf16")
-TARGETS = {"fp32": 1.15, "bf16": 1.3}  # at the larger vocabulary, against the fastest peer
+WHO: steps.Who = {
+    OURS: ("bench.contenders.ours:TrainingStep", "qkv"),
+    "Hugging Face GPT-2": ("bench.contenders.huggingface:TrainingStep", "huggingface"),
+    "nanoGPT": ("bench.contenders.nanogpt:TrainingStep", "nanogpt"),
+    "x-transformers": ("bench.contenders.xtransformers:TrainingStep", "x-transformers"),
+}
+EAGER = {"fp32": 1.15, "bf16": 1.3}  # targets at the larger vocabulary, against the fastest peer
+COMPILED = {OWN: 1.05, SAME: 1.0}
+MFU = {"fp32": 0.88, "bf16": 0.75}
 
 
 def cases(quick: bool) -> list[Case]:
-    vocabularies = (64, 128) if quick else (8192, 50257)
-    return [_case(v, precision, quick) for v in vocabularies for precision in PRECISIONS]
-
-
-def _case(vocab_size: int, precision: str, quick: bool) -> Case:
-    shape = shapes.tiny(vocab_size) if quick else shapes.training(vocab_size)
-    options = {"shape": shape, "precision": precision}
-    contenders = (
-        Contender(OURS, "bench.contenders.ours:TrainingStep", options),
-        Contender("bare PyTorch", "bench.contenders.bare:TrainingStep", options),
-        Contender("Hugging Face GPT-2", "bench.contenders.huggingface:TrainingStep", options, "huggingface"),
-        Contender("x-transformers", "bench.contenders.xtransformers:TrainingStep", options, "x-transformers"),
-    )
-    key = {"vocab_size": vocab_size, "precision": precision, "shape": shape, "flops": shapes.step_flops(shape)}
-    return Case(key, contenders, fresh=True, profiled=(OURS,))
+    made = []
+    for vocab_size in (64,) if quick else (8192, 50257):
+        shape = shapes.tiny(vocab_size) if quick else shapes.training(vocab_size)
+        made += steps.cases(WHO, shape, shapes.step_flops(shape), shape["batch"] * shape["context"])
+    return made
 
 
 def render(result: Result) -> str:
-    parts = []
-    for case in result.cases:
-        record = Record(case)
-        rate = f"V {record.key['vocab_size']}, {record.key['precision']}"
-        header = [rate, "tokens/s", "MFU", "ms a step", "of it system", "peak MiB", "time ÷ qkv's"]
-        parts.append(markdown(header, (_row(record, name) for name in record.names)))
+    parts = steps.tables(result, _group)
     parts.append("\n".join([*_verdicts(result), *errors(result)]))
-    found = profiles(result, OURS, _title)
+    found = profiles(result, OURS, lambda key: f"{_group(key)}, {key['mode']}")
     if found:
         parts.append("Where qkv's step spends its time (share of self time, by operation):\n\n" + "\n".join(found))
     return "\n\n".join(part for part in parts if part)
 
 
-def _title(key: dict[str, Any]) -> str:
+def _group(key: dict[str, Any]) -> str:
     return f"V {key['vocab_size']}, {key['precision']}"
 
 
-def _row(record: Record, name: str) -> list[str]:
-    ms, shape = record.median(name), record.key["shape"]
-    mfu = record.key["flops"] / (ms * 1e6) / record.probe(f"gemm_{record.key['precision']}")
-    return [
-        name,
-        number(1e3 * shape["batch"] * shape["context"] / ms),
-        f"{mfu:.0%}",
-        number(ms),
-        f"{record.median(name, 'system_ms') / max(record.median(name, 'cpu_ms'), 1e-9):.0%}",
-        number(record.memory(name)),
-        "" if name == OURS or OURS not in record.names else spread(record.ratios(name, OURS)),
-    ]
-
-
 def _verdicts(result: Result) -> list[str]:
-    lines = []
-    largest = max(result.keys("vocab_size"), default=0)
-    for precision, target in TARGETS.items():
-        record = result.find(vocab_size=largest, precision=precision)
-        peer = record and OURS in record.names and record.fastest(but=OURS)
-        if record and peer:
-            ratio = record.median(peer) / record.median(OURS)
-            title = f"qkv against the fastest peer ({peer}), V {largest}, {precision}, eager"
-            lines.append(verdict(title, ratio, target, "×", least=True))
+    lines, largest = [], max(result.keys("vocab_size"), default=0)
+    for precision, target in EAGER.items():
+        key = {"vocab_size": largest, "precision": precision}
+        where = f"V {largest}, {precision}"
+        lines += steps.advantage_line(result, f"{where}, eager", target, **key, mode="eager", allocator=OWN)
+        for allocator, least in COMPILED.items():
+            what = f"{where}, compiled, {'the same allocator for both' if allocator == SAME else 'as users run them'}"
+            lines += steps.advantage_line(result, what, least, **key, mode="compiled", allocator=allocator)
+        for record in result.records(**key, mode="compiled", allocator=OWN):
+            if OURS in record.names:
+                mfu = steps.utilization(record, OURS)
+                lines.append(verdict(f"MFU, {where}, compiled", mfu, MFU[precision], least=True))
+        for record in result.records(**key, mode="eager", allocator=OWN):
+            peers = [record.memory(name) for name in record.names if name != OURS]
+            if OURS in record.names and peers:
+                share = record.memory(OURS) / min(peers)
+                lines.append(verdict(f"peak memory by the leanest peer's, {where}, eager", share, 1.0, "×"))
     return lines
 
 
