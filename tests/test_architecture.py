@@ -18,7 +18,7 @@ _TOOLS = {"core", "model"}  # what rooms that do one thing to a model may see; n
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "model": {"core"},
-    "families": {"core", "model"},
+    "families": {"core", "model", "hub"},
     "data": {"core"},
     "train": _TOOLS,
     "generate": _TOOLS,

@@ -23,6 +23,7 @@ _HOME = {
     "core.feedforward": ["FeedForwardLayer", "FeedForward", "NoFeedForward"],
     "core.moe": ["MixtureOfExperts"],
     "core.embedding": ["Embedding"],
+    "core.lora": ["adapt", "Adapter", "LoRA", "fold"],
     "core.spec": ["Spec", "Cost"],
     "core.batch": ["Batch", "Term", "Terms"],
     "core.state": ["Cache"],
@@ -39,6 +40,7 @@ _HOME = {
     "data.tokenizer": ["Tokenizer"],
     "train.objective": ["Objective"],
     "generate.settings": ["Generation"],
+    "run.adapters": ["load_adapter", "save_adapter"],
     "run.build": ["build"],
     "run.load": ["load", "Run"],
     "run.recipe": ["Recipe"],
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from .core.embedding import Embedding
     from .core.feedforward import FeedForward, FeedForwardLayer, NoFeedForward
     from .core.layout import Layout, Role
+    from .core.lora import Adapter, LoRA, adapt, fold
     from .core.moe import MixtureOfExperts
     from .core.norm import LayerNorm, NoNorm, Norm, RMSNorm
     from .core.patterns import (
@@ -99,6 +102,7 @@ if TYPE_CHECKING:
     from .model.replace import replace
     from .model.stack import Stack
     from .model.transformer import Transformer, TransformerModel
+    from .run.adapters import load_adapter, save_adapter
     from .run.build import build
     from .run.load import Run, load
     from .run.recipe import Recipe

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from run_tiny import TINY
 
 from qkv.cli import main
+from qkv.train.step import Stepper
 
-COMMANDS = ("demo", "train", "eval", "generate", "translate", "score", "embed", "tokenizer", "list", "show")
+COMMANDS = ("demo", "train", "eval", "generate", "translate", "score", "embed", "tokenizer", "list", "show", "cost")
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +80,7 @@ MISTAKES = {
     "train reverse --device gpu": "there is no device 'gpu'",
     "train reverse --device cuda:77": "CUDA device",
     "train reverse --precision fp8": "'bf16'",
+    "train reverse training.compile=always": "it is true, false or auto, not 'always'",
     "train reverse --max-time 10x": "10x",
     "train reverse --max-steps 0": "max_steps",
     "train reverse --seed -1": "seed",
@@ -106,6 +107,11 @@ MISTAKES = {
     "show gpt3": "did you mean 'gpt'",
     "show gpt2 --data": "--data is for recipes",
     "show gpt2 n_laers=3": "did you mean 'n_layers'",
+    "cost gpt3": "did you mean 'gpt'",
+    "cost gpt2 n_laers=3": "did you mean 'n_layers'",
+    "cost gpt2 --length 2000": "longer than the model's context of 1024",
+    "cost reverse --rows 0": "--rows is a number from 1 on",
+    "cost reverse --device tpu": "there is no device 'tpu'",
 }
 
 
@@ -173,14 +179,14 @@ def test_train_and_repeat(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 def test_ctrl_c_saves_and_says_how_to_go_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    step, calls = torch.optim.AdamW.step, iter(range(1000))
+    take, calls = Stepper.take, iter(range(1000))
 
     def interrupted(self: Any, *args: Any, **options: Any) -> Any:
         if next(calls) == 1:
             signal.raise_signal(signal.SIGINT)
-        return step(self, *args, **options)
+        return take(self, *args, **options)
 
-    monkeypatch.setattr(torch.optim.AdamW, "step", interrupted)
+    monkeypatch.setattr(Stepper, "take", interrupted)
     assert main(["train", "reverse", *TINY, "--out", "run"]) == 130
     said = capsys.readouterr()
     assert "Go on with: qkv train run --resume" in said.out and "interrupted" in said.err
@@ -317,3 +323,15 @@ def test_show(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "source" in printed and "</s>" in printed and "labels counted" in printed
     assert main(["show", "reverse", "--data", "--json", *TINY]) == 0
     assert json.loads(capsys.readouterr().out)["rows"]
+
+
+def test_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "reverse", *TINY]) == 0
+    printed = capsys.readouterr().out
+    for said in ("decoder cross-attention", "in all", "256 tokens (2 × (64 + 64)), in fp32", "MiB at most", "estimate"):
+        assert said in printed
+    assert main(["cost", "gpt2", "n_layers=1", "--rows", "1", "--length", "16", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["shape"] == {"rows": 1, "length": 16, "source": 0}
+    assert told["parameters"] == sum(part["parameters"] for part in told["parts"])
+    assert told["memory"]["peak"] > told["memory"]["weights"] >= 4 * told["parameters"]

@@ -34,6 +34,7 @@ class Case:
     types:   whether it reads segments.
     places:  what their `forward` makes of padding: "given" (it takes position_ids), "relative" (nothing depends on where
              a row begins) or "counted" (padding on the left moves positions, so only the right is compared).
+    attention: which of their implementations is the model.
     """
 
     cls: str
@@ -43,6 +44,7 @@ class Case:
     labels: int = VOCABULARY
     types: bool = False
     places: str = "given"
+    attention: str = "eager"
 
 
 SIZES = {
@@ -54,6 +56,7 @@ SIZES = {
     "max_position_embeddings": 40,
 }
 GROUPED = {**SIZES, "num_key_value_heads": 2}
+GEMMA = {**GROUPED, "head_dim": 12, "sliding_window": 6, "query_pre_attn_scalar": 24}
 GPT2 = {"vocab_size": VOCABULARY, "n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4}
 SCALINGS = {
     "linear": {"factor": 2.0},
@@ -78,6 +81,20 @@ def rope(kind: str) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 1000.0, **SCALINGS[kind]}}
 
 
+EXPERTS = {**GROUPED, "num_local_experts": 4}
+NARROW = {**GROUPED, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 20}
+SHARED = {**NARROW, "shared_expert_intermediate_size": 24}
+HALF_LONG = {
+    "rope_parameters": {
+        "rope_type": "longrope",
+        "rope_theta": 1000.0,
+        "partial_rotary_factor": 0.5,
+        "short_factor": [1.0, 1.5],
+        "long_factor": [1.0, 4.0],
+    }
+}
+FALCON = {size: value for size, value in SIZES.items() if size != "intermediate_size"}
+MPT = {"vocab_size": VOCABULARY, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 40}
 QUARTER = {"rope_type": "default", "rope_theta": 1000.0, "partial_rotary_factor": 0.25}
 BLOOM = {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4}
 DISTILBERT = {
@@ -133,6 +150,92 @@ CASES: dict[str, Case] = {
     "qwen2-sliding-above": Case(
         "Qwen2ForCausalLM", {**GROUPED, "use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}
     ),
+    "qwen3": Case("Qwen3ForCausalLM", {**GROUPED, "head_dim": 12}),
+    "qwen3-sliding-above": Case(
+        "Qwen3ForCausalLM",
+        {**GROUPED, "head_dim": 8, "use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1},
+    ),
+    "qwen3-tied-biased": Case(
+        "Qwen3ForCausalLM", {**GROUPED, "head_dim": 8, "tie_word_embeddings": True, "attention_bias": True}
+    ),
+    "qwen3-bare": Case("Qwen3Model", {**GROUPED, "head_dim": 8}, outputs=""),
+    "gemma2": Case("Gemma2ForCausalLM", GEMMA),
+    "gemma2-tight-caps": Case(
+        "Gemma2ForCausalLM",
+        {**GEMMA, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 1.5, "query_pre_attn_scalar": 3},
+    ),
+    "gemma2-no-caps": Case(
+        "Gemma2ForCausalLM",
+        {
+            **GEMMA,
+            "attn_logit_softcapping": None,
+            "final_logit_softcapping": None,
+            "tie_word_embeddings": False,
+            "layer_types": ["full_attention", "sliding_attention"],
+        },
+    ),
+    "gemma2-bare": Case("Gemma2Model", GEMMA, outputs=""),
+    "mixtral": Case("MixtralForCausalLM", EXPERTS),
+    "mixtral-one-sliding": Case("MixtralForCausalLM", {**EXPERTS, "num_experts_per_tok": 1, "sliding_window": 6}),
+    "mixtral-bare": Case("MixtralModel", EXPERTS, outputs=""),
+    "qwen2-moe": Case("Qwen2MoeForCausalLM", SHARED),
+    "qwen2-moe-partly-dense": Case(
+        "Qwen2MoeForCausalLM",
+        {
+            **SHARED,
+            "num_hidden_layers": 4,
+            "decoder_sparse_step": 2,
+            "mlp_only_layers": [3],
+            "norm_topk_prob": True,
+            "use_sliding_window": True,
+            "sliding_window": 6,
+            "max_window_layers": 3,
+        },
+    ),
+    "qwen2-moe-bare": Case("Qwen2MoeModel", {**SHARED, "qkv_bias": False}, outputs=""),
+    "qwen3-moe": Case("Qwen3MoeForCausalLM", {**NARROW, "head_dim": 12, "norm_topk_prob": True}),
+    "qwen3-moe-partly-dense-sliding": Case(
+        "Qwen3MoeForCausalLM",
+        {**NARROW, "head_dim": 8, "mlp_only_layers": [0], "use_sliding_window": True, "sliding_window": 6},
+    ),
+    "qwen3-moe-bare": Case("Qwen3MoeModel", {**NARROW, "head_dim": 8}, outputs=""),
+    "phi3": Case("Phi3ForCausalLM", GROUPED),
+    "phi3-sliding-tied": Case("Phi3ForCausalLM", {**GROUPED, "sliding_window": 6, "tie_word_embeddings": True}),
+    "phi3-longrope": Case("Phi3ForCausalLM", {**GROUPED, **rope("longrope"), "original_max_position_embeddings": 2}),
+    "phi3-longrope-partial": Case("Phi3ForCausalLM", {**GROUPED, "original_max_position_embeddings": 2, **HALF_LONG}),
+    "phi3-bare": Case("Phi3Model", GROUPED, outputs=""),
+    "falcon": Case("FalconForCausalLM", FALCON),
+    "falcon-new": Case("FalconForCausalLM", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon-new-one-norm-biased": Case(
+        "FalconForCausalLM",
+        {
+            **FALCON,
+            "new_decoder_architecture": True,
+            "num_kv_heads": 2,
+            "num_ln_in_parallel_attn": 1,
+            "bias": True,
+            "ffn_hidden_size": 40,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "falcon-alibi": Case(
+        "FalconForCausalLM",
+        {**FALCON, "alibi": True, "multi_query": False, "parallel_attn": False, "bias": True},
+        places="relative",
+        attention="sdpa",  # with eager attention it adds ALiBi twice
+    ),
+    "falcon-alibi-sixteen-heads": Case(
+        "FalconForCausalLM",
+        {**FALCON, "alibi": True, "num_attention_heads": 16},  # slopes that bfloat16 rounds
+        places="relative",
+        attention="sdpa",
+    ),
+    "falcon-bare": Case("FalconModel", FALCON, outputs=""),
+    "mpt": Case("MptForCausalLM", MPT, places="relative"),
+    "mpt-scaled-odd-heads": Case(
+        "MptForCausalLM", {**MPT, "d_model": 30, "n_heads": 6, "attn_config": {"softmax_scale": 0.7}}, places="relative"
+    ),
+    "mpt-bare": Case("MptModel", MPT, places="relative", outputs=""),
     "bert": Case("BertForMaskedLM", SIZES, does="read", types=True),
     "bert-pretraining": Case("BertForPreTraining", SIZES, does="read", outputs="prediction_logits", types=True),
     "gpt-bigcode": Case("GPTBigCodeForCausalLM", GPT2),
@@ -197,7 +300,7 @@ def pair(name: str) -> Pair:
     torch.manual_seed(sum(map(ord, name)))
     cls = getattr(transformers, case.cls)
     tokens = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
-    theirs = cls(cls.config_class(**{**tokens, **case.config}, attn_implementation="eager")).eval()
+    theirs = cls(cls.config_class(**{**tokens, **case.config}, attn_implementation=case.attention)).eval()
     with torch.no_grad():
         for parameter in theirs.parameters():  # far from their starting values, so that no two of them are alike
             if parameter.requires_grad:

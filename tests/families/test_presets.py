@@ -26,6 +26,21 @@ COUNTS = {
     "llama-3-8b": 8_030_261_248,
     "mistral-7b": 7_241_732_096,
     "qwen2-7b": 7_615_616_512,
+    "qwen3-0.6b": 596_049_920,
+    "qwen3-8b": 8_190_735_360,
+    "gemma-2-2b": 2_614_341_888,
+    "gemma-2-9b": 9_241_705_984,
+    "gemma-2-27b": 27_227_128_320,
+    "mixtral-8x7b": 46_702_792_704,
+    "qwen1.5-moe-a2.7b": 14_315_784_192,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-235b-a22b": 235_093_634_560,
+    "phi-3-mini": 3_821_079_552,
+    "falcon-7b": 6_921_720_704,
+    "falcon-40b": 41_303_293_952,
+    "falcon-rw-1b": 1_311_625_216,
+    "mpt-7b": 6_649_286_656,
+    "mpt-30b": 29_957_200_896,
     "bert-base": 110_106_428,
     "bert-large": 336_226_108,
     "roberta-base": 124_697_433,
@@ -47,6 +62,11 @@ def test_parameters_by_formula_and_on_the_meta_device(name: str) -> None:
     spec = preset(name)
     assert spec.n_parameters == COUNTS[name]
     assert sum(p.numel() for p in build(spec, device="meta").parameters()) == COUNTS[name]
+
+
+def test_a_token_uses_few_of_many_experts() -> None:
+    used = {name: COUNTS[name] - preset(name).cost().idle for name in ("mixtral-8x7b", "qwen3-30b-a3b")}
+    assert used == {"mixtral-8x7b": 12_879_925_248, "qwen3-30b-a3b": 3_353_032_704}
 
 
 def test_every_published_model_is_counted() -> None:

@@ -22,7 +22,7 @@ def test_names_of_devices() -> None:
 def test_flops_of_a_token_come_from_the_models_own_formula(tmp_path) -> None:
     recipe = Recipe.load("reverse", [*TINY, "data.shortest=6"])  # so that all rows are alike
     job = Job.prepare(recipe, tmp_path / "run", torch.device("cpu"), False, Console(quiet=True))
-    assert flops_per_token(job.spec, job.first()) == 3 * job.spec.cost(7, 7).flops / 14
+    assert flops_per_token(job.spec, job.sample()[0]) == 3 * job.spec.cost(7, 7).flops / 14
 
 
 def test_peak_is_a_plausible_speed() -> None:

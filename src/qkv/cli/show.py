@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.tree import Tree
 
+    from ..model.transformer import Transformer
     from ..run.preview import Preview
     from ..run.recipe import Recipe
 
@@ -36,7 +37,7 @@ def show(
             raise ValueError(f"{name} is a preset, a model without data; --data is for recipes")
         _show_preset(name, changes, json)
         return
-    loaded = _load(name, changes)
+    loaded = load_recipe(name, changes)
     if data:
         from ..run.preview import preview
 
@@ -47,7 +48,8 @@ def show(
         _show_recipe(loaded, json)
 
 
-def _load(name: str, changes: list[str]) -> Recipe:
+def load_recipe(name: str, changes: list[str]) -> Recipe:
+    """A recipe with changes. Raises ValueError with the nearest names, of presets too, where there is none."""
     from .. import families
     from ..core.spec import nearest
     from ..run.recipe import Recipe, packaged
@@ -58,12 +60,17 @@ def _load(name: str, changes: list[str]) -> Recipe:
     return Recipe.load(name, changes)
 
 
-def _show_preset(name: str, changes: list[str], json: bool) -> None:
+def load_preset(name: str, changes: list[str]) -> Transformer:
+    """A preset's spec with changes such as `d_model=64` or `decoder.position=alibi`."""
     from ..run.overrides import apply
     from ..run.recipe import ModelChoice
 
-    chosen = ModelChoice.from_dict(apply({"model": {"preset": name}}, [f"model.{text}" for text in changes])["model"])
-    spec = chosen.spec()
+    tree = apply({"model": {"preset": name}}, [f"model.{text}" for text in changes])
+    return ModelChoice.from_dict(tree["model"]).spec()
+
+
+def _show_preset(name: str, changes: list[str], json: bool) -> None:
+    spec = load_preset(name, changes)
     _print({"preset": name, "parameters": spec.n_parameters, "model": spec.to_dict()}, json)
 
 

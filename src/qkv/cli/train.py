@@ -21,8 +21,10 @@ Out = Annotated[Path | None, typer.Option(metavar="DIR", help="The run directory
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in the directory from its last save.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the directory.")]
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")]
-Precision = Annotated[str | None, typer.Option(metavar="fp32|bf16|fp16", help="The numbers to compute in.")]
-Compile = Annotated[bool | None, typer.Option("--compile/--no-compile", help="Whether to use `torch.compile`.")]
+Precision = Annotated[str | None, typer.Option(metavar="auto|fp32|bf16|fp16", help="The numbers to compute in.")]
+Compile = Annotated[
+    bool | None, typer.Option("--compile/--no-compile", help="Whether to use `torch.compile`. [default: where it pays]")
+]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of weights, dropout and the order of the data.")]
 MaxTime = Annotated[
     str | None, typer.Option(metavar="TIME", help="Stop training after so long: `90s`, `10m`, `1h30m`.")

@@ -30,6 +30,23 @@ class Role(IntFlag):
     PREFIX = 4
 
 
+class Grid(NamedTuple):
+    """How the tokens of an image stand: `before` of no place, then rows · columns patches row by row, then `after`."""
+
+    rows: int
+    columns: int
+    before: int = 0
+    after: int = 0
+
+    @property
+    def patches(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def tokens(self) -> int:
+        return self.before + self.patches + self.after
+
+
 class View(NamedTuple):
     """One side of a comparison, shaped so that `q.position - k.position` broadcasts to (B, T, S)."""
 
@@ -54,6 +71,8 @@ class Layout:
         sequential:  between real tokens of one segment, the distance of positions is the distance of indices.
         start:       the position of the first token when it is the same known number in every row, else None.
         lengths:     real tokens in each row, where the maker knew them.
+        grid:        the grid of an image's patches; its axes are the token's number in the grid, row and column (−1, −1
+                     where a token has no place).
     """
 
     positions: Int[Tensor, "B T A"]
@@ -64,6 +83,7 @@ class Layout:
     sequential: bool = False
     start: int | None = None
     lengths: tuple[int, ...] | None = None
+    grid: Grid | None = None
 
     def __post_init__(self) -> None:
         if self.positions.ndim == 2:
@@ -217,7 +237,7 @@ class Layout:
         return replace(self, roles=roles)
 
 
-_FACTS = ("padding", "one_segment", "sequential", "start", "lengths")
+_FACTS = ("padding", "one_segment", "sequential", "start", "lengths", "grid")
 _pytree.register_pytree_node(
     Layout,
     lambda x: ([x.positions, x.segments, x.roles], tuple(getattr(x, f) for f in _FACTS)),

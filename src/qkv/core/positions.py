@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from .bias import Bias
 from .documents import document_lengths
-from .layout import Layout, View
+from .layout import Grid, Layout, View
 from .scalings import NoScaling, Scaling, Turn
 from .spec import Spec
 
@@ -31,6 +31,7 @@ class Widths(NamedTuple):
     d_head: int
     max_positions: int | None
     bidirectional: bool = True
+    grid: Grid | None = None  # of the image that the stack reads
 
 
 Tables = tuple[Tensor, Tensor]  # cos and sin, (B or 1, T, 1, R/2)
@@ -218,9 +219,14 @@ class ALiBi(Position, kind="alibi"):
 
     For n = 2^a heads the slopes are 2^(−max·1/n), 2^(−max·2/n) … with max = `bias_max` = 8; for other n, those of the
     power of two below, then every second one of the power above, as the paper's code has it.
+
+    `scale` multiplies them all (Falcon: 1/√d_head). With `precision` "bfloat16" m_h and the positions are rounded to it, and
+    so is m_h · p before differences are taken, as Falcon was trained.
     """
 
     bias_max: float = Field(default=8.0, gt=0)
+    scale: float = Field(default=1.0, gt=0)
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     def slopes(self, n_heads: int) -> list[float]:
         def geometric(n: int) -> list[float]:
@@ -233,8 +239,11 @@ class ALiBi(Position, kind="alibi"):
         return ALiBiBias(self, widths.n_heads)
 
     def bias(self, tensors: tuple[Tensor, ...], q: View, k: View) -> Tensor:
-        distance = (q.position - k.position).abs().to(tensors[0].dtype)
-        return -tensors[0][:, None, None] * distance.unsqueeze(-3)
+        slopes = tensors[0][:, None, None]
+        if self.precision == "float32":
+            return -self.scale * slopes * (q.position - k.position).abs().to(slopes.dtype).unsqueeze(-3)
+        q_fall, k_fall = (slopes.bfloat16() * at.bfloat16().unsqueeze(-3) for at in (q.position, k.position))
+        return -self.scale * (q_fall.to(slopes.dtype) - k_fall.to(slopes.dtype)).abs()
 
     def bias_grad(self, tensors: tuple[Tensor, ...], q: View, k: View, grad: Tensor) -> tuple[Tensor | None, ...]:
         return (None,)  # the slopes are not trained

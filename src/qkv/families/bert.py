@@ -109,9 +109,10 @@ def legacy(table: tuple[Row, ...]) -> tuple[Row, ...]:
 
 def _segments(spec: Transformer) -> int:
     """How many kinds of segments there are. Raises AttributeError for none, which is DistilBERT."""
-    if spec.encoder is None or not spec.encoder.embedding.token_types:
+    kinds = getattr(spec.encoder.embedding, "token_types", 0) if spec.encoder is not None else 0
+    if not kinds:
         raise AttributeError("no segments")
-    return spec.encoder.embedding.token_types
+    return int(kinds)
 
 
 PLACES: dict[str, Place] = {**places("encoder"), "token_types": _segments}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.feedforward import Activation, FeedForward
-from ..core.norm import RMSNorm
+from ..core.feedforward import Activation, FeedForward, FeedForwardLayer
+from ..core.norm import NoNorm, RMSNorm
 from ..core.positions import Position, Rotary
 from ..hub.family import Class, Family
 from ..hub.keys import ACTIVATIONS, Field, Key, changed
@@ -34,6 +34,8 @@ def llama(
     attention_bias: bool = False,
     out_bias: bool | None = None,
     feedforward_bias: bool = False,
+    feedforwards: Sequence[FeedForwardLayer | None] | None = None,
+    qk_norm: bool = False,
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
     eps: float = 1e-5,
@@ -46,33 +48,42 @@ def llama(
     """A decoder-only language model in today's usual form.
 
     `windows` is the sliding window of every layer, or one for each (None: all that came before). `out_bias` is
-    `attention_bias` by default.
+    `attention_bias` by default. `feedforwards` has a layer for each block, None being the usual one of width `d_ff`.
     """
     norm = RMSNorm(eps=eps)
-    if windows is None or isinstance(windows, int):
-        windows = (windows,) * n_layers
-    blocks = {
-        size: Block(
+    usual = FeedForward(d_ff=d_ff, activation=activation, gated=True, bias=feedforward_bias)
+
+    def block(window: int | None, feedforward: FeedForwardLayer | None) -> Block:
+        return Block(
             attention=Attention(
                 n_heads=n_heads,
                 n_kv_heads=n_kv_heads,
                 d_head=d_head,
                 bias=attention_bias,
                 out_bias=out_bias,
-                pattern=sliding(size),
+                pattern=sliding(window),
                 dropout=attention_dropout,
+                qk_norm=norm if qk_norm else NoNorm(),
             ),
-            feedforward=FeedForward(d_ff=d_ff, activation=activation, gated=True, bias=feedforward_bias),
+            feedforward=feedforward or usual,
             norm=norm,
             dropout=dropout,
         )
-        for size in set(windows)
-    }
+
+    if windows is None or isinstance(windows, int):
+        windows = (windows,) * n_layers
+    feedforwards = feedforwards or (None,) * n_layers
+    if not len(windows) == len(feedforwards) == n_layers:
+        raise ValueError(
+            f"there are {n_layers} layers, {len(windows)} windows and {len(feedforwards)} feedforwards; give one for each"
+        )
+    layers = list(zip(windows, feedforwards, strict=True))
+    blocks = {layer: block(*layer) for layer in set(layers)}
     return Transformer(
         vocab_size=vocab_size,
         d_model=d_model,
         max_positions=max_positions,
-        decoder=Stack(position=position or Rotary(), blocks=tuple(blocks[size] for size in windows), norm=norm),
+        decoder=Stack(position=position or Rotary(), blocks=tuple(blocks[layer] for layer in layers), norm=norm),
         head=LanguageModel(tied=tied) if head else None,
         initialization=Normal(scale_residual=False),
     )

@@ -7,21 +7,24 @@ from typing import Any
 from ..hub.family import Class, Family
 from ..hub.keys import Key, changed
 from .llama import FIELDS, NAMES, llama
-from .places import places
+from .places import Place, places
 
 SIZES: dict[str, dict[str, Any]] = {
     "mistral-7b": {"n_kv_heads": 8, "d_ff": 14336, "windows": 4096, "max_positions": 32768},
 }
 
-PLACES = places("decoder")
+USUAL = places("decoder")
 
 
 def _window(spec: Any) -> int | None:
     """The window of every layer; layers with different windows are not Mistral's."""
-    windows = set(PLACES["windows"](spec))  # type: ignore[operator]
+    windows = set(USUAL["windows"](spec))  # type: ignore[operator]
     if len(windows) > 1:
         raise AttributeError(f"its layers have windows {sorted(windows, key=str)}")
     return windows.pop()
+
+
+PLACES: dict[str, Place] = {**USUAL, "windows": _window}
 
 
 FAMILY = Family(
@@ -36,6 +39,6 @@ FAMILY = Family(
         Key("max_position_embeddings", "max_positions", 131072),
         Key("sliding_window", "windows", 4096),
     ),
-    places={**PLACES, "windows": _window},
+    places=PLACES,
     names=NAMES,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -37,24 +37,30 @@ class LayerTypes:
     """The field `windows`, one for each layer.
 
     `layer_types` names each layer's kind; without it, layers from `max_window_layers` on slide where `use_sliding_window`.
+    Families that see it otherwise say so in `keys` and `types`.
     """
 
     max_window_layers: int = 28
     window: int = 4096
     size: str = "windows"
-    keys: Mapping[str, Any] = field(init=False)
 
-    def __post_init__(self) -> None:
+    @property
+    def keys(self) -> Mapping[str, Any]:
         keys = {"use_sliding_window": False, "sliding_window": self.window, "layer_types": None}
-        object.__setattr__(self, "keys", {**keys, "max_window_layers": self.max_window_layers})
+        return keys | {"max_window_layers": self.max_window_layers}
+
+    def types(self, config: Config) -> list[str]:
+        """The kinds of layers where `layer_types` is silent."""
+        first = config["max_window_layers"] if config["use_sliding_window"] and config["sliding_window"] else None
+        return [FULL if first is None or i < first else SLIDING for i in range(config["num_hidden_layers"])]
 
     def read(self, config: Config) -> tuple[int | None, ...]:
-        n_layers, first = config["num_hidden_layers"], config["max_window_layers"]
-        window = config["sliding_window"] if config["use_sliding_window"] else None
-        types = config["layer_types"] or [FULL if window is None or i < first else SLIDING for i in range(n_layers)]
+        n_layers = config["num_hidden_layers"]
+        window = config["sliding_window"] if config.get("use_sliding_window", True) else None
+        types = config.get("layer_types") or self.types(config)
         if len(types) != n_layers or not {*types} <= {FULL, SLIDING}:
             raise ValueError(f"layer_types {types} are to be {FULL!r} or {SLIDING!r} for each of {n_layers} layers")
-        if window is None and SLIDING in types:
+        if not window and SLIDING in types:
             raise ValueError(f"layer_types has {SLIDING!r}, and there is no sliding_window in use")
         return tuple(window if kind == SLIDING else None for kind in types)
 
@@ -63,12 +69,13 @@ class LayerTypes:
         if len(windows) > 1:
             raise ValueError(f"its layers share one sliding window, and this model's have {sorted(windows)}")
         first = next((i for i, size in enumerate(value) if size is not None), self.max_window_layers)
-        return {
+        said = {
             "use_sliding_window": bool(windows),
             "sliding_window": next(iter(windows), None),
             "max_window_layers": first,
             "layer_types": [FULL if size is None else SLIDING for size in value],
         }
+        return {key: said[key] for key in self.keys}
 
 
 FAMILY = Family(

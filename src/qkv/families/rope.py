@@ -29,12 +29,14 @@ class Rope:
 
     `rope_parameters` holds everything since transformers 5; before, `rope_theta` and `partial_rotary_factor` stood beside
     a `rope_scaling`, which could be null. `base` and `fraction` are what a family has where a configuration is silent.
+    `original` is the context of training in families that keep it beside the scaling.
     """
 
     base: float = 10000.0
     fraction: float = 1.0
     theta_key: str = "rope_theta"
     fraction_key: str = "partial_rotary_factor"
+    original: int | None = None
     size: str = "position"
 
     @property
@@ -42,7 +44,7 @@ class Rope:
         return {
             "rope_parameters": None,
             "rope_scaling": None,
-            LENGTH: None,
+            LENGTH: self.original,
             self.theta_key: self.base,
             self.fraction_key: self.fraction,
         }
@@ -51,7 +53,7 @@ class Rope:
         given = dict(config["rope_parameters"] or config["rope_scaling"] or {})
         old = given.pop("type", "default")
         kind = str(given.pop("rope_type", old))
-        kind = OLD.get(kind, kind)
+        kind = "longrope" if "short_factor" in given else OLD.get(kind, kind)  # "yarn", in early Phi-3
         base = given.pop("rope_theta", config[self.theta_key])
         fraction = given.pop("partial_rotary_factor", config[self.fraction_key])
         if kind not in SCALINGS:
@@ -71,7 +73,8 @@ class Rope:
             said = getattr(value.scaling, name)
             if said is not None:
                 parameters[LENGTH if name == OURS else name] = list(said) if isinstance(said, tuple) else said
-        return {"rope_parameters": parameters}
+        beside = {LENGTH: parameters[LENGTH]} if self.original and LENGTH in parameters else {}
+        return {"rope_parameters": parameters, **beside}
 
 
 def _scaling(cls: type[Scaling], given: dict[str, Any], config: Config) -> Scaling:

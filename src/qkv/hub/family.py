@@ -137,7 +137,12 @@ def at(spec: Any, path: str) -> Any:
 
 
 # What changes no output: how parameters begin, what is dropped in training, which kernel computes.
-BESIDE = frozenset({"initialization", "dropout", "drop_path", "backend", "fused"})
+BESIDE = frozenset(
+    {
+        *("initialization", "dropout", "drop_path", "backend", "fused"),
+        *("jitter", "balance", "balance_weight", "router_z", "capacity"),  # of a mixture of experts
+    }
+)
 
 
 def difference(a: Transformer, b: Transformer, beside: frozenset[str] = BESIDE) -> dict[str, tuple[Any, Any]]:

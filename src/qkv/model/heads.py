@@ -31,7 +31,12 @@ class Head(Spec, role="head"):
 
 
 class HeadModule(nn.Module):
-    """What every head's module offers: outputs from hidden states, and the loss sums for labels."""
+    """What every head's module offers: outputs from hidden states, and the loss sums for labels.
+
+    One that `takes_layout` is given it too: `head(hidden, layout)`.
+    """
+
+    takes_layout = False
 
     def loss(self, hidden: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> LossSums:
         raise NotImplementedError

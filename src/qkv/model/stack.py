@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Literal, cast
 
@@ -10,10 +11,11 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..core.embedding import Embedding, TokenEmbedding
+from ..core.embedding import Embedding, Input
 from ..core.extras import Extras, Record, Reporter
 from ..core.layout import Layout
 from ..core.norm import NoNorm, Norm
+from ..core.patches import GridPosition
 from ..core.positions import NoPosition, Position, PositionModule, Widths
 from ..core.spec import Cost, Spec
 from ..core.state import Cache
@@ -30,7 +32,7 @@ class Stack(Spec, kind="stack"):
     al. 2016). In JSON, runs of equal blocks are written once: `[{"repeat": 6, "block": {…}}]`.
     """
 
-    embedding: Embedding = Embedding()
+    embedding: Input = Embedding()
     position: Position = NoPosition()
     blocks: tuple[Block, ...] = Field(min_length=1)
     norm: Norm = NoNorm()
@@ -41,6 +43,18 @@ class Stack(Spec, kind="stack"):
         if self.drop_path and any(block.drop_path for block in self.blocks):
             raise ValueError("drop_path is set for the whole stack and for blocks of it; leave one of them at 0")
         return self
+
+    @model_validator(mode="after")
+    def _has_a_grid(self) -> Stack:
+        if isinstance(self.position, GridPosition) and self.embedding.grid is None:
+            raise ValueError("position grid needs an embedding that has one: patches, or states of an image")
+        return self
+
+    @field_validator("embedding", mode="before")
+    @classmethod
+    def _of_tokens(cls, value: Any) -> Any:
+        """Tokens are what is meant where no kind is named."""
+        return {"kind": Embedding.kind, **value} if isinstance(value, Mapping) else value
 
     @field_validator("blocks", mode="before")
     @classmethod
@@ -76,7 +90,8 @@ class Stack(Spec, kind="stack"):
 
     def widths(self, d_model: int, max_positions: int | None) -> Widths:
         """What the position scheme needs to know; heads are those of the first block that has any."""
-        return Widths(d_model, *max(self.heads(d_model), default=(1, d_model)), max_positions)
+        heads = max(self.heads(d_model), default=(1, d_model))
+        return Widths(self.embedding.width_of(d_model), *heads, max_positions, grid=self.embedding.grid)
 
     def heads(self, d_model: int) -> set[tuple[int, int]]:
         """Every (number, width) of heads that some block has."""
@@ -86,8 +101,7 @@ class Stack(Spec, kind="stack"):
         """Of one sequence of `tokens`, beside `memory` tokens of an encoder; without the token table."""
         embedding = self.embedding
         total = embedding.cost(d_model, vocab_size, tokens) + self.norm.cost(d_model, tokens)
-        widths = self.widths(d_model, max_positions)._replace(d_model=embedding.width or d_model)
-        total += Cost(self.position.n_parameters(widths))
+        total += Cost(self.position.n_parameters(self.widths(d_model, max_positions)))
         for block, run in groupby(self.blocks):
             count = len(list(run))
             pairs = _pairs(block.attention, tokens)
@@ -131,17 +145,16 @@ class StackModule(nn.Module):
 
     def __init__(self, spec: Stack, vocab_size: int, d_model: int, max_positions: int | None, name: str) -> None:
         super().__init__()
-        self.embedding = TokenEmbedding(spec.embedding, vocab_size, d_model)
+        self.embedding = spec.embedding.module(vocab_size, d_model)
         widths = spec.widths(d_model, max_positions)
-        width = spec.embedding.width or d_model
-        self.position = spec.position.module(widths._replace(d_model=width, bidirectional=name != "decoder"))
+        self.position = spec.position.module(widths._replace(bidirectional=name != "decoder"))
         _check_heads(spec, self.position, d_model, name)
         self.blocks = nn.ModuleList(spec.block(i).module(d_model, f"{name}.blocks.{i}") for i in range(spec.n_layers))
         self.norm = spec.norm.module(d_model)
 
     def forward(
         self,
-        ids: Int[Tensor, "B T"],
+        ids: Int[Tensor, "B T"] | Float[Tensor, "B N P"],
         layout: Layout,
         memory: Float[Tensor, "B S M"] | None = None,
         memory_layout: Layout | None = None,

@@ -11,8 +11,10 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from ..core.cross_entropy import LossSums
+from ..core.embedding import Embedding
 from ..core.extras import Extras
 from ..core.layout import Layout
+from ..core.patches import PatchEmbedding, Patches
 from ..core.positions import Learned
 from ..core.spec import Cost, Spec
 from ..core.state import Cache
@@ -20,6 +22,7 @@ from .attention import MultiHeadAttention
 from .heads import Classifier, ClassifierModule, Head, HeadModule, LanguageModel, Pooler, PoolerModule
 from .initial import Glorot, Initialization
 from .stack import Recompute, Stack, StackModule
+from .vision import Detector, ImageClassifier, MaskTokens, PixelDecoder
 
 
 class Transformer(Spec, kind="transformer"):
@@ -28,10 +31,10 @@ class Transformer(Spec, kind="transformer"):
     `decoder` alone is a GPT, `encoder` alone a BERT, both the original. `vocab_size` is the output vocabulary,
     `source_vocab_size` the encoder's where it is another. `tie_embeddings` shares the table of both stacks; the head's
     `tied` shares it with the output. `max_positions` bounds the context, where something does. The `classifier` reads
-    what the `pooler` gives.
+    what the `pooler` gives. A model of images alone has no vocabulary, and its size is 0.
     """
 
-    vocab_size: int = Field(gt=0)
+    vocab_size: int = Field(default=0, ge=0)
     source_vocab_size: int | None = Field(default=None, gt=0)
     d_model: int = Field(gt=0)
     max_positions: int | None = Field(default=None, gt=0)
@@ -47,6 +50,8 @@ class Transformer(Spec, kind="transformer"):
     def _consistent(self) -> Transformer:
         if self.encoder is None and self.decoder is None:
             raise ValueError("a Transformer needs an encoder, a decoder or both")
+        self._check_vocabulary()
+        self._check_image()
         for name, stack in self.stacks():
             if isinstance(stack.position, Learned) and self.max_positions is None:
                 raise ValueError(f"{name}.position: learned positions need max_positions, the length of their table")
@@ -58,17 +63,17 @@ class Transformer(Spec, kind="transformer"):
         if self.encoder is not None and self.decoder is not None:
             if all(block.cross is None for block in self.decoder.blocks):
                 raise ValueError("no decoder block has cross-attention, so the encoder would go unheard: give `cross`")
-            if self.tie_embeddings and self.source_vocab_size not in (None, self.vocab_size):
+            if self.shares_table and self.source_vocab_size not in (None, self.vocab_size):
                 raise ValueError(
                     f"tie_embeddings shares one table, but source_vocab_size is {self.source_vocab_size} and vocab_size "
                     f"{self.vocab_size}; set tie_embeddings to false or give one vocabulary"
                 )
-        widths = {stack.embedding.width or self.d_model for _, stack in self.stacks()}
-        if self.tie_embeddings and len(widths) > 1:
+        widths = {stack.embedding.width_of(self.d_model) for _, stack in self.stacks()}
+        if self.shares_table and len(widths) > 1:
             raise ValueError(
                 f"tie_embeddings shares one table, but the stacks' embeddings have widths {sorted(widths)}"
             )
-        width = self.output.embedding.width or self.d_model
+        width = self.output.embedding.width_of(self.d_model)
         if isinstance(self.head, LanguageModel) and self.head.tied and width != self.head.width(self.d_model):
             said = "d_model" if self.head.width(self.d_model) == self.d_model else "its transform's width"
             raise ValueError(
@@ -78,6 +83,32 @@ class Transformer(Spec, kind="transformer"):
         if self.classifier is not None and self.pooler is None:
             raise ValueError("a classifier reads one vector for a sequence; give the spec a pooler, which makes it")
         return self
+
+    def _check_vocabulary(self) -> None:
+        reads = [name for name, stack in self.stacks() if stack.embedding.table(1, self.d_model)]
+        if isinstance(self.head, LanguageModel):
+            reads.append("head")
+        if reads and not self.vocab_size:
+            raise ValueError(f"vocab_size: input should be greater than 0, not 0, as {reads[0]} is one of tokens")
+        tied = isinstance(self.head, LanguageModel) and self.head.tied
+        if tied and not self.output.embedding.table(1, self.d_model):
+            raise ValueError("a tied head needs a table of tokens in its stack, which reads none; untie it")
+
+    def _check_image(self) -> None:
+        """That a head of images has one to look at, of the grid and patches that it is made for."""
+        if not isinstance(self.head, ImageClassifier | PixelDecoder | MaskTokens | Detector):
+            return
+        seen = self.output.embedding
+        if not isinstance(seen, Patches):
+            raise ValueError(f"head {self.head.kind} reads images, so its stack needs an embedding of the kind patches")
+        if isinstance(self.head, ImageClassifier) and seen.before < self.head.class_tokens:
+            raise ValueError(f"the classifier reads {self.head.class_tokens} tokens: give patches that many `before`")
+        if isinstance(self.head, Detector) and not seen.after:
+            raise ValueError("a detector reads detection tokens: give patches some `after` them")
+        if isinstance(self.head, PixelDecoder):
+            ours, theirs = (self.head.grid, self.head.patch, self.head.channels), (seen.grid, seen.patch, seen.channels)
+            if ours != theirs:
+                raise ValueError(f"the decoder of pixels is for {ours}, and the images have {theirs}")
 
     def stacks(self) -> list[tuple[str, Stack]]:
         return [(n, s) for n, s in (("encoder", self.encoder), ("decoder", self.decoder)) if s is not None]
@@ -93,6 +124,11 @@ class Transformer(Spec, kind="transformer"):
     def is_encoder_decoder(self) -> bool:
         return self.encoder is not None and self.decoder is not None
 
+    @property
+    def shares_table(self) -> bool:
+        """Whether two stacks read one table of tokens."""
+        return self.tie_embeddings and all(isinstance(stack.embedding, Embedding) for _, stack in self.stacks())
+
     def cost(self, tokens: int = 0, source: int = 0) -> Cost:
         """Parameters, and the FLOPs of one forward pass over `tokens` (and `source` tokens for an encoder beside it)."""
         total = Cost()
@@ -102,8 +138,8 @@ class Transformer(Spec, kind="transformer"):
             vocab = self._vocabulary(name)
             memory = source if name == "decoder" and self.encoder is not None else 0
             total += stack.cost(self.d_model, self.max_positions, vocab, length, memory)
-            if not (tables and self.tie_embeddings):
-                tables += vocab * (stack.embedding.width or self.d_model)
+            if not (tables and self.shares_table):
+                tables += stack.embedding.table(vocab, self.d_model)
         if self.head is not None:
             total += self.head.cost(self.d_model, self.vocab_size, tokens)
         for part in (self.pooler, self.classifier):
@@ -142,7 +178,7 @@ class TransformerModel(nn.Module):
 
     def tie(self) -> None:
         """Make shared tables one parameter; again after anything that replaces parameters."""
-        if self.encoder is not None and self.decoder is not None and self.spec.tie_embeddings:
+        if self.encoder is not None and self.decoder is not None and self.spec.shares_table:
             self.decoder.embedding.weight = self.encoder.embedding.weight
         if isinstance(self.spec.head, LanguageModel) and self.spec.head.tied and self.head is not None:
             self.head.weight = self._output.embedding.weight
@@ -192,7 +228,7 @@ class TransformerModel(nn.Module):
 
     def hidden(
         self,
-        ids: Int[Tensor, "B S"],
+        ids: Int[Tensor, "B S"] | Float[Tensor, "B C H W"],
         target: Int[Tensor, "B T"] | None = None,
         *,
         layout: Layout | None = None,
@@ -202,8 +238,11 @@ class TransformerModel(nn.Module):
         token_types: Int[Tensor, "B S"] | None = None,
         extras: Extras | None = None,
     ) -> Float[Tensor, "B T M"]:
-        """The last hidden states: the decoder's when there are both stacks. `extras` collects what its layers say."""
-        layout = self._layout(ids, layout, attention_mask)
+        """The last hidden states: the decoder's when there are both stacks. `extras` collects what its layers say.
+
+        Where the first stack reads patches, `ids` are pixels, and a layout names the patches that are shown.
+        """
+        ids, layout = self._laid(ids, layout, attention_mask)
         if not self.is_encoder_decoder:
             if target is not None:
                 raise ValueError("a target is for encoder–decoders; this model has one stack and takes ids alone")
@@ -217,7 +256,7 @@ class TransformerModel(nn.Module):
 
     def forward(
         self,
-        ids: Int[Tensor, "B S"],
+        ids: Int[Tensor, "B S"] | Float[Tensor, "B C H W"],
         target: Int[Tensor, "B T"] | None = None,
         *,
         layout: Layout | None = None,
@@ -231,6 +270,9 @@ class TransformerModel(nn.Module):
     ) -> Float[Tensor, "B T V"] | LossSums:
         """Logits (B, T, V); with `labels`, aligned with the output and −100 where none counts, the loss sums instead."""
         extras = Extras() if self.training and labels is not None else None
+        if self.head is not None and self.head.takes_layout:
+            ids, layout = self._laid(ids, layout, attention_mask)
+            attention_mask = None
         hidden = self.hidden(
             ids,
             target,
@@ -245,9 +287,10 @@ class TransformerModel(nn.Module):
             if labels is not None:
                 raise ValueError("this model has no head, so labels mean nothing to it")
             return hidden
+        seen = {"layout": layout} if self.head.takes_layout else {}
         if labels is None:
-            return self.head(hidden)
-        sums = self.head.loss(hidden, labels, label_smoothing, z_loss)
+            return self.head(hidden, **seen)
+        sums = self.head.loss(hidden, labels, label_smoothing, z_loss, **seen)
         return sums if extras is None else sums._replace(extras=extras.terms())
 
     def pooled(
@@ -261,7 +304,7 @@ class TransformerModel(nn.Module):
         """One vector a sequence, by the model's pooler."""
         if self.pooler is None:
             raise ValueError("this model has no pooler; give the spec one: pooler=Pooler(method='mean', dense=False)")
-        layout = self._layout(ids, layout, attention_mask)
+        ids, layout = self._laid(ids, layout, attention_mask)
         return self.pooler(self.hidden(ids, layout=layout, token_types=token_types), layout)
 
     def classify(
@@ -277,6 +320,15 @@ class TransformerModel(nn.Module):
             raise ValueError("this model has no classifier; give the spec one: classifier=Classifier(labels=2)")
         pooled = self.pooled(ids, layout=layout, attention_mask=attention_mask, token_types=token_types)
         return self.classifier(pooled)
+
+    def _laid(self, ids: Tensor, layout: Layout | None, mask: Tensor | None) -> tuple[Tensor, Layout]:
+        """What the first stack reads, and its layout: patches instead of pixels."""
+        first = self.encoder if self.encoder is not None else self._output
+        if not isinstance(first.embedding, PatchEmbedding):
+            return ids, self._layout(ids, layout, mask)
+        if mask is not None:
+            raise ValueError("images have no attention mask; a layout says which patches are shown (masked_layout)")
+        return first.embedding.lay(ids, layout)
 
     def _layout(self, ids: Tensor, layout: Layout | None, mask: Tensor | None) -> Layout:
         if ids.ndim != 2:
@@ -327,7 +379,7 @@ class TransformerModel(nn.Module):
         cache = Cache(rows, sizes, self.is_encoder_decoder, self.max_positions, capacity)
         if source is not None:
             assert self.encoder is not None
-            layout = self._layout(source, source_layout, None)
+            source, layout = self._laid(source, source_layout, None)
             memory = self.encoder(source, layout)
             for i, state in enumerate(cache.cross):
                 cross = self.decoder.block(i).cross

@@ -9,8 +9,9 @@ import torch
 
 from ..core.batch import Batch
 from ..core.spec import nearest
+from ..cost.count import Shape, training_flops
 from ..model.transformer import Transformer
-from ..train.precision import Precision
+from ..train.precision import DTYPES, PrecisionChoice
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
@@ -48,7 +49,7 @@ def flops_per_token(spec: Transformer, batch: Batch) -> float:
         source = _row_length(batch, "ids", rows)
     else:
         own = _row_length(batch, "ids", rows)
-    return 3 * spec.cost(own, source).flops / max(own + source, 1)
+    return training_flops(spec, Shape(1, own, source)) / max(own + source, 1)
 
 
 def _row_length(batch: Batch, name: str, rows: int) -> int:
@@ -59,10 +60,11 @@ def _row_length(batch: Batch, name: str, rows: int) -> int:
 
 
 @lru_cache(maxsize=8)
-def peak_flops(device: torch.device, precision: Precision) -> float:
+def peak_flops(device: torch.device, precision: PrecisionChoice) -> float:
     """FLOPs a second of a large matrix product on this machine, measured: the best of many tries within a second, since
     the first are slowed by cold caches and by whatever else runs."""
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    assert precision != "auto", "what a run computes in is chosen before it is measured"
+    dtype = DTYPES[precision]
     size = 1536 if device.type == "cpu" else 4096
     a = torch.ones(size, size, device=device, dtype=dtype)
     best, began = 0.0, time.perf_counter()

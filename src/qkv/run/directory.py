@@ -20,10 +20,11 @@ CHECKPOINTS = "checkpoints"
 SAMPLES = "samples.json"
 EVALUATION = "evaluation.json"  # of the finished run: a directory without it holds one that has not come to its end
 REPORT = "report.html"
+ADAPTER = "adapter"
 
 FILES = (
     *(EVALUATION, REPORT, "attention.json", "machine.json", SAMPLES, WEIGHTS),
-    *(CHECKPOINTS, METRICS, "tensorboard", GENERATION, TOKENIZER, CONFIG, RECIPE),
+    *(ADAPTER, CHECKPOINTS, METRICS, "tensorboard", GENERATION, TOKENIZER, CONFIG, RECIPE),
 )
 
 

@@ -202,7 +202,7 @@ def load(
     pickle, the configuration has a key that means something unknown, the weights are not those of the model's spec
     (nothing is allocated then), or the tokenizer is another's.
     """
-    folder, where = _folder(path, revision, allow_pickle), devices.choose(device)
+    folder, where = locate(path, revision, allow_pickle), devices.choose(device)
     numbers = _dtype(dtype)
     if is_hub(folder):
         return _load_hub(folder, where, numbers, allow_pickle)
@@ -241,7 +241,7 @@ def usual_task(spec: Transformer) -> Task:
     return "translate" if spec.is_encoder_decoder else "read" if spec.decoder is None else "continue"
 
 
-def _folder(path: Path | str, revision: str | None, allow_pickle: bool) -> Path:
+def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = False) -> Path:
     """The directory that is meant: the one of that name, else the Hub's, in the cache."""
     folder = Path(path)
     named = str(path)

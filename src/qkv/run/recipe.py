@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import Field, ValidationError, model_serializer, model_validator
 
 from .. import families
+from ..core.lora import Adapter
 from ..core.spec import Spec, explain, nearest
 from ..data import cldr, pairs, stdlib_text, text, toys  # noqa: F401  (their kinds of source)
 from ..data.batching import Batching
@@ -24,18 +25,21 @@ from . import overrides, yamls
 from .directory import RECIPE, read_text
 from .evaluation import Evaluation
 
-PRESET, REPLACE = "preset", "replace"
+PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
 
 
 class ModelChoice(Spec):
     """`{preset: transformer, d_model: 256, replace: {decoder.position: alibi}}`: a preset, its sizes, and changes to it.
+    Or `{directory: gpt2}`: a trained model, to go on with. A bare name is a preset's, or else a directory's.
 
-    preset:  a name of `qkv list presets`.
-    sizes:   every key beside `preset` and `replace`: what the preset's function takes (`d_model`, `n_layers` …).
-    changes: `replace`: dotted paths into the model's spec and what is to stand there, as `spec.replace` takes them.
+    preset:    a name of `qkv list presets`.
+    directory: a run's, or one in the Hub's format, or `owner/name` on the Hub: spec, weights and tokenizer.
+    sizes:     every key beside these and `replace`: what the preset's function takes (`d_model`, `n_layers` …).
+    changes:   `replace`: dotted paths into the model's spec and what is to stand there, as `spec.replace` takes them.
     """
 
-    preset: str
+    preset: str = ""
+    directory: str | None = None
     sizes: dict[str, Any] = Field(default_factory=dict)
     changes: dict[str, Any] = Field(default_factory=dict)
 
@@ -44,17 +48,37 @@ class ModelChoice(Spec):
     def _gather(cls, value: Any) -> Any:
         if isinstance(value, Mapping) and not {"sizes", "changes"} & set(value):
             preset = value.get(PRESET, value.get("kind"))  # a bare name comes as a kind, see `Spec`
-            sizes = {key: item for key, item in value.items() if key not in (PRESET, REPLACE, "kind")}
-            rest = {} if preset is None else {"preset": preset}
+            sizes = {key: item for key, item in value.items() if key not in (PRESET, DIRECTORY, REPLACE, "kind")}
+            rest = {name: item for name, item in ((PRESET, preset), (DIRECTORY, value.get(DIRECTORY))) if item}
+            if isinstance(preset, str) and preset not in families.PRESETS and _is_directory(preset):
+                rest = {DIRECTORY: preset}
             return {**rest, "sizes": sizes, "changes": value.get(REPLACE) or {}}
         return value
 
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if bool(self.preset) == bool(self.directory):
+            raise ValueError("give a preset, or the directory of a trained model, and not both")
+        if self.directory and self.sizes:
+            raise ValueError(
+                f"{next(iter(self.sizes))} is given by the model in {self.directory}; what it is made of can be changed "
+                "by its place in the spec: model.replace={decoder.position: alibi}"
+            )
+        return self
+
     @model_serializer(mode="plain")
     def _flat(self) -> dict[str, Any]:
+        if self.directory:
+            return {DIRECTORY: self.directory, REPLACE: self.changes}
         return {PRESET: self.preset, **self.sizes, REPLACE: self.changes}
 
     def spec(self, vocab_size: int | None = None) -> Transformer:
         """The whole spec, for a tokenizer of this size. Raises ValueError where a name or a value is not one there is."""
+        if self.directory:
+            from .base import spec_of
+
+            found = spec_of(self.directory)
+            return found.replace({"vocab_size": max(vocab_size or 0, found.vocab_size)}).replace(self.changes)
         sizes = ({} if vocab_size is None else {"vocab_size": vocab_size}) | self.sizes
         try:
             return families.preset(self.preset, **sizes).replace(self.changes)
@@ -67,7 +91,8 @@ class Recipe(Spec):
 
     data:       where examples come from.
     tokenizer:  what is trained on the texts of the training split before the model is.
-    model:      a preset with sizes and changes, see `ModelChoice`.
+    model:      a preset with sizes and changes, or a trained model to go on with, see `ModelChoice`.
+    adapter:    what is trained in place of the model's own weights, see `LoRA`.
     objective:  what is minimized.
     batching:   how examples become batches.
     training:   optimizer, schedule, limits, checkpoints.
@@ -81,6 +106,7 @@ class Recipe(Spec):
     data: Source
     tokenizer: TokenizerSpec
     model: ModelChoice
+    adapter: Adapter | None = None
     objective: Objective
     batching: Batching = Batching()
     training: Training = Training()
@@ -112,17 +138,29 @@ class Recipe(Spec):
 
     @property
     def vocab_size(self) -> int:
-        """What the tokenizer's vocabulary may grow to: exact once it is trained."""
+        """What the tokenizer's vocabulary may grow to: exact once it is trained. 0 where the model has its own."""
+        if self.model.directory:
+            return 0
         return int(getattr(self.tokenizer, "vocab_size", None) or 1000)
 
     def resolve(self, vocab_size: int) -> Self:
-        """The recipe with nothing left to a default that another version could change: the preset's sizes spelled out."""
+        """The recipe with nothing left to a default that another version could change: the preset's sizes spelled out,
+        the place of a directory on this machine."""
+        if self.model.directory:
+            path = Path(self.model.directory).expanduser()
+            place = str(path.resolve()) if path.is_dir() else self.model.directory
+            return self.model_copy(update={"model": self.model.model_copy(update={"directory": place})})
         sizes = {**_sizes(self.model.preset), "vocab_size": vocab_size, **self.model.sizes}
         return self.model_copy(update={"model": self.model.model_copy(update={"sizes": sizes})})
 
     def to_yaml(self) -> str:
         """What `recipe.yaml` of a run directory holds; `Recipe.load` reads it back to an equal value."""
         return yamls.dump(self.to_dict())
+
+
+def _is_directory(name: str) -> bool:
+    """Whether a name that is no preset's means a directory, here or on the Hub."""
+    return "/" in name or Path(name).expanduser().is_dir()
 
 
 def _sizes(preset: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fnmatch import fnmatch
+import itertools
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +12,30 @@ from rich.console import Console
 from torch import nn
 
 from ..core.batch import Batch
+from ..core.lora import adapt, fold
 from ..data.batching import Stream, stream
 from ..data.sources import SPLITS, Example, Split
 from ..data.tokenizer import Tokenizer
 from ..model.transformer import Transformer, TransformerModel
 from ..train.loop import fit
 from ..train.outcome import Outcome
-from ..train.precision import check_device
+from . import weights
+from .adapters import save_adapter
+from .admission import admit, check_machine
+from .base import model_of
 from .build import build
+from .choices import Chooser
 from .device import choose, flops_per_token, peak_flops
-from .directory import EVALUATION, RECIPE, SAMPLES, TOKENIZER, State, clear, write_json, write_text
+from .directory import ADAPTER, EVALUATION, RECIPE, SAMPLES, TOKENIZER, WEIGHTS, State, clear, write_json, write_text
 from .evaluate import Evaluated, Evaluator
+from .fits import Room, plan_of
 from .load import check_fit, write_settings
 from .recipe import Recipe
+from .shape import widest
 from .text import Task
 from .tokenizer import make
 
-# What a resumed run may change: nothing that was used up to the step it goes on from.
-CHANGEABLE = ("description", "evaluation.*", "generation.*", "batching.workers")
-CHANGEABLE_TRAINING = frozenset(
-    {
-        *("max_steps", "max_time", "patience", "min_delta", "max_bad_steps"),
-        *("eval_every", "save_every", "log_every", "keep", "metric", "mode", "final"),
-        *("compile", "recompute", "tensorboard"),
-    }
-)
+SAMPLE = 8  # batches that are looked at to see how large they get
 
 
 @dataclass(frozen=True)
@@ -63,54 +62,20 @@ def train(
     resume:    go on with the run in `out` from its last save, bit for bit; from the beginning where there is none yet.
     overwrite: replace the run in `out`. A directory that is no run is never touched.
 
-    Raises ValueError, before anything is written, where recipe, data, device and directory don't fit together.
+    Raises ValueError, before anything is written, where recipe, data, device and directory don't fit together, or where
+    the machine's memory would not do.
     """
     console = console or Console(quiet=True)
     where = choose(device)
-    if recipe.training.precision != "fp32":
-        check_device(recipe.training.precision, where)
-    admit(recipe, out, resume, overwrite)
+    recipe = admit(recipe, out, resume, overwrite)
+    check_machine(recipe.training, where)
     job = Job.prepare(recipe, out, where, resume, console)
-    first = job.first()
+    first = job.foresee()
     if overwrite and State.of(out) is not State.FREE:
         clear(out)
     (out / EVALUATION).unlink(missing_ok=True)  # until it is made anew, the run is not finished
     job.write()
     return job.run(resume, first)
-
-
-def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> None:
-    """That the directory may be used as asked. Raises ValueError that says what may be done instead."""
-    state = State.of(out)
-    if state is State.FOREIGN:
-        raise ValueError(f"{out} exists and is no run of qkv, so it is left alone; give another directory with --out")
-    if state is State.FREE or overwrite:
-        return
-    if not resume:
-        how = "a finished run" if state is State.FINISHED else "a run that was not finished"
-        raise ValueError(
-            f"{out} holds {how}; --resume goes on with it, --overwrite replaces it, --out takes another place"
-        )
-    saved = Recipe.load(out)
-    vocab_size = saved.model.sizes.get("vocab_size")
-    given = recipe.resolve(vocab_size) if isinstance(vocab_size, int) else recipe
-    different = {path: pair for path, pair in saved.diff(given).items() if not _changeable(path)}
-    if different:
-        said = "; ".join(
-            f"{path} is {old!r} there and {new!r} here" for path, (old, new) in list(different.items())[:3]
-        )
-        more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
-        raise ValueError(
-            f"{out} is a run of another recipe and can't be resumed with this one: {said}{more}; "
-            f"`qkv train {out} --resume` goes on with its own"
-        )
-
-
-def _changeable(path: str) -> bool:
-    room, _, name = path.partition(".")
-    if room == "training" and name in CHANGEABLE_TRAINING:
-        return True
-    return any(fnmatch(path, pattern) for pattern in CHANGEABLE)
 
 
 @dataclass
@@ -125,6 +90,7 @@ class Job:
     device: torch.device
     console: Console
     opened: Stream | None = None  # the training data, for their report at the end
+    notes: list[str] = field(default_factory=list)  # what was chosen
 
     @classmethod
     def prepare(cls, recipe: Recipe, out: Path, device: torch.device, resume: bool, console: Console) -> Job:
@@ -152,17 +118,37 @@ class Job:
         )
         return self.opened
 
-    def first(self) -> Batch:
-        """A batch of training data. Raises ValueError where no example is left to use."""
+    def sample(self) -> list[Batch]:
+        """Some batches of training data. Raises ValueError where no example is left to use."""
         recipe, batching = self.recipe, self.recipe.batching.replace(pool=256, workers=0)
         with stream(
             recipe.data, self.tokenizer, batching, seq2seq=self.task == "translate", seed=recipe.seed
         ) as batches:
-            return next(batches)
+            return [next(batches), *itertools.islice(batches, SAMPLE - 1)]
+
+    def foresee(self) -> Batch:
+        """Choose what is left to choose, and see that the memory will do; a batch of training data is given back."""
+        recipe, batches = self.recipe, self.sample()
+        shape, packed = widest(batches, recipe.batching), recipe.batching.packing
+        running = self.task == "continue"
+        chooser = Chooser(self.spec, shape, self.device, running and not packed, self.notes.append)
+        training = chooser.settle(recipe.training)
+        self.recipe = recipe.model_copy(update={"training": training})
+        plan = plan_of(
+            training,
+            self.spec,
+            self.device,
+            recipe.objective,
+            packed=packed,
+            padded=not running,
+            adapter=recipe.adapter,
+        )
+        Room(self.spec, shape, plan, recipe.batching.tokens).check()
+        return batches[0]
 
     def run(self, resume: bool, first: Batch) -> Trained:
         recipe = self.recipe
-        model = build(self.spec, device=self.device, seed=recipe.seed)
+        model = self._model()
         self._tell()
         outcome = fit(
             model,
@@ -180,7 +166,27 @@ class Job:
         self._say(f"{str(outcome)[0].upper()}{str(outcome)[1:]}.")
         if self.opened is not None and (self.opened.report.skipped or self.opened.report.cut):
             self._say(f"Training data: {self.opened.report}.")
+        if recipe.adapter is not None:
+            self._deliver(model)
         return Trained(self.out, outcome) if outcome.interrupted else self._finish(model, outcome)
+
+    def _model(self) -> TransformerModel:
+        """The model as training begins with it."""
+        recipe, loaded = self.recipe, self.recipe.model.directory
+        model: TransformerModel
+        if loaded:
+            model = model_of(recipe.model, self.spec.vocab_size, self.device)
+        else:
+            model = build(self.spec, device=self.device, seed=recipe.seed)
+        return model if recipe.adapter is None else adapt(model, recipe.adapter, seed=recipe.seed)
+
+    def _deliver(self, model: TransformerModel) -> None:
+        """Leave the adapter as such, and the model with the adapter in its weights: a run like any other."""
+        try:
+            save_adapter(model, self.out / ADAPTER, self.recipe.model.directory or "")
+        except ValueError as error:
+            self._say(f"The adapter is in the model's weights alone: {error}.")
+        weights.save(fold(model), self.out / WEIGHTS)
 
     def write(self) -> None:
         """The files that a run begins with, the recipe first: by it a directory is known as a run."""
@@ -213,6 +219,8 @@ class Job:
     def _tell(self) -> None:
         sizes = f"{self.spec.n_parameters:,} parameters, {self.tokenizer.vocab_size:,} tokens in the vocabulary"
         self._say(f"Training {self.recipe.name} on {self.device}: {sizes}, run in {self.out}.")
+        for note in self.notes:
+            self._say(note)
         for note in self.recipe.data.notes():
             self._say(f"Data: {note}.")
 

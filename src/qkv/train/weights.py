@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from ..core.lora import trained
 from ..core.spec import nearest
 from . import durable
 from .optimizer.stateful import Eager
@@ -20,12 +21,14 @@ Tensors = Mapping[str, Tensor]
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers, detached, sharing the model's memory; tied ones once, by their first name."""
+    """Parameters and persistent buffers, detached, sharing the model's memory; tied ones once, by their first name. Of an
+    adapted model only what its adapter trains: the rest is where the model was loaded from."""
+    own = trained(model)
     seen: set[Any] = set()
     tensors: dict[str, Tensor] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         storage = (tensor.data_ptr(), tensor.shape, tensor.stride()) if tensor.numel() else id(tensor)
-        if storage not in seen:
+        if storage not in seen and (own is None or name in own):
             seen.add(storage)
             tensors[name] = tensor.detach()
     return tensors

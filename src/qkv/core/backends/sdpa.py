@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from ..plan import is_aligned_causal, needed_parts
 from ..request import Request, Result
 
-
 _SHORT = 160  # tokens up to which fp32 is faster than bf16 in training on a CPU
 
 

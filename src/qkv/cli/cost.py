@@ -1,0 +1,89 @@
+"""`qkv cost`: parameters, FLOPs, memory and time of training, before anything is trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..run.costs import Costs
+
+
+def cost(
+    name: Annotated[
+        str, typer.Argument(metavar="RECIPE-OR-PRESET", help="A recipe, a preset, a recipe's file or a run directory.")
+    ],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it, such as `batching.tokens=512`.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(metavar="N", help="Rows of a batch, in place of the recipe's.")] = None,
+    length: Annotated[int | None, typer.Option(metavar="N", help="Tokens of a row, on each side of a pair.")] = None,
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where it is to be trained.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, sizes in bytes.")] = False,
+) -> None:
+    """Predict what training costs: parameters, FLOPs, memory of the largest batch, and an estimate of the time.
+
+    A preset counts as trained on batches of 8 × 512 tokens by AdamW.
+    """
+    from .. import families
+    from ..run import costs
+    from ..run.device import choose
+    from ..run.recipe import packaged
+    from .show import load_preset, load_recipe
+
+    where, changes = choose(device), list(settings or ())
+    if name in families.PRESETS and name not in packaged():
+        found = costs.of_preset(name, load_preset(name, changes), where, rows, length)
+    else:
+        found = costs.of_recipe(load_recipe(name, changes), where, rows, length)
+    if json:
+        from json import dumps
+
+        typer.echo(dumps(found.to_dict(), indent=2))
+        return
+    _show(found)
+
+
+def _show(costs: Costs) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for header in (costs.name, "parameters", "forward FLOPs a token"):
+        table.add_column(header, justify="left" if header == costs.name else "right")
+    for part in (part for part in costs.parts if part.parameters or part.flops):
+        table.add_row(part.name, f"{part.parameters:,}", f"{part.flops / costs.shape.tokens:,.0f}")
+    table.add_section()
+    forward = sum(part.flops for part in costs.parts) / costs.shape.tokens
+    table.add_row("in all", f"{costs.parameters:,}", f"{forward:,.0f}")
+    console = Console()
+    console.print(table)
+    for line in _lines(costs):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _lines(costs: Costs) -> list[str]:
+    from ..train.progress import span
+
+    shape, memory = costs.shape, costs.memory
+    said = [f"\nA training step of {shape.tokens:,} tokens ({shape}), in {costs.precision} on {costs.device}:"]
+    if memory is None:
+        said.append("  memory    can't be known before the run: a part of the model decides by its numbers")
+    else:
+        free = f", {_size(costs.free)} free here" if costs.free is not None else ""
+        kept = {"weights": memory.weights, "optimizer": memory.optimizer, "gradients": memory.gradients}
+        listed = ", ".join(f"{name} {_size(size)}" for name, size in kept.items())
+        said.append(
+            f"  memory    {_size(memory.peak)} at most{free}: {listed}, activations {_size(memory.activations)}"
+        )
+    said.append(f"  compute   {costs.flops:.3g} FLOPs; {costs.peak / 1e9:,.0f} GFLOP/s at best here")
+    said.append(f"  time      about {costs.seconds:.2g} s, {costs.tokens_per_second:,.0f} tokens/s: an estimate")
+    if costs.batches is not None:
+        run = span(costs.seconds * costs.batches)
+        said.append(f"  the run   about {run} for {costs.batches:,} batches, evaluations apart")
+    return said
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

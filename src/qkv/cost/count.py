@@ -1,0 +1,88 @@
+"""Parameters and FLOPs of a model, in all and part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.spec import Cost
+from ..model.attention import Mixer
+from ..model.transformer import Transformer
+
+TRAINING = 3  # forward, and backward by inputs and by weights: each as many products as forward
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A batch: `rows` of `length` tokens, and of `source` tokens for the encoder where there is one beside a decoder."""
+
+    rows: int
+    length: int
+    source: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.rows * (self.length + self.source)
+
+    def __str__(self) -> str:
+        return f"{self.rows} × ({self.source} + {self.length})" if self.source else f"{self.rows} × {self.length}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a model over all layers: its parameters, and the FLOPs of one forward pass of a batch."""
+
+    name: str
+    parameters: int
+    flops: int
+
+
+def training_flops(spec: Transformer, shape: Shape) -> int:
+    """FLOPs of one training step of a batch: three forward passes' worth, a multiply-add being two."""
+    return TRAINING * shape.rows * spec.cost(shape.length, shape.source).flops
+
+
+def parts(spec: Transformer, shape: Shape) -> list[Part]:
+    """What the model consists of; sums to `spec.cost`. Norms, positions and what is small besides are `other`."""
+    found: dict[str, Cost] = {}
+
+    def add(name: str, cost: Cost) -> None:
+        found[name] = found.get(name, Cost()) + cost
+
+    for stack_name, stack in spec.stacks():
+        encodes = stack_name == "encoder" and spec.is_encoder_decoder
+        tokens = shape.source if encodes else shape.length
+        memory = shape.source if stack_name == "decoder" and spec.is_encoder_decoder else 0
+        for block in stack.blocks:
+            attention = block.attention.cost(spec.d_model, tokens, _pairs(block.attention, tokens))
+            add(f"{stack_name} attention", attention)
+            if block.cross is not None:
+                add(f"{stack_name} cross-attention", block.cross.cost(spec.d_model, tokens, tokens * memory, memory))
+            add(f"{stack_name} feed-forward", block.feedforward.cost(spec.d_model, tokens))
+    tables = _tables(spec)
+    add("embedding tables", Cost(tables))
+    if spec.head is not None:
+        add("head", spec.head.cost(spec.d_model, spec.vocab_size, shape.length))
+    whole = spec.cost(shape.length, shape.source)
+    known = sum(found.values(), Cost())
+    add("other", Cost(whole.parameters - known.parameters, whole.flops - known.flops))
+    return [Part(name, cost.parameters, cost.flops * shape.rows) for name, cost in found.items()]
+
+
+def _pairs(mixer: Mixer, tokens: int) -> int:
+    """Of queries and keys that may meet; a mixer without a pattern has none to count."""
+    pattern = getattr(mixer, "pattern", None)
+    return pattern.pairs(tokens) if pattern is not None and tokens else 0
+
+
+def _tables(spec: Transformer) -> int:
+    """Parameters of the token embeddings, a shared table counted once."""
+    sizes = [
+        (
+            spec.source_vocab_size or spec.vocab_size
+            if name == "encoder" and spec.is_encoder_decoder
+            else spec.vocab_size
+        )
+        * stack.embedding.table(1, spec.d_model)
+        for name, stack in spec.stacks()
+    ]
+    return sizes[0] if spec.shares_table else sum(sizes)

@@ -1,0 +1,72 @@
+"""How much memory tensors hold at once, found by running with tensors that have a shape and no contents."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ..core.cross_entropy import CHUNK_BYTES
+
+
+def _loss_workspace(hidden: Tensor, weight: Tensor, *_: Any) -> int:
+    """A chunk of logits; and where they are narrower than the weight, its copy and its gradient's as narrow."""
+    narrow = weight.numel() * hidden.element_size() if weight.dtype != hidden.dtype else 0
+    return min(hidden.shape[0] * weight.shape[0] * hidden.element_size(), CHUNK_BYTES) + 2 * narrow
+
+
+# Bytes that operators of our own hold only while they run, by their arguments; others count by what they give.
+WORKSPACE: dict[str, Callable[..., int]] = {"qkv::linear_cross_entropy": _loss_workspace}
+
+# What a program raises that asks a tensor for its values, of which a fake one has none.
+ASKS: tuple[type[Exception], ...] = (DataDependentOutputException, DynamicOutputShapeException)
+
+
+class Live(TorchDispatchMode):
+    """Counts the bytes of every storage from its making to its end, `now` and at `peak`, while it is entered.
+
+    To be entered within a `FakeTensorMode`: the operators then run on shapes alone, as PyTorch's autograd and autocast
+    call them, so whatever a model is made of is counted as it is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._known: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, Tensor):
+                self.hold(tensor)
+        if func.name() in WORKSPACE:
+            self.peak = max(self.peak, self.now + WORKSPACE[func.name()](*args))
+        return out
+
+    def hold(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        if storage in self._known:
+            return
+        self._known.add(storage)
+        size = storage.nbytes()
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._release, size)
+
+    def hold_model(self, model: nn.Module) -> None:
+        for tensor in (*model.parameters(), *model.buffers()):
+            self.hold(tensor)
+
+    def _release(self, size: int) -> None:
+        self.now -= size
+
+
+def without_contents() -> FakeTensorMode:
+    """A place where tensors are made without memory behind them."""
+    return FakeTensorMode(allow_non_fake_inputs=True)

@@ -1,0 +1,151 @@
+"""MPT (MosaicML 2023): a decoder with ALiBi and without any biases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.feedforward import FeedForward
+from ..core.norm import LayerNorm
+from ..core.patterns import causal
+from ..core.positions import ALiBi, Position
+from ..hub.family import Class, Family
+from ..hub.keys import ANY, Config, Key, check_claimed, filled
+from ..hub.names import Row
+from ..hub.transforms import Joined
+from ..model.attention import Attention
+from ..model.block import Block
+from ..model.heads import LanguageModel
+from ..model.initial import Normal
+from ..model.stack import Stack
+from ..model.transformer import Transformer
+from .places import places
+
+
+def mpt(
+    *,
+    vocab_size: int = 50368,
+    d_model: int = 2048,
+    n_layers: int = 24,
+    n_heads: int = 16,
+    dropout: float = 0.0,
+    eps: float = 1e-5,
+    scale: float | None = None,
+    bias_max: float = 8.0,
+    tied: bool = True,
+    position: Position | None = None,
+    max_positions: int | None = 2048,
+    head: bool = True,
+) -> Transformer:
+    """A decoder-only language model. `bias_max` is ALiBi's; `dropout` acts on attention weights and sublayers alike."""
+    norm = LayerNorm(eps=eps, bias=False)
+    block = Block(
+        attention=Attention(n_heads=n_heads, bias=False, pattern=causal(), dropout=dropout, scale=scale),
+        feedforward=FeedForward(d_ff=4 * d_model, activation="gelu", bias=False),
+        norm=norm,
+        dropout=dropout,
+    )
+    return Transformer(
+        vocab_size=vocab_size,
+        d_model=d_model,
+        max_positions=max_positions,
+        decoder=Stack(position=position or ALiBi(bias_max=bias_max), blocks=(block,) * n_layers, norm=norm),
+        head=LanguageModel(tied=tied) if head else None,
+        initialization=Normal(scale_residual=False),
+    )
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "mpt-7b": {"vocab_size": 50432, "d_model": 4096, "n_layers": 32, "n_heads": 32},
+    "mpt-30b": {"vocab_size": 50432, "d_model": 7168, "n_layers": 48, "n_heads": 64, "max_positions": 8192},
+}
+
+ATTENTION = (
+    Key("attn_pdrop", "dropout", 0.0),
+    Key("softmax_scale", "scale", None),
+    Key("alibi_bias_max", "bias_max", 8),
+)
+ATTENTION_HARMLESS: dict[str, Any] = {
+    "attn_type": "multihead_attention",
+    "attn_impl": ANY,  # which kernel
+    "alibi": True,
+    "clip_qkv": None,
+    "prefix_lm": False,
+    "qk_ln": False,
+    "attn_uses_sequence_id": False,
+}
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A size that a key inside `attn_config` says."""
+
+    key: Key
+
+    @property
+    def size(self) -> str:
+        return self.key.size
+
+    @property
+    def keys(self) -> Mapping[str, Any]:
+        return {"attn_config": {}}
+
+    def read(self, config: Config) -> Any:
+        inside = config["attn_config"] or {}
+        check_claimed(inside, ATTENTION, ATTENTION_HARMLESS)
+        return self.key.read(filled(inside, ATTENTION))
+
+    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        inside = [key.write(sizes[key.size], sizes) for key in ATTENTION]
+        return {"attn_config": {name: said for written in inside for name, said in written.items()}}
+
+
+def _whole(value: float) -> float:
+    """As an integer where it is one: the Hub takes these numbers for integers."""
+    return int(value) if value == int(value) else value
+
+
+LAYER, BLOCK = "transformer.blocks.{i}", "decoder.blocks.{i}"
+NAMES = (
+    Row("transformer.wte.weight", "decoder.embedding.weight"),
+    Row(f"{LAYER}.norm_1.weight", f"{BLOCK}.norm.attention.weight"),
+    Row(f"{LAYER}.attn.Wqkv.weight", f"{BLOCK}.attention.[q,k,v].weight", Joined()),
+    Row(f"{LAYER}.attn.out_proj.weight", f"{BLOCK}.attention.out.weight"),
+    Row(f"{LAYER}.norm_2.weight", f"{BLOCK}.norm.feedforward.weight"),
+    Row(f"{LAYER}.ffn.[up,down]_proj.weight", f"{BLOCK}.feedforward.[up,down].weight"),
+    Row("transformer.norm_f.weight", "decoder.norm.weight"),
+    Row("lm_head.weight", "head.weight"),
+)
+
+FAMILY = Family(
+    model_type="mpt",
+    make=mpt,
+    classes={"MptForCausalLM": Class(), "MptModel": Class({"head": False}, bare=True)},
+    prefix="transformer.",
+    fields=(
+        Key("vocab_size", "vocab_size", 50368),
+        Key("d_model", "d_model", 2048, also=("hidden_size",)),
+        Key("n_layers", "n_layers", 24, also=("num_hidden_layers",)),
+        Key("n_heads", "n_heads", 16, also=("num_attention_heads",)),
+        Key("layer_norm_epsilon", "eps", 1e-5),
+        Key("max_seq_len", "max_positions", 2048),
+        Key("tie_word_embeddings", "tied", True),
+        *(Inside(key) for key in ATTENTION),
+    ),
+    places={
+        **places("decoder"),
+        "scale": "decoder.blocks.0.attention.scale",
+        "bias_max": lambda spec: _whole(spec.decoder.position.bias_max),  # type: ignore[union-attr]
+        "dropout": lambda spec: _whole(spec.decoder.blocks[0].dropout),  # type: ignore[union-attr]
+    },
+    harmless={
+        "expansion_ratio": 4,
+        "no_bias": True,
+        "logit_scale": None,
+        # Of the code that trained it.
+        **dict.fromkeys(("emb_pdrop", "resid_pdrop", "embedding_fraction", "learned_pos_emb", "norm_type"), ANY),
+        **dict.fromkeys(("init_device", "init_config", "verbose", "tokenizer_name"), ANY),
+    },
+    names=NAMES,
+)

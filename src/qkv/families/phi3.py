@@ -1,0 +1,48 @@
+"""Phi-3 (Abdin et al. 2024): Llama with fused matrices and rotary positions that LongRoPE stretches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..hub.family import Class, Family
+from ..hub.keys import ANY, Key, changed
+from ..hub.names import Row
+from ..hub.transforms import Joined
+from .llama import FIELDS, NAMES, llama
+from .mistral import PLACES
+from .rope import Rope
+
+SIZES: dict[str, dict[str, Any]] = {
+    "phi-3-mini": {"vocab_size": 32064, "d_model": 3072, "d_ff": 8192, "windows": 2047},
+}
+
+LAYER, BLOCK = "model.layers.{i}", "decoder.blocks.{i}"
+FUSED = (
+    Row(f"{LAYER}.self_attn.qkv_proj.weight", f"{BLOCK}.attention.[q,k,v].weight", Joined()),
+    Row(f"{LAYER}.mlp.gate_up_proj.weight", f"{BLOCK}.feedforward.[gate,up].weight", Joined()),
+    Row(f"{LAYER}.mlp.down_proj.weight", f"{BLOCK}.feedforward.down.weight"),
+)
+
+FAMILY = Family(
+    model_type="phi3",
+    make=llama,
+    classes={"Phi3ForCausalLM": Class(), "Phi3Model": Class({"head": False}, bare=True)},
+    prefix="model.",
+    fields=changed(
+        FIELDS,
+        Key("vocab_size", "vocab_size", 32064),
+        Key("hidden_size", "d_model", 3072),
+        Key("intermediate_size", "d_ff", 8192),
+        Key("resid_pdrop", "dropout", 0.0),
+        Key("max_position_embeddings", "max_positions", 4096),
+        Key("rms_norm_eps", "eps", 1e-5),
+        Key("sliding_window", "windows", None),
+        Rope(original=4096),
+    ),
+    places=PLACES,
+    harmless={
+        "embd_pdrop": ANY,  # the original drops no embeddings, whatever is said
+        "attention_bias": False,  # said by the first checkpoints
+    },
+    names=(*(row for row in NAMES if "[q,k,v]" not in row.theirs and ".mlp." not in row.theirs), *FUSED),
+)

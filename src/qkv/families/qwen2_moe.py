@@ -1,0 +1,200 @@
+"""Qwen2-MoE (Qwen1.5-MoE; Yang et al. 2024): Qwen 2 with many narrow experts and one that serves every token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.feedforward import Activation, FeedForward, NoFeedForward
+from ..core.moe import MixtureOfExperts
+from ..core.positions import Position, Rotary
+from ..hub.family import UNSAID, Class, Family, Table
+from ..hub.keys import ANY, Config, Key, changed
+from ..hub.names import Row
+from ..hub.transforms import Joined, Stacked
+from ..model.transformer import Transformer
+from .llama import FIELDS, NAMES, llama
+from .places import Place, places
+from .qwen2 import FULL, SLIDING, LayerTypes
+
+
+def qwen2_moe(
+    *,
+    vocab_size: int = 151936,
+    d_model: int = 2048,
+    n_layers: int = 24,
+    n_heads: int = 16,
+    n_kv_heads: int | None = 16,
+    d_head: int | None = None,
+    d_ff: int = 5632,
+    d_expert: int = 1408,
+    d_shared: int | None = 5632,
+    n_experts: int = 60,
+    top_k: int = 4,
+    renormalize: bool = False,
+    sparse: Sequence[bool] | None = None,
+    balance_weight: float = 0.001,
+    activation: Activation = "silu",
+    attention_bias: bool = True,
+    out_bias: bool | None = False,
+    qk_norm: bool = False,
+    attention_dropout: float = 0.0,
+    eps: float = 1e-6,
+    tied: bool = False,
+    position: Position | None = None,
+    windows: Sequence[int | None] | int | None = None,
+    max_positions: int | None = 8192,
+    head: bool = True,
+) -> Transformer:
+    """A decoder-only language model.
+
+    `sparse` says of each layer whether it has experts (all by default); one without is of width `d_ff`. Experts are of
+    width `d_expert`, the shared one of width `d_shared` (None: there is none).
+    """
+    shared = None if d_shared is None else FeedForward(d_ff=d_shared, activation=activation, gated=True, bias=False)
+    experts = MixtureOfExperts(
+        n_experts=n_experts,
+        top_k=top_k,
+        d_ff=d_expert,
+        activation=activation,
+        renormalize=renormalize,
+        balance="mixtral",
+        balance_weight=balance_weight,
+        shared=shared or NoFeedForward(),
+        shared_gate=shared is not None,
+    )
+    return llama(
+        vocab_size=vocab_size,
+        d_model=d_model,
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_head=d_head,
+        d_ff=d_ff,
+        activation=activation,
+        attention_bias=attention_bias,
+        out_bias=out_bias,
+        feedforwards=[experts if has else None for has in sparse or (True,) * n_layers],
+        qk_norm=qk_norm,
+        attention_dropout=attention_dropout,
+        eps=eps,
+        tied=tied,
+        position=position or Rotary(base=1e6),
+        windows=windows,
+        max_positions=max_positions,
+        head=head,
+    )
+
+
+SIZES: dict[str, dict[str, Any]] = {"qwen1.5-moe-a2.7b": {}}
+
+
+@dataclass(frozen=True)
+class SparseLayers:
+    """The field `sparse`: every `decoder_sparse_step`-th layer has experts, but for `mlp_only_layers`."""
+
+    size: str = "sparse"
+
+    @property
+    def keys(self) -> Mapping[str, Any]:
+        return {"decoder_sparse_step": 1, "mlp_only_layers": None}
+
+    def read(self, config: Config) -> tuple[bool, ...]:
+        step, dense = config["decoder_sparse_step"], config["mlp_only_layers"] or []
+        return tuple((i + 1) % step == 0 and i not in dense for i in range(config["num_hidden_layers"]))
+
+    def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        return {"decoder_sparse_step": 1, "mlp_only_layers": [i for i, has in enumerate(value) if not has]}
+
+
+class LowerLayers(LayerTypes):
+    """The field `windows`: without `layer_types`, every second layer slides below `max_window_layers`."""
+
+    def types(self, config: Config) -> list[str]:
+        first = config["max_window_layers"] if config["use_sliding_window"] else 0
+        return [SLIDING if i < first and i % 2 == 0 else FULL for i in range(config["num_hidden_layers"])]
+
+
+def _experts(spec: Transformer) -> Any:
+    """The first layer of experts, or None."""
+    blocks = spec.decoder.blocks if spec.decoder is not None else ()
+    return next((b.feedforward for b in blocks if isinstance(b.feedforward, MixtureOfExperts)), None)
+
+
+def _of_experts(name: str) -> Place:
+    return lambda spec: getattr(_experts(spec), name)
+
+
+def _dense_width(spec: Transformer) -> Any:
+    """The width of layers without experts; without any, there is nothing to say."""
+    blocks = spec.decoder.blocks if spec.decoder is not None else ()
+    return next((b.feedforward.d_ff for b in blocks if isinstance(b.feedforward, FeedForward)), UNSAID)
+
+
+PLACES: dict[str, Place] = {
+    **places("decoder"),
+    **{name: _of_experts(name) for name in ("n_experts", "top_k", "renormalize", "balance_weight", "activation")},
+    "d_ff": _dense_width,
+    "d_expert": _of_experts("d_ff"),
+    "d_shared": lambda spec: _experts(spec).shared.d_ff,
+    "sparse": lambda spec: tuple(isinstance(b.feedforward, MixtureOfExperts) for b in spec.decoder.blocks),  # type: ignore[union-attr]
+}
+
+
+def names(spec: Transformer) -> Table:
+    """Llama's rows, and those of each layer by whether it has experts."""
+    assert spec.decoder is not None
+    rows = [row for row in NAMES if ".mlp." not in row.theirs]
+    for i, block in enumerate(spec.decoder.blocks):
+        theirs, ours = f"model.layers.{i}.mlp", f"decoder.blocks.{i}.feedforward"
+        if not isinstance(block.feedforward, MixtureOfExperts):
+            rows.append(Row(f"{theirs}.[gate,up,down]_proj.*", f"{ours}.[gate,up,down].*"))
+            continue
+        rows += [Row(f"{theirs}.experts.{{e}}.{n}_proj.weight", f"{ours}.{n}.weight", Stacked()) for n in MATRICES]
+        rows += [
+            Row(f"{theirs}.gate.weight", f"{ours}.router.weight"),
+            Row(f"{theirs}.shared_expert.[gate,up,down]_proj.weight", f"{ours}.shared.[gate,up,down].weight"),
+            Row(f"{theirs}.shared_expert_gate.weight", f"{ours}.shared_gate.weight"),
+            # What transformers 5 calls them in memory.
+            Row(f"{theirs}.experts.gate_up_proj", f"{ours}.[gate,up].weight", Joined(1)),
+            Row(f"{theirs}.experts.down_proj", f"{ours}.down.weight"),
+        ]
+    return tuple(rows)
+
+
+MATRICES = ("gate", "up", "down")
+
+KEYS = changed(
+    FIELDS,
+    Key("vocab_size", "vocab_size", 151936),
+    Key("hidden_size", "d_model", 2048),
+    Key("num_hidden_layers", "n_layers", 24),
+    Key("max_position_embeddings", "max_positions", 32768),
+    Key("num_experts_per_tok", "top_k", 4),
+    Key("norm_topk_prob", "renormalize", False),
+    Key("router_aux_loss_coef", "balance_weight", 0.001),
+    SparseLayers(),
+)
+"""What both of Qwen's families with experts have."""
+
+FAMILY = Family(
+    model_type="qwen2_moe",
+    make=qwen2_moe,
+    classes={"Qwen2MoeForCausalLM": Class(), "Qwen2MoeModel": Class({"head": False}, bare=True)},
+    prefix="model.",
+    fields=changed(
+        KEYS,
+        Key("num_attention_heads", "n_heads", 16),
+        Key("num_key_value_heads", "n_kv_heads", 16),
+        Key("intermediate_size", "d_ff", 5632),
+        Key("moe_intermediate_size", "d_expert", 1408),
+        Key("shared_expert_intermediate_size", "d_shared", 5632),
+        Key("num_experts", "n_experts", 60),
+        Key("qkv_bias", "attention_bias", True),
+        LowerLayers(),
+    ),
+    places=PLACES,
+    harmless={"output_router_logits": ANY},  # what to return; the balance loss is always part of training here
+    names=names,
+)

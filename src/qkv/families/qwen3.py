@@ -1,0 +1,63 @@
+"""Qwen 3 (Yang et al. 2025): Llama with a norm of each head's queries and keys."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ..core.positions import Rotary
+from ..hub.family import Class, Family
+from ..hub.keys import Key, changed
+from ..hub.names import Row
+from .llama import FIELDS, NAMES, llama
+from .places import places
+from .qwen2 import LayerTypes
+
+SIZES: dict[str, dict[str, Any]] = {
+    "qwen3-0.6b": {
+        "vocab_size": 151936,
+        "d_model": 1024,
+        "n_layers": 28,
+        "n_heads": 16,
+        "n_kv_heads": 8,
+        "d_head": 128,
+        "d_ff": 3072,
+        "eps": 1e-6,
+        "tied": True,
+        "position": Rotary(base=1e6),
+        "max_positions": 40960,
+    },
+    "qwen3-8b": {
+        "vocab_size": 151936,
+        "n_layers": 36,
+        "n_kv_heads": 8,
+        "d_head": 128,
+        "d_ff": 12288,
+        "eps": 1e-6,
+        "position": Rotary(base=1e6),
+        "max_positions": 40960,
+    },
+}
+
+qwen3 = partial(llama, qk_norm=True)
+
+QK_NORM = Row("model.layers.{i}.self_attn.[q,k]_norm.weight", "decoder.blocks.{i}.attention.[q,k]_norm.weight")
+
+FAMILY = Family(
+    model_type="qwen3",
+    make=qwen3,
+    classes={"Qwen3ForCausalLM": Class(), "Qwen3Model": Class({"head": False}, bare=True)},
+    prefix="model.",
+    fields=changed(
+        FIELDS,
+        Key("vocab_size", "vocab_size", 151936),
+        Key("intermediate_size", "d_ff", 22016),
+        Key("num_key_value_heads", "n_kv_heads", 32),
+        Key("head_dim", "d_head", 128),
+        Key("max_position_embeddings", "max_positions", 32768),
+        Key("attention_bias", "attention_bias", False),
+        LayerTypes(),
+    ),
+    places=places("decoder"),
+    names=(*NAMES, QK_NORM),
+)

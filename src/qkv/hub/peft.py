@@ -1,0 +1,222 @@
+"""LoRA adapters in the format of the Hub's `peft` library: `adapter_config.json` and `adapter_model.safetensors`.
+
+A family's table of names says which of their modules each of our layers is, or is a part of. Where they keep several of
+ours in one (fused queries, keys and values), our adapters become one of the ranks' sum: the A's stand behind one another,
+the B's in blocks, and the product is the same. Theirs on such a module becomes one for each of our layers, with the same A
+and that layer's rows of B. Both are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.linear import Linear
+from ..core.lora import LoRA, LoRALinear, Size, layers
+from ..core.spec import nearest
+from .names import Entry, Names
+from .transforms import SAME
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PREFIX = "base_model.model."
+
+# Keys of the configuration that change no output once the tensors are there, whatever they hold.
+_BESIDE = frozenset(
+    {
+        *("peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "rank_pattern", "alpha_pattern"),
+        *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "fan_in_fan_out"),
+        *("base_model_name_or_path", "revision", "inference_mode", "auto_mapping", "peft_version", "megatron_core"),
+        *("runtime_config", "ensure_weight_tying", "loftq_config", "megatron_config", "init_lora_weights"),
+    }
+)
+_CHANGING = ("pissa", "olora", "corda", "loftq")  # ways to begin that change the base's weights too
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of their modules: its name, the layers of ours that it holds, and how weights move between the two."""
+
+    name: str
+    ours: tuple[str, ...]
+    entry: Entry
+
+    @property
+    def turned(self) -> bool:
+        """Whether their weight is (d_in, d_out)."""
+        rows, columns = self.entry.shapes[0][1] + 1, sum(shape[0] for shape in self.entry.shapes)
+        return self.entry.how.shapes([(shape[0], rows) for shape in self.entry.shapes])[0] != (columns, rows)
+
+    def joined(self, parts: Sequence[Tensor]) -> Tensor:
+        """Rows of ours (d_out of each, n) as rows of theirs."""
+        (made,) = self.entry.how.to_theirs(list(parts))
+        return made.mT if self.turned else made
+
+    def split(self, rows: Tensor) -> list[Tensor]:
+        """Rows of theirs as rows of each of ours."""
+        shapes = [(shape[0], rows.shape[1]) for shape in self.entry.shapes]
+        return self.entry.how.to_ours([rows.mT if self.turned else rows], shapes)
+
+
+def parts(model: nn.Module, names: Names) -> dict[str, Part]:
+    """Their modules that are made of linear layers of ours, by name."""
+    linear = {name for name, module in model.named_modules() if isinstance(module, Linear)}
+    found = {}
+    for whole in names.written():
+        for entry in _apart(whole):
+            ours = tuple(name.rpartition(".")[0] for name in entry.ours)
+            matrices = all(name.endswith(".weight") for name in (*entry.ours, *entry.theirs)) and linear.issuperset(
+                ours
+            )
+            if matrices and len(entry.theirs) == 1:
+                name = entry.theirs[0].removesuffix(".weight")
+                found[name] = Part(name, ours, entry)
+    return found
+
+
+def _apart(entry: Entry) -> list[Entry]:
+    """Each tensor of an entry that is the same on both sides, name for name, as an entry of its own."""
+    if entry.how is not SAME:
+        return [entry]
+    rows = zip(entry.theirs, entry.ours, entry.shapes, strict=True)
+    return [Entry((theirs,), (ours,), SAME, (shape,)) for theirs, ours, shape in rows]
+
+
+# -- ours into theirs -----------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def to_theirs(
+    model: nn.Module, names: Names, base: str = "", task: str | None = None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The configuration and the tensors of a model's adapter. `names` are those of the model without it.
+
+    Raises ValueError where the model has no adapter, or one with parameters that are none of a LoRA.
+    """
+    spec, ours = getattr(model, "adapter", None), layers(model)
+    if not isinstance(spec, LoRA):
+        raise ValueError("this model has no LoRA adapter; `qkv.adapt(model, qkv.LoRA())` gives it one")
+    if spec.train:
+        raise ValueError(
+            f"the adapter also trains {', '.join(spec.train)}, which has no place in PEFT's format; save the whole model, "
+            "whose weights hold all of it"
+        )
+    tensors: dict[str, Tensor] = {}
+    ranks: dict[str, int] = {}
+    scales: dict[str, float] = {}
+    turned: set[bool] = set()
+    for part in parts(model, names).values():
+        adapted = [ours.pop(name, None) for name in part.ours]
+        if not any(adapted):
+            continue
+        a, b, scale = _one(part, adapted)
+        tensors[f"{PREFIX}{part.name}.lora_A.weight"] = a.contiguous()
+        tensors[f"{PREFIX}{part.name}.lora_B.weight"] = b.contiguous()
+        ranks[part.name], scales[part.name] = len(a), scale
+        turned.add(part.turned)
+    if ours:
+        raise ValueError(f"PEFT's format has no name for the adapter of {next(iter(ours))!r} in this family")
+    return _config(spec, ranks, scales, turned, base, task), tensors
+
+
+def _one(part: Part, adapted: Sequence[LoRALinear | None]) -> tuple[Tensor, Tensor, float]:
+    """A, B and s of their module, from those of the layers of ours in it; None is a layer without."""
+    there = [layer for layer in adapted if layer is not None]
+    scale = there[0].scale
+    shared = all(torch.equal(layer.lora_a, there[0].lora_a) for layer in there)
+    a = there[0].lora_a if shared else torch.cat([layer.lora_a for layer in there])
+    rows, at = [], 0
+    for layer, shape in zip(adapted, part.entry.shapes, strict=True):
+        b = a.new_zeros(shape[0], len(a))
+        if layer is not None:
+            b[:, at : at + layer.rank] = layer.lora_b * (layer.scale / scale)
+            at += 0 if shared else layer.rank
+        rows.append(b)
+    return a.detach(), part.joined(rows), scale
+
+
+def _config(
+    spec: LoRA, ranks: Mapping[str, int], scales: Mapping[str, float], turned: set[bool], base: str, task: str | None
+) -> dict[str, Any]:
+    def alpha(name: str) -> float:
+        return scales[name] * (math.sqrt(ranks[name]) if spec.rank_stabilized else ranks[name])
+
+    own = [name for name in ranks if not math.isclose(alpha(name), spec.alpha)]
+    return {
+        "peft_type": "LORA",
+        "task_type": task,
+        "base_model_name_or_path": base,
+        "inference_mode": True,
+        "r": spec.rank,
+        "lora_alpha": spec.alpha,
+        "lora_dropout": spec.dropout,
+        "use_rslora": spec.rank_stabilized,
+        "bias": "none",
+        "target_modules": list(ranks),
+        "fan_in_fan_out": turned == {True},
+        "rank_pattern": {name: rank for name, rank in ranks.items() if rank != spec.rank},
+        "alpha_pattern": {name: alpha(name) for name in own},
+        "modules_to_save": None,
+    }
+
+
+# -- theirs into ours -----------------------------------------------------------------------------------------------
+
+
+def read_config(config: Any) -> LoRA:
+    """The spec that an `adapter_config.json` describes. Raises ValueError naming what it asks for and is not here."""
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+        given = config.get("peft_type") if isinstance(config, dict) else config
+        raise ValueError(f"it is an adapter of the type {given!r}, and only 'LORA' is known here")
+    start = str(config.get("init_lora_weights") or "")
+    if start.lower().startswith(_CHANGING):
+        raise ValueError(
+            f"it began as {start!r}, which changes the weights of the model it belongs to: merge it with peft"
+        )
+    for key, value in config.items():
+        if key not in _BESIDE and value not in (None, False, "none", [], {}):
+            raise ValueError(f"it sets {key!r} to {str(value)[:60]}, which is not known here: merge it with peft")
+    return LoRA(
+        rank=config.get("r", 8),
+        alpha=config.get("lora_alpha", 8),
+        dropout=config.get("lora_dropout", 0.0),
+        rank_stabilized=bool(config.get("use_rslora", False)),
+    )
+
+
+def sizes(
+    model: nn.Module, names: Names, config: Mapping[str, Any], spec: LoRA, tensors: Mapping[str, Tensor]
+) -> dict[str, tuple[Size, Tensor, Tensor]]:
+    """For each layer of ours its size, A and B. Raises ValueError naming a tensor that has no place in the model."""
+    known = parts(model, names)
+    found: dict[str, tuple[Size, Tensor, Tensor]] = {}
+    spare = set(tensors)
+    for name, part in known.items():
+        a, b = (tensors.get(f"{PREFIX}{name}.lora_{which}.weight") for which in "AB")
+        if a is None or b is None:
+            continue
+        spare -= {f"{PREFIX}{name}.lora_{which}.weight" for which in "AB"}
+        d_in, d_out = part.entry.shapes[0][1], sum(shape[0] for shape in part.entry.shapes)
+        if a.ndim != 2 or a.shape[1] != d_in or tuple(b.shape) != (d_out, len(a)):
+            raise ValueError(
+                f"the adapter of {name} is {tuple(b.shape)} · {tuple(a.shape)}, and the layer is {(d_out, d_in)}"
+            )
+        size = Size(len(a), spec.scale(len(a), _pattern(config.get("alpha_pattern"), name)))
+        found |= {ours: (size, a, rows) for ours, rows in zip(part.ours, part.split(b), strict=True)}
+    if spare:
+        first = min(spare)
+        raise ValueError(f"{first!r} belongs to no linear layer of this model; {nearest(_module(first), known)}")
+    return found
+
+
+def _module(name: str) -> str:
+    return name.removeprefix(PREFIX).partition(".lora_")[0]
+
+
+def _pattern(patterns: Mapping[str, float] | None, name: str) -> float | None:
+    """What a pattern, the end of a module's name, gives a module."""
+    return next((v for key, v in (patterns or {}).items() if name == key or name.endswith(f".{key}")), None)

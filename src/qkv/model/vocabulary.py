@@ -1,0 +1,38 @@
+"""A model with room for more tokens: what it knows stays, and what is new begins in the middle of it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+
+from .build import build
+from .transformer import TransformerModel
+
+Model = TypeVar("Model", bound=TransformerModel)
+
+
+@torch.no_grad()
+def resize_vocabulary(model: Model, vocab_size: int) -> Model:
+    """A model with this many tokens. Rows of old ones are kept, those of new ones are the mean of the old (Hewitt 2021,
+    *Initializing New Word Embeddings for Pretrained Language Models*): no old token's probability changes by more than the
+    share that new ones take. What is tied stays tied. The given model is unchanged.
+
+    Raises ValueError for fewer tokens than there are, since ids would then mean nothing.
+    """
+    spec = model.spec
+    if vocab_size < spec.vocab_size:
+        raise ValueError(
+            f"the model has {spec.vocab_size:,} tokens, and a vocabulary can only grow, not to {vocab_size:,}"
+        )
+    changes = {"vocab_size": vocab_size}
+    if spec.source_vocab_size == spec.vocab_size:
+        changes["source_vocab_size"] = vocab_size
+    made = build(spec.replace(changes), device=model.device, dtype=model.dtype, initialized=False, cls=type(model))
+    before = model.state_dict()
+    for name, tensor in made.state_dict(keep_vars=True).items():
+        old = before[name]
+        tensor[: len(old)].copy_(old) if old.ndim else tensor.copy_(old)
+        if old.shape != tensor.shape:
+            tensor[len(old) :] = old.float().mean(0).to(old.dtype)
+    return made.train(model.training)

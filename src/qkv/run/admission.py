@@ -1,0 +1,70 @@
+"""Whether a run may begin: its directory is free or holds the run that goes on, and the device can do what is asked."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+import torch
+
+from ..train.compiling import check_compiler
+from ..train.precision import check_device
+from ..train.settings import Training
+from .choices import adopt
+from .directory import State
+from .recipe import Recipe
+
+# What a resumed run may change: nothing that was used up to the step it goes on from.
+CHANGEABLE = ("description", "evaluation.*", "generation.*", "batching.workers", "batching.cache")
+CHANGEABLE_TRAINING = frozenset(
+    {
+        *("max_steps", "max_time", "patience", "min_delta", "max_bad_steps"),
+        *("eval_every", "save_every", "log_every", "keep", "metric", "mode", "final"),
+        *("compile", "recompute", "tensorboard"),
+    }
+)
+
+
+def check_machine(training: Training, device: torch.device) -> None:
+    """That the device can do what the settings ask for. Raises ValueError."""
+    if training.precision != "auto":
+        check_device(training.precision, device)
+    if training.compile is True:
+        check_compiler(device)
+
+
+def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> Recipe:
+    """The recipe, with what is on `auto` as the run has it that goes on in the directory. Raises ValueError, which says
+    what may be done instead, where the directory can't be used as asked."""
+    state = State.of(out)
+    if state is State.FOREIGN:
+        raise ValueError(f"{out} exists and is no run of qkv, so it is left alone; give another directory with --out")
+    if state is State.FREE or overwrite:
+        return recipe
+    if not resume:
+        how = "a finished run" if state is State.FINISHED else "a run that was not finished"
+        raise ValueError(
+            f"{out} holds {how}; --resume goes on with it, --overwrite replaces it, --out takes another place"
+        )
+    saved = Recipe.load(out)
+    recipe = recipe.model_copy(update={"training": adopt(recipe.training, saved.training)})
+    vocab_size = saved.model.sizes.get("vocab_size")
+    given = recipe.resolve(vocab_size if isinstance(vocab_size, int) else recipe.vocab_size)
+    different = {path: pair for path, pair in saved.diff(given).items() if not _changeable(path)}
+    if different:
+        said = "; ".join(
+            f"{path} is {old!r} there and {new!r} here" for path, (old, new) in list(different.items())[:3]
+        )
+        more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
+        raise ValueError(
+            f"{out} is a run of another recipe and can't be resumed with this one: {said}{more}; "
+            f"`qkv train {out} --resume` goes on with its own"
+        )
+    return recipe
+
+
+def _changeable(path: str) -> bool:
+    room, _, name = path.partition(".")
+    if room == "training" and name in CHANGEABLE_TRAINING:
+        return True
+    return any(fnmatch(path, pattern) for pattern in CHANGEABLE)

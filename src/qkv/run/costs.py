@@ -1,0 +1,117 @@
+"""What `qkv cost` tells: parameters, FLOPs, memory and time of training, of a recipe or of a model alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+
+from ..core.lora import Adapter
+from ..cost import time
+from ..cost.count import Part, Shape, parts, training_flops
+from ..cost.machine import available
+from ..cost.memory import Memory, predict
+from ..model.transformer import Transformer
+from ..train.precision import Precision, choose
+from ..train.settings import Training
+from .device import peak_flops
+from .fits import plan_of
+from .recipe import Recipe
+from .shape import allowed
+
+ROWS, LENGTH = 8, 512  # of a model's batch where no recipe says
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of training on one device.
+
+    parts:    parameters and forward FLOPs of a batch, see `cost.count`.
+    shape:    the largest batch: full rows of the longest length that is allowed.
+    flops:    of a training step of one batch, forward and backward.
+    memory:   None where it can't be known before the run; `free` is what the device has left, None where it doesn't say.
+    peak:     FLOPs a second of a large product of matrices here, measured.
+    seconds:  of a training step of one batch, an estimate; `batches` is None where the settings don't say how many.
+    """
+
+    name: str
+    parameters: int
+    parts: list[Part]
+    shape: Shape
+    flops: int
+    device: str
+    precision: Precision
+    memory: Memory | None
+    free: int | None
+    peak: float
+    seconds: float
+    batches: int | None = None
+
+    @property
+    def flops_per_token(self) -> float:
+        return self.flops / self.shape.tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "flops_per_token": self.flops_per_token, "tokens_per_second": self.tokens_per_second}
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.shape.tokens / self.seconds
+
+
+def of_recipe(recipe: Recipe, device: torch.device, rows: int | None = None, length: int | None = None) -> Costs:
+    """By what a recipe says, without its data: the tokenizer's vocabulary counts as full, rows as long as they may be."""
+    spec = recipe.model.spec(recipe.vocab_size)
+    shape = _changed(allowed(recipe.batching, spec.is_encoder_decoder), rows, length)
+    packed = recipe.batching.packing
+    costs = of_model(recipe.name, spec, shape, device, recipe.training, packed=packed, adapter=recipe.adapter)
+    steps, accumulate = recipe.training.max_steps, recipe.training.accumulate
+    return replace(costs, batches=None if steps is None else steps * accumulate)
+
+
+def of_preset(
+    name: str, spec: Transformer, device: torch.device, rows: int | None = None, length: int | None = None
+) -> Costs:
+    """Of a model alone, on batches of 8 rows of 512 tokens (or as many as its context holds), unless told otherwise."""
+    longest = min(LENGTH, spec.max_positions or LENGTH)
+    shape = _changed(Shape(ROWS, longest, longest if spec.is_encoder_decoder else 0), rows, length)
+    if spec.max_positions is not None and shape.length > spec.max_positions:
+        raise ValueError(f"rows of {shape.length} tokens are longer than the model's context of {spec.max_positions}")
+    return of_model(name, spec, shape, device, Training())
+
+
+def of_model(
+    name: str,
+    spec: Transformer,
+    shape: Shape,
+    device: torch.device,
+    training: Training,
+    *,
+    packed: bool = False,
+    adapter: Adapter | None = None,
+) -> Costs:
+    precision = choose(training.precision, device, spec.d_model).precision
+    plan = plan_of(training, spec, device, packed=packed, padded=spec.is_encoder_decoder, adapter=adapter)
+    peak, flops = peak_flops(device, precision), training_flops(spec, shape)
+    return Costs(
+        name=name,
+        parameters=spec.n_parameters,
+        parts=parts(spec, shape),
+        shape=shape,
+        flops=flops,
+        device=str(device),
+        precision=precision,
+        memory=predict(spec, shape, plan),
+        free=available(device),
+        peak=peak,
+        seconds=time.seconds(flops, peak, device.type, precision, spec.d_model),
+    )
+
+
+def _changed(shape: Shape, rows: int | None, length: int | None) -> Shape:
+    for name, value in (("rows", rows), ("length", length)):
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} is a number from 1 on, not {value}")
+    source = (length or shape.source) if shape.source else 0
+    return Shape(rows or shape.rows, length or shape.length, source)

@@ -1,0 +1,77 @@
+"""Bytes counted as tensors come and go, and the same without their contents."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.core.cross_entropy import linear_cross_entropy
+from qkv.cost.live import ASKS, Live, without_contents
+
+KIB = 1024
+
+
+def vector(kib: int) -> Tensor:
+    return torch.empty(kib * KIB // 4)
+
+
+def test_what_is_held_and_what_was_held_at_most() -> None:
+    live = Live()
+    with live:
+        a = vector(4)
+        view = a[10:]
+        b = vector(2)
+        assert live.now == 6 * KIB
+        c = a + a
+        assert (live.now, live.peak) == (10 * KIB, 10 * KIB)
+        del b, c
+        assert (live.now, live.peak) == (4 * KIB, 10 * KIB)
+        del a
+        assert live.now == 4 * KIB, "a view keeps the storage that it looks into"
+        del view
+        assert live.now == 0
+
+
+def work(width: int, live: Live) -> Tensor:
+    """A layer with autograd, whose result is held by the caller."""
+    x, w = torch.ones(32, width), torch.ones(width, width, requires_grad=True)
+    live.hold(w)
+    return (x @ w).relu().square().sum()
+
+
+def test_without_contents_the_count_is_the_same() -> None:
+    found = []
+    for fake in (False, True):
+        live = Live()
+        with without_contents() if fake else torch.enable_grad(), live:
+            loss = work(64, live)
+            before = live.now
+            loss.backward()
+            del loss
+            found.append((before, live.now, live.peak))
+    assert found[0] == found[1]
+    held, left, most = found[0]
+    assert left == 0 and most > held > 64 * 64 * 4
+
+
+def test_nothing_is_allocated() -> None:
+    with without_contents(), Live() as live:
+        big = torch.empty(1 << 40)
+        assert live.now == 4 << 40
+        del big
+
+
+def test_chunks_of_logits_count_though_an_operator_hides_them() -> None:
+    n, width, vocab = 64, 8, 4096
+    with without_contents(), Live() as live:
+        hidden = torch.empty(1, n, width, requires_grad=True)
+        weight = torch.empty(vocab, width)
+        loss = linear_cross_entropy(hidden, weight, None, torch.zeros(1, n, dtype=torch.int64)).loss
+        del loss
+    assert live.peak > 4 * n * vocab, "the logits of all rows are there for a moment"
+
+
+def test_a_look_at_values_is_told() -> None:
+    with pytest.raises(ASKS), without_contents(), Live():
+        bool(torch.empty(()) > 0)

@@ -1,0 +1,70 @@
+"""What is left of a machine's memory, by made files of the kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from qkv.cost import machine
+
+CPU = torch.device("cpu")
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with 1000 KiB available and no control group."""
+    monkeypatch.setattr(machine, "MEMORY_INFO", tmp_path / "meminfo")
+    monkeypatch.setattr(machine, "OWN_GROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(machine, "GROUPS", tmp_path / "groups")
+    (tmp_path / "meminfo").write_text("MemTotal:       9000 kB\nMemAvailable:   1000 kB\n")
+    return tmp_path
+
+
+def group(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+
+
+def test_what_the_kernel_calls_available() -> None:
+    assert machine.available(CPU) == 1000 * 1024
+
+
+def test_nothing_is_known_where_nothing_says(made: Path) -> None:
+    (made / "meminfo").unlink()
+    assert machine.available(CPU) is None
+    assert machine.available(torch.device("meta")) is None
+
+
+def test_the_tightest_group_above_the_process_counts(made: Path) -> None:
+    (made / "cgroup").write_text("0::/batch/job\n")
+    group(made / "groups/batch/job", memory__max="max\n", memory__current="100\n")
+    group(
+        made / "groups/batch",
+        memory__max="5000\n",
+        memory__current="4500\n",
+        memory__stat="anon 1\ninactive_file 200\n",
+    )
+    assert machine.available(CPU) == 5000 - 4500 + 200
+
+
+def test_version_1_of_control_groups(made: Path) -> None:
+    (made / "cgroup").write_text("5:cpu:/a\n4:memory:/a\n")
+    names = {"memory__limit_in_bytes": "3000\n", "memory__usage_in_bytes": "1000\n"}
+    group(made / "groups/memory/a", **names, memory__stat="total_inactive_file 10\n")
+    assert machine.available(CPU) == 2010
+
+
+def test_a_group_over_its_limit_leaves_nothing(made: Path) -> None:
+    (made / "cgroup").write_text("0::/\n")
+    group(made / "groups", memory__max="10\n", memory__current="20\n")
+    assert machine.available(CPU) == 0
+
+
+def test_this_machine_says_something_plausible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    found = machine.available(CPU)
+    assert found is None or MIB < found < 1 << 50

@@ -1,0 +1,88 @@
+"""Chat templates: what they make, which part of it is learned, and what hostile ones may not do."""
+
+from __future__ import annotations
+
+import pytest
+
+from qkv.data.chat import MOST_STEPS, ChatTemplate, Said, check_messages, encode
+from qkv.data.sources import Skipped
+
+CHATML = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m['content'] | trim ~ '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+MARKED = (
+    "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+    "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
+)
+MESSAGES = [
+    {"role": "user", "content": " hi "},
+    {"role": "assistant", "content": "hello"},
+    {"role": "user", "content": "bye"},
+    {"role": "assistant", "content": "so long"},
+]
+
+
+def test_a_conversation_is_one_text():
+    template = ChatTemplate(CHATML)
+    assert template.render(MESSAGES[:1], prompt=True) == "<|user|>hi\n<|assistant|>"
+    assert (
+        ChatTemplate("{{ bos_token }}{{ x | tojson }}", {"bos_token": "<s>"}).render([], x={"a": "é<"})
+        == '<s>{"a": "é<"}'
+    )
+
+
+@pytest.mark.parametrize(("template", "end"), [(CHATML, "\n"), (MARKED, "")])
+def test_only_what_the_assistant_says_is_learned(template: str, end: str):
+    parts = ChatTemplate(template).parts(MESSAGES)
+    assert [part.text for part in parts if part.learned] == [f"hello{end}", f"so long{end}"]
+    assert "".join(part.text for part in parts) == ChatTemplate(template).render(MESSAGES)
+    ids, learned = encode([Said("ab", False), Said("c", True)], lambda text: list(text.encode()))
+    assert (ids, learned) == ([97, 98, 99], [0, 0, 1])
+
+
+def test_a_template_that_rewrites_earlier_turns_is_refused():
+    rewriting = "{% for m in messages %}{{ m.content if loop.last else '' }}{% endfor %}"
+    with pytest.raises(ValueError, match="in another way once more follow"):
+        ChatTemplate(rewriting).parts(MESSAGES)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{{ ''.__class__.__mro__ }}", "no template may"),
+        ("{{ messages.__init__.__globals__ }}", "no template may|fails"),
+        ("{{ '%s'.format(1) }}", "no template may"),
+        ("{{ messages.append(1) }}", "no template may"),
+        ("{% include 'x' %}", "fails|not valid"),
+        ("{% if %}", "not valid"),
+        ("{{ 'a' | center(999999999) }}", "not valid|fails"),
+        ("{{ 'a' * 999999999 }}", "stopped"),
+        ("{{ 9 ** 999999999 }}", "stopped"),
+        ("{{ raise_exception('roles must alternate') }}", "refuses this conversation: roles must alternate"),
+        ("{% set n = namespace(s='ab') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}", "stopped"),
+        ("{% set n = namespace(s='ab') %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}", "stopped"),
+        ("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", f"{MOST_STEPS:,} steps"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "stopped"),
+        ("x" * (1 << 19), "more than any template"),
+    ],
+)
+def test_hostile_templates_are_refused_in_one_sentence(template: str, said: str):
+    with pytest.raises(ValueError, match=said) as caught:
+        ChatTemplate(template).render(MESSAGES)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        ([], "without messages"),
+        ([{"role": "user"}], "without role and content"),
+        ([{"role": "user", "content": "a</s>"}], "control token"),
+        ([{"role": "user", "content": "a"}], "says nothing"),
+    ],
+)
+def test_bad_conversations_are_skipped_with_a_reason(messages: list[dict[str, str]], said: str):
+    found = check_messages(messages, ["</s>"])
+    assert isinstance(found, Skipped) and said in found
+    assert check_messages(MESSAGES, ["</s>"]) == MESSAGES

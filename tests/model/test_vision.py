@@ -1,0 +1,114 @@
+"""Models of images: every head is counted, saved as JSON, takes other sizes and learns; masked patches alone are judged."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from qkv.core.feedforward import FeedForward
+from qkv.core.layout import Grid
+from qkv.core.patches import Patches, States, cut, masked_layout
+from qkv.model.attention import Attention
+from qkv.model.block import Block
+from qkv.model.build import build
+from qkv.model.heads import Head
+from qkv.model.stack import Stack
+from qkv.model.transformer import Transformer
+from qkv.model.vision import Detector, ImageClassifier, MaskTokens, Objects, PixelDecoder
+
+GRID = Grid(4, 6, 1, 0)
+BLOCK = Block(attention=Attention(n_heads=2), feedforward=FeedForward(d_ff=24))
+
+
+def states(grid: Grid | None = None) -> Stack:
+    position = "none" if grid is None else {"kind": "grid", "table": "sinusoidal"}
+    block = Block(attention=Attention(n_heads=2), feedforward=FeedForward(d_ff=8))
+    return Stack(embedding=States(of=grid), position=position, blocks=(block,))
+
+
+def image_model(head: Head | None, before: int = 1, after: int = 0, position: str = "grid") -> Transformer:
+    embedding = Patches(image=(16, 24), patch=(4, 4), before=before, after=after)
+    return Transformer(
+        d_model=16, encoder=Stack(embedding=embedding, position=position, blocks=(BLOCK,) * 2), head=head
+    )
+
+
+PIXELS = PixelDecoder(width=8, decoder=states(GRID), patch=(4, 4))
+MODELS = {
+    "class token": image_model(ImageClassifier(labels=5)),
+    "mean": image_model(ImageClassifier(labels=5, pool="mean"), position="sinusoidal"),
+    "distilled": image_model(ImageClassifier(labels=5, distilled=True), before=2),
+    "pixels": image_model(PIXELS),
+    "masks": image_model(MaskTokens(labels=4, width=8, decoder=states())),
+    "objects": image_model(Detector(labels=3), after=5),
+    "no head": image_model(None),
+}
+
+
+@pytest.mark.parametrize("spec", MODELS.values(), ids=MODELS)
+def test_counted_saved_and_run_on_other_sizes(spec: Transformer) -> None:
+    model = build(spec, seed=0)
+    assert spec.n_parameters == sum(p.numel() for p in model.parameters())
+    assert Transformer.from_json(spec.to_json()) == spec
+    for size in ((16, 24), (32, 24)):
+        out = model(torch.randn(2, 3, *size))
+        for tensor in out if isinstance(out, Objects) else (out,):
+            assert tensor.shape[0] == 2 and tensor.isfinite().all()
+
+
+MASKS = (torch.arange(24).view(4, 6) % 4).repeat_interleave(4, 0).repeat_interleave(4, 1).expand(2, -1, -1)
+LABELS = {"class token": torch.tensor([1, 4]), "masks": MASKS}
+
+
+@pytest.mark.parametrize("name", ["class token", "masks", "pixels"])
+def test_it_learns(name: str) -> None:
+    torch.manual_seed(0)
+    model, pixels = build(MODELS[name], seed=0), torch.randn(2, 3, 16, 24)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    losses = []
+    for _ in range(30):
+        sums = model(pixels, labels=LABELS.get(name, pixels))
+        losses.append(sums.loss.item() / int(sums.n_labels))
+        optimizer.zero_grad()
+        sums.loss.backward()
+        optimizer.step()
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_hidden_patches_alone_are_judged() -> None:
+    model, pixels = build(MODELS["pixels"], seed=0), torch.randn(2, 3, 16, 24)
+    layout = masked_layout(GRID, torch.rand(2, 24), 0.75)
+    sums = model(pixels, layout=layout, labels=pixels)
+    assert int(sums.n_labels) == 2 * 18
+    made, wanted = model(pixels, layout=layout), cut(pixels, (4, 4), "last")
+    error = (made - wanted).square().mean(-1)
+    shown = torch.zeros(2, 24, dtype=torch.bool).scatter(1, layout.positions[:, 1:, 0] - 1, True)
+    torch.testing.assert_close(sums.loss, error[~shown].sum())
+
+
+def test_what_is_hidden_is_not_seen() -> None:
+    model = build(MODELS["pixels"], seed=0).eval()
+    noise = torch.rand(1, 24)
+    layout = masked_layout(GRID, noise, 0.75)
+    pixels = torch.randn(1, 3, 16, 24)
+    hidden = int(noise[0].argmax())
+    other = pixels.clone()
+    row, column = 4 * (hidden // 6), 4 * (hidden % 6)
+    other[:, :, row : row + 4, column : column + 4] += 1.0
+    assert torch.equal(model(pixels, layout=layout), model(other, layout=layout))
+
+
+def test_masks_are_cosines_normed_over_the_classes() -> None:
+    model = build(MODELS["masks"], seed=0).double().eval()
+    pixels = torch.randn(1, 3, 16, 24).double()
+    kept: list[Tensor] = []
+    handle = model.head.decoder.register_forward_hook(lambda m, i, o: kept.append(o))
+    out = model(pixels)
+    handle.remove()
+    patches, classes = kept[0][:, :24], kept[0][:, 24:]
+    p, c = patches @ model.head.of_patches.weight.T, classes @ model.head.of_classes.weight.T
+    cosines = torch.einsum("bnw,bcw->bnc", p / p.norm(dim=-1, keepdim=True), c / c.norm(dim=-1, keepdim=True))
+    expected = F.layer_norm(cosines, (4,), model.head.norm.weight, model.head.norm.bias)
+    torch.testing.assert_close(out, expected.mT.reshape(1, 4, 4, 6))
