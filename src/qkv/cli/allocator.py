@@ -6,7 +6,6 @@ again: at a vocabulary of 50,257 that is over half a million page faults a step.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 
@@ -36,6 +35,8 @@ def keep_pages() -> bool:
     """
     if os.environ.get(SETTING) == "system" or not sys.platform.startswith("linux") or _users_own():
         return False
+    import ctypes
+
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # musl has none

@@ -78,3 +78,26 @@ def test_one_new_token_after_a_cache_needs_no_mask(monkeypatch: pytest.MonkeyPat
     out = attend(q, k, k, pattern=causal(), layout=Layout.full(1, start=6), kv_layout=Layout.full(7), backend="sdpa")
     assert seen["attn_mask"] is None and not seen["is_causal"]
     torch.testing.assert_close(out, attend(q, k, k, backend="reference"))
+
+
+@pytest.mark.parametrize("tokens, width", [(16, torch.float32), (200, torch.bfloat16)])
+def test_short_rows_in_bf16_train_in_fp32_on_a_cpu(
+    monkeypatch: pytest.MonkeyPatch, tokens: int, width: torch.dtype
+) -> None:
+    fused, seen = F.scaled_dot_product_attention, []
+
+    def watched(q: torch.Tensor, *args: object, **options: object) -> torch.Tensor:
+        seen.append((q.dtype, torch.is_autocast_enabled("cpu")))
+        return fused(q, *args, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
+    q, k, v = (torch.randn(2, tokens, 2, 8, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    with torch.autocast("cpu", torch.bfloat16):
+        out = attend(q, k, v, pattern=causal(), backend="sdpa")
+        with torch.no_grad():
+            attend(q, k, v, pattern=causal(), backend="sdpa")
+    out.sum().backward()
+    assert seen == [(width, width != torch.float32), (torch.bfloat16, True)]
+    assert out.dtype == torch.bfloat16 and q.grad is not None and q.grad.dtype == torch.bfloat16
+    exact = attend(q.detach().double(), k.detach().double(), v.detach().double(), pattern=causal(), backend="reference")
+    assert (out.double() - exact).norm() <= 0.01 * exact.norm()

@@ -4,7 +4,16 @@ from torch import nn
 from train_stand_in import Tiny
 
 import qkv
+from qkv.core.feedforward import FeedForward
+from qkv.core.patches import Patches
+from qkv.model.attention import Attention
+from qkv.model.block import Block
+from qkv.model.build import build
+from qkv.model.stack import Stack
+from qkv.model.transformer import Transformer
+from qkv.model.vision import ImageClassifier
 from qkv.train.optimizer import SGD, AdamW, Optimizer
+from qkv.train.optimizer.groups import from_the_top
 
 SMALL = {"d_model": 16, "n_heads": 2, "d_ff": 32, "vocab_size": 20}
 KINDS = sorted(kind for kind, cls in Optimizer.kinds.items() if cls.__module__.startswith("qkv."))
@@ -114,3 +123,18 @@ def test_an_optimizer_is_its_json():
     spec = SGD(freeze="encoder.*", rates={"*.bias": 2.0}, layer_decay=0.8)
     assert spec.freeze == ("encoder.*",)
     assert Optimizer.from_dict(spec.to_dict()) == spec
+
+
+def test_patches_lie_below_the_blocks_as_tokens_do() -> None:
+    block = Block(attention=Attention(n_heads=2), feedforward=FeedForward(d_ff=8))
+    patches = Patches(image=(8, 8), patch=(4, 4), before=1)
+    spec = Transformer(
+        d_model=8,
+        encoder=Stack(embedding=patches, position="grid", blocks=(block,) * 2),
+        head=ImageClassifier(labels=3),
+    )
+    model = build(spec)
+    distances = {name: from_the_top(model)[p] for name, p in model.named_parameters()}
+    below = {name for name in distances if name.startswith(("encoder.embedding", "encoder.position"))}
+    assert below and {distances[name] for name in below} == {3}
+    assert {distances[name] for name in distances if ".blocks.1." in name} == {1}

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from torch import nn
 
-from ...core.embedding import TokenEmbedding
+from ...core.embedding import InputModule
 from ...core.positions import PositionModule
 from ...core.spec import nearest
 from ...model.heads import HeadModule
@@ -21,7 +21,7 @@ def embedding_parameters(model: nn.Module) -> set[nn.Parameter]:
     """Tables that are looked up: tokens, positions, relative positions. A tied output layer shares its table's fate."""
     found: set[nn.Parameter] = set()
     for module in model.modules():
-        if isinstance(module, nn.Embedding | TokenEmbedding | PositionModule):
+        if isinstance(module, nn.Embedding | InputModule | PositionModule):
             found.update(module.parameters(recurse=False))
     return found
 
@@ -71,7 +71,7 @@ def from_the_top(model: nn.Module) -> dict[nn.Parameter, int]:
     distances = {p: heights[places[p][0]] - places[p][1] if p in places else 0 for p in names}
     embedding = set(embedding_parameters(model))
     for module in model.modules():
-        if isinstance(module, TokenEmbedding):
+        if isinstance(module, InputModule):
             embedding.update(module.parameters())
     for parameter in embedding.difference(places):
         below = [height for stack, height in heights.items() if names[parameter].startswith(f"{stack}.")]
