@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import attention, decode, multi30k, rows, shakespeare, startup, train
+from . import attention, decode, families, multi30k, rows, shakespeare, startup, train
 from .table import Table
 
 TABLES: dict[str, Table] = {
@@ -14,6 +14,7 @@ TABLES: dict[str, Table] = {
         multi30k.TABLE,
         shakespeare.TABLE,
         decode.TABLE,
+        families.TABLE,
         startup.TABLE,
     )
 }

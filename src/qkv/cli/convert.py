@@ -24,6 +24,12 @@ def convert(
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Read weights that exist as pickles only, as nothing but tensors.")
     ] = False,
+    max_shard_size: Annotated[
+        str,
+        typer.Option(
+            "--max-shard-size", metavar="SIZE", help="Weights of the Hub's format in files of at most so much."
+        ),
+    ] = "5GB",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a model that is already there.")] = False,
 ) -> None:
     """Convert a model: the Hub's format, qkv's own, or the weights alone."""
@@ -45,7 +51,7 @@ def convert(
             target.parent.mkdir(parents=True, exist_ok=True)
             weights.save(run.model, target)
         else:
-            run.save(target, to=to)  # type: ignore[arg-type]
+            run.save(target, to=to, max_shard_size=max_shard_size)  # type: ignore[arg-type]
     for warning in said:
         typer.echo(str(warning.message), err=True)
     typer.echo(f"{target}: {run.model.spec.n_parameters:,} parameters")

@@ -13,6 +13,7 @@ from .batch import IGNORE
 from .extras import Extra
 
 CHUNK_BYTES = 1 << 28  # of logits held at a time; each chunk passes once over the whole gradient of the weight
+CHUNK_ROWS = 256  # on a CPU a chunk has this many rows, or twice the model's width: more would only leave its caches
 CACHE_BYTES = 1 << 20  # of logits that a CPU's core turns into probabilities at a time, while its cache holds them
 
 ROW_MULTIPLE = 32  # where rows of narrow logits start: products that write unaligned rows take a fifth longer
@@ -110,7 +111,7 @@ def _sums_and_gradients(
     d_hidden = torch.empty_like(hidden) if grads else hidden.new_empty(0)
     d_weight = torch.zeros_like(weight) if grads else hidden.new_empty(0)
     d_bias = torch.zeros_like(bias) if grads and bias is not None else hidden.new_empty(0)
-    step = max(1, min(n, CHUNK_BYTES // (hidden.element_size() * vocab)))
+    step = rows_at_once(hidden, vocab)
     stride = vocab if hidden.dtype == wide else -(-vocab // ROW_MULTIPLE) * ROW_MULTIPLE
     logits = hidden.new_empty(step, stride)[:, :vocab]  # used again for every chunk
     for start in range(0, n, step):
@@ -125,6 +126,15 @@ def _sums_and_gradients(
             if d_bias.numel():
                 d_bias.add_(x.sum(0, dtype=wide))
     return loss, nll, d_hidden, d_weight, d_bias
+
+
+def rows_at_once(hidden: Tensor, vocab: int) -> int:
+    """How many rows of logits are held at a time."""
+    n, width = hidden.shape
+    rows = CHUNK_BYTES // (hidden.element_size() * vocab)
+    if hidden.device.type == "cpu":
+        rows = min(rows, max(CHUNK_ROWS, 2 * width))
+    return max(1, min(n, rows))
 
 
 def _to_gradients(x: Tensor, target: Tensor, smoothing: float, z_loss: float, grads: bool) -> tuple[Tensor, Tensor]:

@@ -12,13 +12,13 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..core.cross_entropy import CHUNK_BYTES
+from ..core.cross_entropy import rows_at_once
 
 
 def _loss_workspace(hidden: Tensor, weight: Tensor, *_: Any) -> int:
     """A chunk of logits; and where they are narrower than the weight, its copy and its gradient's as narrow."""
     narrow = weight.numel() * hidden.element_size() if weight.dtype != hidden.dtype else 0
-    return min(hidden.shape[0] * weight.shape[0] * hidden.element_size(), CHUNK_BYTES) + 2 * narrow
+    return rows_at_once(hidden, len(weight)) * len(weight) * hidden.element_size() + 2 * narrow
 
 
 # Bytes that operators of our own hold only while they run, by their arguments; others count by what they give.

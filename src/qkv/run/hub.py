@@ -19,9 +19,9 @@ from ..hub.generation import Ids
 from ..hub.names import Names, Reading
 from ..hub.weights import equal_copies, place
 from ..model.transformer import Transformer, TransformerModel
-from ..train.weights import replace_tensors
+from . import sharded
 from .build import Model, build
-from .directory import CONFIG, GENERATION, WEIGHTS, read_json, write_json
+from .directory import CONFIG, GENERATION, read_json, write_json
 
 T = TypeVar("T")
 
@@ -168,26 +168,30 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
     return made | ({"qkv": own} if own else {})
 
 
-def write_weights(model: TransformerModel, config: Mapping[str, Any], path: Path) -> None:
-    """The weights under the names of the class that a configuration names, tied ones once, whole or not at all."""
+def names_of(model: TransformerModel, config: Mapping[str, Any]) -> Names:
+    """The names of a model's tensors in the class that a configuration names."""
     found = FAMILIES[config["model_type"]]
-    bare = found.classes[config["architectures"][0]].bare
-    names = Names.of(found.table(model.spec, bare), model)
-    replace_tensors(path, names.to_theirs(_state(model)))
+    return Names.of(found.table(model.spec, found.classes[config["architectures"][0]].bare), model)
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.detach() for name, tensor in model.state_dict().items()}
 
 
-def save(folder: Path, model: TransformerModel, settings: Mapping[str, Any], origin: Origin) -> None:
-    """Write `model.safetensors`, `generation_config.json` and, last, `config.json`, each whole or not at all.
+def save(
+    folder: Path,
+    model: TransformerModel,
+    settings: Mapping[str, Any],
+    origin: Origin,
+    max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
+) -> None:
+    """Write the weights, tied ones once, `generation_config.json` and, last, `config.json`, each whole or not at all.
 
     `settings` are the fields of a `Generation`. Raises ValueError, before anything is written, where no family of the
     Hub is this model.
     """
     config = config_of(model.spec, model.dtype, origin)
-    write_weights(model, config, folder / WEIGHTS)
+    sharded.write(folder, names_of(model, config), _state(model), max_shard_size)
     if model.decoder is not None:
         write_json(folder / GENERATION, generation_file.write(settings, origin.generation or {}, config))
     write_json(folder / CONFIG, config)

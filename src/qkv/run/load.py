@@ -17,7 +17,7 @@ from ..generate import Generation
 from ..hub import huggingface
 from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
-from . import hub, weights
+from . import hub, sharded, weights
 from .directory import (
     CONFIG,
     GENERATION,
@@ -119,15 +119,22 @@ class Run:
         """Last hidden states, see `qkv.run.embed.embed`: (M,) a text, or (T, M) where pooling is "none"."""
         return embed(self.text_model, _texts(texts), pooling)
 
-    def save(self, path: Path | str, to: Literal["hub", "qkv"] | None = None) -> Path:
+    def save(
+        self,
+        path: Path | str,
+        to: Literal["hub", "qkv"] | None = None,
+        *,
+        max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
+    ) -> Path:
         """Write a directory that `load` reads back: each file beside, then renamed; the configuration last.
 
         "hub" writes what `transformers` loads, and raises ValueError where no family of the Hub is this model; "qkv"
         writes our own model type. By default it is the Hub's where there is a family, else ours, with a warning that
-        says why.
+        says why. The Hub's weights are one file, or several where `max_shard_size` (bytes, or "5GB") is less.
         """
         if to not in (None, "hub", "qkv"):
             raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
+        size = sharded.parsed(max_shard_size)
         folder = Path(path)
         if to != "qkv" and (why := self._refusal()) is not None:
             if to == "hub":
@@ -142,7 +149,7 @@ class Run:
         else:
             if self.recipe is not None:
                 write_text(folder / RECIPE, self.recipe.to_yaml())
-            hub.save(folder, self.model, self.generation.to_dict(), self._said())
+            hub.save(folder, self.model, self.generation.to_dict(), self._said(), size)
         return folder
 
     def _refusal(self) -> str | None:
