@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import attention, decode, families, multi30k, rows, shakespeare, startup, train
+from . import attention, decode, families, loading, moe, multi30k, rows, shakespeare, startup, train
 from .table import Table
 
 TABLES: dict[str, Table] = {
@@ -15,6 +15,8 @@ TABLES: dict[str, Table] = {
         shakespeare.TABLE,
         decode.TABLE,
         families.TABLE,
+        moe.TABLE,
+        loading.TABLE,
         startup.TABLE,
     )
 }
