@@ -14,9 +14,11 @@ _HOME = {
     "core.attend": ["attend", "merge"],
     "core.layout": ["Layout", "Role"],
     "core.patterns": [
-        *["Pattern", "full", "causal", "window", "sinks", "prefix", "documents"],
-        *["Full", "Causal", "Window", "Sinks", "Prefix", "Documents"],
+        *["Pattern", "full", "causal", "window", "sinks", "prefix", "documents", "global_tokens"],
+        *["Full", "Causal", "Window", "Sinks", "Prefix", "Documents", "Global"],
     ],
+    "core.bigbird": ["BigBird"],
+    "core.patches": ["Patches", "States", "GridPosition", "masked_layout"],
     "core.positions": ["Position", "NoPosition", "Sinusoidal", "Learned", "Rotary", "ALiBi", "T5Buckets"],
     "core.scalings": ["Scaling", "LinearScaling", "NTK", "DynamicNTK", "YaRN", "Llama3Scaling", "LongRoPE"],
     "core.norm": ["Norm", "NoNorm", "LayerNorm", "RMSNorm"],
@@ -30,11 +32,14 @@ _HOME = {
     "core.tap": ["record", "weights"],
     "model.attention": ["Attention", "Mixer"],
     "model.block": ["Block"],
+    "model.block_sparse": ["BlockSparseAttention"],
+    "model.global_attention": ["GlobalAttention"],
     "model.heads": ["Head", "LanguageModel", "TokenClassifier", "Transform", "Pooler", "Classifier"],
     "model.initial": ["Initialization", "Glorot", "Normal", "T5Normal"],
     "model.replace": ["replace"],
     "model.stack": ["Stack"],
     "model.transformer": ["Transformer", "TransformerModel"],
+    "model.vision": ["ImageClassifier", "PixelDecoder", "MaskTokens", "Detector"],
     "families": ["preset"],
     "data.sources": ["Source"],
     "data.tokenizer": ["Tokenizer"],
@@ -65,16 +70,19 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from .core.attend import attend, merge
     from .core.batch import Batch, Term, Terms
+    from .core.bigbird import BigBird
     from .core.embedding import Embedding
     from .core.feedforward import FeedForward, FeedForwardLayer, NoFeedForward
     from .core.layout import Layout, Role
     from .core.lora import Adapter, LoRA, adapt, fold
     from .core.moe import MixtureOfExperts
     from .core.norm import LayerNorm, NoNorm, Norm, RMSNorm
+    from .core.patches import GridPosition, Patches, States, masked_layout
     from .core.patterns import (
         Causal,
         Documents,
         Full,
+        Global,
         Pattern,
         Prefix,
         Sinks,
@@ -82,6 +90,7 @@ if TYPE_CHECKING:
         causal,
         documents,
         full,
+        global_tokens,
         prefix,
         sinks,
         window,
@@ -97,11 +106,14 @@ if TYPE_CHECKING:
     from .generate.settings import Generation
     from .model.attention import Attention, Mixer
     from .model.block import Block
+    from .model.block_sparse import BlockSparseAttention
+    from .model.global_attention import GlobalAttention
     from .model.heads import Classifier, Head, LanguageModel, Pooler, TokenClassifier, Transform
     from .model.initial import Glorot, Initialization, Normal, T5Normal
     from .model.replace import replace
     from .model.stack import Stack
     from .model.transformer import Transformer, TransformerModel
+    from .model.vision import Detector, ImageClassifier, MaskTokens, PixelDecoder
     from .run.adapters import load_adapter, save_adapter
     from .run.build import build
     from .run.load import Run, load

@@ -17,6 +17,7 @@ from qkv.core.patterns import (
     Documents,
     Extent,
     Full,
+    Global,
     Not,
     Or,
     Pattern,
@@ -26,6 +27,7 @@ from qkv.core.patterns import (
     causal,
     documents,
     full,
+    global_tokens,
     prefix,
     sinks,
     window,
@@ -40,6 +42,7 @@ leaves = st.one_of(
     st.builds(window, st.integers(1, 6), st.none() | st.integers(1, 6)),
     st.builds(sinks, st.integers(1, 5)),
     st.builds(prefix, st.none() | st.integers(1, 5)),
+    st.builds(global_tokens, st.none() | st.integers(1, 5)),
 )
 patterns = st.recursive(
     leaves,
@@ -50,7 +53,8 @@ patterns = st.recursive(
     ),
     max_leaves=5,
 )
-tokens = st.tuples(st.integers(0, 12), st.integers(0, 2), st.sampled_from([0, int(Role.PREFIX), int(Role.CLASS)]))
+roles = st.sampled_from([0, int(Role.PREFIX), int(Role.CLASS), int(Role.GLOBAL), int(Role.PREFIX | Role.GLOBAL)])
+tokens = st.tuples(st.integers(0, 12), st.integers(0, 2), roles)
 groups = st.lists(tokens, min_size=1, max_size=5)
 
 
@@ -69,6 +73,10 @@ def holds(pattern: Pattern, q: Token, k: Token) -> bool:
             return bool(k[2] & Role.PREFIX)
         case Prefix(length=length):
             return k[0] < length  # type: ignore[operator]
+        case Global(first=None):
+            return bool((q[2] | k[2]) & Role.GLOBAL)
+        case Global(first=first):
+            return min(q[0], k[0]) < first  # type: ignore[operator]
         case Documents():
             return q[1] == k[1]
         case And(parts=parts):
@@ -133,6 +141,8 @@ def test_block_verdicts_never_contradict_the_rule(pattern: Pattern, q: list[Toke
         (causal() & window(32) | sinks(64), (192, 255), (0, 63), (True, True)),
         (~causal(), (0, 63), (64, 127), (True, True)),
         (prefix(16), (0, 63), (64, 127), (False, False)),
+        (window(8) | global_tokens(64), (0, 63), (512, 575), (True, True)),
+        (window(8) | global_tokens(64), (64, 127), (512, 575), (False, False)),
     ],
 )
 def test_blocks_are_decided_where_they_can_be(pattern: Pattern, q: tuple, k: tuple, verdict: tuple) -> None:
@@ -152,6 +162,7 @@ def test_pairs_is_the_sum_of_the_mask(pattern: Pattern, n: int) -> None:
         (causal() & window(256), lambda n: n * 256 - 256 * 255 // 2),
         (window(3), lambda n: 5 * n - 6),
         (full(), lambda n: n * n),
+        (window(3) | global_tokens(2), lambda n: 4 * n - 4 + 5 * (n - 2) - 6),
         (
             causal() & window(100) | causal() & sinks(4),
             lambda n: n * 100 - 100 * 99 // 2 + sum(range(4)) + 4 * (n - 103),
@@ -204,6 +215,14 @@ def test_mask_of_the_familiar_patterns() -> None:
     assert (causal() & window(2)).mask(4).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
     assert (causal() | prefix(2)).mask(3).int().tolist() == [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
     assert window(1).mask(2, 3).int().tolist() == [[1, 0, 0], [0, 1, 0]]
+
+
+def test_a_picture_of_a_layout_has_its_roles_in_it() -> None:
+    layout = Layout.full(4).with_roles(torch.tensor([[0, 0, 0, 1]]) * Role.GLOBAL)
+    pattern = window(1) | global_tokens()
+    assert pattern.mask(layout).int().tolist() == [[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 1]]
+    assert pattern.picture(layout).count("<rect") == 2 + 2 + 1 + 1
+    assert pattern.mask(4).int().tolist() == torch.eye(4).int().tolist(), "no role, no global token"
 
 
 def test_what_depends_on_positions_and_on_heads() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qkv.data.chat import MOST_STEPS, ChatTemplate, Said, check_messages, encode
-from qkv.data.sources import Skipped
+from qkv.data.chat import MOST_STEPS, ChatTemplate
 
 CHATML = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m['content'] | trim ~ '\\n' }}{% endfor %}"
@@ -37,8 +36,6 @@ def test_only_what_the_assistant_says_is_learned(template: str, end: str):
     parts = ChatTemplate(template).parts(MESSAGES)
     assert [part.text for part in parts if part.learned] == [f"hello{end}", f"so long{end}"]
     assert "".join(part.text for part in parts) == ChatTemplate(template).render(MESSAGES)
-    ids, learned = encode([Said("ab", False), Said("c", True)], lambda text: list(text.encode()))
-    assert (ids, learned) == ([97, 98, 99], [0, 0, 1])
 
 
 def test_a_template_that_rewrites_earlier_turns_is_refused():
@@ -71,18 +68,3 @@ def test_hostile_templates_are_refused_in_one_sentence(template: str, said: str)
     with pytest.raises(ValueError, match=said) as caught:
         ChatTemplate(template).render(MESSAGES)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("messages", "said"),
-    [
-        ([], "without messages"),
-        ([{"role": "user"}], "without role and content"),
-        ([{"role": "user", "content": "a</s>"}], "control token"),
-        ([{"role": "user", "content": "a"}], "says nothing"),
-    ],
-)
-def test_bad_conversations_are_skipped_with_a_reason(messages: list[dict[str, str]], said: str):
-    found = check_messages(messages, ["</s>"])
-    assert isinstance(found, Skipped) and said in found
-    assert check_messages(MESSAGES, ["</s>"]) == MESSAGES

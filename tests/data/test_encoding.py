@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from data_stand_in import Characters
@@ -102,3 +104,44 @@ def test_pieces_of_a_document() -> None:
     )
     assert found is not None and found.running
     assert found.begins.tolist() == [True, False, True, False] and found.ends.tolist() == [False, False, True, True]
+
+
+class Talking(Characters):
+    """Says a conversation as its contents, one behind the other."""
+
+    class chat:
+        @staticmethod
+        def row(messages: list[dict[str, str]]) -> tuple[list[int], list[int]]:
+            if not messages:
+                raise ValueError("nothing is said")
+            texts = [(ord(c) + 10, m["role"] == "assistant") for m in messages for c in m["content"]]
+            return [i for i, _ in texts], [int(learned) for _, learned in texts]
+
+
+def conversation(*turns: str) -> Example:
+    messages = [{"role": ("user", "assistant")[i % 2], "content": turn} for i, turn in enumerate(turns)]
+    return {"text": "".join(turns), "messages": json.dumps(messages), "where": "a.jsonl, line 7"}
+
+
+def test_conversations_know_what_is_learned_also_from_memory() -> None:
+    table: list[Example | Skipped | None] = [
+        conversation("ab", "c"),
+        None,
+        conversation("x" * 30, "y"),
+        conversation("d", "ef"),
+    ]
+    for memory in (None, Memory(len(table), 1 << 20)):
+        for _ in range(2):
+            counts = Counts()
+            reader = Reader(Reach(20, False), memory=memory, tokenizer=Talking())
+            found = reader.read(table, np.arange(4), speaking(Talking(), None), counts)
+            assert found is not None and found.conversations and not found.running
+            assert [Talking().decode(ids.tolist()) for ids in found.sides[0]] == ["abc", "def"]
+            assert [ids.tolist() for ids in found.sides[1]] == [[0, 0, 1], [0, 1, 1]]
+            assert counts.skipped == {"over-long": 1}
+
+
+def test_a_conversation_that_fails_is_named() -> None:
+    for tokenizer, said in ((Talking(), r"^a\.jsonl, line 7: nothing is said"), (Characters(), "^conversations need")):
+        with pytest.raises(ValueError, match=said):
+            Reader(None, tokenizer=tokenizer).read([conversation()], np.arange(1), speaking(tokenizer, None), Counts())

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from qkv.core.batch import IGNORE
 from qkv.data import rows as making
-from qkv.data.encoding import Encoded, Encoder, Reach, Reader, speaking
+from qkv.data.encoding import Encoded, Encoder, Frame, Reach, Reader, speaking
+from qkv.data.ragged import Ragged
 from qkv.data.rows import Limits
 from qkv.data.sources import Counts, Example, Skipped
 
@@ -154,3 +155,43 @@ def test_without_an_end_token_pairs_are_refused() -> None:
     for build in (making.pair_rows, making.prompt_rows):
         with pytest.raises(ValueError, match="end-of-sequence token"):
             made(build, [pair("a", "b")], Limits(9, "skip"), Counts(), eos=False)
+
+
+def test_the_frame_of_a_loaded_model_stands_around_both_sides() -> None:
+    class Framed(Characters):
+        frame = Frame(ord("S") + 10, (ord("<") + 10,), (ord(">") + 10, 2))
+
+    tokenizer = Framed()
+    examples = [pair("ab", "xyz"), pair("", "vw")]
+    rows = making.pair_rows(encoded(examples, tokenizer), tokenizer, Limits(9, "skip"), Counts())
+    assert rows.source is not None
+    found = [tuple(map(spell, sides)) for sides in zip(rows.source, rows.inputs, rows.labels, strict=True)]
+    assert found == [("<ab>$", "S<xyz>", "<xyz>$"), ("<>$", "S<vw>", "<vw>$")]
+    counts = Counts()
+    cut = making.pair_rows(encoded(examples, tokenizer), tokenizer, Limits(4, "cut"), counts)
+    assert cut.source is not None and counts.cut == 2
+    assert [spell(ids) for side in (cut.source, cut.inputs, cut.labels) for ids in side] == [
+        *("<a>$", "<>$"), *("S<xy", "S<vw"), *("<xyz", "<vw>")
+    ]  # fmt: skip
+
+
+def talks(*rows: str) -> Encoded:
+    """Conversations, in which the assistant says the capital letters."""
+    ids = Ragged.of([[ord(c) + 10 for c in row] for row in rows])
+    learned = Ragged.of([[int(c.isupper()) for c in row] for row in rows])
+    return Encoded(np.arange(len(rows)), (ids, learned), np.full(len(rows), 4, np.int32))
+
+
+def test_of_a_conversation_only_what_the_assistant_says_counts() -> None:
+    def read(rows: making.Rows) -> list[tuple[str, str]]:
+        return [(spell(inputs), spell(labels)) for inputs, labels in zip(rows.inputs, rows.labels, strict=True)]
+
+    found, counts = talks("abCDeFg", "abcdefghI", "x", "aB"), Counts()
+    rows = making.conversation_rows(found, Limits(6, "skip"), counts)
+    assert read(rows) == [("abCDeF", "_CD_F_"), ("a", "B")]
+    assert counts.skipped == {"over-long": 1, "with a prompt that fills the context": 1}
+    packed = making.packed_prompts(rows, 8)
+    assert read(packed) == [("abCDeFa", "_CD_F_B")] and packed.documents == ((6, 1),)
+    counts = Counts()
+    assert read(making.conversation_rows(found, Limits(3, "cut"), counts)) == [("abC", "_CD"), ("a", "B")]
+    assert counts.cut == 2 and counts.skipped == {"with a prompt that fills the context": 2}

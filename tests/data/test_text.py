@@ -126,3 +126,21 @@ def test_jsonl_with_text_or_prompt_and_answer(tmp_path: Path) -> None:
     ]  # fmt: skip
     with pytest.raises(ValueError, match="prompt and answer are given together"):
         JsonLines.from_dict({"prompt": "q"})
+
+
+def test_jsonl_with_conversations(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in ({"chat": {"turns": said}}, {"chat": 3})) + "\n")
+    spec = JsonLines(path=str(path), validation_path=str(path), test_path=str(path), messages="chat.turns")
+    table = spec.table("train")
+    first = table[0]
+    assert isinstance(first, dict) and json.loads(first["messages"]) == said
+    assert (first["text"], first["where"]) == ("hi\nhello", f"{str(path)!r}, line 1")
+    assert [table[1], table[2]] == [Skipped("without 'chat.turns'"), Skipped("empty")]
+    assert list(spec.texts("validation")) == ["hi\nhello"]
+    path.write_text('{"messages": [{"role": "user"}]}\n')
+    with pytest.raises(ValueError, match=r"a\.jsonl', line 1: message 0 has no role and content"):
+        spec.replace(messages="messages").table("train")[0]
+    with pytest.raises(ValueError, match="give prompt and answer, or messages"):
+        JsonLines.from_dict({"prompt": "q", "answer": "a", "messages": "m"})

@@ -15,6 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from qkv.core.layout import Layout, Role
+
 transformers = pytest.importorskip(
     "transformers", reason="parity is with Hugging Face's transformers, a test dependency"
 )
@@ -22,6 +24,7 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 VOCABULARY, EOS, PAD = 97, 5, 0
+LENGTHS = (11, 4, 9)
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Case:
     places:  what their `forward` makes of padding: "given" (it takes position_ids), "relative" (nothing depends on where
              a row begins) or "counted" (padding on the left moves positions, so only the right is compared).
     attention: which of their implementations is the model.
+    lengths: of the rows, where they have to be longer for a pattern to show.
+    chosen:  whether some tokens see all and are seen by all (Longformer).
     """
 
     cls: str
@@ -45,6 +50,8 @@ class Case:
     types: bool = False
     places: str = "given"
     attention: str = "eager"
+    lengths: tuple[int, ...] = LENGTHS
+    chosen: bool = False
 
 
 SIZES = {
@@ -119,6 +126,8 @@ BART = {
     "decoder_start_token_id": 1,
     "forced_eos_token_id": None,
 }
+LONGFORMER = {**SIZES, "pad_token_id": 1, "attention_window": [4, 8]}
+BIG_BIRD = {**SIZES, "max_position_embeddings": 64, "block_size": 4, "num_random_blocks": 1}
 MARIAN = {**BART, "scale_embedding": True, "activation_function": "swish"}
 T5 = {
     "vocab_size": VOCABULARY,
@@ -255,6 +264,31 @@ CASES: dict[str, Case] = {
     "electra-discriminator": Case("ElectraForPreTraining", ELECTRA, does="read", labels=1, types=True),
     "electra-generator": Case("ElectraForMaskedLM", ELECTRA, does="read", types=True),
     "electra-bare": Case("ElectraModel", {**ELECTRA, "embedding_size": 32}, does="read", outputs="", types=True),
+    "longformer": Case("LongformerForMaskedLM", LONGFORMER, does="read", types=True, lengths=(29, 14, 22), chosen=True),
+    "longformer-windows-alone": Case(
+        "LongformerForMaskedLM",
+        {**LONGFORMER, "attention_window": 6, "hidden_act": "relu"},
+        does="read",
+        types=True,
+        lengths=(29, 14, 22),
+    ),
+    "longformer-bare": Case(
+        "LongformerModel", LONGFORMER, does="read", outputs="", types=True, lengths=(29, 14, 22), chosen=True
+    ),
+    "big-bird": Case("BigBirdForMaskedLM", BIG_BIRD, does="read", types=True, lengths=(45, 30, 38)),
+    "big-bird-pretraining": Case(
+        "BigBirdForPreTraining",
+        {**BIG_BIRD, "num_random_blocks": 2, "rescale_embeddings": True, "use_bias": False, "hidden_act": "gelu"},
+        does="read",
+        outputs="prediction_logits",
+        types=True,
+        lengths=(45, 30, 38),
+    ),
+    "big-bird-short": Case("BigBirdForMaskedLM", BIG_BIRD, does="read", types=True),
+    "big-bird-full": Case(
+        "BigBirdForMaskedLM", {**BIG_BIRD, "attention_type": "original_full"}, does="read", types=True
+    ),
+    "big-bird-bare": Case("BigBirdModel", BIG_BIRD, does="read", outputs="", types=True, lengths=(45, 30, 38)),
     "bart": Case("BartForConditionalGeneration", BART, does="translate", places="counted"),
     "bart-scaled": Case(
         "BartForConditionalGeneration", {**BART, "scale_embedding": True}, does="translate", places="counted"
@@ -312,28 +346,30 @@ def pair(name: str) -> Pair:
     return Pair(case, theirs, load(place.name, device="cpu"), place)
 
 
-LENGTHS = (11, 4, 9)
-
-
 @dataclass
 class Inputs:
-    """A padded batch: ids, the mask of real tokens, their positions and segments; sources too for an encoder–decoder."""
+    """A padded batch: ids, the mask of real tokens, their positions, segments and roles; sources for an encoder–decoder."""
 
     ids: Tensor
     mask: Tensor
     positions: Tensor
     types: Tensor | None
+    chosen: Tensor | None = None
     source: Tensor | None = None
     source_mask: Tensor | None = None
 
 
-def inputs(case: Case, side: str = "right", lengths: tuple[int, ...] = LENGTHS) -> Inputs:
+def inputs(case: Case, side: str = "right", lengths: tuple[int, ...] | None = None) -> Inputs:
     generator = torch.Generator().manual_seed(3)
+    lengths = lengths or case.lengths
     mask = _mask(lengths, side)
     ids = torch.randint(6, VOCABULARY, mask.shape, generator=generator).masked_fill(mask == 0, PAD)
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     types = torch.randint(0, 2, mask.shape, generator=generator) if case.types else None
     made = Inputs(ids, mask, positions, types)
+    if case.chosen:
+        made.chosen = (torch.rand(mask.shape, generator=generator) < 0.15).long() * mask
+        made.chosen[1] = 0  # a row without any
     if case.does == "translate":
         made.source_mask = _mask(tuple(reversed(lengths)), "right")
         made.source = torch.randint(6, VOCABULARY, mask.shape, generator=generator)
@@ -355,6 +391,8 @@ def theirs(pair: Pair, given: Inputs, model: Any = None) -> Tensor:
         options |= {"decoder_attention_mask": given.mask}
     if case.types:
         options["token_type_ids"] = given.types
+    if case.chosen:
+        options["global_attention_mask"] = given.chosen
     if case.does == "continue" and case.places == "given":
         options["position_ids"] = given.positions
     out = (model or pair.theirs)(**options)
@@ -367,4 +405,7 @@ def ours(pair: Pair, given: Inputs, model: Any = None, **options: Any) -> Any:
     model = model or pair.ours
     if pair.case.does == "translate":
         return model(given.source, given.ids, attention_mask=given.source_mask, target_mask=given.mask, **options)
+    if given.chosen is not None:
+        layout = Layout.from_mask(given.mask).with_roles(given.chosen * Role.GLOBAL)
+        return model(given.ids, layout=layout, token_types=given.types, **options)
     return model(given.ids, attention_mask=given.mask, token_types=given.types, **options)

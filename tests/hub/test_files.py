@@ -46,18 +46,40 @@ def test_what_is_read_is_what_was_written(way: str, tmp_path: Path) -> None:
         assert torch.equal(read, tensor) and read.dtype == tensor.dtype == weights.dtype(name)
 
 
-def test_a_tensor_in_given_room(tmp_path: Path) -> None:
+def test_files_are_mapped_and_copied_on_write(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / WEIGHTS)
-    room = torch.zeros(64, dtype=torch.uint8)
-    read = Safetensors([tmp_path / WEIGHTS]).read("a", room)
-    assert torch.equal(read, TENSORS["a"]) and read.data_ptr() == room.data_ptr()
+    before = (tmp_path / WEIGHTS).read_bytes()
+    weights = Safetensors([tmp_path / WEIGHTS])
+    read, other = weights.read("a"), Safetensors([tmp_path / WEIGHTS]).read("a")
+    read.add_(1)
+    assert torch.equal(read, TENSORS["a"] + 1) and torch.equal(other, TENSORS["a"])
+    assert (tmp_path / WEIGHTS).read_bytes() == before
 
 
-def test_what_was_read_outlives_its_file(tmp_path: Path) -> None:
+def test_what_was_read_outlives_a_file_that_is_replaced(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / WEIGHTS)
     read = Safetensors([tmp_path / WEIGHTS]).read("a")
-    os.truncate(tmp_path / WEIGHTS, 0)
+    save_file({"a": torch.zeros(2, 3)}, tmp_path / "beside")
+    (tmp_path / "beside").replace(tmp_path / WEIGHTS)
     assert torch.equal(read, TENSORS["a"])
+
+
+def test_a_file_cut_short_after_its_header_was_read_is_told(tmp_path: Path) -> None:
+    save_file({"a": torch.zeros(4000)}, tmp_path / WEIGHTS)
+    weights = Safetensors([tmp_path / WEIGHTS])
+    os.truncate(tmp_path / WEIGHTS, 4096)
+    with pytest.raises(ValueError, match="was cut short while it was read"):
+        weights.read("a")
+
+
+def test_numbers_that_begin_anywhere(tmp_path: Path) -> None:
+    entries = {"a": entry(0, 1, [1], "U8"), "b": entry(1, 9)}
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    data = b"\x07" + torch.tensor([1.5, -2.0]).numpy().tobytes()
+    (tmp_path / WEIGHTS).write_bytes(len(text).to_bytes(8, "little") + text + data)
+    weights = Safetensors([tmp_path / WEIGHTS])
+    assert weights.read("a").tolist() == [7] and weights.read("b").tolist() == [1.5, -2.0]
 
 
 def header(entries: object, data: bytes = b"") -> bytes:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from qkv.core.feedforward import FeedForward
 from qkv.core.layout import Grid
-from qkv.core.patches import Patches, States, cut, masked_layout
+from qkv.core.patches import GridPosition, Patches, States, cut, image_layout, masked_layout
 from qkv.model.attention import Attention
 from qkv.model.block import Block
 from qkv.model.build import build
@@ -28,7 +28,9 @@ def states(grid: Grid | None = None) -> Stack:
     return Stack(embedding=States(of=grid), position=position, blocks=(block,))
 
 
-def image_model(head: Head | None, before: int = 1, after: int = 0, position: str = "grid") -> Transformer:
+def image_model(
+    head: Head | None, before: int = 1, after: int = 0, position: str | GridPosition = "grid"
+) -> Transformer:
     embedding = Patches(image=(16, 24), patch=(4, 4), before=before, after=after)
     return Transformer(
         d_model=16, encoder=Stack(embedding=embedding, position=position, blocks=(BLOCK,) * 2), head=head
@@ -43,6 +45,7 @@ MODELS = {
     "pixels": image_model(PIXELS),
     "masks": image_model(MaskTokens(labels=4, width=8, decoder=states())),
     "objects": image_model(Detector(labels=3), after=5),
+    "objects, positions between blocks": image_model(Detector(labels=3), after=5, position=GridPosition(between=True)),
     "no head": image_model(None),
 }
 
@@ -112,3 +115,16 @@ def test_masks_are_cosines_normed_over_the_classes() -> None:
     cosines = torch.einsum("bnw,bcw->bnc", p / p.norm(dim=-1, keepdim=True), c / c.norm(dim=-1, keepdim=True))
     expected = F.layer_norm(cosines, (4,), model.head.norm.weight, model.head.norm.bias)
     torch.testing.assert_close(out, expected.mT.reshape(1, 4, 4, 6))
+
+
+def test_every_further_block_is_given_positions_of_its_own() -> None:
+    model = build(MODELS["objects, positions between blocks"], seed=0).eval()
+    pixels, seen = torch.randn(1, 3, 16, 24), {}
+    for i, block in enumerate(model.encoder.blocks):
+        block.register_forward_hook(lambda m, given, out, i=i: seen.update({i: (given[0], out)}))
+    model(pixels)
+    (table,) = model.encoder.between
+    torch.testing.assert_close(seen[1][0], seen[0][1] + table.weight)
+    assert not torch.equal(table.weight, model.encoder.position.weight)
+    larger = Grid(8, 6, 1, 5)
+    assert table.embed(image_layout(larger)).shape == (1, larger.tokens, 16)

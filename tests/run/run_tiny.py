@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from qkv.run.recipe import Recipe
@@ -63,3 +64,26 @@ def language_model(folder: Path) -> Path:
     settings = [*LANGUAGE_MODEL, f"data.path={write_text(folder)}", "data.documents=line"]
     train(Recipe.load("lm", settings), folder / "lm", device="cpu")
     return folder / "lm"
+
+
+def write_chats(folder: Path) -> Path:
+    """A small made file of conversations."""
+    path = folder / "chats.jsonl"
+    turns = [(f"{n} + 1?", str(n + 1)) for n in range(60)]
+    chats = [
+        [{"role": "user", "content": question}, {"role": "assistant", "content": answer}] for question, answer in turns
+    ]
+    path.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats), encoding="utf-8")
+    return path
+
+
+CHAT = (
+    *(setting for setting in LANGUAGE_MODEL if not setting.startswith("tokenizer.bos")),
+    "batching.context=64",
+    "model.d_ff=32",
+)
+
+
+def assistant(folder: Path) -> Path:
+    train(Recipe.load("chat", [*CHAT, f"data.path={write_chats(folder)}"]), folder / "chat", device="cpu")
+    return folder / "chat"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_tiny import LANGUAGE_MODEL, TINY, write_text
+from run_tiny import CHAT, LANGUAGE_MODEL, TINY, write_chats, write_text
 
 from qkv.run import directory, fits
 from qkv.run.directory import State
@@ -23,6 +23,8 @@ def settings_for(name: str, folder: Path) -> list[str]:
         data = [f"data.path={write_text(folder)}", "data.documents=line"] if name == "lm" else ["data.packages=[json]"]
         held = [] if name == "lm" else ["data.validation=0.3", "data.test=0.3"]
         return [*LANGUAGE_MODEL, *data, *held]
+    if name == "chat":
+        return [*CHAT, f"data.path={write_chats(folder)}"]
     if name == "nanogpt":
         text = [setting for setting in LANGUAGE_MODEL if not setting.startswith("tokenizer.")]
         return [*text, "tokenizer.bos=null", f"data.path={write_text(folder)}"]

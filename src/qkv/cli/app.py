@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import allocator, catalog, convert, cost, evaluate, generate, score, show, tokenizer, train
+from . import allocator, catalog, chat, convert, cost, evaluate, generate, score, show, tokenizer, train
 
 app = typer.Typer(
     name="qkv",
@@ -47,6 +47,7 @@ app.command("train")(train.train)
 app.command("eval")(evaluate.evaluate)
 app.command("generate")(generate.generate)
 app.command("translate", help=generate.translate_help)(generate.generate)
+app.command("chat")(chat.chat)
 app.command("score")(score.score)
 app.command("embed")(score.embed)
 app.add_typer(tokenizer.app, name="tokenizer")

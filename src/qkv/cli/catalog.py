@@ -89,6 +89,7 @@ def _kinds(kinds: Any) -> list[Row]:
 
 def _line(thing: Any) -> str:
     """The first sentence of a docstring, on one line; `et al.` ends none."""
+    thing = getattr(thing, "func", thing)  # of a partial, what it calls
     paragraph = " ".join((thing.__doc__ or "").strip().split("\n\n")[0].split())
     sentence = re.split(r"(?<!al)\. ", paragraph, maxsplit=1)[0]
     return f"{sentence.rstrip('.')}." if sentence else ""

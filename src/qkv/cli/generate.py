@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,7 @@ from .texts import CHUNK, Device, Json, read
 if TYPE_CHECKING:
     from ..generate.settings import Generation
     from ..run.load import Run
+    from ..run.text import Output
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 Texts = Annotated[
@@ -39,6 +41,12 @@ Stop = Annotated[list[str] | None, typer.Option(metavar="TEXT", help="End where 
 Samples = Annotated[int | None, typer.Option(metavar="N", help="N outputs for each text: samples, or the best beams.")]
 Scores = Annotated[bool, typer.Option("--scores", help="Print each output's score before it.")]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Makes samples repeatable.")]
+Chat = Annotated[
+    bool, typer.Option("--chat", help="Each TEXT is a message; the output is the reply, by the model's chat template.")
+]
+System = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="What the assistant is told before anything is said to it.")
+]
 Stream = Annotated[bool, typer.Option("--stream", help="Print tokens as they come, one text at a time.")]
 
 
@@ -61,6 +69,8 @@ def generate(
     scores: Scores = False,
     seed: Seed = None,
     stream: Stream = False,
+    chat: Chat = False,
+    system: System = None,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -81,11 +91,14 @@ def generate(
     settings = loaded.settings(**chosen)  # checked before anything is read
     if stream and (json or scores or settings.num_samples > 1):
         raise ValueError("--stream prints one output as it comes; leave out --json, --scores and --num-samples")
+    if system is not None and not chat:
+        raise ValueError("--system is what an assistant is told; give it with --chat")
+    speaker = _Replies(loaded, system) if chat else loaded
     for chunk in read(texts, 1 if stream else CHUNK):
         if stream:
-            _stream(loaded, chunk, settings, stop)
+            _stream(speaker, chunk, settings, stop)
         else:
-            _print(loaded, chunk, settings, stop, scores, json)
+            _print(speaker, chunk, settings, stop, scores, json)
 
 
 translate_help = """Translate texts: `qkv generate` for encoder–decoders.
@@ -95,7 +108,28 @@ run's `generation_config.json` says.
 """
 
 
-def _print(run: Run, texts: list[str], settings: Generation, stop: list[str] | None, scores: bool, json: bool) -> None:
+class _Replies:
+    """What answers messages that have nothing to do with one another, as a run continues texts."""
+
+    def __init__(self, run: Run, system: str | None) -> None:
+        from ..run.chat import assistant
+
+        self._assistant = assistant(run)
+        self._before = [] if system is None else [{"role": "system", "content": system}]
+
+    def outputs(self, texts: list[str], settings: Generation, **options: Any) -> list[list[Output]]:
+        return self._assistant.replies([self._conversation(text) for text in texts], settings, **options)
+
+    def stream(self, text: str, emit: Callable[[str], None], settings: Generation, **options: Any) -> None:
+        self._assistant.stream_reply(self._conversation(text), settings, emit, **options)
+
+    def _conversation(self, text: str) -> list[dict[str, str]]:
+        return [*self._before, {"role": "user", "content": text}]
+
+
+def _print(
+    run: Run | _Replies, texts: list[str], settings: Generation, stop: list[str] | None, scores: bool, json: bool
+) -> None:
     asked = [text for text in texts if text.strip()]
     made = iter(run.outputs(asked, settings, stop=stop or (), scores=scores or json))
     for text in texts:
@@ -108,7 +142,7 @@ def _print(run: Run, texts: list[str], settings: Generation, stop: list[str] | N
             typer.echo(f"{output.score:.4f}\t{output.text}" if scores else output.text)
 
 
-def _stream(run: Run, texts: list[str], settings: Generation, stop: list[str] | None) -> None:
+def _stream(run: Run | _Replies, texts: list[str], settings: Generation, stop: list[str] | None) -> None:
     for text in texts:
         if text.strip():
             run.stream(text, lambda piece: typer.echo(piece, nl=False), settings, stop=stop or ())

@@ -94,9 +94,14 @@ def _show_rows(found: Preview, json: bool) -> None:
     for row in found.rows:
         for label, tokens, ids in row.lines():
             typer.secho(f"{label:>8} ", nl=False, bold=True)
-            typer.echo(" ".join(f"{token}·{number}" for token, number in zip(tokens, ids, strict=True)))
+            typer.echo(" ".join(_shown(*both) for both in zip(tokens, ids, strict=True)))
         typer.echo()
     typer.echo(str(found))
+
+
+def _shown(token: str, number: int) -> str:
+    """A token beside its id; a label that does not count is a dash."""
+    return "–" if number < 0 else f"{token}·{number}"
 
 
 def _print(tree: Mapping[str, Any], json: bool) -> None:

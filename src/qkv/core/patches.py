@@ -225,11 +225,15 @@ class GridPosition(Position, kind="grid"):
     Fixed ones are [sin cx, cos cx, sin ry, cos ry] for row r and column c with rates base^(−4i/d), and 0 for tokens that
     have no place. Images of another size take the table resized by `interpolation`, tokens without a place their own
     vectors as they are. The fixed table is kept with the weights, as its authors do.
+
+    `between`: every further block has a table of its own, added to what the block before it gives (YOLOS, Fang et al.
+    2021).
     """
 
     table: Literal["learned", "sinusoidal"] = "learned"
     interpolation: Literal["bicubic", "bilinear"] = "bicubic"
     base: float = Field(default=10000.0, gt=1)
+    between: bool = False
 
     def module(self, widths: Widths) -> PositionModule:
         if widths.grid is None:

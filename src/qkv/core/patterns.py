@@ -80,10 +80,13 @@ class Pattern(Spec, role="pattern"):
 
     # -- mask, count, picture -----------------------------------------------------------------------------------
 
-    def mask(self, n: int, m: int | None = None) -> Tensor:
-        """The (n, m) boolean mask over contiguous positions; for small n, to look at and to test with."""
-        q, k = Layout.full(n).queries(), Layout.full(n if m is None else m).keys()
-        return self.allowed(q, k).expand(1, n, n if m is None else m)[0]
+    def mask(self, n: int | Layout, m: int | None = None) -> Tensor:
+        """The (n, m) boolean mask over contiguous positions, or over a layout's first row; to look at and to test with."""
+        layout = n if isinstance(n, Layout) else Layout.full(n)
+        keys = layout if m is None else Layout.full(m)
+        allowed = self.allowed(layout.queries(), keys.keys())
+        shape = torch.broadcast_shapes(allowed.shape, (1, layout.shape[1], keys.shape[1]))
+        return allowed.expand(shape)[0]
 
     def pairs(self, n: int) -> int:
         """How many (query, key) pairs the pattern allows over n contiguous positions: exact, without an n×n mask.
@@ -106,9 +109,10 @@ class Pattern(Spec, role="pattern"):
             q, k = q[inside := (q < n) & (k < n)], k[inside]
         return total
 
-    def picture(self, n: int = 32, cell: int = 8) -> str:
-        """The mask over n positions as SVG: queries down, keys across, filled where allowed."""
+    def picture(self, n: int | Layout = 32, cell: int = 8) -> str:
+        """The mask as SVG: queries down, keys across, filled where allowed."""
         rows = self.mask(n).tolist()
+        n = len(rows)
         runs = [
             f'<rect x="{start * cell}" y="{i * cell}" width="{(stop - start) * cell}" height="{cell}"/>'
             for i, row in enumerate(rows)
@@ -230,6 +234,29 @@ class Prefix(Pattern, kind="prefix"):
         return (k.any_role & Role.PREFIX) != 0, (k.all_role & Role.PREFIX) != 0
 
 
+class Global(Pattern, kind="global"):
+    """Global tokens see every token and are seen by every one: the first `first` positions, or the tokens with role GLOBAL
+    when no number is given.
+
+    `window(w) | global_tokens()` is the pattern of Longformer (Beltagy et al. 2020, §3.1).
+    """
+
+    first: int | None = Field(default=None, gt=0)
+
+    def holds(self, view: View) -> Tensor:
+        """Boolean, in the shape of the view or broadcastable to it: which tokens are global."""
+        return view.position < self.first if self.first is not None else (view.role & Role.GLOBAL) != 0
+
+    def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
+        return self.holds(q) | self.holds(k)
+
+    def block(self, q: Extent, k: Extent) -> Verdict:
+        if self.first is not None:
+            return (q.low < self.first) | (k.low < self.first), (q.high < self.first) | (k.high < self.first)
+        maybe, surely = q.any_role | k.any_role, q.all_role | k.all_role
+        return (maybe & Role.GLOBAL) != 0, (surely & Role.GLOBAL) != 0
+
+
 class Documents(Pattern, kind="documents"):
     """A token sees its own segment only. `attend` isolates segments anyway; this says so, and composes."""
 
@@ -334,6 +361,10 @@ def sinks(count: int) -> Pattern:
 
 def prefix(length: int | None = None) -> Pattern:
     return Prefix(length=length)
+
+
+def global_tokens(first: int | None = None) -> Pattern:
+    return Global(first=first)
 
 
 def documents() -> Pattern:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from ..core.batch import Batch
 from ..core.layout import Layout
@@ -21,6 +22,7 @@ from ..model.build import build
 from ..model.stack import Recompute
 from ..model.transformer import Transformer, TransformerModel
 from .count import Shape
+from .images import image_batch, patches_of
 from .live import ASKS, Live, without_contents
 
 CPU = torch.device("cpu")
@@ -149,8 +151,11 @@ class _Moves:
 
 
 def _own_loss(model: nn.Module, batch: Batch) -> Tensor:
-    loss: Tensor = model(**batch.inputs, labels=batch.labels).loss
-    return loss
+    if batch.labels is not None:
+        loss: Tensor = model(**batch.inputs, labels=batch.labels).loss
+        return loss
+    outputs = [out for out in tree_leaves(model(**batch.inputs)) if isinstance(out, Tensor)]
+    return torch.stack([out.sum() for out in outputs]).sum()  # a head without a loss: anything that reaches all of it
 
 
 def _autocast(plan: Plan) -> AbstractContextManager[Any]:
@@ -158,6 +163,9 @@ def _autocast(plan: Plan) -> AbstractContextManager[Any]:
 
 
 def _batch(spec: Transformer, shape: Shape, plan: Plan) -> Batch:
+    if patches_of(spec) is not None:
+        return image_batch(spec, shape.rows).to(plan.device)
+
     def ids(length: int) -> Tensor:
         return torch.zeros(shape.rows, length, dtype=torch.int64)
 

@@ -7,11 +7,9 @@ sandbox), calls only the functions, filters and methods listed below, and every 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-
-from .sources import Skipped
 
 LARGEST_TEMPLATE = 256 << 10  # characters
 LARGEST_TEXT = 4 << 20  # characters of anything that a template makes
@@ -21,20 +19,8 @@ OPENED, CLOSED = "\ue0f0", "\ue0f1"  # what a {% generation %} block stands betw
 FILTERS = frozenset(
     {
         *("capitalize", "default", "d", "dictsort", "first", "int", "items", "join", "last", "length", "count", "list"),
-        *(
-            "lower",
-            "map",
-            "reject",
-            "rejectattr",
-            "replace",
-            "reverse",
-            "safe",
-            "select",
-            "selectattr",
-            "sort",
-            "string",
-        ),
-        *("title", "tojson", "trim", "unique", "upper"),
+        *("lower", "map", "reject", "rejectattr", "replace", "reverse", "safe", "select", "selectattr", "sort"),
+        *("string", "title", "tojson", "trim", "unique", "upper"),
     }
 )
 METHODS = frozenset(
@@ -76,9 +62,7 @@ class ChatTemplate:
             named = {item.get("name"): item.get("template") for item in found if isinstance(item, dict)}
             found = named.get("default", next(iter(named.values()), None))
         if not isinstance(found, str):
-            raise ValueError(
-                "this tokenizer has no chat template; put a chat_template.jinja into the model's directory"
-            )
+            raise ValueError("this tokenizer has no chat template; put a chat_template.jinja beside its tokenizer.json")
         return cls(found, {f"{role}_token": token for role, token in tokens.items()})
 
     def render(self, messages: Sequence[Mapping[str, Any]], prompt: bool = False, **values: Any) -> str:
@@ -111,37 +95,13 @@ class ChatTemplate:
             before, after = self.render(messages[:i], prompt=True), self.render(messages[: i + 1])
             if not whole.startswith(before) or not whole.startswith(after) or not at <= len(before) <= len(after):
                 raise ValueError(
-                    f"the chat template writes message {i} of a conversation in another way once more follow, so what the "
-                    "assistant said can't be told from the rest; mark it in the template by {% generation %}"
+                    f"the chat template writes message {i} of a conversation in another way once more follow, or "
+                    "elsewhere than where it has the model answer, so what the assistant said can't be told from the "
+                    "rest; mark it in the template by {% generation %}"
                 )
             said += [Said(whole[at : len(before)], False), Said(whole[len(before) : len(after)], True)]
             at = len(after)
         return [part for part in (*said, Said(whole[at:], False)) if part.text]
-
-
-def check_messages(value: Any, controls: Iterable[str] = ()) -> list[dict[str, Any]] | Skipped:
-    """Messages as a template takes them, or why not: each an object with a role and a content, one of them the
-    assistant's, and none with a control token in it, which would end a turn or begin one."""
-    if not isinstance(value, list) or not value:
-        return Skipped("without messages")
-    for message in value:
-        if not isinstance(message, dict) or not all(isinstance(message.get(key), str) for key in ("role", "content")):
-            return Skipped("with a message without role and content")
-        if OPENED in message["content"] or CLOSED in message["content"]:
-            return Skipped("with a private character in a message")
-    if any(token in text for message in value for text in _texts(message) for token in controls):
-        return Skipped("with a control token in a message")
-    if not any(message["role"] == "assistant" for message in value):
-        return Skipped("in which the assistant says nothing")
-    return value
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)
 
 
 # -- the sandbox ----------------------------------------------------------------------------------------------------
@@ -345,17 +305,3 @@ def _jinja() -> Any:
     except ImportError:
         raise ValueError("chat templates are Jinja; install it: pip install jinja2") from None
     return jinja2
-
-
-Encode = Callable[[str], Sequence[int]]
-
-
-def encode(parts: Iterable[Said], encode_text: Encode) -> tuple[list[int], list[int]]:
-    """The ids of a conversation, and for each 1 where it is to be learned."""
-    ids: list[int] = []
-    learned: list[int] = []
-    for text, counts in parts:
-        some = encode_text(text)
-        ids += some
-        learned += [int(counts)] * len(some)
-    return ids, learned

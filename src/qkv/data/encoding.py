@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,14 +18,16 @@ from .sources import Counts, Example, Skipped, Table
 _AT_ONCE = 1000  # texts given to the tokenizer in one call
 _PART = 1 << 18  # characters of running text given to it in one piece
 _OTHER_SPLIT = ""  # the reason why an entry is no example: it belongs to another split, and isn't counted
-_PIECES = ("", "first", "middle", "last")
+_CONVERSATION = "conversation"
+_PIECES = ("", "first", "middle", "last", _CONVERSATION)
 
 
 class Encoder(Protocol):
     """What is needed of a tokenizer. `encode_batch` adds no token of its own.
 
     One with a `dropout` above 0 also has `sample(texts, seeds)`: ids by chance, the same for the same seed, which
-    training reads in place of the one encoding that `encode_batch` gives.
+    training reads in place of the one encoding that `encode_batch` gives. One with a chat template has it as `chat` (see
+    `Conversations`); that of a loaded encoder–decoder says by its `frame` what stands around texts.
     """
 
     @property
@@ -35,6 +38,18 @@ class Encoder(Protocol):
     def eos_id(self) -> int | None: ...
 
     def encode_batch(self, texts: list[str], /) -> Sequence[Sequence[int]]: ...
+
+
+class Frame(NamedTuple):
+    """What stands around the texts of an encoder–decoder.
+
+    start:         the token that its decoder begins with.
+    before, after: the tokens around a source, and around a target.
+    """
+
+    start: int
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
 
 
 class Reach(NamedTuple):
@@ -49,8 +64,10 @@ class Encoded:
     """The good examples among some entries, in ids.
 
     places:   which of the entries asked for each example is, ascending.
-    sides:    (source, target) of pairs, (text,) of running text; no token was added.
-    pieces:   what each text is of its document, as a place in ("", "first", "middle", "last"); "" is all of it.
+    sides:    (source, target) of pairs, (text,) of running text, no token added; (whole, learned) of conversations, where
+              `learned` is 1 for each token that the assistant says.
+    pieces:   what each text is of its document, as a place in ("", "first", "middle", "last"); "" is all of it. Behind
+              these there is the place of a conversation.
     examples: the texts, where they are wanted.
     """
 
@@ -66,6 +83,10 @@ class Encoded:
     def running(self) -> bool:
         """Texts, not pairs."""
         return len(self.sides) == 1
+
+    @property
+    def conversations(self) -> bool:
+        return bool(len(self)) and self.pieces[0] == _PIECES.index(_CONVERSATION)
 
     @property
     def begins(self) -> NDArray[np.bool_]:
@@ -102,20 +123,34 @@ def speaking(tokenizer: Encoder, seed: int | None) -> Speak:
     return lambda texts, names: sample(texts, [mix(seed, *name) for name in names])
 
 
+Converse = Callable[[list[dict[str, Any]]], tuple[list[int], list[int]]]
+"""The ids of a conversation, and for each 1 where it is learned."""
+
+
+def conversing(tokenizer: Encoder) -> Converse:
+    """A tokenizer's way from conversations to ids. Raises ValueError where it has none."""
+    chat: Any = getattr(tokenizer, "chat", None)  # not every Encoder has it
+    if chat is None:
+        raise ValueError("conversations need a tokenizer with a chat template, and this one has none")
+    return chat.row
+
+
 @dataclass
 class Reader:
     """Reads entries of a table as ids.
 
-    reach:   bounds what is tokenized of a pair.
+    reach:   bounds what is tokenized of a pair, and of a conversation.
     keep:    also keep the texts.
     memory:  what was read before, where the table is the same whenever it is opened.
     stopped: asked between one call of the tokenizer and the next; True raises `Stopped`.
+    tokenizer: what conversations are read by; pairs and texts go by the `speak` of each call.
     """
 
     reach: Reach | None
     keep: bool = False
     memory: Memory | None = None
     stopped: Callable[[], bool] = field(default=lambda: False)
+    tokenizer: Encoder | None = None
 
     def read(self, table: Table, indices: Index, speak: Speak, counts: Counts) -> Encoded | None:
         """The good examples among these entries, or None where there is none; the others are counted."""
@@ -150,11 +185,17 @@ class Reader:
                 reasons.append((place, said))
         if not good:
             return None, reasons
-        sides = tuple(self._side(good, indices[places], side, speak) for side in range(1 if "text" in good[0] else 2))
-        pieces = np.fromiter((_PIECES.index(example.get("piece", "")) for example in good), np.int32)
+        if "messages" in good[0]:
+            sides, whole = self._conversations(good), _CONVERSATION
+        else:
+            count, whole = 1 if "text" in good[0] else 2, ""
+            sides = tuple(self._side(good, indices[places], side, speak) for side in range(count))
+        pieces = np.fromiter((_PIECES.index(example.get("piece", whole)) for example in good), np.int32)
         return Encoded(np.asarray(places, np.int64), sides, pieces, tuple(good) if self.keep else ()), reasons
 
     def _within(self, example: Example) -> bool:
+        if self.reach is not None and "messages" in example:
+            return len(example["text"]) <= self.reach.characters
         if self.reach is None or not self.reach.skip or "text" in example:
             return True
         return max(len(example["source"]), len(example["target"])) <= self.reach.characters
@@ -169,6 +210,18 @@ class Reader:
             texts = [example[name][:most] for example in examples[at : at + _AT_ONCE]]
             made.append(_ids(texts, [(i, side) for i in indices[at : at + _AT_ONCE].tolist()], speak))
         return Ragged.join(made)
+
+    def _conversations(self, examples: list[Example]) -> tuple[Ragged, ...]:
+        assert self.tokenizer is not None
+        converse, made = conversing(self.tokenizer), []
+        for example in examples:
+            if self.stopped():
+                raise Stopped
+            try:
+                made.append(converse(json.loads(example["messages"])))
+            except ValueError as error:
+                raise ValueError(f"{example['where']}: {error}") from None
+        return tuple(Ragged.of(side) for side in zip(*made, strict=True))
 
 
 class Stopped(Exception):

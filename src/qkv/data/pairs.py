@@ -154,6 +154,12 @@ def json_line(lines: Lines, i: int) -> Any:
 
 def json_field(record: Any, path: str) -> str | None:
     """The text at a dotted path, or None."""
+    found = json_value(record, path)
+    return found if isinstance(found, str) else None
+
+
+def json_value(record: Any, path: str) -> Any:
+    """What stands at a dotted path, or None."""
     for name in path.split("."):
         record = record.get(name) if isinstance(record, dict) else None
-    return record if isinstance(record, str) else None
+    return record

@@ -168,7 +168,7 @@ class Pools:
         if training and self.source.fixed and budget and not self._dropout and self._memory is None:
             self._memory = Memory(len(table), budget)
         reach = Reach(longest * _CHARACTERS_A_TOKEN, batching.over_long == "skip")
-        return Reader(reach, keep=not training, memory=self._memory, stopped=self.stopped.is_set)
+        return Reader(reach, not training, self._memory, self.stopped.is_set, self.tokenizer)
 
     @property
     def _dropout(self) -> bool:
@@ -182,16 +182,21 @@ class Pools:
 
     def _rows(self, found: Encoded, random: Random | None, counts: Counts) -> Rows:
         batching, tokenizer = self.batching, self.tokenizer
-        if self.seq2seq and found.running:
+        if self.seq2seq and (found.running or found.conversations):
+            what = "conversations" if found.conversations else "running text"
             raise ValueError(
-                f"the {self.source.kind or type(self.source).__name__} source gives running text; an encoder-decoder "
-                "needs pairs of source and target"
+                f"the {self.source.kind or type(self.source).__name__} source gives {what}; an encoder-decoder needs "
+                "pairs of source and target"
             )
         if self.seq2seq:
             rows = making.pair_rows(found, tokenizer, Limits(batching.max_length, batching.over_long), counts)
             return making.packed_pairs(rows, batching.context) if batching.packing else rows
         if not found.running:
-            rows = making.prompt_rows(found, tokenizer, Limits(batching.context, batching.over_long), counts)
+            limits = Limits(batching.context, batching.over_long)
+            if found.conversations:
+                rows = making.conversation_rows(found, limits, counts)
+            else:
+                rows = making.prompt_rows(found, tokenizer, limits, counts)
             return making.packed_prompts(rows, batching.context) if batching.packing else rows
         if batching.packing:
             return making.packed_rows(found, tokenizer, batching.context)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from random import Random
 from typing import Literal, NamedTuple
 
@@ -10,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.batch import IGNORE
-from .encoding import Encoded, Encoder
+from .encoding import Encoded, Encoder, Frame
 from .packing import pack, pack_pairs
 from .ragged import Index, Ragged
 from .sources import Counts, Example
@@ -63,21 +65,33 @@ class Limits(NamedTuple):
 
 
 def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
-    """Encoder reads source + eos, decoder bos + target; labels are target + eos, without the eos where they are cut."""
-    start = tokenizer.bos_id if tokenizer.bos_id is not None else tokenizer.eos_id
-    end = tokenizer.eos_id
-    if start is None or end is None:
-        raise ValueError("sequence to sequence needs a tokenizer with an end-of-sequence token")
-    over = np.maximum(*(side.lengths for side in found.sides)) > limits.longest - 1
+    """Encoder reads source + eos, decoder bos + target; labels are target + eos, without the eos where they are cut.
+
+    A loaded model has its own tokens for these places, the `frame` of its tokenizer.
+    """
+    frame = _frame(tokenizer)
+    room = max(limits.longest - len(frame.before) - len(frame.after), 0)
+    over = np.maximum(*(side.lengths for side in found.sides)) > room
     found = _fitting(found, over, limits, counts)
     source, target = found.sides
-    whole = _framed(target, start, end)
+    whole = _around(target, (frame.start, *frame.before), frame.after)
     return Rows(
         inputs=whole.part(leave=1).upto(limits.longest),
         labels=whole.part(skip=1).upto(limits.longest),
-        source=_framed(source.upto(limits.longest - 1), None, end),
+        source=_around(source.upto(room), frame.before, frame.after),
         examples=found.examples,
     )
+
+
+def _frame(tokenizer: Encoder) -> Frame:
+    """A tokenizer's own frame; else eos ends a text, and bos begins a target, or eos where there is no bos."""
+    own: Frame | None = getattr(tokenizer, "frame", None)  # not every Encoder has one
+    if own is not None:
+        return own
+    start = tokenizer.bos_id if tokenizer.bos_id is not None else tokenizer.eos_id
+    if start is None or tokenizer.eos_id is None:
+        raise ValueError("sequence to sequence needs a tokenizer with an end-of-sequence token")
+    return Frame(start, after=(tokenizer.eos_id,))
 
 
 def prompt_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
@@ -87,18 +101,36 @@ def prompt_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Coun
         raise ValueError("pairs in one sequence need a tokenizer with an end-of-sequence token")
     over = sum(side.lengths for side in found.sides) > limits.longest - 2
     found = _fitting(found, np.asarray(over), limits, counts)
-    prompts, answers = _framed(found.sides[0], tokenizer.bos_id, end), _framed(found.sides[1], None, end)
+    bos = () if tokenizer.bos_id is None else (tokenizer.bos_id,)
+    prompts, answers = _around(found.sides[0], bos, (end,)), _around(found.sides[1], (), (end,))
     whole = _joined(prompts, answers)
     heard = prompts.lengths - 1  # labels that are part of the prompt
-    fits = heard < limits.longest
-    if not fits.all():
-        counts.skipped["with a prompt that fills the context"] += int((~fits).sum())
     labels = Ragged(whole.flat.copy(), whole.starts + 1, whole.lengths - 1)
     labels.flat[Ragged(labels.flat, labels.starts, heard).places()] = IGNORE
-    which = np.flatnonzero(fits)
+    which = _answering(heard < limits.longest, counts)
     texts = tuple(found.examples[i] for i in which.tolist()) if found.examples else ()
     inputs = whole.part(leave=1).take(which).upto(limits.longest)
     return Rows(inputs, labels.take(which).upto(limits.longest), examples=texts)
+
+
+def conversation_rows(found: Encoded, limits: Limits, counts: Counts) -> Rows:
+    """Conversations for a decoder alone, as the chat template has them, with labels on what the assistant says only.
+
+    Their texts are not kept: what is evaluated of them is the labels.
+    """
+    found = _fitting(found, found.sides[0].lengths - 1 > limits.longest, limits, counts)
+    ids, learned = (side.compact() for side in found.sides)
+    said = Ragged(np.where(learned.flat, ids.flat, np.int32(IGNORE)), ids.starts, ids.lengths)
+    labels = said.part(skip=1).upto(limits.longest)
+    which = _answering(np.array([bool((row != IGNORE).any()) for row in labels], bool), counts)
+    return Rows(ids.part(leave=1).upto(limits.longest).take(which), labels.take(which))
+
+
+def _answering(fits: NDArray[np.bool_], counts: Counts) -> Index:
+    """The rows in which an answer begins; the others are counted."""
+    if not fits.all():
+        counts.skipped["with a prompt that fills the context"] += int((~fits).sum())
+    return np.flatnonzero(fits)
 
 
 def _fitting(found: Encoded, over: NDArray[np.bool_], limits: Limits, counts: Counts) -> Encoded:
@@ -161,7 +193,7 @@ def packed_rows(found: Encoded, tokenizer: Encoder, context: int) -> Rows:
 
 
 def packed_prompts(rows: Rows, context: int) -> Rows:
-    """Rows of one prompt and answer each, packed into rows of `context` tokens."""
+    """Rows of one prompt and answer each, or of one conversation, packed into rows of `context` tokens."""
     return _packed(rows, context)
 
 
@@ -214,10 +246,12 @@ def _following(documents: Ragged) -> NDArray[np.int32]:
     return labels
 
 
-def _framed(side: Ragged, before: int | None, after: int) -> Ragged:
-    """Every sequence between the same two tokens, or without the first."""
+def _around(side: Ragged, before: Sequence[int], after: Sequence[int]) -> Ragged:
+    """Every sequence between the same tokens."""
     n = len(side)
-    return side.framed(np.full(n, -1 if before is None else before, np.int32), np.full(n, after, np.int32))
+    for first, last in zip_longest(reversed(before), after, fillvalue=-1):
+        side = side.framed(np.full(n, first, np.int32), np.full(n, last, np.int32))
+    return side
 
 
 def _joined(first: Ragged, second: Ragged) -> Ragged:

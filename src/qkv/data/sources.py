@@ -23,7 +23,9 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 
 Example = dict[str, str]
 """`{"source": ..., "target": ...}` or `{"text": ...}`; `"piece"` says "first", "middle" or "last" where the text is
-part of a document that was cut."""
+part of a document that was cut. A conversation has its `"messages"` as JSON, what was said as its `"text"`, and `"where"`,
+its file and line."""
+TEXTS = ("source", "target", "text")
 
 
 class Skipped(str):
@@ -126,9 +128,9 @@ class Source(Spec, role="source"):
             start += 1024
 
     def texts(self, split: Split = "train") -> Iterator[str]:
-        """Every text of a split, both sides of a pair: what a tokenizer is trained on."""
+        """Every text of a split, both sides of a pair, what is said in a conversation: what a tokenizer is trained on."""
         for example in self.examples(split, shuffle=False):
-            yield from (text for name, text in example.items() if name != "piece")
+            yield from (text for name, text in example.items() if name in TEXTS)
 
 
 def order(table: Table, start: int, stop: int, seed: int | None) -> NDArray[np.int64]:

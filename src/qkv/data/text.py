@@ -1,17 +1,19 @@
-"""Running text for language models: text files and folders, and JSONL with a text or with a prompt and its answer."""
+"""Running text for language models: text files and folders; JSONL with texts, prompts and answers, or conversations."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from .conversations import check_messages
 from .files import PIECE, BlockDocuments, FileDocument, Joined, LineDocuments, Lines, Stretch, open_bytes
 from .holdout import FileSource
-from .pairs import json_field, json_line, pair
+from .pairs import json_field, json_line, json_value, pair
 from .shuffle import text_hash
 from .sources import SPLITS, Example, Skipped, Split, Table
 
@@ -127,9 +129,11 @@ def _stretch_of_files(paths: Sequence[Path], sizes: Sequence[int], begin: int, e
 
 
 class JsonLines(FileSource, kind="jsonl"):
-    """One JSON object a line, with a `text`; or, when both are named, with a `prompt` and its `answer`.
+    """One JSON object a line, with a `text`; or, when both are named, with a `prompt` and its `answer`; or with `messages`.
 
-    A prompt and its answer come as a pair: a decoder-only model is trained on the answer alone, given the prompt.
+    A prompt and its answer come as a pair: a decoder-only model is trained on the answer alone, given the prompt. Messages
+    are a list of objects with a `role` and a `content`; they become one text by the tokenizer's chat template, and a
+    model is trained on what the assistant says.
     """
 
     path: str | None = None
@@ -138,11 +142,14 @@ class JsonLines(FileSource, kind="jsonl"):
     text: str = "text"
     prompt: str | None = None
     answer: str | None = None
+    messages: str | None = None
 
     @model_validator(mode="after")
     def _both(self) -> Self:
         if (self.prompt is None) != (self.answer is None):
             raise ValueError("prompt and answer are given together, or neither")
+        if self.prompt is not None and self.messages is not None:
+            raise ValueError("give prompt and answer, or messages, not both")
         return self
 
     def paths(self, split: Split) -> tuple[Path, ...]:
@@ -166,6 +173,9 @@ class _JsonTable:
         record, spec = json_line(self._lines, i), self._spec
         if isinstance(record, Skipped):
             return record
+        if spec.messages is not None:
+            where = f"{str(self._lines.path)!r}, line {i + 1:,}"
+            return _conversation(json_value(record, spec.messages), spec.messages, where)
         names = [spec.text] if spec.prompt is None or spec.answer is None else [spec.prompt, spec.answer]
         found = [json_field(record, name) for name in names]
         if any(text is None for text in found):
@@ -175,3 +185,14 @@ class _JsonTable:
         if len(texts) == 2:
             return pair(texts[0], texts[1])
         return {"text": texts[0]} if texts[0].strip() else Skipped("empty")
+
+
+def _conversation(value: Any, name: str, where: str) -> Example | Skipped:
+    if value is None:
+        return Skipped(f"without {name!r}")
+    try:
+        messages = check_messages(value)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    text = "\n".join(message["content"] for message in messages)
+    return {"text": text, "messages": json.dumps(messages, ensure_ascii=False), "where": where}

@@ -20,6 +20,9 @@ from tokenizers import models
 
 from ..core.spec import nearest
 from . import subwords, tokenizer_file, tokenizer_reading
+from .chat import ChatTemplate
+from .conversations import Conversations
+from .encoding import Frame
 from .files import Lines
 from .pipelines import BYTES, byte_symbols
 from .tokenizer_file import ALL_ROLES, Extra, Parts, as_value_error, said
@@ -45,7 +48,10 @@ def train(
     if isinstance(spec, str):
         spec = TokenizerSpec.from_dict({"kind": spec})
     with _watched(texts, progress) as watched, said():
-        return Tokenizer(*spec.parts(watched, trace))
+        raw, extra = spec.parts(watched, trace)
+    if spec.chat_template is not None:
+        extra = replace(extra, config={**extra.config, "chat_template": spec.chat_template})
+    return Tokenizer(raw, extra)
 
 
 def train_from_files(
@@ -135,7 +141,13 @@ class Tokenizer:
         return cls(*tokenizer_file.parse(text))
 
     def save(self, path: str | Path) -> Path:
-        """Write `tokenizer.json` into a folder, or to a path that ends in .json: whole or not at all. Returns the path."""
+        """Write `tokenizer.json` into a folder, or to a path that ends in .json: whole or not at all. Returns the path.
+
+        A chat template also goes into a `chat_template.jinja` beside a file of that name, where other libraries look for it.
+        """
+        place, template = tokenizer_file.place(path), self.config.get("chat_template")
+        if isinstance(template, str) and place.name == tokenizer_file.FILE:
+            tokenizer_file.write_text(place.with_name(tokenizer_file.CHAT_TEMPLATE), template)
         return tokenizer_file.write(path, self.to_json())
 
     def to_json(self) -> str:
@@ -157,6 +169,21 @@ class Tokenizer:
         if json.loads(self.raw.model.__getstate__())["merges"]:
             return "bpe"
         return "byte" if self._byte_level else "char"
+
+    @cached_property
+    def chat(self) -> Conversations:
+        """Conversations in its ids. Raises ValueError where no chat template came with it."""
+        return Conversations(self.raw, self.controls, self.markers, ChatTemplate.of(self.config, self.roles))
+
+    @cached_property
+    def frame(self) -> Frame | None:
+        """What stands around the texts of the encoder–decoder that it came with; None for a model of ours."""
+        if self._extra.start is None:
+            return None
+        around = self.raw.encode("a", add_special_tokens=True)
+        added = "".join(map(str, around.special_tokens_mask))
+        before, after = len(added) - len(added.lstrip("1")), len(added.rstrip("1"))
+        return Frame(self.id(self._extra.start), tuple(around.ids[:before]), tuple(around.ids[after:]))
 
     @property
     def name(self) -> str:

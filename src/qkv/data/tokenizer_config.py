@@ -1,7 +1,7 @@
-"""A Hub folder's tokenizer_config.json, special_tokens_map.json and added_tokens.json: which token has which role.
+"""A Hub folder's tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja.
 
-A role's id comes from these files, else from what the family leaves unsaid (tokenizer_families.py), and is never
-guessed where either speaks. `hub_config` writes what `transformers.AutoTokenizer` needs beside a tokenizer.json.
+Which token has which role comes from these files, else from what the family leaves unsaid (tokenizer_families.py), and
+is never guessed where either speaks. `hub_config` writes what `transformers.AutoTokenizer` needs beside a tokenizer.json.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tokenizers import AddedToken, processors
 
 from ..core.spec import nearest
 from .tokenizer_families import BY_CLASS, BY_MODEL_TYPE, GENERIC, Family
-from .tokenizer_file import ALL_ROLES, Extra, Parts, add_tokens, write_text
+from .tokenizer_file import ALL_ROLES, CHAT_TEMPLATE, Extra, Parts, add_tokens, write_text
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
@@ -38,7 +38,7 @@ _NO_LIMIT = 10**30  # transformers' own word for it
 class HubConfig:
     """What the configuration files of a folder say; empty for a folder without.
 
-    values:  tokenizer_config.json, completed by special_tokens_map.json.
+    values:  tokenizer_config.json, completed by special_tokens_map.json and chat_template.jinja.
     ids:     added_tokens.json: tokens with the ids that they must have.
     family:  the family whose class wrote the files; None where none is named.
     unknown: the class, when it is named and is none of ours.
@@ -55,6 +55,7 @@ class HubConfig:
         values = _json(folder / CONFIG)
         for key, value in _json(folder / SPECIAL_MAP).items():
             values.setdefault(key, value)
+        values |= chat_template(folder)
         ids = _json(folder / ADDED)
         if not all(isinstance(i, int) and i >= 0 for i in ids.values()):
             raise ValueError(f"{str(folder / ADDED)!r} has a value that is no id")
@@ -113,6 +114,12 @@ class HubConfig:
             if not isinstance(more, list | dict):
                 raise ValueError(f"{CONFIG}: {key} must be a list of tokens")
             yield from (_token(value, key) for value in (more.values() if isinstance(more, dict) else more))
+
+
+def chat_template(folder: Path) -> dict[str, str]:
+    """The chat template that has a file of its own, as the entry that it stands for; it counts before one that is there."""
+    path = folder / CHAT_TEMPLATE
+    return {"chat_template": _text(path)} if path.is_file() else {}
 
 
 def with_config(raw: tokenizers.Tokenizer, config: HubConfig, family: Family | None) -> Parts:
@@ -218,12 +225,20 @@ def _json(path: Path) -> dict[str, Any]:
     """A JSON object; empty when there is no such file."""
     if not path.is_file():
         return {}
-    if path.stat().st_size > LARGEST_CONFIG:
-        raise ValueError(f"{str(path)!r} has {path.stat().st_size:,} bytes, more than any such file")
+    text = _text(path)
     try:
-        value = json.loads(path.read_bytes().decode("utf-8"))
+        value = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError(f"{str(path)!r} is not valid JSON") from None
     if not isinstance(value, dict):
         raise ValueError(f"{str(path)!r} must hold a JSON object, not a {type(value).__name__}")
     return value
+
+
+def _text(path: Path) -> str:
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise ValueError(f"{str(path)!r} has {path.stat().st_size:,} bytes, more than any such file")
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{str(path)!r} is not valid UTF-8") from None

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from tokenizers import AddedToken
 
 from .pipelines import close_holes
 
-FILE = "tokenizer.json"
+FILE, CHAT_TEMPLATE = "tokenizer.json", "chat_template.jinja"
 LARGEST_FILE = 128 << 20  # bytes; the largest in use have some 35 MB
 MOST_GROWTH = 64  # how many times longer replacements may make a text
 OURS = "qkv"
@@ -42,29 +42,34 @@ class Extra:
 
     roles:   which token has which role; None: the tokens are found by their usual names.
     dropout: how much chance there is in training's splits (qkv.data.subwords).
-    config:  the tokenizer_config.json that it came with, so that it can be written again.
+    config:  the tokenizer_config.json that it came with, so that it can be written again; in it, the chat template.
+    start:   the token that a decoder begins with, of an encoder–decoder that another library made; what stands around its
+             texts is then what the tokenizer.json itself puts there.
     """
 
     roles: Mapping[str, str] | None = None
     dropout: float = 0.0
     config: Mapping[str, Any] = field(default_factory=dict)
+    start: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Without what has its default."""
         roles = {} if self.roles is None else {"roles": dict(self.roles)}
-        rest = {"dropout": self.dropout, "config": dict(self.config)}
+        rest = {"dropout": self.dropout, "config": dict(self.config), "start": self.start}
         return {**roles, **{name: value for name, value in rest.items() if value}}
 
     @classmethod
     def from_dict(cls, data: Any) -> Extra:
         """Raises ValueError with a reason."""
         data = data if isinstance(data, dict) else {"?": data}
-        unknown = [name for name in data if name not in ("roles", "dropout", "config")]
+        unknown = [name for name in data if name not in ("roles", "dropout", "config", "start")]
         roles, dropout, config = data.get("roles"), data.get("dropout", 0.0), data.get("config", {})
+        start = data.get("start")
         fine = isinstance(config, dict) and isinstance(dropout, int | float) and 0 <= dropout < 1
+        fine = fine and isinstance(start, str | None)
         if unknown or not fine or not (roles is None or _names_roles(roles)):
             raise ValueError(f"its {OURS!r} part is not one that this version of qkv writes")
-        return cls(roles, float(dropout), config)
+        return cls(roles, float(dropout), config, start)
 
 
 def _names_roles(roles: Any) -> bool:
@@ -110,7 +115,7 @@ def parse(text: str) -> Parts:
     with said():
         raw = tokenizers.Tokenizer.from_str(text)
         if model.get("dropout"):  # of the library's own kind, which can't be seeded and would be on in evaluation too
-            extra = Extra(extra.roles, extra.dropout or float(model["dropout"]), extra.config)
+            extra = replace(extra, dropout=extra.dropout or float(model["dropout"]))
             raw.model.dropout = None
         return Parts(checked(raw), extra)
 

@@ -7,6 +7,7 @@ that the configuration beside them names.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import tokenizers
@@ -16,7 +17,7 @@ from . import sentencepiece_file, tokenizer_file, vocab_files
 from .marian_files import SOURCE, VOCABULARY, marian
 from .sentencepiece_file import Kind, Piece, SentencePiece
 from .sentencepiece_model import pipeline
-from .tokenizer_config import HubConfig, put_template, with_config
+from .tokenizer_config import HubConfig, chat_template, put_template, with_config
 from .tokenizer_families import BERT, CLIP, MARIAN, QWEN2, Family
 from .tokenizer_file import ALL_ROLES, Extra, Parts, checked, said
 
@@ -85,10 +86,11 @@ def _found_in(folder: Path) -> Path:
 
 
 def _from_json(path: Path) -> Parts:
-    """A tokenizer.json with the configuration beside it, which counts unless the file is one of ours."""
+    """A tokenizer.json with the configuration beside it, of which only the chat template counts for a file of ours."""
     parts = tokenizer_file.parse(tokenizer_file.read(path))
     if parts.extra.roles is not None:
-        return parts
+        own = {**parts.extra.config, **chat_template(path.parent)}
+        return Parts(parts.raw, replace(parts.extra, config=own))
     config = HubConfig.read(path.parent)
     if not (config.values or config.family):
         return parts
@@ -97,7 +99,7 @@ def _from_json(path: Path) -> Parts:
     if getattr(raw.model, "end_of_word_suffix", None) == vocab_files.END_OF_WORD and _decodes_bytes_only(raw):
         raw.decoder = vocab_files.word_ends()
     found = with_config(raw, config, config.family)
-    return Parts(checked(raw), Extra(found.extra.roles, parts.extra.dropout, found.extra.config))
+    return Parts(checked(raw), replace(found.extra, dropout=parts.extra.dropout))
 
 
 def _follow_flags(raw: tokenizers.Tokenizer, config: HubConfig) -> None:

@@ -16,6 +16,7 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
 
 from ..core.spec import Spec
+from .chat import ChatTemplate
 from .merges import Step, bpe_steps
 from .pipelines import BYTES, any_of, byte_symbols, canonical, close_holes, contents, count_words, normalized, noting
 from .tokenizer_file import ROLES, Extra, Parts
@@ -42,6 +43,8 @@ class TokenizerSpec(Spec, role="tokenizer"):
     mask: str | None = None
     special: tuple[str, ...] = ()
     """Markers such as `<de>`: printable ASCII without spaces."""
+    chat_template: str | None = None
+    """How conversations become text, in Jinja; see qkv.data.chat."""
 
     @field_validator(*ROLES)
     @classmethod
@@ -58,6 +61,13 @@ class TokenizerSpec(Spec, role="tokenizer"):
             if not re.fullmatch(r"[!-~]{2,64}", name) or name in BYTES:
                 raise ValueError(f"a special token is 2 to 64 printable ASCII characters without spaces, not {name!r}")
         return names
+
+    @field_validator("chat_template")
+    @classmethod
+    def _compiles(cls, template: str | None) -> str | None:
+        if template is not None:
+            ChatTemplate(template)
+        return template
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:

@@ -13,14 +13,17 @@ from ..model.transformer import Transformer
 from . import (
     bart,
     bert,
+    bigbird,
     bigcode,
     bloom,
+    deit,
     distilbert,
     electra,
     falcon,
     gemma2,
     gpt2,
     llama,
+    longformer,
     marian,
     mistral,
     mixtral,
@@ -32,8 +35,12 @@ from . import (
     qwen3,
     qwen3_moe,
     roberta,
+    segmenter,
     t5,
     vanilla,
+    vit,
+    vit_mae,
+    yolos,
 )
 
 Factory = Callable[..., Transformer]
@@ -44,8 +51,9 @@ FAMILIES: dict[str, Family] = {
         *(gpt2.FAMILY, bigcode.FAMILY, neox.FAMILY, bloom.FAMILY, mpt.FAMILY, falcon.FAMILY),
         *(llama.FAMILY, mistral.FAMILY, qwen2.FAMILY, qwen3.FAMILY, gemma2.FAMILY, phi3.FAMILY),
         *(mixtral.FAMILY, qwen2_moe.FAMILY, qwen3_moe.FAMILY),
-        *(bert.FAMILY, roberta.FAMILY, distilbert.FAMILY, electra.FAMILY),
+        *(bert.FAMILY, roberta.FAMILY, distilbert.FAMILY, electra.FAMILY, longformer.FAMILY, bigbird.FAMILY),
         *(bart.FAMILY, marian.FAMILY, t5.FAMILY, t5.MT5),
+        *(vit.FAMILY, deit.FAMILY, vit_mae.FAMILY, yolos.FAMILY),
     )
 }
 """The families that the Hub has too, by model type. A spec that several can say is saved as the first of them."""
@@ -67,9 +75,16 @@ FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
     (bert.bert, {**bert.SIZES, **roberta.SIZES}),
     (distilbert.distilbert, distilbert.SIZES),
     (electra.electra, electra.SIZES),
+    (longformer.longformer, longformer.SIZES),
+    (bigbird.bigbird, bigbird.SIZES),
     (bart.bart, bart.SIZES),
     (marian.marian, marian.SIZES),
     (t5.t5, t5.SIZES),
+    (vit.vit, vit.SIZES),
+    (deit.deit, deit.SIZES),
+    (vit_mae.vit_mae, vit_mae.SIZES),
+    (yolos.yolos, yolos.SIZES),
+    (segmenter.segmenter, segmenter.SIZES),
 )
 PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
     name: (factory, sizes) for factory, named in FACTORIES for name, sizes in named.items()

@@ -176,7 +176,7 @@ def _spelled_out(node: dict[str, Any], d_model: int, path: str) -> dict[str, Any
         if node.get(key) is None:
             node[key] = value
 
-    if node.get("kind") == "attention":
+    if node.get("kind") in ("attention", "global-attention", "block-sparse"):
         default("n_kv_heads", node["n_heads"])
         default("d_head", d_model // node["n_heads"])
         default("d_value", node["d_head"])

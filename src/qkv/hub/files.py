@@ -1,13 +1,16 @@
 """Directories of models: which files hold the weights, what stands in them, and tensors read straight into place.
 
-Only headers are read until everything is known to fit. A file is read into the memory of the tensors that it is for,
-rather than mapped: then a model outlives its file, whoever changes that.
+Only headers are read until everything is known to fit. Then safetensors files are mapped: pages come from the disk when
+they are first looked at, are shared with whoever else reads the file, and are copied when they are written to, so that
+training changes no file. A file that is replaced (as saving does) stays what it was for those who have it mapped; one
+that is written over or cut short does not.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +45,8 @@ class Weights(Protocol):
     @property
     def shapes(self) -> Mapping[str, Shape]: ...
     def dtype(self, name: str) -> torch.dtype: ...
-    def read(self, name: str, room: Tensor | None = None) -> Tensor:
-        """A tensor on the host: in memory of its own, or in the first of the bytes given as `room`."""
+    def read(self, name: str) -> Tensor:
+        """A tensor on the host; it may be a part of a mapped file, copied on write."""
         ...
 
 
@@ -56,6 +59,10 @@ class Stored:
     shape: Shape
     begin: int
     end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.begin
 
 
 class Safetensors:
@@ -71,26 +78,29 @@ class Safetensors:
                     )
                 self.stored[name] = stored
         self.shapes: Mapping[str, Shape] = {name: stored.shape for name, stored in self.stored.items()}
+        self._maps: dict[Path, mmap.mmap] = {}
 
     def dtype(self, name: str) -> torch.dtype:
         return self.stored[name].dtype
 
-    def read(self, name: str, room: Tensor | None = None) -> Tensor:
+    def read(self, name: str) -> Tensor:
         stored = self.stored[name]
-        if room is None:
-            tensor = torch.empty(stored.shape, dtype=stored.dtype)
-        else:
-            tensor = room[: stored.end - stored.begin].view(stored.dtype).view(stored.shape)
-        if tensor.numel():
-            view = memoryview(tensor.reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
-            with stored.path.open("rb", buffering=0) as file:
-                file.seek(stored.begin)
-                while len(view):
-                    count = file.readinto(view)
-                    if not count:
-                        raise ValueError(f"{stored.path} was cut short while it was read")
-                    view = view[count:]
-        return tensor
+        count = math.prod(stored.shape)
+        if not count:
+            return torch.empty(stored.shape, dtype=stored.dtype)
+        if stored.begin % stored.dtype.itemsize:  # no number may begin there
+            raw = torch.frombuffer(self._mapped(stored), dtype=torch.uint8, count=stored.size, offset=stored.begin)
+            return raw.clone().view(stored.dtype).view(stored.shape)
+        found = torch.frombuffer(self._mapped(stored), dtype=stored.dtype, count=count, offset=stored.begin)
+        return found.view(stored.shape)
+
+    def _mapped(self, stored: Stored) -> mmap.mmap:
+        if stored.path not in self._maps:
+            with stored.path.open("rb") as file:
+                self._maps[stored.path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            if len(self._maps[stored.path]) < stored.end:
+                raise ValueError(f"{stored.path} was cut short while it was read")
+        return self._maps[stored.path]
 
 
 class Pickled:
@@ -111,7 +121,7 @@ class Pickled:
     def dtype(self, name: str) -> torch.dtype:
         return self.tensors[name].dtype
 
-    def read(self, name: str, room: Tensor | None = None) -> Tensor:
+    def read(self, name: str) -> Tensor:
         return self.tensors[name].clone(memory_format=torch.contiguous_format)
 
 

@@ -75,6 +75,28 @@ class Key:
         return {self.key: value}
 
 
+@dataclass(frozen=True)
+class Labels:
+    """How many classes a head tells apart. The Hub names each; those of a model made here are LABEL_0, LABEL_1 …"""
+
+    size: str = "labels"
+
+    @property
+    def keys(self) -> Mapping[str, Any]:
+        return dict.fromkeys(("id2label", "label2id", "num_labels"))
+
+    def read(self, config: Config) -> int:
+        names = config["id2label"]
+        return len(names) if names is not None else config["num_labels"] or 2
+
+    def write(self, value: int, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        names = [f"LABEL_{i}" for i in range(value)]
+        return {
+            "id2label": {str(i): name for i, name in enumerate(names)},
+            "label2id": {name: i for i, name in enumerate(names)},
+        }
+
+
 ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",

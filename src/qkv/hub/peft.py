@@ -32,9 +32,10 @@ _BESIDE = frozenset(
         *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "fan_in_fan_out"),
         *("base_model_name_or_path", "revision", "inference_mode", "auto_mapping", "peft_version", "megatron_core"),
         *("runtime_config", "ensure_weight_tying", "loftq_config", "megatron_config", "init_lora_weights"),
+        "qalora_group_size",  # a setting of `use_qalora`, which is refused
     }
 )
-_CHANGING = ("pissa", "olora", "corda", "loftq")  # ways to begin that change the base's weights too
+_CHANGING = ("pissa", "olora", "corda", "loftq", "lora_ga")  # ways to begin that change the base's weights too
 
 
 @dataclass(frozen=True)

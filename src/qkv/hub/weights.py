@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +14,7 @@ from .files import Weights
 from .names import Entry, Names, Reading
 from .transforms import SAME
 
-READERS = 4  # threads, of which some read while others move
+READERS = 4  # threads, of which some wait for the disk while others move numbers
 
 
 def place(
@@ -30,23 +28,18 @@ def place(
 ) -> None:
     """Give a model on the meta device the weights of a file, in `dtype` (by default the file's own).
 
-    Nothing is allocated before names, shapes and dtypes are known to fit; ValueErrors name what doesn't. Besides the
-    weights themselves there is never more in memory than the tensors of one entry for each reader. Further copies of
+    Nothing is allocated before names, shapes and dtypes are known to fit; ValueErrors name what doesn't. What a file holds
+    as the model wants it stays in the mapped file; the rest is copied once, from there into its place. Further copies of
     what is shared are not read; `equal_copies` says whether they are the same.
     """
     reading = names.read(weights.shapes, where)
     dtype = dtype or common_dtype(reading, weights, where)
-    wide = max((_bytes(entry, weights) for entry in reading.taken if entry.how is not SAME), default=0)
-    rooms = threading.local()  # for tensors that are moved about on their way: memory that is used again and again
 
     def read(entry: Entry) -> dict[str, Tensor]:
+        ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})
         if entry.how is SAME:
-            theirs = zip(entry.ours, entry.theirs, strict=True)
-            return {ours: weights.read(name).to(device, dtype) for ours, name in theirs}
-        if not hasattr(rooms, "room"):
-            rooms.room = torch.empty(wide, dtype=torch.uint8)
-        moved = entry.to_ours(_into(rooms.room, entry, weights))
-        return {name: torch.empty(t.shape, device=device, dtype=dtype).copy_(t) for name, t in moved.items()}
+            return {name: t.to(device, dtype) for name, t in ours.items()}
+        return {name: torch.empty(t.shape, device=device, dtype=dtype).copy_(t) for name, t in ours.items()}
 
     with ThreadPoolExecutor(min(READERS, os.cpu_count() or 1)) as pool:
         for tensors in pool.map(read, reading.taken):
@@ -56,21 +49,6 @@ def place(
                 setattr(module, own, nn.Parameter(tensor) if own in module._parameters else tensor)
     model.tie()
     assert not any(t.is_meta for t in model.state_dict().values())
-
-
-def _bytes(entry: Entry, weights: Weights) -> int:
-    """Room for an entry's tensors, each beginning where any dtype may."""
-    sizes = (math.prod(weights.shapes[name]) * weights.dtype(name).itemsize for name in entry.theirs)
-    return sum(-(-size // 8) * 8 for size in sizes)
-
-
-def _into(room: Tensor, entry: Entry, weights: Weights) -> dict[str, Tensor]:
-    theirs = {}
-    for name in entry.theirs:
-        theirs[name] = weights.read(name, room)
-        size = math.prod(weights.shapes[name]) * weights.dtype(name).itemsize
-        room = room[-(-size // 8) * 8 :]
-    return theirs
 
 
 def common_dtype(reading: Reading, weights: Weights, where: str) -> torch.dtype:

@@ -165,6 +165,12 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T M"], run: Pass, state: State | CrossState | None = None
     ) -> Float[Tensor, "B T M"]:
+        return self.out(self.mixed(x, run, run.layout, state).flatten(-2))
+
+    def mixed(
+        self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: State | CrossState | None = None
+    ) -> Float[Tensor, "B T H E"]:
+        """What the heads give, before it is projected; `layout` is that of the queries."""
         q = self.q_norm(self.q(x).unflatten(-1, (self.n_heads, self.d_head)))
         if self.cross:
             k, v, kv_layout = self._memory(run, state)
@@ -178,12 +184,28 @@ class MultiHeadAttention(nn.Module):
             if state is not None:
                 k, v = state.append(*_cleared(k, v, run.layout))
                 kv_layout = state.layout
-        out = attend(
+        return self.meet(q, k, v, run, layout, kv_layout, bias, state is not None)
+
+    def meet(
+        self,
+        q: Float[Tensor, "B T H D"],
+        k: Float[Tensor, "B S K D"],
+        v: Float[Tensor, "B S K E"],
+        run: Pass,
+        layout: Layout,
+        kv_layout: Layout,
+        bias: Tensor | Bias | None,
+        clean: bool = False,
+        part: str = "",
+    ) -> Float[Tensor, "B T H E"]:
+        """`attend` as the spec has it; `part` is added to the layer's name."""
+        pattern, bias = self.rule(run, layout, kv_layout, bias)
+        return attend(
             q,
             k,
             v,
-            pattern=self.pattern,
-            layout=run.layout,
+            pattern=pattern,
+            layout=layout,
             kv_layout=kv_layout,
             bias=bias,
             scale=self.scale,
@@ -191,10 +213,15 @@ class MultiHeadAttention(nn.Module):
             softcap=self.softcap,
             backend=self.backend,
             plan=run.plan,
-            clean=state is not None,
-            name=self.name,
+            clean=clean,
+            name=self.name + part,
         )
-        return self.out(out.flatten(-2))
+
+    def rule(
+        self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None
+    ) -> tuple[Pattern, Tensor | Bias | None]:
+        """Who may look at whom, and what is added to the scores, given what positions add."""
+        return self.pattern, bias
 
     def _keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         k = self.k_norm(self.k(x).unflatten(-1, (self.n_kv_heads, self.d_head)))

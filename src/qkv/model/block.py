@@ -10,7 +10,7 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from ..core import moe  # noqa: F401  # so that its kind is known wherever there are blocks
+from ..core import moe  # noqa: F401  # so that its kind, and those below, are known wherever there are blocks
 from ..core.documents import document_numbers
 from ..core.dropout import dropout
 from ..core.feedforward import FeedForwardLayer
@@ -18,6 +18,7 @@ from ..core.layout import Layout
 from ..core.norm import LayerNorm, Norm
 from ..core.spec import Cost, Spec
 from ..core.state import CrossState, KeyValueState
+from . import block_sparse, global_attention  # noqa: F401
 from .attention import Mixer, Pass
 
 Placement = Literal["pre", "post", "sandwich", "parallel"]

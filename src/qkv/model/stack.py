@@ -15,7 +15,7 @@ from ..core.embedding import Embedding, Input
 from ..core.extras import Extras, Record, Reporter
 from ..core.layout import Layout
 from ..core.norm import NoNorm, Norm
-from ..core.patches import GridPosition
+from ..core.patches import GridEmbedding, GridPosition
 from ..core.positions import NoPosition, Position, PositionModule, Widths
 from ..core.spec import Cost, Spec
 from ..core.state import Cache
@@ -82,6 +82,11 @@ class Stack(Spec, kind="stack"):
     def n_layers(self) -> int:
         return len(self.blocks)
 
+    @property
+    def tables(self) -> int:
+        """How often positions are made: for the input, and where they say so for every further block."""
+        return self.n_layers if isinstance(self.position, GridPosition) and self.position.between else 1
+
     def block(self, i: int) -> Block:
         """The i-th block, with its share of the stack's stochastic depth."""
         if not self.drop_path:
@@ -101,7 +106,7 @@ class Stack(Spec, kind="stack"):
         """Of one sequence of `tokens`, beside `memory` tokens of an encoder; without the token table."""
         embedding = self.embedding
         total = embedding.cost(d_model, vocab_size, tokens) + self.norm.cost(d_model, tokens)
-        total += Cost(self.position.n_parameters(self.widths(d_model, max_positions)))
+        total += Cost(self.position.n_parameters(self.widths(d_model, max_positions))) * self.tables
         for block, run in groupby(self.blocks):
             count = len(list(run))
             pairs = _pairs(block.attention, tokens)
@@ -146,8 +151,9 @@ class StackModule(nn.Module):
     def __init__(self, spec: Stack, vocab_size: int, d_model: int, max_positions: int | None, name: str) -> None:
         super().__init__()
         self.embedding = spec.embedding.module(vocab_size, d_model)
-        widths = spec.widths(d_model, max_positions)
-        self.position = spec.position.module(widths._replace(bidirectional=name != "decoder"))
+        widths = spec.widths(d_model, max_positions)._replace(bidirectional=name != "decoder")
+        self.position = spec.position.module(widths)
+        self.between = nn.ModuleList(spec.position.module(widths) for _ in range(1, spec.tables))
         _check_heads(spec, self.position, d_model, name)
         self.blocks = nn.ModuleList(spec.block(i).module(d_model, f"{name}.blocks.{i}") for i in range(spec.n_layers))
         self.norm = spec.norm.module(d_model)
@@ -166,6 +172,8 @@ class StackModule(nn.Module):
         run = Pass.over(layout, self.position)
         run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
         for i, block in enumerate(self.blocks):
+            if i and len(self.between):
+                x = x + cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
             if cache is not None:
                 x = block(x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
             elif self.training and (self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)):

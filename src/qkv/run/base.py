@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import AddedToken
@@ -13,7 +17,7 @@ from ..model.replace import replace
 from ..model.transformer import Transformer, TransformerModel
 from ..model.vocabulary import resize_vocabulary
 from . import hub
-from .directory import CONFIG
+from .directory import BASE, CONFIG, GENERATION, read_json, write_json
 from .load import TOKENIZERS, is_hub, load, locate, read_config
 from .recipe import ModelChoice
 
@@ -29,7 +33,11 @@ def spec_of(name: str) -> Transformer:
 
 
 def tokenizer_of(name: str, special: Sequence[str] = ()) -> Tokenizer:
-    """The tokenizer in a directory, with markers that the data need added. Raises ValueError where there is none."""
+    """The tokenizer in a directory, with markers that the data need added. Raises ValueError where there is none.
+
+    That of another library's encoder–decoder also knows what the decoder begins with, so that training on pairs goes on
+    with the tokens around texts that the model was trained on.
+    """
     folder = locate(name)
     if not any((folder / file).is_file() for file in TOKENIZERS):
         raise ValueError(
@@ -37,11 +45,36 @@ def tokenizer_of(name: str, special: Sequence[str] = ()) -> Tokenizer:
         )
     found = Tokenizer.load(folder)
     new = [marker for marker in special if found.raw.token_to_id(marker) is None]
-    if not new:
+    start = _decoder_start(folder)
+    if not new and start is None:
         return found
     raw, extra = tokenizer_file.parse(found.to_json())
     raw.add_tokens([AddedToken(marker, normalized=False) for marker in new])
+    if start is not None:
+        extra = changed(extra, start=_token(raw.id_to_token(start), start, folder))
     return Tokenizer(raw, extra)
+
+
+def _decoder_start(folder: Path) -> int | None:
+    """The token that the decoder of another library's encoder–decoder begins with; None for any other model."""
+    if not is_hub(folder):
+        return None
+    config: dict[str, Any] = read_json(folder / CONFIG)
+    if not hub.family(config, folder / CONFIG).is_encoder_decoder or "task" in hub.Origin(config).own:
+        return None
+    said = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
+    start = next((s for c in (config, said) if (s := c.get("decoder_start_token_id")) is not None), None)
+    if start is None:
+        raise ValueError(
+            f"{folder / CONFIG} does not say which token its decoder begins with; write it there as decoder_start_token_id"
+        )
+    return int(start)
+
+
+def _token(token: str | None, number: int, folder: Path) -> str:
+    if token is None:
+        raise ValueError(f"{folder}: its decoder begins with the token {number}, which its tokenizer does not have")
+    return token
 
 
 def model_of(choice: ModelChoice, vocab_size: int, device: torch.device) -> TransformerModel:
@@ -51,3 +84,34 @@ def model_of(choice: ModelChoice, vocab_size: int, device: torch.device) -> Tran
     if vocab_size > model.vocab_size:
         model = resize_vocabulary(model, vocab_size)
     return replace(model, choice.changes).model if choice.changes else model
+
+
+def keep_base(run: Path, name: str) -> None:
+    """Write into a run's directory what its base is, where that is not there: an adapter means nothing on other weights."""
+    if not (run / BASE).is_file():
+        write_json(run / BASE, fingerprint(name))
+
+
+def check_base(run: Path, name: str) -> None:
+    """That the base is the one that a run began with. Raises ValueError naming the file that differs."""
+    if not (run / BASE).is_file():
+        return
+    kept, found = read_json(run / BASE), fingerprint(name)
+    for file in sorted({*kept, *found}):
+        if kept.get(file) != found.get(file):
+            what = "is gone" if file not in found else "is new" if file not in kept else "is another"
+            raise ValueError(
+                f"the model in {name} is not the one that the run in {run} began with: its {file} {what}; put the old one "
+                "back, or begin anew with --overwrite"
+            )
+
+
+def fingerprint(name: str) -> dict[str, str]:
+    """The SHA-256 of a model's configuration and weights, by file."""
+    folder = locate(name)
+    files = [folder / CONFIG, *folder.glob("model*.safetensors"), *folder.glob("pytorch_model*.bin")]
+    found = {}
+    for path in sorted(files):
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found

@@ -10,6 +10,7 @@ import torch
 from ..core.lora import Adapter
 from ..cost import time
 from ..cost.count import Part, Shape, parts, training_flops
+from ..cost.images import image_tokens
 from ..cost.machine import available
 from ..cost.memory import Memory, predict
 from ..model.transformer import Transformer
@@ -73,7 +74,13 @@ def of_recipe(recipe: Recipe, device: torch.device, rows: int | None = None, len
 def of_preset(
     name: str, spec: Transformer, device: torch.device, rows: int | None = None, length: int | None = None
 ) -> Costs:
-    """Of a model alone, on batches of 8 rows of 512 tokens (or as many as its context holds), unless told otherwise."""
+    """Of a model alone, on batches of 8 rows of 512 tokens (or as many as its context holds), unless told otherwise; of
+    8 images where it reads images."""
+    tokens = image_tokens(spec)
+    if tokens is not None:
+        if length not in (None, tokens):
+            raise ValueError(f"{name} reads images, {tokens} tokens of each in training; leave out --length")
+        return of_model(name, spec, _changed(Shape(ROWS, tokens), rows, None), device, Training())
     longest = min(LENGTH, spec.max_positions or LENGTH)
     shape = _changed(Shape(ROWS, longest, longest if spec.is_encoder_decoder else 0), rows, length)
     if spec.max_positions is not None and shape.length > spec.max_positions:

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from ..data.tokenizer_file import CHAT_TEMPLATE
 from ..train import durable
 
 CONFIG = "config.json"
@@ -21,10 +22,11 @@ SAMPLES = "samples.json"
 EVALUATION = "evaluation.json"  # of the finished run: a directory without it holds one that has not come to its end
 REPORT = "report.html"
 ADAPTER = "adapter"
+BASE = "base.json"  # what an adapter was trained over
 
 FILES = (
     *(EVALUATION, REPORT, "attention.json", "machine.json", SAMPLES, WEIGHTS),
-    *(ADAPTER, CHECKPOINTS, METRICS, "tensorboard", GENERATION, TOKENIZER, CONFIG, RECIPE),
+    *(ADAPTER, BASE, CHECKPOINTS, METRICS, "tensorboard", GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE),
 )
 
 

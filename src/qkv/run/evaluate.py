@@ -20,6 +20,7 @@ from ..generate import Generation
 from ..model.transformer import TransformerModel
 from ..train.objective import Objective
 from . import metrics
+from .chat import Assistant
 from .evaluation import TEXT_METRICS, Evaluation, Metric
 from .text import Task, TextModel
 
@@ -196,10 +197,25 @@ class Evaluator:
 
     def _continued(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
         """The beginnings of running texts, and how the model goes on with them."""
+        if examples and "messages" in examples[0]:
+            return self._replied(text_model, examples, settings)
         starts = [text_model.tokenizer.decode(self.tokenizer.encode(e["text"][:2000])[:PROMPT]) for e in examples]
         starts = [start for start in starts if start.strip()]
         made = text_model.outputs(starts, settings) if starts else []
         return [{"source": start, "output": outputs[0].text} for start, outputs in zip(starts, made, strict=True)]
+
+    def _replied(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
+        """Conversations up to the assistant's last turn, what it said, and what the model says."""
+        chats = [json.loads(example["messages"]) for example in examples]
+        asked = [chat[: max(i for i, m in enumerate(chat) if m["role"] == "assistant")] for chat in chats]
+        speaker = Assistant(text_model.model, self.tokenizer, "answer", text_model.ids)
+        made = speaker.replies(asked, settings)
+        said = ["\n".join(f"{m['role']}: {m['content']}" for m in before) for before in asked]
+        truth = [chat[len(before)]["content"] for chat, before in zip(chats, asked, strict=True)]
+        return [
+            {"source": source, "target": target, "output": outputs[0].text}
+            for source, target, outputs in zip(said, truth, made, strict=True)
+        ]
 
 
 def task_of(model: TransformerModel, pairs: bool) -> Task:

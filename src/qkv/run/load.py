@@ -12,12 +12,15 @@ import torch
 from torch import Tensor
 
 from ..core.spec import SCHEMA, nearest
+from ..data.conversations import Messages
 from ..data.tokenizer import Tokenizer
+from ..data.tokenizer_config import save_for_hub
 from ..generate import Generation
 from ..hub import huggingface
 from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
 from . import hub, sharded, weights
+from .chat import chat
 from .directory import (
     CONFIG,
     GENERATION,
@@ -36,7 +39,10 @@ from .score import Score, score
 from .text import Output, Task, TextModel
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "source.spm")
-BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja")
+BESIDE = (
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+    "preprocessor_config.json",
+)
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,17 @@ class Run:
         """Hand one output to `emit` piece by piece, as it comes."""
         self.text_model.stream(prompt, settings or self.generation, emit, stop=stop)
 
+    def chat(
+        self,
+        messages: Messages,
+        emit: Callable[[str], None] | None = None,
+        *,
+        stop: Sequence[str] = (),
+        **options: Any,
+    ) -> str:
+        """The assistant's reply to a conversation, see `qkv.run.chat.chat`."""
+        return chat(self, messages, emit, stop=stop, **options)
+
     def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]:
         """The log-likelihood of texts (language model), or of targets given texts, token by token and in all."""
         return score(self.text_model, _texts(texts), targets and _texts(targets))
@@ -142,7 +159,7 @@ class Run:
             warnings.warn(f"{folder} is saved under the model type {hub.MODEL_TYPE!r}: {why}", stacklevel=2)
             to = "qkv"
         folder.mkdir(parents=True, exist_ok=True)
-        self._save_words(folder)
+        self._save_words(folder, to)
         if to == "qkv":
             weights.save(self.model, folder / WEIGHTS)
             write_settings(folder, self.model.spec, self.task, self.generation, self.recipe, self.tokenizer is not None)
@@ -171,10 +188,12 @@ class Run:
                 tokens["decoder_start_token_id"] = self.text_model.start
         return hub.Origin({**tokens, "qkv": {"task": self.task}})
 
-    def _save_words(self, folder: Path) -> None:
+    def _save_words(self, folder: Path, to: str | None) -> None:
         """The tokenizer, and the files about it that only other libraries read."""
-        if self.tokenizer is not None:
+        if self.tokenizer is not None and to == "qkv":
             self.tokenizer.save(folder / TOKENIZER)
+        elif self.tokenizer is not None:
+            save_for_hub(self.tokenizer, folder, self.model.max_positions)
         for name in BESIDE:
             if self.origin is not None and self.path is not None and (self.path / name).is_file():
                 write_text(folder / name, read_text(self.path / name))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from ..data.tokenizer import Tokenizer
 from ..generate import Generated, Generation, generate, row_seed
@@ -38,10 +39,23 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Known:
+    """Only the first `size` tokens: a model may have room for more than its tokenizer has, which mean nothing."""
+
+    size: int
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        known = logits.clone()
+        known[:, self.size :] = -torch.inf
+        return known
+
+
+@dataclass(frozen=True)
 class TextModel:
     """What reads and writes texts: a model, its tokenizer, and the task that it was trained for.
 
-    `ids` are the tokens with roles of a model of the Hub; then its tokenizer also puts its own tokens around a text.
+    `ids` are the tokens with roles of a model of the Hub; then its tokenizer also puts its own tokens around a text. So it
+    does where its `frame` says what an encoder–decoder was trained on.
     """
 
     model: TransformerModel
@@ -54,6 +68,8 @@ class TextModel:
         """The token that a decoder starts from."""
         if self.ids is not None and self.ids.start is not None:
             return self.ids.start
+        if self.tokenizer.frame is not None:
+            return self.tokenizer.frame.start
         own = self.tokenizer.bos_id
         return self.tokenizer.eos_id if own is None and self.task == "translate" else own
 
@@ -67,6 +83,9 @@ class TextModel:
         """What the model reads for a text."""
         if self.ids is not None:
             return self.tokenizer.raw.encode(text, add_special_tokens=True).ids
+        frame = self.tokenizer.frame
+        if frame is not None:
+            return [*frame.before, *self.tokenizer.encode(text), *frame.after]
         bos = self.task != "translate" and self.tokenizer.bos_id is not None
         return self.tokenizer.encode(text, bos=bos, eos=self.task != "continue")
 
@@ -85,9 +104,20 @@ class TextModel:
         it. `longest` cuts what is read of a text to so many tokens.
         """
         prompts = [self.encode(text)[:longest] for text in texts]
+        return self.outputs_of(prompts, settings, stop=stop, scores=scores)
+
+    def outputs_of(
+        self,
+        prompts: Sequence[Sequence[int]],
+        settings: Generation,
+        *,
+        stop: Sequence[str] = (),
+        scores: bool = False,
+    ) -> list[list[Output]]:
+        """As `outputs`, for prompts that are ids."""
         seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
         rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
-        made: list[list[Output]] = [[] for _ in texts]
+        made: list[list[Output]] = [[] for _ in prompts]
         for group in batches([len(prompt) for prompt in prompts], rows, settings.max_new_tokens):
             found = self._generate(
                 [prompts[i] for i in group], settings, stop, seeds=[row_seed(seed, i) for i in group], scores=scores
@@ -98,7 +128,12 @@ class TextModel:
 
     def stream(self, text: str, settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()) -> None:
         """Generate one output and hand its text to `emit` in pieces, as tokens come."""
-        prompt = self.encode(text)
+        self.stream_of(self.encode(text), settings, emit, stop=stop)
+
+    def stream_of(
+        self, prompt: Sequence[int], settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()
+    ) -> None:
+        """As `stream`, for a prompt that is ids."""
         hold = max((len(item) for item in stop), default=1) - 1  # characters that may yet turn out to begin a stop text
         new: list[int] = []
         told = 0
@@ -146,11 +181,13 @@ class TextModel:
         )
 
     def _processors(self, prompts: Sequence[Sequence[int]], settings: Generation) -> Sequence[Processor]:
-        """What a model of the Hub does to logits besides its settings."""
+        """What is done to logits besides the settings: as a model of the Hub does, and none but the tokenizer's tokens."""
+        size = self.tokenizer.vocab_size
+        known: list[Processor] = [Known(size)] if size < self.model.vocab_size else []
         if self.ids is None:
-            return ()
+            return known
         width = 1 if self.task == "translate" else max(map(len, prompts))
-        return self.ids.processors(width, settings.max_new_tokens)
+        return [*known, *self.ids.processors(width, settings.max_new_tokens)]
 
     def _text(self, prompt: Sequence[int], new: Sequence[int]) -> str:
         """The text of new tokens: where words are joined by spaces, one that goes on with a text begins with one."""

@@ -22,7 +22,7 @@ from ..train.outcome import Outcome
 from . import weights
 from .adapters import save_adapter
 from .admission import admit, check_machine
-from .base import model_of
+from .base import check_base, keep_base, model_of
 from .build import build
 from .choices import Chooser
 from .device import choose, flops_per_token, peak_flops
@@ -89,6 +89,7 @@ class Job:
     task: Task
     device: torch.device
     console: Console
+    full: bool  # rows are as wide as the context, without padding
     opened: Stream | None = None  # the training data, for their report at the end
     notes: list[str] = field(default_factory=list)  # what was chosen
 
@@ -98,12 +99,15 @@ class Job:
         check_context(recipe, recipe.model.spec(recipe.vocab_size))  # told before anything takes time
         example = first_examples(recipe)["train"]
         saved = out / TOKENIZER
+        if resume and recipe.adapter is not None and recipe.model.directory:
+            check_base(out, recipe.model.directory)
         tokenizer = Tokenizer.load(saved) if resume and saved.is_file() else make(recipe, console.is_terminal)
         spec = recipe.model.spec(tokenizer.vocab_size)
         check_fit(tokenizer, spec, f"the recipe {recipe.name}")
         pairs = "source" in example
         task: Task = "translate" if spec.is_encoder_decoder else "answer" if pairs else "continue"
-        return cls(recipe.resolve(spec.vocab_size), out, tokenizer, spec, task, device, console)
+        full = task == "continue" and "messages" not in example
+        return cls(recipe.resolve(spec.vocab_size), out, tokenizer, spec, task, device, console, full)
 
     def open(self, position: dict[str, Any] | None) -> Stream:
         """The batches of training after a position."""
@@ -130,8 +134,7 @@ class Job:
         """Choose what is left to choose, and see that the memory will do; a batch of training data is given back."""
         recipe, batches = self.recipe, self.sample()
         shape, packed = widest(batches, recipe.batching), recipe.batching.packing
-        running = self.task == "continue"
-        chooser = Chooser(self.spec, shape, self.device, running and not packed, self.notes.append)
+        chooser = Chooser(self.spec, shape, self.device, self.full and not packed, self.notes.append)
         training = chooser.settle(recipe.training)
         self.recipe = recipe.model_copy(update={"training": training})
         plan = plan_of(
@@ -140,7 +143,7 @@ class Job:
             self.device,
             recipe.objective,
             packed=packed,
-            padded=not running,
+            padded=not self.full,
             adapter=recipe.adapter,
         )
         Room(self.spec, shape, plan, recipe.batching.tokens).check()
@@ -192,6 +195,8 @@ class Job:
         """The files that a run begins with, the recipe first: by it a directory is known as a run."""
         self.out.mkdir(parents=True, exist_ok=True)
         write_text(self.out / RECIPE, self.recipe.to_yaml())
+        if self.recipe.adapter is not None and self.recipe.model.directory:
+            keep_base(self.out, self.recipe.model.directory)
         self.tokenizer.save(self.out / TOKENIZER)
         write_settings(self.out, self.spec, self.task, self.recipe.generation, None)
 

@@ -1,0 +1,57 @@
+"""Batches of images, as far as their cost goes: how many tokens one is, and what a model is given to train on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.batch import Batch
+from ..core.patches import Patches, masked_layout
+from ..model.transformer import Transformer
+from ..model.vision import ImageClassifier, MaskTokens, PixelDecoder
+
+
+def patches_of(spec: Transformer) -> Patches | None:
+    """How a model cuts its images, or None where it reads tokens."""
+    found = spec.encoder.embedding if spec.encoder is not None else None
+    return found if isinstance(found, Patches) else None
+
+
+def image_tokens(spec: Transformer) -> int | None:
+    """The tokens of one image that a stack reads in training, those that are hidden left out. None for text."""
+    patches = patches_of(spec)
+    if patches is None:
+        return None
+    grid = patches.grid
+    return grid.tokens - grid.patches + int(grid.patches * (1 - _masked(spec)))
+
+
+def image_batch(spec: Transformer, rows: int) -> Batch:
+    """Pictures without contents, and labels as the head wants them; None for a head without a loss of its own."""
+    patches = patches_of(spec)
+    assert patches is not None
+    pixels = torch.zeros(rows, patches.channels, *patches.image)
+    inputs: dict[str, Any] = {"ids": pixels}
+    if _masked(spec):
+        inputs["layout"] = masked_layout(patches.grid, torch.zeros(rows, patches.grid.patches), _masked(spec))
+    labels = _labels(spec, pixels)
+    tokens = rows * (image_tokens(spec) or 0)
+    return Batch(inputs, labels, {"loss": rows}, tokens, tokens)
+
+
+def _masked(spec: Transformer) -> float:
+    return getattr(spec.head, "masked", 0.0)
+
+
+def _labels(spec: Transformer, pixels: Tensor) -> Tensor | None:
+    rows, _, height, width = pixels.shape
+    match spec.head:
+        case ImageClassifier():
+            return torch.zeros(rows, dtype=torch.int64)
+        case PixelDecoder():
+            return pixels
+        case MaskTokens():
+            return torch.zeros(rows, height, width, dtype=torch.int64)
+    return None

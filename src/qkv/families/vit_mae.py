@@ -1,0 +1,135 @@
+"""Masked autoencoders (He et al. 2022): ViT over the patches that are shown, and a light decoder that paints the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.feedforward import Activation
+from ..core.patches import GridPosition, Size, States
+from ..core.positions import Position
+from ..hub.family import UNSAID, Class, Family, Table, at
+from ..hub.keys import Key, changed
+from ..hub.names import Row
+from ..hub.transforms import Shaped
+from ..model.stack import Stack
+from ..model.transformer import Transformer
+from ..model.vision import PixelDecoder
+from .places import Place
+from .vit import ENCODER, HUGE, LARGE, PLACES, body, layers, renamed, vit
+
+
+def vit_mae(
+    *,
+    image: Size = (224, 224),
+    patch: Size = (16, 16),
+    channels: int = 3,
+    d_model: int = 768,
+    n_layers: int = 12,
+    n_heads: int = 12,
+    d_ff: int = 3072,
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    attention_bias: bool = True,
+    eps: float = 1e-12,
+    position: Position | None = None,
+    head: bool = True,
+    decoder_width: int = 512,
+    decoder_layers: int = 8,
+    decoder_heads: int = 16,
+    decoder_d_ff: int = 2048,
+    masked: float = 0.75,
+    normalized: bool = False,
+) -> Transformer:
+    """ViT with fixed positions, and a decoder to pixels that learns from the share of patches that is `masked`."""
+    position = position or GridPosition(table="sinusoidal")
+    spec = vit(
+        image=image,
+        patch=patch,
+        channels=channels,
+        d_model=d_model,
+        n_layers=n_layers,
+        n_heads=n_heads,
+        d_ff=d_ff,
+        activation=activation,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        attention_bias=attention_bias,
+        eps=eps,
+        position=position,
+        head=False,
+    )
+    if not head:
+        return spec
+    block = spec.output.blocks[0].replace({"attention.n_heads": decoder_heads, "feedforward.d_ff": decoder_d_ff})
+    decoder = Stack(
+        embedding=States(of=spec.output.embedding.grid),
+        position=position,
+        blocks=(block,) * decoder_layers,
+        norm=spec.output.norm,
+    )
+    painter = PixelDecoder(
+        width=decoder_width, decoder=decoder, patch=patch, channels=channels, masked=masked, normalized=normalized
+    )
+    return spec.replace({"head": painter})
+
+
+SIZES: dict[str, dict[str, Any]] = {"vit-mae-base": {}, "vit-mae-large": LARGE, "vit-mae-huge": HUGE}
+
+
+def _of_head(path: str) -> Callable[[Transformer], Any]:
+    """Where a size of the decoder stands, for models that have one."""
+    return lambda spec: UNSAID if spec.head is None else at(spec.head, path)
+
+
+DECODER_PLACES: dict[str, Place] = {
+    "decoder_width": _of_head("width"),
+    "decoder_layers": _of_head("decoder.n_layers"),
+    "decoder_heads": _of_head("decoder.blocks.0.attention.n_heads"),
+    "decoder_d_ff": _of_head("decoder.blocks.0.feedforward.d_ff"),
+    "masked": _of_head("masked"),
+    "normalized": _of_head("normalized"),
+}
+
+_BLOCK = "head.decoder.blocks.{i}"
+_LAYERS = layers("decoder.decoder_layers.{i}", _BLOCK)
+
+# Published files have `decoder.decoder_layers`; transformers 5.23 writes `decoder.decoder_encoder.layer`, and reads both.
+DECODER_NAMES: Table = (
+    *(*_LAYERS, *renamed(_LAYERS), *layers("decoder.decoder_encoder.layer.{i}", _BLOCK)),
+    Row("decoder.mask_token", "head.mask", Shaped((1, 1, -1))),
+    Row("decoder.decoder_embed.*", "head.project.*"),
+    Row("decoder.decoder_norm.*", "head.decoder.norm.*"),
+    Row("decoder.decoder_pred.*", "head.out.*"),
+)
+
+
+def names(spec: Transformer) -> Table:
+    table = body(spec, "vit", "cls_token")
+    if not isinstance(spec.head, PixelDecoder):
+        return table
+    positions = Shaped((1, -1, spec.head.width))
+    return (*table, *DECODER_NAMES, Row("decoder.decoder_pos_embed", "head.decoder.position.weight", positions))
+
+
+FAMILY = Family(
+    model_type="vit_mae",
+    make=vit_mae,
+    classes={
+        "ViTMAEForPreTraining": Class(),
+        "ViTMAEModel": Class({"head": False}, bare=True),
+    },
+    prefix="vit.",
+    fields=changed(
+        ENCODER,
+        Key("decoder_hidden_size", "decoder_width", 512),
+        Key("decoder_num_hidden_layers", "decoder_layers", 8),
+        Key("decoder_num_attention_heads", "decoder_heads", 16),
+        Key("decoder_intermediate_size", "decoder_d_ff", 2048),
+        Key("mask_ratio", "masked", 0.75),
+        Key("norm_pix_loss", "normalized", False),
+    ),
+    places={**PLACES, **DECODER_PLACES},
+    names=names,
+)

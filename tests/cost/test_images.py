@@ -1,0 +1,61 @@
+"""Costs of models that read images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from qkv.core.patches import masked_layout
+from qkv.cost.count import Shape, training_flops
+from qkv.cost.images import image_batch, image_tokens
+from qkv.cost.memory import predict
+from qkv.families import preset
+from qkv.model.build import build
+from qkv.run.costs import of_preset
+
+TINY: dict[str, Any] = {"d_model": 32, "n_layers": 2, "n_heads": 2, "d_ff": 64, "image": (32, 32), "patch": (8, 8)}
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("name, tokens", [("vit-base-16", 17), ("deit-tiny-distilled", 18), ("vit-mae-base", 5)])
+def test_tokens_are_those_that_the_stack_reads(name: str, tokens: int) -> None:
+    spec = preset(name, **TINY)
+    assert image_tokens(spec) == tokens
+    seen: list[int] = []
+    model = build(spec, seed=0)
+    model.encoder.blocks[0].register_forward_hook(lambda _module, _args, out: seen.append(_first(out).shape[1]))
+    batch = image_batch(spec, 2)
+    loss = model(**batch.inputs, labels=batch.labels).loss
+    assert torch.isfinite(loss) and seen == [tokens]
+
+
+def _first(out: Any) -> torch.Tensor:
+    return out if isinstance(out, torch.Tensor) else out[0]
+
+
+@pytest.mark.parametrize("name", ["vit-base-16", "vit-mae-base", "yolos-tiny", "segmenter-small"])
+def test_a_step_is_predicted(name: str) -> None:
+    spec = preset(name)
+    costs = of_preset(name, spec, CPU, rows=2)
+    assert costs.shape == Shape(2, image_tokens(spec) or 0)
+    assert costs.flops == training_flops(spec, costs.shape) > 0
+    assert costs.memory is not None and costs.memory.weights == 4 * _numbers(spec)
+    more = predict(spec, Shape(4, costs.shape.length))
+    assert more is not None and more.activations > 1.9 * costs.memory.activations * (costs.precision == "fp32")
+
+
+def _numbers(spec: Any) -> int:
+    """Parameters, and fixed tables that are kept with them."""
+    return sum(t.numel() for t in build(spec, device="meta").state_dict().values())
+
+
+def test_a_length_means_nothing_to_images() -> None:
+    with pytest.raises(ValueError, match="reads images, 197 tokens of each in training; leave out --length"):
+        of_preset("vit-base-16", preset("vit-base-16"), CPU, length=512)
+
+
+def test_text_is_not_concerned() -> None:
+    assert image_tokens(preset("gpt2")) is None
+    assert masked_layout(preset("vit-base-16").encoder.embedding.grid, torch.rand(1, 196)).shape == (1, 50)
