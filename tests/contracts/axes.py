@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import qkv.core
 import qkv.model
 from qkv.core.backends import BACKENDS
+from qkv.core.bigbird import BigBird
 from qkv.core.feedforward import FeedForwardLayer
 from qkv.core.norm import Norm
-from qkv.core.patterns import Pattern, causal, documents, full, prefix, sinks, window
+from qkv.core.patterns import Pattern, causal, documents, full, global_tokens, prefix, sinks, window
 from qkv.core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
 from qkv.core.scalings import YaRN
 from qkv.core.spec import Spec
@@ -40,6 +41,8 @@ PATTERNS: Mapping[str, tuple[Pattern, ...]] = {
     "sinks": (causal() & (window(3) | sinks(2)),),
     "prefix": (causal() | prefix(3), causal() | prefix()),
     "documents": (causal() & documents(),),
+    "global": (window(3) | global_tokens(2), causal() & (window(2) | global_tokens())),
+    "bigbird": (BigBird(size=2, random=1, seed=3, blocks=8), causal() & BigBird(size=3, random=0, blocks=6)),
     "and": (causal() & window(5) & window(4),),
     "or": (causal() & (window(2) | sinks(1)) | prefix(2),),
     "not": (causal() & ~window(2), causal() & ~(prefix() & window(2))),
@@ -84,6 +87,9 @@ HEADS: Mapping[str, dict[str, Any]] = {
 FAMILIES = ("encoder", "decoder", "encoder-decoder")
 DECODERS = ("decoder", "encoder-decoder")
 
+# Mixers over whole sequences, held to transformers in tests/families and to their equations in tests/model.
+OF_LONG_TEXTS = ("global-attention", "block-sparse")
+
 # Roles and the module that a new kind's example belongs in; `test_axes.py` walks over it.
 TABLES: Mapping[type[Spec], tuple[str, Mapping[str, Any]]] = {
     Pattern: ("PATTERNS", PATTERNS),
@@ -93,7 +99,7 @@ TABLES: Mapping[type[Spec], tuple[str, Mapping[str, Any]]] = {
         "BLOCKS",
         {block["norm"] if isinstance(block["norm"], str) else block["norm"]["kind"]: 0 for block in BLOCKS.values()},
     ),
-    Mixer: ("model() in small.py", {"attention": 0, "none": 0}),
+    Mixer: ("model() in small.py", dict.fromkeys(("attention", "none", *OF_LONG_TEXTS))),
 }
 
 
