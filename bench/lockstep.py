@@ -246,7 +246,7 @@ def _in_turns(case: Case, ring: Ring, rounds: int, probe: Contender, record: dic
     for name in list(entered):
         _or_leave(name, entered, record, partial(_last_look, case, name in case.profiled))
     if case.vocab_size is not None:
-        _only_learners(case.vocab_size, record)
+        _only_learners(case.vocab_size, case.key.get("steps", 1), record)
 
 
 def _or_leave(
@@ -263,10 +263,10 @@ def _or_leave(
         del entered[name], record["contenders"][name]
 
 
-def _only_learners(vocab_size: int, record: dict[str, Any]) -> None:
+def _only_learners(vocab_size: int, steps: int, record: dict[str, Any]) -> None:
     """Put those who don't train what the others do out of the record."""
     for name in list(record["contenders"]):
-        wrong = checks.not_learning(record["contenders"][name], vocab_size)
+        wrong = checks.not_learning(record["contenders"][name], vocab_size, steps)
         if wrong:
             record["errors"][name] = wrong
             del record["contenders"][name]

@@ -34,7 +34,11 @@ def fewer(case: Case) -> Case:
     return replace(case, contenders=tuple(here[name] for name in kept))
 
 
-SLOW = ("rows", "shakespeare")  # what they do otherwise than `train` and `multi30k` is little, and takes many processes
+SLOW = (
+    "rows",
+    "shakespeare",
+    "moe",
+)  # what they do otherwise than `train` and `multi30k` is little, and takes many processes
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TABLES])
@@ -172,6 +176,8 @@ def test_a_loss_begins_near_ln_v_and_falls() -> None:
     assert checks.not_learning(losses(math.log(50) + 0.2, 3.0, 2.5), 50) == ""
     assert "began at 12.00" in checks.not_learning(losses(12.0, 3.0), 50)
     assert "began at 0.50" in checks.not_learning(losses(0.5, 0.4), 50)
+    assert checks.not_learning(losses(2.5, 2.4), 50, steps=20) == ""
+    assert "began at 0.50" in checks.not_learning(losses(0.5, 0.4), 50, steps=20)
     assert "nan" in checks.not_learning(losses(math.nan, 0.4), 50)
     assert "did not fall" in checks.not_learning(losses(4.0, 4.1), 50)
     assert checks.not_learning({"rounds": [{"ms": 1.0, "values": {}}]}, 50) == "it told no loss"
