@@ -34,11 +34,8 @@ def fewer(case: Case) -> Case:
     return replace(case, contenders=tuple(here[name] for name in kept))
 
 
-SLOW = (
-    "rows",
-    "shakespeare",
-    "moe",
-)  # what they do otherwise than `train` and `multi30k` is little, and takes many processes
+# What they do otherwise than `train` and `multi30k` is little, and takes many processes.
+SLOW = ("rows", "shakespeare", "moe")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TABLES])

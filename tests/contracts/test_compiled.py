@@ -1,4 +1,5 @@
-"""compiled = eager: as one graph (but for BigBird), outputs and gradients, dropout off; through Inductor too in the full suite.
+"""compiled = eager: as one graph (but for BigBird), outputs and gradients, dropout off; through Inductor too in the full
+suite.
 
 Compiling takes seconds, so the fast suite takes every value of every axis once and the full one every pair.
 """
