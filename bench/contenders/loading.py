@@ -67,7 +67,7 @@ class Reading:
 
 
 class Ours:
-    """`qkv.load`."""
+    """`qkv.load`, and one look at every page of the weights."""
 
     def __init__(self, model: str) -> None:
         self.folder = directory(model)
@@ -76,11 +76,11 @@ class Ours:
     def __call__(self) -> None:
         import qkv
 
-        qkv.load(self.folder, device="cpu")
+        look(qkv.load(self.folder, device="cpu").model)
 
 
 class Theirs:
-    """`AutoModelForCausalLM.from_pretrained`, and one look at every page of the weights, which it only maps."""
+    """`AutoModelForCausalLM.from_pretrained`, and one look at every page of the weights."""
 
     def __init__(self, model: str) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -91,8 +91,13 @@ class Theirs:
         from transformers import AutoModelForCausalLM
 
         model = AutoModelForCausalLM.from_pretrained(self.folder, dtype=torch.float32)
-        for parameter in model.parameters():
-            parameter.detach().view(-1)[::1024].sum()
+        look(model)
+
+
+def look(model: torch.nn.Module) -> None:
+    """Touch every page: what is only mapped so far comes into memory."""
+    for parameter in model.parameters():
+        parameter.detach().view(-1)[::1024].sum()
 
 
 def parameters(file: Path) -> int:

@@ -56,6 +56,17 @@ def test_files_are_mapped_and_copied_on_write(tmp_path: Path) -> None:
     assert (tmp_path / WEIGHTS).read_bytes() == before
 
 
+def test_what_is_forgotten_is_read_again(tmp_path: Path) -> None:
+    tensors = {name: torch.randn(5000) for name in "abc"}
+    save_file(tensors, tmp_path / WEIGHTS)
+    weights = Safetensors([tmp_path / WEIGHTS])
+    before, after = weights.read("a"), weights.read("c").add_(1)
+    weights.read("b")
+    weights.forget("b")
+    assert torch.equal(weights.read("b"), tensors["b"])
+    assert torch.equal(before, tensors["a"]) and torch.equal(after, tensors["c"] + 1)  # its neighbors keep their pages
+
+
 def test_what_was_read_outlives_a_file_that_is_replaced(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / WEIGHTS)
     read = Safetensors([tmp_path / WEIGHTS]).read("a")

@@ -118,6 +118,16 @@ def test_the_page_is_whole_offline_and_still(run_dir: Path):
     assert "http" not in raw.replace("http-equiv", "") and "@import" not in raw and "url(" not in raw
 
 
+@pytest.mark.parametrize("metric, first", [("bleu", "BLEU"), ("exact_match", "Exact match"), ("loss", "Exact match")])
+def test_what_the_best_weights_were_chosen_by_stands_first(metric: str, first: str) -> None:
+    story = Story(
+        Path("run"),
+        recipe={"training": {"metric": metric}},
+        evaluation={"split": "test", "examples": 9, "metrics": {"loss": 1.2, "exact_match": 0.1, "bleu": 31.0}},
+    )
+    assert report._facts(story)[0][0] == first
+
+
 def test_hostile_words_stay_words(run_dir: Path):
     (run_dir / "recipe.yaml").write_text(json.dumps({"name": HOSTILE}))
     page = Page(write_report(run_dir))

@@ -49,6 +49,10 @@ class Weights(Protocol):
         """A tensor on the host; it may be a part of a mapped file, copied on write."""
         ...
 
+    def forget(self, name: str) -> None:
+        """Give back the memory in which a tensor was read, as far as it is the file's: it was copied from there."""
+        ...
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -94,6 +98,12 @@ class Safetensors:
         found = torch.frombuffer(self._mapped(stored), dtype=stored.dtype, count=count, offset=stored.begin)
         return found.view(stored.shape)
 
+    def forget(self, name: str) -> None:
+        stored, page = self.stored[name], mmap.PAGESIZE
+        begin, end = -(-stored.begin // page) * page, stored.end // page * page  # whole pages that are its own
+        if end > begin and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapped(stored).madvise(mmap.MADV_DONTNEED, begin, end - begin)
+
     def _mapped(self, stored: Stored) -> mmap.mmap:
         if stored.path not in self._maps:
             with stored.path.open("rb") as file:
@@ -123,6 +133,9 @@ class Pickled:
 
     def read(self, name: str) -> Tensor:
         return self.tensors[name].clone(memory_format=torch.contiguous_format)
+
+    def forget(self, name: str) -> None:
+        """Nothing: what was read is a copy already."""
 
 
 def open_weights(folder: Path, allow_pickle: bool = False) -> Weights:

@@ -177,7 +177,9 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
     """Tiles: name, value, detail."""
     made, history, machine = [], story.history, story.machine
     metrics = _metrics(story)
-    headline = next((key for key in (*_QUALITY, "perplexity") if key in metrics), None)
+    chosen = (story.recipe.get("training") or {}).get("metric")  # by which the best weights were
+    wanted = (*([chosen] if chosen in _QUALITY else []), *_QUALITY, "perplexity")
+    headline = next((key for key in wanted if key in metrics), None)
     if headline:
         made.append((_titled(headline), _shown(headline, metrics[headline]), _where(story)))
     if story.parameters:
