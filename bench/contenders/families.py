@@ -1,6 +1,6 @@
 """Small models of the Hub's families, by configurations that both sides read, and what is done with them.
 
-Only names and numbers stand here: this file is read by both environments.
+Of libraries it needs PyTorch alone, as both environments read it.
 """
 
 from __future__ import annotations
@@ -59,17 +59,6 @@ CONFIGS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 TOKENS = {"bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
 
-
-def config(family: str) -> dict[str, Any]:
-    """The configuration of one model, dropout off wherever the family has it."""
-    cls, does, sizes = CONFIGS[family]
-    made = {**TOKENS, **sizes, "architectures": [cls], "model_type": family}
-    made |= dict.fromkeys(DROPOUT.get(family, ()), 0.0)
-    if does == "translate":
-        made |= {"decoder_start_token_id": 1, "forced_eos_token_id": None, "is_encoder_decoder": True}
-    return made
-
-
 _HIDDEN = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 _OF_PAIRS = ("dropout", "attention_dropout", "activation_dropout")
 DROPOUT: dict[str, tuple[str, ...]] = {
@@ -82,6 +71,16 @@ DROPOUT: dict[str, tuple[str, ...]] = {
     "marian": _OF_PAIRS,
     "t5": ("dropout_rate",),
 }
+
+
+def config(family: str) -> dict[str, Any]:
+    """The configuration of one model, dropout off wherever the family has it."""
+    cls, does, sizes = CONFIGS[family]
+    made = {**TOKENS, **sizes, "architectures": [cls], "model_type": family}
+    made |= dict.fromkeys(DROPOUT.get(family, ()), 0.0)
+    if does == "translate":
+        made |= {"decoder_start_token_id": 1, "forced_eos_token_id": None, "is_encoder_decoder": True}
+    return made
 
 
 def ids(batch: int, length: int) -> Tensor:

@@ -39,9 +39,14 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
+def place(model: str) -> Path:
+    """Where a model lies, or is to lie."""
+    return FOLDER / model.lower().replace(", ", "-").replace(" ", "-")
+
+
 def directory(model: str) -> Path:
     """Where the model lies; it is made where it does not yet."""
-    folder = FOLDER / model.lower().replace(", ", "-").replace(" ", "-")
+    folder = place(model)
     if not (folder / "config.json").exists():
         from qkv.families import FAMILIES
         from qkv.run.build import build
@@ -84,7 +89,7 @@ class Theirs:
 
     def __init__(self, model: str) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
-        self.folder = FOLDER / model.lower().replace(", ", "-").replace(" ", "-")
+        self.folder = place(model)  # made by the others: there is no qkv here
         self.facts = {"parameters": parameters(self.folder / "model.safetensors")}
 
     def __call__(self) -> None:

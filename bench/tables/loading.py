@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from ..contenders.loading import MODELS
 from ..lockstep import Case, Contender
 from ..results import Record, Result
@@ -31,8 +33,8 @@ def render(result: Result) -> str:
         header = [model, "s", "time ÷ reading", "memory it grew by ÷ the file"]
         parts.append(markdown(header, (_row(record, name) for name in record.names)))
         if {READING, OURS} <= set(record.names):
-            ratios = sorted(record.ratios(OURS, READING))
-            verdicts.append(verdict(f"qkv.load, {model}, time ÷ reading", ratios[len(ratios) // 2], TIME))
+            ratio = median(record.ratios(OURS, READING))
+            verdicts.append(verdict(f"qkv.load, {model}, time ÷ reading", ratio, TIME))
             verdicts.append(verdict(f"qkv.load, {model}, memory ÷ the file", _memory(record, OURS), MEMORY))
     return "\n\n".join([*parts, "\n".join([*verdicts, *errors(result)])])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import pytest
 
 from qkv.cli import allocator
 
-glibc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's setting; there is none here")
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's setting; there is none here")
 
 FAULTS = """
 import resource, torch
@@ -19,8 +20,8 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 def once():
     torch.ones(16 << 20)
-once()
-once()
+for _ in range(20):  # glibc finds no place among what it keeps for the first ones: what it aligns needs some room to spare
+    once()
 start = faults()
 for _ in range(5):
     once()
@@ -41,10 +42,8 @@ def faults(before: str, **env: str) -> int:
 def test_pages_are_kept() -> None:
     by_default = faults("import qkv, qkv.cli")
     assert by_default > 5000, "blocks of 64 MB are cleared anew each time"
-    kept = faults("from qkv.cli.allocator import keep_pages; keep_pages()")
-    if kept > 5000:
-        pytest.skip("this C library is not glibc")
-    assert kept < by_default / 20
+    keep = "from qkv.cli.allocator import keep_pages; assert keep_pages()"
+    assert faults(keep) < by_default / 20
 
 
 @glibc

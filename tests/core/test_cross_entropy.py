@@ -64,6 +64,20 @@ def test_fused_is_plain_in_any_chunks(
     assert not fused.nll.requires_grad
 
 
+@pytest.mark.parametrize(
+    "rows, width, vocab, device, held",
+    [
+        (4096, 64, 6000, "cpu", module.CHUNK_ROWS),
+        (4096, 384, 6000, "cpu", 768),
+        (100, 384, 6000, "cpu", 100),
+        (4096, 4096, 50257, "cpu", module.CHUNK_BYTES // (4 * 50257)),
+        (4096, 64, 6000, "meta", 4096),
+    ],
+)
+def test_how_many_rows_are_held_at_once(rows: int, width: int, vocab: int, device: str, held: int) -> None:
+    assert module.rows_at_once(torch.empty(rows, width, device=device), vocab) == held
+
+
 @pytest.mark.parametrize("smoothing, z_loss", [(0.0, 0.0), (0.2, 0.0), (0.2, 0.1)])
 def test_gradients_by_differences(smoothing: float, z_loss: float) -> None:
     hidden, weight, bias, labels = problem()

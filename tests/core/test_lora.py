@@ -38,21 +38,19 @@ def test_the_equation():
     assert all(math.isclose(layer.scale, 5 / math.sqrt(3)) for layer in layers(stable).values())
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "t5", "mixtral"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert-base", "t5-small", "mixtral-8x7b"])
 def test_an_adapted_model_begins_as_it_was_and_merging_changes_nothing(name: str):
-    if name not in qkv.families.PRESETS:
-        pytest.skip(f"no preset {name}")
-    sizes = {"n_experts": 4} if name == "mixtral" else {}
-    m = model(name, **sizes)
+    sizes = {"n_experts": 4, "n_kv_heads": 2} if name == "mixtral-8x7b" else {}
+    m = model(name, **sizes).double()  # in single precision T5, which scales no scores, shows its rounding
     more = (IDS,) if m.is_encoder_decoder else ()
     with torch.no_grad():
         before = m(IDS, *more)
         assert torch.equal(adapt(m, LoRA(rank=4))(IDS, *more), before)
-        adapted = stirred(m)(IDS, *more)
+        adapted = stirred(m).double()(IDS, *more)
         assert (adapted - before).abs().max() > 1e-3
         merge(m)
         merge(m)  # once is enough
-        torch.testing.assert_close(m(IDS, *more), adapted, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(m(IDS, *more), adapted, atol=1e-12, rtol=1e-10)
         unmerge(m)
         torch.testing.assert_close(m(IDS, *more), adapted, atol=1e-6, rtol=1e-5)
         torch.testing.assert_close(fold(m)(IDS, *more), adapted, atol=1e-6, rtol=1e-5)

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import transformers
+from hub_cases import Pair, transformers
 from test_parity import error, names_of, their_gradients
 
 from qkv.core.layout import Layout
@@ -91,24 +91,6 @@ CASES = {
     "yolos-bare": Case("YolosModel", YOLOS),
 }
 every = pytest.mark.parametrize("name", CASES)
-
-
-@dataclass
-class Pair:
-    """One model twice: theirs, saved to `folder`, and ours, loaded from there."""
-
-    case: Case
-    theirs: Any
-    run: Any
-    place: tempfile.TemporaryDirectory[str]  # gone with the process
-
-    @property
-    def folder(self) -> Path:
-        return Path(self.place.name)
-
-    @property
-    def ours(self) -> Any:
-        return self.run.model
 
 
 @functools.cache

@@ -89,8 +89,8 @@ class LoRALinear(Linear):
 
     @torch.no_grad()
     def delta(self) -> Tensor:
-        """s · B A, of the shape of W, in fp32."""
-        return self.scale * (self.lora_b.float() @ self.lora_a.float())
+        """s · B A, of the shape of W, in fp32 at least."""
+        return self.scale * (_wide(self.lora_b) @ _wide(self.lora_a))
 
     @torch.no_grad()
     def plain(self) -> Linear:
@@ -106,7 +106,11 @@ class LoRALinear(Linear):
 
 
 def _sum(weight: Tensor, delta: Tensor) -> Tensor:
-    return (weight.float() + delta).to(weight.dtype)
+    return (_wide(weight) + delta).to(weight.dtype)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def adapt(model: Model, adapter: Adapter, *, seed: int = 0) -> Model:

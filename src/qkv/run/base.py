@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace as changed
 from pathlib import Path
@@ -16,6 +15,7 @@ from ..data.tokenizer import Tokenizer
 from ..model.replace import replace
 from ..model.transformer import Transformer, TransformerModel
 from ..model.vocabulary import resize_vocabulary
+from ..train import durable
 from . import hub
 from .directory import BASE, CONFIG, GENERATION, read_json, write_json
 from .load import TOKENIZERS, is_hub, load, locate, read_config
@@ -110,8 +110,4 @@ def fingerprint(name: str) -> dict[str, str]:
     """The SHA-256 of a model's configuration and weights, by file."""
     folder = locate(name)
     files = [folder / CONFIG, *folder.glob("model*.safetensors"), *folder.glob("pytorch_model*.bin")]
-    found = {}
-    for path in sorted(files):
-        with path.open("rb") as file:
-            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+    return {path.name: durable.sha256(path) for path in sorted(files)}
