@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import attention, decode, families, loading, moe, multi30k, rows, shakespeare, startup, train
+from . import attention, decode, families, loading, moe, multi30k, precision, rows, shakespeare, startup, train
 from .table import Table
 
 TABLES: dict[str, Table] = {
@@ -16,6 +16,7 @@ TABLES: dict[str, Table] = {
         decode.TABLE,
         families.TABLE,
         moe.TABLE,
+        precision.TABLE,
         loading.TABLE,
         startup.TABLE,
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,3 +26,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is not None:
         slow = "not slow" not in metafunc.config.option.markexpr  # a product nobody will run is not even listed
         metafunc.parametrize("case", list(marker.args[0].parameters(slow)))
+
+
+# Backends that are made for some requests only: what they refuse is skipped, with their reason. The others serve all.
+PARTIAL = re.compile(r"backend '(?:capped|flash)' can't serve this request: ([^;]*)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[Any]:
+    try:
+        return (yield)
+    except ValueError as error:
+        if refused := PARTIAL.match(str(error)):
+            pytest.skip(refused[1])
+        raise

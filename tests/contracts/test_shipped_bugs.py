@@ -83,7 +83,7 @@ def test_bug_02_nan_in_padding_does_not_leak(backend: str, poison: float, side: 
         assert torch.equal(clean, poisoned)
 
 
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "sdpa"])
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in ("sdpa", "capped")])
 @pytest.mark.parametrize("how", ["pattern", "segments", "bias"])
 def test_bug_02_nan_in_masked_tokens_does_not_leak(backend: str, how: str) -> None:
     """A real token that holds NaN reaches those who see it and nobody else, whatever hides it from the others."""

@@ -6,6 +6,7 @@ it. `Full` keeps everything and grows; a ring keeps the last `size` tokens, whic
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,8 +19,29 @@ from .layout import Layout
 KeysValues = tuple[Tensor, Tensor]
 
 
-class State(Protocol):
-    """What one attention layer remembers."""
+class LayerState(Protocol):
+    """What one layer remembers, of whatever kind: how its mixer adds to it is between the two of them."""
+
+    def reorder(self, rows: Int[Tensor, " N"]) -> None:
+        """Row i becomes what row `rows[i]` was."""
+        ...
+
+    def check_rewind(self, n: int) -> None:
+        """Raises ValueError where n tokens can't be taken back."""
+        ...
+
+    def rewind(self, n: int) -> None:
+        """Take back the last n tokens of every row."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are held."""
+        ...
+
+
+class State(LayerState, Protocol):
+    """What a layer remembers that attends to keys and values."""
 
     @property
     def layout(self) -> Layout:
@@ -29,12 +51,6 @@ class State(Protocol):
     def append(self, k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"]) -> KeysValues:
         """Remember the tokens that the ledger was last told of; returns keys and values to attend to."""
         ...
-
-    def reorder(self, rows: Int[Tensor, " N"]) -> None: ...
-    def rewind(self, n: int) -> None: ...
-
-    @property
-    def nbytes(self) -> int: ...
 
 
 @dataclass
@@ -97,6 +113,14 @@ class Ledger:
         self.length -= n
         if n and self._kept is not None:
             self._seen = self._kept = self._kept.slice(0, self.length) if self.length else None
+
+
+class Ledgers(dict[int | None, Ledger]):
+    """The ledgers of a model's layers by the size of their ring; one is made when it is first asked for."""
+
+    def __missing__(self, size: int | None) -> Ledger:
+        self[size] = Ledger(size)
+        return self[size]
 
 
 def _joined(old: Layout, new: Layout) -> Layout:
@@ -219,8 +243,11 @@ class KeyValueState:
             used = min(self.ledger.length, self._k.shape[1])
             self._k, self._v = (_selected(t, rows, used) for t in (self._k, self._v))
 
+    def check_rewind(self, n: int) -> None:
+        """The ledger refuses what can't be taken back."""
+
     def rewind(self, n: int) -> None:
-        """The ledger forgets, and refuses what can't be taken back; the slots are written over."""
+        """The ledger forgets; the slots are written over."""
 
     @property
     def nbytes(self) -> int:
@@ -266,6 +293,9 @@ class CrossState:
             self._kv = (self._kv[0].index_select(0, rows), self._kv[1].index_select(0, rows))
             self._layout = self._layout.select(rows)
 
+    def check_rewind(self, n: int) -> None:
+        """Nothing to refuse."""
+
     def rewind(self, n: int) -> None:
         """Nothing to take back."""
 
@@ -274,24 +304,33 @@ class CrossState:
         return 0 if self._kv is None else sum(t.numel() * t.element_size() for t in self._kv)
 
 
+Make = Callable[[Ledgers, int | None], LayerState]  # given the tokens to make room for, where that is known
+
+
 class Cache:
     """Everything that a model remembers while it decodes: a state for each attention of each layer.
 
-    `sizes[i]` is the ring that layer i needs (None: everything). Layers of one size share a ledger.
+    `layers[i]` is the ring that layer i needs (None: everything), or what makes its state. Layers of one size share a
+    ledger.
     """
 
     def __init__(
         self,
         batch_size: int,
-        sizes: list[int | None],
+        layers: Sequence[int | None | Make],
         cross: bool,
         max_positions: int | None = None,
         capacity: int | None = None,
     ) -> None:
         self.batch_size, self.max_positions = batch_size, max_positions
-        self.ledgers = {size: Ledger(size) for size in dict.fromkeys(sizes)}
-        self.layers = [KeyValueState(self.ledgers[size], capacity) for size in sizes]
-        self.cross = [CrossState() for _ in sizes] if cross else []
+        self.ledgers = Ledgers()
+        self.layers: list[LayerState] = [
+            make(self.ledgers, capacity) if callable(make) else KeyValueState(self.ledgers[make], capacity)
+            for make in layers
+        ]
+        if not self.ledgers:
+            self.ledgers[None]  # someone has to know where rows stand
+        self.cross = [CrossState() for _ in layers] if cross else []
         self.length = 0  # columns fed so far, padding included
         self._longest = 0  # tokens of the longest row, as the host counts them
         self._next: Tensor | None = None  # (B,) next position of each row, where rows differ
@@ -333,7 +372,7 @@ class Cache:
         positions = self._next[:, None] + torch.arange(count, device=device)
         return Layout(positions, padding="none", sequential=True)
 
-    def _each(self) -> list[KeyValueState | CrossState]:
+    def _each(self) -> list[LayerState]:
         return [*self.layers, *self.cross]
 
     def reorder(self, rows: Int[Tensor, " N"], cross: bool = True) -> None:
@@ -352,10 +391,10 @@ class Cache:
     def rewind(self, n: int) -> None:
         """Take back the last n tokens of every row. Raises ValueError where a window has let go of what is needed."""
         ledgers = list(self.ledgers.values())
-        for ledger in ledgers:
-            ledger.check_rewind(n)
-        for ledger in ledgers:
-            ledger.rewind(n)
+        for each in (*ledgers, *self.layers):
+            each.check_rewind(n)
+        for each in (*ledgers, *self.layers):
+            each.rewind(n)
         self.length -= n
         self._longest = max(self._longest - n, 0)
         if self._next is not None:

@@ -18,7 +18,7 @@ from ..core.patterns import Full, Pattern
 from ..core.plan import Plan
 from ..core.positions import PositionModule, Tables
 from ..core.spec import Cost, Spec
-from ..core.state import CrossState, State
+from ..core.state import CrossState, KeyValueState, LayerState, Ledgers, State
 
 
 @dataclass(eq=False)
@@ -60,6 +60,10 @@ class Mixer(Spec, role="attention"):
     def remembers(self) -> int | None:
         """How many of the last tokens a decoding step can need; None is all of them."""
         return None
+
+    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        """An empty memory for one layer to decode with."""
+        return KeyValueState(ledgers[self.remembers()], capacity)
 
 
 class NoMixer(Mixer, kind="none"):

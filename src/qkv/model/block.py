@@ -17,7 +17,7 @@ from ..core.feedforward import FeedForwardLayer
 from ..core.layout import Layout
 from ..core.norm import LayerNorm, Norm
 from ..core.spec import Cost, Spec
-from ..core.state import CrossState, KeyValueState
+from ..core.state import CrossState, LayerState
 from . import block_sparse, global_attention  # noqa: F401
 from .attention import Mixer, Pass
 
@@ -103,7 +103,7 @@ class BlockModule(nn.Module):
         self,
         x: Float[Tensor, "B T M"],
         run: Pass,
-        state: KeyValueState | None = None,
+        state: LayerState | None = None,
         cross_state: CrossState | None = None,
     ) -> Float[Tensor, "B T M"]:
         def apply(name: str, y: Tensor) -> Tensor:

@@ -375,8 +375,8 @@ class TransformerModel(nn.Module):
             raise ValueError("an encoder–decoder starts from source ids; a decoder alone from a batch size")
         assert self.spec.decoder is not None
         rows = len(source) if source is not None else (batch_size or 1)
-        sizes = [block.attention.remembers() for block in self.spec.decoder.blocks]
-        cache = Cache(rows, sizes, self.is_encoder_decoder, self.max_positions, capacity)
+        states = [block.attention.state for block in self.spec.decoder.blocks]
+        cache = Cache(rows, states, self.is_encoder_decoder, self.max_positions, capacity)
         if source is not None:
             assert self.encoder is not None
             source, layout = self._laid(source, source_layout, None)

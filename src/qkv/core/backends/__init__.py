@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..request import Backend
-from . import reference, sdpa, tiled
+from . import capped, reference, sdpa, tiled
 
-BACKENDS: dict[str, Backend] = {"reference": reference, "sdpa": sdpa, "tiled": tiled}
+BACKENDS: dict[str, Backend] = {"reference": reference, "sdpa": sdpa, "capped": capped, "tiled": tiled}
 
 
 def register(name: str, backend: Backend) -> None:
