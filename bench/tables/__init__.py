@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from . import attention, decode, families, loading, moe, multi30k, precision, rows, shakespeare, startup, train
+from . import (
+    attention,
+    decode,
+    families,
+    loading,
+    moe,
+    multi30k,
+    optimizers,
+    precision,
+    rows,
+    shakespeare,
+    startup,
+    train,
+)
 from .table import Table
 
 TABLES: dict[str, Table] = {
@@ -17,6 +30,7 @@ TABLES: dict[str, Table] = {
         families.TABLE,
         moe.TABLE,
         precision.TABLE,
+        optimizers.TABLE,
         loading.TABLE,
         startup.TABLE,
     )

@@ -1,4 +1,4 @@
-"""What bf16 and compiling gain here, model by model; and what a model trained in bf16 is worth beside one trained in fp32."""
+"""What bf16 and compiling gain here, model by model; and what a model trained in bf16 is worth beside one in fp32."""
 
 from __future__ import annotations
 
@@ -153,7 +153,12 @@ def _worth(record: Record) -> str:
     """Validation losses after as many steps from the same seeds."""
     losses = {name: record.told(name, "loss") for name in record.names}
     rows = [
-        [name, ", ".join(f"{x:.4f}" for x in found), f"{median(found):.4f}", number(median(record.told(name, "train_s")))]
+        [
+            name,
+            ", ".join(f"{x:.4f}" for x in found),
+            f"{median(found):.4f}",
+            number(median(record.told(name, "train_s"))),
+        ]
         for name, found in losses.items()
     ]
     command = " ".join(repr(one) if " " in one else one for one in record.key["settings"])

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from ..run.train import Trained
+    from ..study.compare import Compared
 
 DEMO = "localise"
 
@@ -96,11 +97,30 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
     from ..run.directory import RECIPE
     from ..run.recipe import Recipe
     from ..run.train import train
+    from ..study.comparison import Comparison
 
+    comparison = Comparison.load(recipe, settings)
+    if comparison is not None:
+        from ..study.compare import compare
+
+        place = out or Path("runs") / comparison.name
+        return _say_compared(
+            compare(comparison, place, resume=resume, overwrite=overwrite, device=device, console=Console())
+        )
     loaded = Recipe.load(recipe, settings)
     is_run = (Path(recipe) / RECIPE).is_file()
     folder = out or (Path(recipe) if is_run else Path("runs") / loaded.name)
     return _say(train(loaded, folder, resume=resume, overwrite=overwrite, device=device, console=Console()))
+
+
+def _say_compared(done: Compared) -> int:
+    from . import INTERRUPTED
+
+    if done.report is None:
+        typer.echo(f"Stopped and saved. Go on with the same command and --resume; it is in {done.folder}.")
+        return INTERRUPTED
+    typer.echo(f"The comparison is in {done.folder}; open {done.report} in a browser.")
+    return 0
 
 
 def _say(done: Trained) -> int:

@@ -37,9 +37,12 @@ class _Frame:
     x_range: tuple[float, float]
     y_range: tuple[float, float]
     log: bool
+    log_x: bool
 
     def x(self, value: float) -> float:
         low, high = self.x_range
+        if self.log_x:
+            low, high, value = math.log10(low), math.log10(high), math.log10(value)
         return self.left + self.width * (value - low) / ((high - low) or 1)
 
     def y(self, value: float) -> float:
@@ -58,11 +61,13 @@ def line_chart(
     height: int = 230,
     zero: bool = False,
     log: bool | None = None,
+    log_x: bool = False,
     show: Callable[[float], str] = readable,
 ) -> Markup:
     """A chart with its title, a legend where there is more than one line, and a tooltip at every place.
 
     `zero` keeps 0 on the vertical axis. `log=None` takes a logarithmic axis when values span more than a factor of 40.
+    `log_x` is for few places that grow by factors: the axis is logarithmic, and each place is marked.
     Lines without a finite point are left out; with none left the result is empty.
     """
     lines = [Series(s.name, points, s.dots) for s in series if (points := s.finite())]
@@ -78,13 +83,13 @@ def line_chart(
     left = 10 + max(text_width(show(t), _FONT) for t in ticks)
     legend = len(lines) > 1
     top = 30.0 + (_LINE if legend else 0)
-    frame = _Frame(left, top, width - left - 14, height - top - 34, (min(x_values), max(x_values)), y_range, log)
+    frame = _Frame(left, top, width - left - 14, height - top - 34, (min(x_values), max(x_values)), y_range, log, log_x)
     return tag(
         "svg",
         tag("title", title),
         tag("text", title, x=0, y=13, class_="chart-title"),
         _legend(lines) if legend else "",
-        _axes(frame, ticks, x_label, show),
+        _axes(frame, ticks, sorted(set(x_values)) if log_x else nice_ticks(*frame.x_range, 4), x_label, show),
         *(_line(frame, s, i) for i, s in enumerate(lines)),
         _tooltips(frame, lines, x_label, show),
         class_="chart",
@@ -132,7 +137,9 @@ def _legend(lines: Sequence[Series]) -> Markup:
     return join(*parts)
 
 
-def _axes(frame: _Frame, ticks: Sequence[float], x_label: str, show: Callable[[float], str]) -> Markup:
+def _axes(
+    frame: _Frame, ticks: Sequence[float], x_ticks: Sequence[float], x_label: str, show: Callable[[float], str]
+) -> Markup:
     right, bottom = frame.left + frame.width, frame.top + frame.height
     parts = []
     for value in ticks:
@@ -140,7 +147,7 @@ def _axes(frame: _Frame, ticks: Sequence[float], x_label: str, show: Callable[[f
         parts.append(tag("line", x1=frame.left, x2=right, y1=y, y2=y, class_="grid"))
         parts.append(tag("text", show(value), x=frame.left - 6, y=y + 4, class_="tick", text_anchor="end"))
     low, high = frame.x_range
-    for value in nice_ticks(low, high, 4):
+    for value in x_ticks:
         if low <= value <= high:
             x = frame.x(value)
             parts.append(tag("line", x1=x, x2=x, y1=bottom, y2=bottom + 4, class_="axis"))

@@ -27,7 +27,7 @@ from .text import Task, TextModel
 if TYPE_CHECKING:
     from .load import Run
 
-PROMPT = 32  # tokens of a running text that a sample goes on from
+PROMPT = 32  # tokens of a running text that a sample goes on from, or as many as half the context where that is less
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,9 @@ class Evaluator:
         """The beginnings of running texts, and how the model goes on with them."""
         if examples and "messages" in examples[0]:
             return self._replied(text_model, examples, settings)
-        starts = [text_model.tokenizer.decode(self.tokenizer.encode(e["text"][:2000])[:PROMPT]) for e in examples]
+        context = text_model.model.max_positions
+        length = PROMPT if context is None else min(PROMPT, context // 2)
+        starts = [text_model.tokenizer.decode(self.tokenizer.encode(e["text"][:2000])[:length]) for e in examples]
         starts = [start for start in starts if start.strip()]
         made = text_model.outputs(starts, settings) if starts else []
         return [{"source": start, "output": outputs[0].text} for start, outputs in zip(starts, made, strict=True)]

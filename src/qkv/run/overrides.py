@@ -20,9 +20,13 @@ def parse(text: str) -> tuple[str, Any]:
 def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """A copy of `tree` with every setting in its place; what the places allow is for the recipe to validate."""
     for text in settings:
-        key, value = parse(text)
-        tree = _put(tree, _place(key.split(".")), key, value)
+        tree = put(tree, *parse(text))
     return tree
+
+
+def put(tree: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A copy of `tree` with a value in the place that a dotted key names."""
+    return _put(tree, _place(key.split(".")), key, value)
 
 
 def _place(path: list[str]) -> list[str]:

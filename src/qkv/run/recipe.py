@@ -26,6 +26,7 @@ from .directory import RECIPE, read_text
 from .evaluation import Evaluation
 
 PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
+COMPARE, MEASURE = "compare", "measure"  # what makes a comparison of a recipe, see `study.Comparison`
 
 
 class ModelChoice(Spec):
@@ -118,9 +119,11 @@ class Recipe(Spec):
     def load(cls, name: str | Path, settings: Iterable[str] = ()) -> Self:
         """A recipe by its name, its file or its run directory, with `key=value` settings applied.
 
-        Raises ValueError that names the nearest recipe or key where one is unknown.
+        Of a comparison it is the recipe that all variants share. Raises ValueError that names the nearest recipe or key
+        where one is unknown.
         """
-        return cls.from_tree(overrides.apply(tree(name), settings))
+        whole = overrides.apply(tree(name), settings)
+        return cls.from_tree({key: value for key, value in whole.items() if key not in (COMPARE, MEASURE)})
 
     @classmethod
     def from_tree(cls, data: Any) -> Self:

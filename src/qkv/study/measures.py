@@ -1,0 +1,83 @@
+"""What is measured of each variant of a comparison: a curve."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from ..core.spec import Spec
+from ..run.evaluate import Evaluator
+from ..run.load import Run
+
+Curve = list[tuple[float, float]]
+
+
+class Measure(Spec, role="measure"):
+    """A curve for a trained run. `x` and `y` name its axes; `doubling`: x grows by factors, and is drawn so."""
+
+    title: ClassVar[str]
+    x: ClassVar[str]
+    y: ClassVar[str]
+    doubling: ClassVar[bool] = False
+
+    def __call__(self, run: Run) -> Curve:
+        """Points in ascending x. Where a model can't be measured any further, its curve ends."""
+        raise NotImplementedError
+
+    def told(self, curves: dict[str, Curve]) -> list[str]:
+        """What the curves say, a sentence each."""
+        return []
+
+
+class Lengths(Measure, kind="lengths"):
+    """Perplexity on rows of `factor` times the context that was trained on (Press et al. 2022, §2.2 and figure 1).
+
+    The same `tokens` of the test split are read at each length, in rows that don't overlap.
+    """
+
+    title = "Perplexity beyond the trained length"
+    x = "tokens of context"
+    y = "perplexity"
+    doubling = True
+
+    factors: tuple[int, ...] = (1, 2, 4, 8, 16)
+    tokens: int = Field(default=65_536, gt=0)
+
+    @field_validator("factors")
+    @classmethod
+    def _ascending(cls, factors: tuple[int, ...]) -> tuple[int, ...]:
+        if not factors or factors[0] < 1 or list(factors) != sorted(set(factors)):
+            raise ValueError(f"factors are whole numbers from 1 on in ascending order, not {list(factors)}")
+        return factors
+
+    def __call__(self, run: Run) -> Curve:
+        assert run.recipe is not None
+        recipe, trained = run.recipe, run.recipe.batching.context
+        longest = trained * max(self.factors)
+        if self.tokens < longest:
+            raise ValueError(f"measure.tokens={self.tokens} are fewer than the longest row of {longest}; raise them")
+        curve = []
+        for length in (trained * factor for factor in self.factors):
+            if run.model.max_positions is not None and length > run.model.max_positions:
+                break
+            batching = recipe.batching.replace(context=length, tokens=longest)
+            evaluation = recipe.evaluation.replace(metrics=("perplexity",), samples=0)
+            evaluator = Evaluator(
+                *(recipe.data, run.text_model.tokenizer, batching, evaluation),
+                *(run.generation, recipe.objective, recipe.seed),
+            )
+            found = evaluator(run.model, "test", self.tokens // length)
+            curve.append((float(length), found.metrics["perplexity"]))
+        return curve
+
+    def told(self, curves: dict[str, Curve]) -> list[str]:
+        said = []
+        for name, curve in curves.items():
+            (start, first), *more = curve
+            if not more:
+                said.append(f"{name}: {first:.2f} at {start:.0f} tokens, and no position beyond.")
+                continue
+            beyond = ", ".join(f"{y / first:.2f} × at {x / start:.0f} L" for x, y in more)
+            said.append(f"{name}: {first:.2f} at L = {start:.0f} tokens; {beyond}.")
+        return said
