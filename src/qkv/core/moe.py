@@ -171,7 +171,10 @@ class Mixture(nn.Module):
             real = run.layout.valid.expand(x.shape[:-1]).flatten()
         routed = self.router(rows)
         plan = dispatch(routed.experts, self.spec.n_experts, real, self.spec.capacity if self.training else None)
-        out = combine(self.experts(spread(rows, plan), plan.ends), routed.gates, plan)
+        narrow = rows  # what autocast computes in, before there are k copies of it
+        if torch.is_autocast_enabled(rows.device.type):
+            narrow = rows.to(torch.get_autocast_dtype(rows.device.type))
+        out = combine(self.experts(spread(narrow, plan), plan.ends), routed.gates, plan)
         if self.training and run is not None and run.extras is not None:
             run.extras.add(self, self.record(routed, plan, real))
         return self.add_shared(rows, out).view_as(x)
