@@ -141,3 +141,10 @@ def test_importing_only_defines():
     done = subprocess.run([sys.executable, "-c", QUIETLY, *names], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == "", "importing printed something"
+
+
+def test_a_model_is_built_without_the_graph_compiler() -> None:
+    """`torch._dynamo` takes a second to load; a decorator of `torch.compiler` would load it."""
+    code = "import sys, qkv; qkv.build, qkv.attend, qkv.load; print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -93,10 +93,17 @@ class Attention:
     """PyTorch's fused function itself, heads second as it likes them; a window's mask is made beforehand."""
 
     def __init__(
-        self, pattern: str, tokens: int, backward: bool, heads: int = 8, width: int = 64, window: int = 256
+        self,
+        pattern: str,
+        tokens: int,
+        backward: bool,
+        heads: int = 8,
+        width: int = 64,
+        window: int = 256,
+        precision: str = "fp32",
     ) -> None:
         generator = torch.Generator().manual_seed(0)
-        made = [torch.randn(1, heads, tokens, width, generator=generator) for _ in range(4)]
+        made = [torch.randn(1, heads, tokens, width, generator=generator).to(DTYPES[precision]) for _ in range(4)]
         self.q, self.k, self.v = (x.requires_grad_(backward) for x in made[:3])
         self.grad, self.backward, self.causal = made[3], backward, pattern == "causal"
         self.mask = None
@@ -111,3 +118,23 @@ class Attention:
         if self.backward:
             self.q.grad = self.k.grad = self.v.grad = None
             out.backward(self.grad)
+
+
+class FlexAttention:
+    """PyTorch's compiled attention over a window, forward, with its block map made beforehand."""
+
+    def __init__(self, pattern: str, tokens: int, heads: int = 8, width: int = 64, window: int = 256) -> None:
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        def rule(batch: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            back = q - k
+            return (back < window) & ((back >= 0) if pattern == "window" else (back > -window))
+
+        generator = torch.Generator().manual_seed(0)
+        self.inputs = [torch.randn(1, heads, tokens, width, generator=generator) for _ in range(3)]
+        self.mask = create_block_mask(rule, None, None, tokens, tokens, device="cpu", _compile=True)
+        self.attend = torch.compile(flex_attention, dynamic=False)
+
+    @torch.no_grad()
+    def __call__(self) -> None:
+        self.attend(*self.inputs, block_mask=self.mask)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import torch
 
 import qkv
+from qkv.core.backends.regrouped import groupings
+from qkv.core.backends.strips import n_scores, plain_plan
 from qkv.core.batch import Batch
+from qkv.core.bigbird import BigBird
 from qkv.core.layout import Layout
+from qkv.core.patterns import Pattern, dilated, global_tokens, strided
 from qkv.core.ranks import ALONE
 from qkv.train.objective import NextToken
 from qkv.train.optimizer import AdamW
@@ -80,13 +84,14 @@ class Attention:
         heads: int = 8,
         width: int = 64,
         window: int = 256,
+        precision: str = "fp32",
     ) -> None:
         self.backend, self.backward = backend, backward
-        causal = qkv.causal()
-        self.pattern = {"full": qkv.full(), "causal": causal, "window": causal & qkv.window(window)}[pattern]
-        self.q, self.k, self.v, self.grad = inputs(tokens, heads, width, backward)
-        if tokens > 1024:
-            Attention(backend, pattern, 512, backward, heads, width, window)()  # libraries load, threads start
+        self.pattern = patterns(tokens, window)[pattern]
+        self.facts = {"share": needed(self.pattern, tokens)}
+        self.q, self.k, self.v, self.grad = inputs(tokens, heads, width, backward, precision)
+        if tokens > 1024:  # libraries load, threads start
+            Attention(backend, pattern, 512, backward, heads, width, window, precision)()
 
     def __call__(self) -> None:
         if not self.backward:
@@ -100,10 +105,32 @@ class Attention:
         return qkv.attend(self.q, self.k, self.v, pattern=self.pattern, backend=self.backend)
 
 
-def inputs(tokens: int, heads: int, width: int, backward: bool) -> tuple[torch.Tensor, ...]:
-    """q, k, v and the output's gradient, (1, T, H, D) in fp32."""
+def patterns(tokens: int, window: int) -> dict[str, Pattern]:
+    """What is measured, by name: sizes as their papers have them."""
+    causal, local = qkv.causal(), qkv.window(window)
+    return {
+        "full": qkv.full(),
+        "causal": causal,
+        "window": causal & local,
+        "two-sided window": local,
+        "dilated": causal & dilated(window, 4),
+        "strided": causal & strided(128),
+        "longformer": local | global_tokens(64),
+        "bigbird": BigBird(size=64, random=3).over(tokens),
+    }
+
+
+def needed(pattern: Pattern, tokens: int, size: int = 64) -> float:
+    """The share of 64 × 64 blocks that have an allowed pair, after regrouping where a rule has gaps."""
+    plans = [group.plan for group in groupings(pattern, tokens, size)]
+    plans = plans or [plain_plan(pattern, tokens, tokens, 0, 0, size)]
+    return sum(map(n_scores, plans)) / tokens**2
+
+
+def inputs(tokens: int, heads: int, width: int, backward: bool, precision: str = "fp32") -> tuple[torch.Tensor, ...]:
+    """q, k, v and the output's gradient, (1, T, H, D)."""
     generator = torch.Generator().manual_seed(0)
-    made = [torch.randn(1, tokens, heads, width, generator=generator) for _ in range(4)]
+    made = [torch.randn(1, tokens, heads, width, generator=generator).to(DTYPES[precision]) for _ in range(4)]
     for x in made[:3]:
         x.requires_grad_(backward)
     return tuple(made)

@@ -1,9 +1,11 @@
-"""Attention backends: time by length and pattern, and the memory of long sequences. B 1, H 8, D 64, fp32."""
+"""Attention backends: time by length and pattern, and the memory of long sequences. B 1, H 8; D 64 and fp32 unless said."""
 
 from __future__ import annotations
 
 from ..lockstep import Case, Contender
 from ..results import Record, Result
+from . import attention_sparse
+from .attention_grid import grid, render_grid
 from .table import Table, errors, markdown, number, profiles, spread, verdict
 
 BACKENDS = ("reference", "sdpa", "tiled")
@@ -22,6 +24,8 @@ def cases(quick: bool) -> list[Case]:
             for pattern in PATTERNS
         ),
         *(_long(256 if quick else LONG, pattern) for pattern in PATTERNS),
+        *grid(quick),
+        *attention_sparse.cases(quick),
     ]
 
 
@@ -44,9 +48,9 @@ def render(result: Result) -> str:
     parts = []
     for backward, title in ((False, "Forward"), (True, "Forward and backward")):
         header = [f"{title}, ms", *BACKENDS, "PyTorch's function", "tiled ÷ sdpa"]
-        records = [Record(c) for c in result.cases if c["key"]["backward"] == backward and "memory" not in c["key"]]
+        records = [record for record in result.records(backward=backward) if not {"memory", "row"} & set(record.key)]
         parts.append(markdown(header, (_row(record) for record in records)))
-    parts.append(_memory(result))
+    parts += [_memory(result), render_grid(result), *attention_sparse.render(result)]
     lines = [*_verdicts(result), *errors(result)]
     parts.append("\n".join(lines))
     found = profiles(result, "tiled", _title)
@@ -69,12 +73,13 @@ def _memory(result: Result) -> str:
     rows = []
     for case in result.cases:
         record = Record(case)
-        for name in record.names if "memory" in record.key else ():
+        for name in record.names if "memory" in record.key and "row" not in record.key else ():
             rows.append(
                 [f"{record.key['pattern']}, {name}", number(_growth(record, name)), number(record.median(name) / 1e3)]
             )
-    tokens = max(result.keys("tokens"))
-    return markdown([f"{tokens:,} tokens, forward and backward", "memory above inputs, MiB", "s"], rows)
+    tokens = max((case["key"]["tokens"] for case in result.cases if "row" not in case["key"]), default=0)
+    table = markdown([f"{tokens:,} tokens, forward and backward", "memory above inputs, MiB", "s"], rows)
+    return table if rows else ""
 
 
 def _growth(record: Record, name: str) -> float:
@@ -83,15 +88,15 @@ def _growth(record: Record, name: str) -> float:
 
 def _verdicts(result: Result) -> list[str]:
     lines = []
-    longest = max((c["key"]["tokens"] for c in result.cases if "memory" not in c["key"]), default=0)
+    longest = max((c["key"]["tokens"] for c in result.cases if not {"memory", "row"} & set(c["key"])), default=0)
     for backward, what in ((False, "forward"), (True, "forward and backward")):
         for pattern in PATTERNS:
-            record = result.find(tokens=longest, pattern=pattern, backward=backward)
+            record = result.find(tokens=longest, pattern=pattern, backward=backward, row=None)
             if record is not None and {"tiled", "sdpa"} <= set(record.names):
                 ratio = record.median("tiled") / record.median("sdpa")
                 lines.append(verdict(f"tiled ÷ sdpa, {what}, {pattern}, {longest} tokens", ratio, 1.6))
     for pattern in PATTERNS:
-        record = result.find(memory=True, pattern=pattern)
+        record = result.find(memory=True, pattern=pattern, row=None)
         if record is not None and "tiled" in record.names:
             gigabytes = _growth(record, "tiled") * 2**20 / 1e9
             title = f"memory above inputs, {pattern}, {record.key['tokens']:,} tokens"

@@ -15,7 +15,9 @@ _HOME = {
     "core.layout": ["Layout", "Role"],
     "core.patterns": [
         *["Pattern", "full", "causal", "window", "sinks", "prefix", "documents", "global_tokens"],
-        *["Full", "Causal", "Window", "Sinks", "Prefix", "Documents", "Global"],
+        *["dilated", "strided", "fixed", "chunks", "blocks", "random_blocks", "neighborhood", "axial", "by_head"],
+        *["Full", "Causal", "Window", "Sinks", "Prefix", "Documents", "Global", "Dilated", "Strided", "Fixed"],
+        *["Chunks", "RandomBlocks", "Neighborhood", "Axial", "ByHead"],
     ],
     "core.bigbird": ["BigBird"],
     "core.patches": ["Patches", "States", "GridPosition", "masked_layout"],
@@ -28,14 +30,30 @@ _HOME = {
     "core.lora": ["adapt", "Adapter", "LoRA", "fold"],
     "core.spec": ["Spec", "Cost"],
     "core.batch": ["Batch", "Term", "Terms"],
-    "core.state": ["Cache"],
+    "core.cache": ["Cache"],
+    "core.caches": ["CacheKind", "FullCache", "QuantizedCache", "SinkCache", "PagedCache"],
+    "core.mechanisms.features": ["FeatureMap", "Elu1", "Relu", "Favor"],
+    "core.ring": ["ring"],
     "core.tap": ["record", "weights"],
     "model.attention": ["Attention", "Mixer"],
     "model.block": ["Block"],
     "model.block_sparse": ["BlockSparseAttention"],
     "model.global_attention": ["GlobalAttention"],
-    "model.heads": ["Head", "LanguageModel", "TokenClassifier", "Transform", "Pooler", "Classifier"],
+    "model.heads": [
+        "Head",
+        "LanguageModel",
+        "TokenClassifier",
+        "Transform",
+        "Pooler",
+        "Classifier",
+        "SequenceClassifier",
+    ],
     "model.initial": ["Initialization", "Glorot", "Normal", "T5Normal"],
+    "model.latent_attention": ["LatentAttention"],
+    "model.linear_attention": ["LinearAttention"],
+    "model.linformer": ["Linformer"],
+    "model.lsh_attention": ["LSHAttention"],
+    "model.performer": ["Performer"],
     "model.replace": ["replace"],
     "model.stack": ["Stack"],
     "model.transformer": ["Transformer", "TransformerModel"],
@@ -71,34 +89,54 @@ if TYPE_CHECKING:
     from .core.attend import attend, merge
     from .core.batch import Batch, Term, Terms
     from .core.bigbird import BigBird
+    from .core.cache import Cache
+    from .core.caches import CacheKind, FullCache, PagedCache, QuantizedCache, SinkCache
     from .core.embedding import Embedding
     from .core.feedforward import FeedForward, FeedForwardLayer, NoFeedForward
     from .core.layout import Layout, Role
     from .core.lora import Adapter, LoRA, adapt, fold
+    from .core.mechanisms.features import Elu1, Favor, FeatureMap, Relu
     from .core.moe import MixtureOfExperts
     from .core.norm import LayerNorm, NoNorm, Norm, RMSNorm
     from .core.patches import GridPosition, Patches, States, masked_layout
     from .core.patterns import (
+        Axial,
+        ByHead,
         Causal,
+        Chunks,
+        Dilated,
         Documents,
+        Fixed,
         Full,
         Global,
+        Neighborhood,
         Pattern,
         Prefix,
+        RandomBlocks,
         Sinks,
+        Strided,
         Window,
+        axial,
+        blocks,
+        by_head,
         causal,
+        chunks,
+        dilated,
         documents,
+        fixed,
         full,
         global_tokens,
+        neighborhood,
         prefix,
+        random_blocks,
         sinks,
+        strided,
         window,
     )
     from .core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
+    from .core.ring import ring
     from .core.scalings import NTK, DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, Scaling, YaRN
     from .core.spec import Cost, Spec
-    from .core.state import Cache
     from .core.tap import record, weights
     from .data.sources import Source
     from .data.tokenizer import Tokenizer
@@ -110,6 +148,11 @@ if TYPE_CHECKING:
     from .model.global_attention import GlobalAttention
     from .model.heads import Classifier, Head, LanguageModel, Pooler, TokenClassifier, Transform
     from .model.initial import Glorot, Initialization, Normal, T5Normal
+    from .model.latent_attention import LatentAttention
+    from .model.linear_attention import LinearAttention
+    from .model.linformer import Linformer
+    from .model.lsh_attention import LSHAttention
+    from .model.performer import Performer
     from .model.replace import replace
     from .model.stack import Stack
     from .model.transformer import Transformer, TransformerModel

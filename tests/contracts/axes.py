@@ -16,7 +16,24 @@ from qkv.core.backends import BACKENDS
 from qkv.core.bigbird import BigBird
 from qkv.core.feedforward import FeedForwardLayer
 from qkv.core.norm import Norm
-from qkv.core.patterns import Pattern, causal, documents, full, global_tokens, prefix, sinks, window
+from qkv.core.patterns import (
+    Pattern,
+    axial,
+    by_head,
+    causal,
+    chunks,
+    dilated,
+    documents,
+    fixed,
+    full,
+    global_tokens,
+    neighborhood,
+    prefix,
+    random_blocks,
+    sinks,
+    strided,
+    window,
+)
 from qkv.core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
 from qkv.core.scalings import YaRN
 from qkv.core.spec import Spec
@@ -43,6 +60,14 @@ PATTERNS: Mapping[str, tuple[Pattern, ...]] = {
     "documents": (causal() & documents(),),
     "global": (window(3) | global_tokens(2), causal() & (window(2) | global_tokens())),
     "bigbird": (BigBird(size=2, random=1, seed=3, blocks=8), causal() & BigBird(size=3, random=0, blocks=6)),
+    "dilated": (causal() & dilated(3, 2),),
+    "strided": (causal() & strided(4),),
+    "fixed": (causal() & fixed(4),),
+    "chunks": (causal() & chunks(4), chunks(3, back=1, ahead=1)),
+    "random-blocks": (causal() & (random_blocks(2, 2, heads=2) | window(1)),),
+    "neighborhood": (causal() & neighborhood(3, grid=(4, 4)),),
+    "axial": (causal() & axial(grid=(3, 4, 1)),),
+    "by-head": (causal() & by_head(strided(3, "local"), strided(3, "far"), fixed(3, 2, "far")),),
     "and": (causal() & window(5) & window(4),),
     "or": (causal() & (window(2) | sinks(1)) | prefix(2),),
     "not": (causal() & ~window(2), causal() & ~(prefix() & window(2))),
@@ -89,6 +114,8 @@ DECODERS = ("decoder", "encoder-decoder")
 
 # Mixers over whole sequences, held to transformers in tests/families and to their equations in tests/model.
 OF_LONG_TEXTS = ("global-attention", "block-sparse")
+# Other mathematics, which is held to its own definition: tests/contracts/test_linear_mixers.py, tests/model/test_*.py
+OF_THEIR_OWN = ("linear-attention", "performer", "linformer", "lsh-attention", "latent-attention")
 
 # Roles and the module that a new kind's example belongs in; `test_axes.py` walks over it.
 TABLES: Mapping[type[Spec], tuple[str, Mapping[str, Any]]] = {
@@ -99,7 +126,7 @@ TABLES: Mapping[type[Spec], tuple[str, Mapping[str, Any]]] = {
         "BLOCKS",
         {block["norm"] if isinstance(block["norm"], str) else block["norm"]["kind"]: 0 for block in BLOCKS.values()},
     ),
-    Mixer: ("model() in small.py", dict.fromkeys(("attention", "none", *OF_LONG_TEXTS))),
+    Mixer: ("model() in small.py", dict.fromkeys(("attention", "none", *OF_LONG_TEXTS, *OF_THEIR_OWN))),
 }
 
 
@@ -151,8 +178,12 @@ def biases() -> list[Example]:
     return [Example("none", None), *schemes, Example("dense", "dense"), Example("keys", "keys")]
 
 
+COMPILED = ("flex",)  # no float64, and no gradients on a CPU; tests/core/backends/test_flex.py has its own
+
+
 def backends(auto: bool = True) -> list[Example]:
-    return [Example(name, name) for name in [*BACKENDS, *(["auto"] if auto else [])]]
+    names = [name for name in BACKENDS if name not in COMPILED]
+    return [Example(name, name) for name in [*names, *(["auto"] if auto else [])]]
 
 
 def named(table: Mapping[str, Any]) -> list[Example]:

@@ -17,7 +17,6 @@ _COUNTED = re.compile(r"(?:Skipped: )?(\d+) combinations: (.*)", re.DOTALL)
 # Bugs of contracts.md that no part built so far could have.
 NOT_YET = {
     17: "gradient clipping under sharding, pipeline × accumulation: there is one process until `scale` is built",
-    18: "ring attention and its load balancing: sequences are not sharded until `scale` is built",
 }
 
 

@@ -247,12 +247,12 @@ def run(built: Any) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def test_the_longest_places_are_more_than_one_tile() -> None:
-    from qkv.core.backends.tiled import _Problem
+    from qkv.core.backends.tiles import Problem
 
     rows, layout, kv_layout = PLACES["long"]()
     q, k = randn(rows, layout.shape[1], H, 8), randn(rows, kv_layout.shape[1], H, 8)
     where, marks = [layout.positions, kv_layout.positions], [None] * 4
-    tiles = _Problem(q, k, k, [], where, marks, '{"kind": "full"}', "", 1.0, 0.0, 0.0, torch.tensor(0))
+    tiles = Problem(q, k, k, [], where, marks, '{"kind": "full"}', "", 1.0, 0.0, 0.0, torch.tensor(0))
     assert len(tiles.blocks.maybe) > 1
     assert tiles.blocks.n_cols > 1
 

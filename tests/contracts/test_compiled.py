@@ -48,7 +48,7 @@ def compare(case: Combination, how: str, tolerance: float) -> None:
         inputs["labels"] = ids(2, 7, seed=3)
     whole = not any(isinstance(part, BigBird) for _, part in case.pattern.walk())  # its table is made on the host
     compiled = torch.compile(built, backend=how, fullgraph=whole)
-    found, wanted = (outcome(f, inputs, layout.valid.expand(2, -1)) for f in (compiled, built))
+    wanted, found = (outcome(f, inputs, layout.valid.expand(2, -1)) for f in (built, compiled))
     same(found, wanted, tolerance)
     found.backward()
     mine = gradients(built)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from axes import positions
+from axes import COMPILED, positions
 from every import call, every_backend, every_decoder, every_family, leaves
 from small import (
     LONGEST,
@@ -31,8 +31,9 @@ from torch.nn import functional as F
 from qkv.core.attend import attend
 from qkv.core.backends import BACKENDS
 from qkv.core.layout import Layout
-from qkv.core.patterns import causal, window
+from qkv.core.patterns import causal, full, window
 from qkv.core.positions import Learned, Position, Rotary, Sinusoidal, Widths
+from qkv.core.ring import ring
 
 # -- 1 … 4: masks ------------------------------------------------------------------------------------------------------
 
@@ -83,7 +84,7 @@ def test_bug_02_nan_in_padding_does_not_leak(backend: str, poison: float, side: 
         assert torch.equal(clean, poisoned)
 
 
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in ("sdpa", "capped")])
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in ("sdpa", "capped", *COMPILED)])
 @pytest.mark.parametrize("how", ["pattern", "segments", "bias"])
 def test_bug_02_nan_in_masked_tokens_does_not_leak(backend: str, how: str) -> None:
     """A real token that holds NaN reaches those who see it and nobody else, whatever hides it from the others."""
@@ -274,6 +275,19 @@ def test_bug_08_rotary_layouts_are_not_mixed_up() -> None:
         torch.ones(6, dtype=torch.float64), torch.arange(3, 9, dtype=torch.float64)
     )  # pair 0 turns by p
     same(turned[0, :, 0, [0, 4]], torch.view_as_real(torch.complex(x[0, :, 0, 0], x[0, :, 0, 4]) * first), 1e-6)
+
+
+@pytest.mark.parametrize("pattern", [full(), causal(), causal() & window(5), ~causal()])
+@pytest.mark.parametrize("shards, order", [(2, "contiguous"), (3, "zigzag")])
+def test_bug_18_a_rings_backward_pass_meets_the_keys_of_its_step(pattern: Any, shards: int, order: Any) -> None:
+    """Whatever the mask: shares are balanced for a causal one, and right for all."""
+    given, grad = leaves(2, 13, 13), randn(2, 13, 4, 8, seed=9)
+    found = [
+        (out, *torch.autograd.grad(out, given, grad))
+        for out in (ring(*given, shards=shards, order=order, pattern=pattern), attend(*given, pattern=pattern))
+    ]
+    for ours, wanted in zip(*found, strict=True):
+        same(ours, wanted)
 
 
 def test_every_bug_has_a_test_or_a_reason() -> None:

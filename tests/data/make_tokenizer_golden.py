@@ -2,13 +2,15 @@
 
     python tests/data/make_tokenizer_golden.py ../shared/data/tokenizers
 
-in an environment with transformers (5.23), tokenizers (0.23.3) and sentencepiece (0.2.3). It writes
-`tokenizer_golden.json` (the published files in that folder, by transformers) and, from made text, `sentencepiece/`:
-small models with the ids and texts that the sentencepiece library gives.
+in an environment with transformers (5.23), tokenizers (0.23.3), sentencepiece (0.2.3) and tiktoken (0.14). It writes
+`tokenizer_golden.json` (the published files in that folder, by transformers), from made text `sentencepiece/`: small
+models with the ids and texts that the sentencepiece library gives, and `families_golden.json`: XLM-RoBERTa's and ALBERT's
+ways with such models, and a `.tiktoken` file, by transformers and by the tiktoken library.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import sys
@@ -86,6 +88,16 @@ MODELS: dict[str, dict[str, Any]] = {
     "gemma": {"model_type": "bpe", "add_dummy_prefix": False, "user_defined_symbols": ["▁▁", "<t>"], **_AS_IT_IS},
     "char": {"model_type": "char", "vocab_size": 60},
 }
+ALBERT: dict[str, Any] = {
+    "model_type": "unigram",
+    "pad_id": 0,
+    "unk_id": 1,
+    "bos_id": 2,
+    "eos_id": 3,
+    "bos_piece": "[CLS]",
+    "eos_piece": "[SEP]",
+    "control_symbols": ["[MASK]"],
+}
 SYMBOLS = ["a<sep>b", "the <sep> cat", "x<t>y <t>", "<s>the</s>", "<cls> <0x41>"]
 
 
@@ -104,7 +116,7 @@ def made(folder: Path) -> None:
             for new, old in RULES.items()
         )
         rules.write_text("\n".join(lines) + "\n")
-        for name, options in MODELS.items():
+        for name, options in {**MODELS, "albert": ALBERT}.items():
             normal = {} if "normalization_rule_name" in options else {"normalization_rule_tsv": str(rules)}
             sentencepiece.SentencePieceTrainer.train(
                 input=str(corpus),
@@ -114,12 +126,48 @@ def made(folder: Path) -> None:
                 **{"hard_vocab_limit": False, "vocab_size": 120, **normal, **options},
             )
             (folder / f"{name}.vocab").unlink()
+            if options is ALBERT:  # which only its family reads
+                continue
             model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{name}.model"))
             ids = [model.encode(text) for text in golden["texts"]]
             golden[name] = {"ids": ids, "decoded": [model.decode(row) for row in ids]}
     (folder / "golden.json").write_text(json.dumps(golden, ensure_ascii=True) + "\n")
 
 
+def families(shared: Path) -> dict[str, Any]:
+    """What two families do with a SentencePiece model, and the two ways to cut words for a `.tiktoken` file."""
+    import tiktoken
+    from tiktoken.load import load_tiktoken_bpe
+    from tiktoken_ext.openai_public import r50k_pat_str
+    from transformers import AlbertTokenizer, PreTrainedTokenizerFast, XLMRobertaTokenizer
+    from transformers.convert_slow_tokenizer import TikTokenConverter
+
+    published, own = shared / "sentencepiece" / "sp_test_model.model", HERE / "sentencepiece" / "albert.model"
+    golden: dict[str, Any] = {"texts": TEXTS}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        shutil.copy(published, folder / "sentencepiece.bpe.model")
+        golden["xlm-roberta"] = given(XLMRobertaTokenizer.from_pretrained(folder), True)
+        shutil.copy(own, folder / "spiece.model")
+        for name, flags in (("albert", {}), ("albert-as-it-is", {"do_lower_case": False, "keep_accents": True})):
+            tokenizer = AlbertTokenizer.from_pretrained(folder, **flags)
+            golden[name] = given(tokenizer, True)
+            golden[name]["pair"][1] = tokenizer(
+                "the first", "and the second", return_token_type_ids=True
+            ).token_type_ids
+        ranks = folder / "multilingual.tiktoken"
+        ranks.write_bytes(gzip.decompress((shared / "whisper" / "multilingual.tiktoken.gz").read_bytes()))
+        converted = PreTrainedTokenizerFast(tokenizer_object=TikTokenConverter(vocab_file=str(ranks)).converted())
+        golden["tiktoken"] = given(converted, False)
+        encoding = tiktoken.Encoding(
+            "whisper", pat_str=r50k_pat_str, mergeable_ranks=load_tiktoken_bpe(str(ranks)), special_tokens={}
+        )
+        ids = [encoding.encode(text) for text in TEXTS]
+        golden["whisper"] = {"ids": ids, "decoded": [encoding.decode(row) for row in ids]}
+    return golden
+
+
 if __name__ == "__main__":
     (HERE / "tokenizer_golden.json").write_text(json.dumps(published(Path(sys.argv[1])), ensure_ascii=True) + "\n")
     made(HERE / "sentencepiece")
+    (HERE / "families_golden.json").write_text(json.dumps(families(Path(sys.argv[1])), ensure_ascii=True) + "\n")

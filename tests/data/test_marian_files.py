@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
 
-from qkv.data import sentencepiece_file
+from qkv.data import Batching, Pairs, sentencepiece_file, stream
 from qkv.data.sentencepiece_file import Kind
-from qkv.data.tokenizer import Tokenizer
+from qkv.data.tokenizer import FromFile, Tokenizer
 
 FOLDER = Path(__file__).parent / "sentencepiece"  # by make_tokenizer_golden.py
 
@@ -38,6 +39,45 @@ def test_marian_has_a_model_for_each_side_and_one_vocabulary(marian: Path) -> No
     assert source.encode(">>fra<< the cats") == [source.id(">>fra<<"), *source.encode("the cats")]
 
 
+def without(data: bytes, piece: str) -> bytes:
+    """A SentencePiece model that lacks a piece."""
+
+    def varint(value: int) -> bytes:
+        return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + varint(value >> 7)
+
+    kept = [(n, v) for n, v in sentencepiece_file.fields(data) if isinstance(v, bytes) and piece.encode() not in v]
+    return b"".join(varint(number << 3 | 2) + varint(len(value)) + value for number, value in kept)
+
+
+def test_targets_are_cut_by_the_model_of_their_side(marian: Path, tmp_path: Path) -> None:
+    (marian / "target.spm").write_bytes(without((FOLDER / "unigram.model").read_bytes(), "▁mats"))
+    source, target = Tokenizer.load(marian), Tokenizer.load(marian / "target.spm")
+    text = "the cats ate 12 mats >>fra<<"
+    assert source.targets.encode(text) == target.encode(text) != source.encode(text)
+    assert source.targets.with_template([text]) == target.with_template([text])
+    assert source.decode(source.targets.encode(text)) == target.decode(target.encode(text))
+    source.save(tmp_path / "saved")
+    again = Tokenizer.load(tmp_path / "saved")
+    assert again.encode(text) == source.encode(text) and again.targets.encode(text) == target.encode(text)
+    assert pickle.loads(pickle.dumps(again)).targets.encode(text) == target.encode(text)
+    assert target.targets is target
+
+
+def test_tokens_added_later_are_on_both_sides(marian: Path) -> None:
+    tokenizer = FromFile(path=str(marian), special=("<de>",), mask="<mask>").parts([])
+    found = Tokenizer(*tokenizer)
+    ids = found.targets.encode("<de> the cats")
+    assert ids[0] == found.id("<de>") and found.targets.id("<mask>") == found.id("<mask>") == found.vocab_size - 2
+
+
+def test_a_target_model_that_is_broken_is_named(marian: Path) -> None:
+    (marian / "target.spm").write_bytes(b"\x08")
+    with pytest.raises(ValueError, match=r"target\.spm' is not a usable SentencePiece model"):
+        Tokenizer.load(marian)
+    (marian / "target.spm").unlink()
+    assert Tokenizer.load(marian).targets.encode("the") == Tokenizer.load(marian).encode("the")
+
+
 def test_marian_without_its_vocabulary(marian: Path) -> None:
     (marian / "vocab.json").unlink()
     with pytest.raises(ValueError, match=r"needs the vocab.json"):
@@ -62,3 +102,15 @@ def test_other_models_than_unigram(marian: Path) -> None:
     (marian / "source.spm").write_bytes((FOLDER / "bpe.model").read_bytes())
     with pytest.raises(ValueError, match="it is a bpe model"):
         Tokenizer.load(marian)
+
+
+def test_training_reads_each_side_by_its_own_model(marian: Path, tmp_path: Path) -> None:
+    (marian / "target.spm").write_bytes(without((FOLDER / "unigram.model").read_bytes(), "▁mats"))
+    (tmp_path / "pairs.tsv").write_text("mats\tmats\n")
+    path = str(tmp_path / "pairs.tsv")
+    source, tokenizer = Pairs(path=path, validation_path=path, test_path=path), Tokenizer.load(marian)
+    with stream(source, tokenizer, Batching(max_length=16), seq2seq=True, epochs=1) as batches:
+        (batch,) = batches
+    assert batch.inputs["ids"].tolist() == [tokenizer.encode("mats", eos=True)]
+    assert batch.labels is not None
+    assert batch.labels.tolist() == [tokenizer.targets.encode("mats", eos=True)] != batch.inputs["ids"].tolist()

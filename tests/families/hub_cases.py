@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.core.layout import Layout, Role
+from qkv.core.layout import Layout
 
 transformers = pytest.importorskip(
     "transformers", reason="parity is with Hugging Face's transformers, a test dependency"
@@ -304,6 +304,7 @@ CASES: dict[str, Case] = {
     ),
     "t5-bare": Case("T5Model", T5, does="translate", places="relative", outputs=""),
     "mt5": Case("MT5ForConditionalGeneration", T5, does="translate", places="relative"),
+    "mt5-bare": Case("MT5Model", T5, does="translate", places="relative", outputs=""),
 }
 
 
@@ -328,9 +329,13 @@ class Pair:
 @functools.cache
 def pair(name: str) -> Pair:
     """Both models of a case, made once for all tests."""
+    return made(CASES[name], name)
+
+
+def made(case: Case, name: str) -> Pair:
+    """Both models of a case, with numbers by its name."""
     from qkv.run.load import load
 
-    case = CASES[name]
     torch.manual_seed(sum(map(ord, name)))
     cls = getattr(transformers, case.cls)
     tokens = {"bos_token_id": 1, "eos_token_id": EOS, "pad_token_id": PAD}
@@ -406,6 +411,6 @@ def ours(pair: Pair, given: Inputs, model: Any = None, **options: Any) -> Any:
     if pair.case.does == "translate":
         return model(given.source, given.ids, attention_mask=given.source_mask, target_mask=given.mask, **options)
     if given.chosen is not None:
-        layout = Layout.from_mask(given.mask).with_roles(given.chosen * Role.GLOBAL)
+        layout = Layout.from_mask(given.mask).with_global(given.chosen)
         return model(given.ids, layout=layout, token_types=given.types, **options)
     return model(given.ids, attention_mask=given.mask, token_types=given.types, **options)

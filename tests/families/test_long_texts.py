@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from hub_cases import SIZES, inputs, ours, pair, theirs, transformers
 
+from qkv.core.layout import Layout, Role
 from qkv.model.replace import replace
 from qkv.run.load import load
 
@@ -57,6 +58,16 @@ def test_longformer_may_say_one_window_for_all_layers(tmp_path: Path) -> None:
     path.write_text(json.dumps({**config, "attention_window": 6}))
     saved = load(tmp_path / "theirs", device="cpu").save(tmp_path / "ours", to="hub")
     assert json.loads((saved / "config.json").read_text())["attention_window"] == 6
+
+
+def test_global_tokens_are_a_role_besides_others() -> None:
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    layout = Layout.from_mask(mask).with_roles(torch.full((2, 3), int(Role.CLASS)))
+    marked = layout.with_global(torch.tensor([[True, False, False], [False, False, True]]))
+    assert marked.roles is not None
+    assert marked.roles.tolist() == [[Role.CLASS | Role.GLOBAL, Role.CLASS, Role.CLASS], [Role.CLASS] * 3]
+    with pytest.raises(ValueError, match=r"a mask of global tokens is \(batch, 3\) here, not \(3,\)"):
+        layout.with_global(torch.ones(3))
 
 
 @pytest.mark.parametrize("backend", ["reference", "tiled", "sdpa"])

@@ -141,7 +141,7 @@ def test_dropout_acts_on_what_is_added_and_spares_the_residual() -> None:
             "a parallel block has no place for cross-attention; choose pre, post or sandwich",
         ),
         ({"shared_norm": True}, "shared_norm belongs to placement='parallel'"),
-        ({"placement": "before"}, "placement: input should be 'pre', 'post', 'sandwich' or 'parallel', not 'before'"),
+        ({"placement": "before"}, "should be 'pre', 'post', 'sandwich', 'parallel' or 'reversible', not 'before'"),
         ({"dropout": 1.5}, "dropout: input should be less than 1, not 1.5"),
         ({"feedforward": "mlp"}, "there is no feedforward 'mlp'; .*feedforward"),
     ],

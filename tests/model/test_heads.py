@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qkv.core.layout import Layout
-from qkv.model.heads import LanguageModel, Pooler, PoolerModule, pool
+from qkv.model.heads import LanguageModel, Pooler, PoolerModule, SequenceClassifier, pool
 
 M, V = 6, 11
 
@@ -62,3 +62,30 @@ def test_the_dense_pooler_is_berts() -> None:
     expected = torch.tanh(hidden[:, 0] @ module.dense.weight.T + module.dense.bias)
     torch.testing.assert_close(module(hidden, Layout.full(3)), expected)
     assert Pooler().cost(M).parameters == M * M + M and Pooler(dense=False).cost(M).parameters == 0
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", None])
+@pytest.mark.parametrize("method", ["first", "last"])
+def test_a_classifier_of_sequences_reads_one_real_token(method: str, activation: str | None) -> None:
+    spec = SequenceClassifier(labels=3, pool=method, activation=activation, bias=method == "first")  # type: ignore[arg-type]
+    head = spec.module(M, V)
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter)
+    assert spec.cost(M, V).parameters == sum(p.numel() for p in head.parameters())
+    hidden, lengths = torch.randn(3, 5, M), [2, 5, 1]
+    scores = {side: head(hidden, Layout.from_lengths(lengths, side=side)) for side in ("left", "right")}  # type: ignore[arg-type]
+    for row, n in enumerate(lengths):
+        for side, found in scores.items():
+            alone = hidden[row : row + 1, :n] if side == "right" else hidden[row : row + 1, 5 - n :]
+            torch.testing.assert_close(found[row : row + 1], head(alone, Layout.full(n)))
+
+
+def test_a_classifier_of_sequences_takes_classes_with_smoothing() -> None:
+    head, hidden, layout = SequenceClassifier(labels=3).module(M, V), torch.randn(4, 5, M), Layout.full(5)
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter)
+    labels = torch.tensor([2, -100, 0, 1])
+    sums = head.loss(hidden, labels, 0.1, layout=layout)  # type: ignore[call-arg]
+    expected = torch.nn.functional.cross_entropy(head(hidden, layout), labels, reduction="sum", label_smoothing=0.1)
+    torch.testing.assert_close(sums.loss, expected)
+    assert int(sums.n_labels) == 3

@@ -86,6 +86,36 @@ def test_a_table_of_positions_keeps_its_first_rows(length: int) -> None:
     torch.testing.assert_close(found.model(IDS), model(IDS))
 
 
+@pytest.mark.parametrize("size", [(20, 20), (28, 8), (20, 12)])  # the last has as many patches as before
+@torch.no_grad()
+def test_positions_over_a_grid_are_resized(size: tuple[int, int]) -> None:
+    """As they are for images of that size, so that nothing changes for those."""
+    small = {"image": (12, 20), "patch": (4, 4), "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24, "labels": 3}
+    model = build(preset("vit-base-16", **small), seed=3).eval()
+    found = replace(model, {"encoder.embedding.image": size})
+    assert found.resized == ("encoder.position.weight",) and not (found.cut or found.new)
+    assert "resized encoder.position.weight" in str(found)
+    pixels = torch.randn(2, 3, *size)
+    assert torch.equal(found.model(pixels), model(pixels))
+    assert replace(model, {"head.labels": 4}).resized == ()
+    assert "encoder.position.weight" in replace(model, {"encoder.embedding.before": 2}).new
+
+
+def test_positions_between_blocks_are_resized_too() -> None:
+    small = {
+        "image": (12, 12),
+        "patch": (4, 4),
+        "d_model": 16,
+        "n_layers": 3,
+        "n_heads": 2,
+        "d_ff": 24,
+        "detections": 2,
+    }
+    found = replace(build(preset("yolos-small", **small), seed=3), {"encoder.embedding.image": (20, 20)})
+    tables = ("encoder.position.weight", "encoder.between.0.weight", "encoder.between.1.weight")
+    assert sorted(found.resized) == sorted(tables) and not found.new
+
+
 def test_what_is_tied_stays_tied() -> None:
     found = replace(made("gpt2"), {"decoder.position": "rotary"})
     model = found.model

@@ -118,6 +118,17 @@ def test_mistakes_are_named(recipe: Path, tmp_path: Path, setting: str, said: st
         compare(load(recipe, setting), tmp_path / "out", device="cpu")
 
 
+def test_progress_is_what_was_measured_in_training(recipe: Path, tmp_path: Path) -> None:
+    settings = ["measure={kind: progress, metric: loss}", "training.eval_every=1", "compare.learned=null"]
+    done = compare(load(recipe, *settings), tmp_path / "out", device="cpu")
+    lines = [json.loads(line) for line in (tmp_path / "out" / "alibi" / "metrics.jsonl").read_text().splitlines()]
+    evaluations = [(line["elapsed"], line["loss"]) for line in lines if line["type"] == "eval"]
+    assert done.curves["alibi"] == evaluations and len(evaluations) >= 3
+    with pytest.raises(ValueError, match="never measured"):
+        settings[0] = "measure={kind: progress, metric: bleu}"
+        compare(load(recipe, *settings), tmp_path / "other", device="cpu")
+
+
 def test_a_plain_recipe_compares_nothing() -> None:
     assert Comparison.load("reverse") is None
 

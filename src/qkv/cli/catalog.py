@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from ..core.gallery import Example
+
 Row = tuple[str, str]
+LENGTH = 4096  # of the rows whose pairs are counted
+DRAWN, SAVED = 16, 64  # tokens in a terminal's picture, and in a file's
 
 
 def list_(
     what: Annotated[
-        str | None, typer.Argument(metavar="recipes|presets|patterns|positions|objectives", help="What to list.")
+        str | None,
+        typer.Argument(metavar="recipes|presets|patterns|positions|mechanisms|objectives", help="What to list."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Patterns: a folder for an SVG and a PNG of each.")] = None,
 ) -> None:
-    """List what there is: recipes, presets, patterns, positions, objectives. The registries are open, so yours is too."""
+    """List what there is: recipes, presets, patterns, positions, mechanisms, objectives. The registries are open: yours
+    is listed too."""
     if what is None:
         raise ValueError(f"list what? One of {', '.join(LISTS)}")
     if what not in LISTS:
         from ..core.spec import nearest
 
         raise ValueError(f"there is no list of {what!r}; {nearest(what, LISTS)}")
+    if out is not None:
+        if what != "patterns":
+            raise ValueError(f"--out is for the pictures of patterns, and {what} have none; leave it out")
+        _save(out)
+    if what == "patterns" and not json:
+        _draw()
+        return
     rows = LISTS[what]()
     if json:
         from json import dumps
@@ -57,15 +73,66 @@ def _presets() -> list[Row]:
 
 
 def _patterns() -> list[Row]:
+    from ..core.gallery import GALLERY
+
+    said = [(x.spelling, f"{x.about} {_pairs(x)}" + f" {x.paper}." * bool(x.paper)) for x in GALLERY]
+    return said + _patterns_from_outside()
+
+
+def _patterns_from_outside() -> list[Row]:
+    """Kinds that are registered and that no example has."""
+    from ..core.gallery import GALLERY
     from ..core.patterns import Pattern
 
-    return _kinds(Pattern.kinds)
+    shown = {part.kind for example in GALLERY for _, part in example.pattern.walk()}
+    return _kinds({kind: cls for kind, cls in Pattern.kinds.items() if kind not in shown})
+
+
+def _pairs(example: Example) -> str:
+    return f"{example.pattern.pairs(LENGTH):,} of {LENGTH**2:,} pairs at n = {LENGTH:,}."
+
+
+def _draw() -> None:
+    """Each pattern as small characters, beside what there is to say about it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..core.gallery import GALLERY
+    from ..core.picture import characters
+
+    table = Table(title="patterns", title_justify="left", show_header=False, show_lines=True, pad_edge=False)
+    table.add_column(style="blue", no_wrap=True, min_width=DRAWN)
+    table.add_column()
+    for example in GALLERY:
+        said = [f"[bold]{_plain(example.spelling)}[/bold]", example.about, _pairs(example), example.paper]
+        table.add_row(characters(example.pattern.mask(DRAWN)), "\n".join(line for line in said if line))
+    for kind, about in _patterns_from_outside():
+        table.add_row("", f"[bold]{_plain(kind)}[/bold]\n{_plain(about)}")
+    Console().print(table)
+
+
+def _save(folder: Path) -> None:
+    """Pictures of every pattern, named by what it is called."""
+    from ..core.gallery import GALLERY
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for example in GALLERY:
+        name = "-".join(re.findall(r"[A-Za-z0-9_]+|~", example.spelling)).replace("~", "not").lower()
+        for ending in ("svg", "png"):
+            example.pattern.save_picture(folder / f"{name}.{ending}", SAVED)
 
 
 def _positions() -> list[Row]:
     from ..core.positions import Position
 
     return _kinds(Position.kinds)
+
+
+def _mechanisms() -> list[Row]:
+    from ..model import block  # noqa: F401  (registers them)
+    from ..model.attention import Mixer
+
+    return _kinds(Mixer.kinds)
 
 
 def _objectives() -> list[Row]:
@@ -79,6 +146,7 @@ LISTS: dict[str, Callable[[], list[Row]]] = {
     "presets": _presets,
     "patterns": _patterns,
     "positions": _positions,
+    "mechanisms": _mechanisms,
     "objectives": _objectives,
 }
 

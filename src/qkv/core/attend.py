@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from . import tap
-from .backends import BACKENDS, tiled
+from .backends import BACKENDS, coded, tiled
 from .bias import Bias
+from .coded import Held
 from .layout import Layout
 from .patterns import Full, Pattern
 from .plan import Plan
@@ -19,13 +20,14 @@ from .request import Request, Result, default_scale
 from .spec import nearest
 
 _FULL = Full()
+_SPARSE = (0.4, 0.2)  # the share of scores below which computing no others pays: in fp32, and in bf16
 _DENSE = 1 << 28  # bytes of scores above which memory decides for `tiled`
 
 
 def attend(
     q: Float[Tensor, "B T H D"],
-    k: Float[Tensor, "B S K D"],
-    v: Float[Tensor, "B S K E"],
+    k: Float[Tensor, "B S K D"] | Held,
+    v: Float[Tensor, "B S K E"] | Held,
     *,
     pattern: Pattern = _FULL,
     layout: Layout | None = None,
@@ -54,24 +56,35 @@ def attend(
         softcap: scores become c · tanh(score / c), before the bias (Gemma 2).
         return_lse: also return log Σ exp(scores), (B, H, T) in fp32, for `merge`.
         backend: "auto", or one by name, which raises ValueError with its reason when it cannot serve.
+        k, v: tensors, or `Held` keys and values, as quantized caches have them.
         plan: what layers of one pass share. clean: padded keys and values are known to be zero already.
 
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that may see nothing gets 0, and
     a log-sum-exp of −∞. Raises ValueError for shapes that don't meet, and where an alignment would have to be guessed.
     """
-    _check_axes(q, k, v)
-    layout, kv_layout = _layouts(q, k, pattern, layout, kv_layout, bias)
-    _check(q, k, v, layout, kv_layout, bias, dropout, softcap)
-    if kv_layout.padding != "none" and not clean:
-        hidden = ~kv_layout.valid[:, :, None, None]  # kernels multiply what they mask: 0 · NaN is NaN
-        k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+    check_axes(q, k, v)
+    layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
+    check(q, k, v, layout, kv_layout, bias, dropout, softcap)
     scale = default_scale(q.shape[-1]) if scale is None else scale
-    request = Request(
-        q, k, v, pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse, plan or Plan(), name
-    )
-    tap.offer(request)
-    result = BACKENDS[choose(request, backend)].run(request)
+    about = (pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse, plan or Plan(), name)
+    result: Result | None = _over_codes(q, k, v, about) if backend == "auto" and clean and not tap.recording() else None
+    if result is None:
+        k, v = (x.dense() if isinstance(x, Held) else x for x in (k, v))
+        if kv_layout.padding != "none" and not clean:
+            hidden = ~kv_layout.valid[:, :, None, None]  # kernels multiply what they mask: 0 · NaN is NaN
+            k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+        request = Request(q, k, v, *about)
+        tap.offer(request)
+        result = BACKENDS[choose(request, backend)].run(request)
     return result if layout.padding == "none" else _silence(result, layout)
+
+
+def _over_codes(q: Tensor, k: Tensor | Held, v: Tensor | Held, about: tuple[Any, ...]) -> Tensor | None:
+    """The result where keys and values are those of a quantized cache, and best left as they are; else None."""
+    if not isinstance(k, Held) or not isinstance(v, Held):
+        return None
+    request = Request(q, cast(Tensor, k), cast(Tensor, v), *about)
+    return coded.run(request) if coded.refuses(request) is None else None
 
 
 def choose(request: Request, backend: str = "auto") -> str:
@@ -84,12 +97,18 @@ def choose(request: Request, backend: str = "auto") -> str:
             raise ValueError(f"backend {backend!r} can't serve this request: {reason}; choose another, or 'auto'")
         return backend
     size = request.q.shape[0] * request.n_heads * request.q.shape[1] * request.k.shape[1] * 4
+    if BACKENDS["capped"].refuses(request) is None and size <= _DENSE >> 2:
+        return "capped"
     if BACKENDS["sdpa"].refuses(request) is not None:
         return "reference" if size <= _DENSE >> 6 else "tiled"
     if size > _DENSE and _falls_to_plain_mathematics(request):
         return "tiled"
-    long = request.k.shape[1] >= 2048 and request.q.shape[1] > 1
-    return "tiled" if long and tiled.density(request) < 0.4 else "sdpa"
+    return "tiled" if _long(request) and tiled.share(request) < _SPARSE[request.q.dtype == torch.bfloat16] else "sdpa"
+
+
+def _long(request: Request) -> bool:
+    """Whether there is enough to compute for leaving out a part of it to pay."""
+    return request.k.shape[1] >= 1024 and request.q.shape[1] >= 64
 
 
 def _falls_to_plain_mathematics(request: Request) -> bool:
@@ -116,8 +135,8 @@ def merge(
     return (out1 + out2).to(out1.dtype), (top + total.log()).masked_fill(dead, float("-inf"))
 
 
-def _layouts(
-    q: Tensor, k: Tensor, pattern: Pattern, layout: Layout | None, kv_layout: Layout | None, bias: object
+def layouts_of(
+    q: Tensor, k: Tensor | Held, pattern: Pattern, layout: Layout | None, kv_layout: Layout | None, bias: object
 ) -> tuple[Layout, Layout]:
     """Fill in what was left out, where there is only one thing that it can mean."""
     t, s = q.shape[1], k.shape[1]
@@ -134,15 +153,15 @@ def _layouts(
     return layout or Layout.full(t, device=q.device), kv_layout
 
 
-def _check_axes(q: Tensor, k: Tensor, v: Tensor) -> None:
+def check_axes(q: Tensor, k: Tensor | Held, v: Tensor | Held) -> None:
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
         raise ValueError(f"q, k, v are (batch, length, heads, width); got {q.ndim}, {k.ndim} and {v.ndim} axes")
 
 
-def _check(
+def check(
     q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    k: Tensor | Held,
+    v: Tensor | Held,
     layout: Layout,
     kv_layout: Layout,
     bias: Tensor | Bias | None,

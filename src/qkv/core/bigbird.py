@@ -14,8 +14,10 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
+from .extent import Extent, Verdict
+from .graphs import untraced
 from .layout import Layout, View
-from .patterns import Extent, Full, Pattern, Verdict
+from .logic import Full, Pattern
 
 _OF_THE_PAPER = (1024, 3072, 4096)  # lengths for which `transformers` draws as the paper's code does
 _REACH = 1024  # the length within which that code draws
@@ -30,7 +32,7 @@ class BigBird(Pattern, kind="bigbird"):
     Up to (5 + 2 · random) · size tokens everyone sees everyone.
 
     Where the last block is depends on how wide a batch is, not on positions: `over(width)` is the pattern for a width,
-    with its number of `blocks`. `mask`, `pairs` and `picture` take it by themselves, and show the first of several heads.
+    with its number of `blocks`. `mask`, `pairs` and `picture` take it by themselves.
     `longest` is the length of the longest row to come, on which draws for the lengths of the paper's models depend.
     """
 
@@ -50,9 +52,11 @@ class BigBird(Pattern, kind="bigbird"):
             )
         return self
 
-    def over(self, width: int, heads: int = 1) -> Pattern:
+    def over(self, width: int | Layout, heads: int = 1) -> Pattern:
         """The pattern for rows of `width` tokens, padding included, and a number of heads."""
-        return _over(self, width, heads)
+        if self.blocks is not None:
+            return self
+        return _over(self, width.shape[1] if isinstance(width, Layout) else width, heads)
 
     @property
     def counts(self) -> Tensor:
@@ -72,25 +76,17 @@ class BigBird(Pattern, kind="bigbird"):
     # -- as a pattern -------------------------------------------------------------------------------------------
 
     @property
-    def per_head(self) -> bool:
-        return self.heads > 1
+    def turns(self) -> int:
+        return self.heads
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return self._times(q.position, k.position, 0 if head is None else head) > 0
 
-    @torch.compiler.disable  # decided on the host, by tables that a graph has no use for
+    @untraced  # decided on the host, by tables that a graph has no use for
     def block(self, q: Extent, k: Extent) -> Verdict:
-        seen = self.counts > 0
+        seen, missed = _sums(self)
         rows, columns = (self._of(q.low), self._of(q.high)), (self._of(k.low), self._of(k.high))
-        return _some(seen.any(0), rows, columns), ~_some(~seen.all(0), rows, columns)
-
-    def mask(self, n: int | Layout, m: int | None = None) -> Tensor:
-        if self.blocks is not None:
-            return super().mask(n, m)
-        return self.over(n.shape[1] if isinstance(n, Layout) else n).mask(n, m)
-
-    def pairs(self, n: int) -> int:
-        return super().pairs(n) if self.blocks is not None else self.over(n).pairs(n)
+        return _some(seen, rows, columns), ~_some(missed, rows, columns)
 
     @property
     def _n_blocks(self) -> int:
@@ -106,7 +102,7 @@ class BigBird(Pattern, kind="bigbird"):
         return self.counts.to(q.device)[head, self._of(q), self._of(k)]
 
 
-@torch.compiler.disable
+@untraced
 @lru_cache(maxsize=256)
 def _over(pattern: BigBird, width: int, heads: int) -> Pattern:
     blocks = -(-width // pattern.size)
@@ -115,7 +111,7 @@ def _over(pattern: BigBird, width: int, heads: int) -> Pattern:
     return pattern.replace(blocks=blocks, heads=1 if pattern.seed is None else heads)
 
 
-@torch.compiler.disable
+@untraced
 @lru_cache(maxsize=256)
 def _counts(pattern: BigBird) -> Tensor:
     n = pattern._n_blocks
@@ -129,9 +125,20 @@ def _counts(pattern: BigBird) -> Tensor:
     return counts
 
 
-def _some(table: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:
-    """Whether a table has a True within first … last of rows and columns: by sums over all that is above and left."""
-    sums = F.pad(table.long().cumsum(0).cumsum(1), (1, 0, 1, 0))
+@untraced
+@lru_cache(maxsize=256)
+def _sums(pattern: BigBird) -> tuple[Tensor, Tensor]:
+    """How many pairs of blocks, of all above and left of one, some head sees, and how many some head does not."""
+    seen = pattern.counts > 0
+    return _summed(seen.any(0)), _summed(~seen.all(0))
+
+
+def _summed(x: Tensor) -> Tensor:
+    return F.pad(x.cumsum(0, dtype=torch.int32).cumsum(1, dtype=torch.int32), (1, 0, 1, 0))
+
+
+def _some(sums: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:
+    """Whether there is one within first … last of rows and columns."""
     (top, bottom), (left, right) = rows, columns
     bottom, right = bottom + 1, right + 1
     return sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left] > 0

@@ -236,6 +236,14 @@ class Layout:
     def with_roles(self, roles: Int[Tensor, "B T"]) -> Layout:
         return replace(self, roles=roles)
 
+    def with_global(self, mask: Bool[Tensor, "B T"]) -> Layout:
+        """With the tokens that a mask marks (True or 1) global besides what they are: Longformer's see all and are seen by
+        all (Beltagy et al. 2020, §3.1)."""
+        if mask.ndim != 2 or mask.shape[1] != self.shape[1]:
+            raise ValueError(f"a mask of global tokens is (batch, {self.shape[1]}) here, not {tuple(mask.shape)}")
+        chosen = (mask.bool() & self.valid).long() * int(Role.GLOBAL)
+        return self.with_roles(chosen if self.roles is None else self.roles | chosen)
+
 
 _FACTS = ("padding", "one_segment", "sequential", "start", "lengths", "grid")
 _pytree.register_pytree_node(

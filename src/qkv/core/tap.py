@@ -30,6 +30,11 @@ def record() -> Iterator[list[Request]]:
         _taps[:] = [tap for tap in _taps if tap is not requests]
 
 
+def recording() -> bool:
+    """Whether anyone wants requests."""
+    return bool(_taps)
+
+
 def offer(request: Request) -> None:
     """Called by `attend`."""
     for requests in _taps:

@@ -174,8 +174,10 @@ def _batch(spec: Transformer, shape: Shape, plan: Plan) -> Batch:
     if spec.is_encoder_decoder:
         source = _layout(shape.rows, shape.source, plan)
         inputs = {"ids": ids(shape.source), "layout": source, "target": own, "target_layout": inputs["layout"]}
-    labels, count = ids(shape.length), shape.rows * shape.length
-    batch = Batch(inputs, labels, {"loss": count}, shape.tokens, shape.tokens)
+    labels = ids(shape.length)
+    if spec.head is not None and spec.head.kind == "sequence-classifier":
+        labels = labels[:, 0]
+    batch = Batch(inputs, labels, {"loss": labels.numel()}, shape.tokens, shape.tokens)
     return batch.to(plan.device)
 
 

@@ -81,26 +81,28 @@ class ChatTemplate:
         """A conversation in stretches: what the assistant says is to be learned, everything else is read.
 
         Where the template marks it by {% generation %}, that is it. Else an assistant's turn is what the text has more
-        than the one that ends where the model is to answer. Raises ValueError where the template rewrites earlier turns
-        later, so that this can't be told.
+        than the one that ends where the model is to answer. A template may write a turn in another way once more follow
+        (Qwen 3 leaves earlier thoughts out). Such a turn is not what the model is to say, so it is only read: what is
+        learned is each turn that the text has exactly as the model would be asked for it, the last one above all.
+
+        Raises ValueError where that is none.
         """
         whole = self._run(messages, False, {})
         if OPENED in whole:
             pieces = whole.replace(CLOSED, OPENED).split(OPENED)
             return [Said(piece, bool(i % 2)) for i, piece in enumerate(pieces) if piece]
-        said, at = [], 0
-        for i, message in enumerate(messages):
-            if message.get("role") != "assistant":
-                continue
+        said, at, turns = [], 0, [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
+        for i in turns:
             before, after = self.render(messages[:i], prompt=True), self.render(messages[: i + 1])
-            if not whole.startswith(before) or not whole.startswith(after) or not at <= len(before) <= len(after):
-                raise ValueError(
-                    f"the chat template writes message {i} of a conversation in another way once more follow, or "
-                    "elsewhere than where it has the model answer, so what the assistant said can't be told from the "
-                    "rest; mark it in the template by {% generation %}"
-                )
-            said += [Said(whole[at : len(before)], False), Said(whole[len(before) : len(after)], True)]
-            at = len(after)
+            if at <= len(before) and after.startswith(before) and whole.startswith(after):
+                said += [Said(whole[at : len(before)], False), Said(whole[len(before) : len(after)], True)]
+                at = len(after)
+        if turns and not said:
+            raise ValueError(
+                f"the chat template writes message {turns[-1]} of a conversation in another way once more follow, or "
+                "elsewhere than where it has the model answer, so what the assistant said can't be told from the rest; "
+                "end the conversation there, or mark it in the template by {% generation %}"
+            )
         return [part for part in (*said, Said(whole[at:], False)) if part.text]
 
 

@@ -116,11 +116,17 @@ Speak = Callable[[list[str], Sequence[tuple[int, ...]]], Sequence[Sequence[int]]
 
 
 def speaking(tokenizer: Encoder, seed: int | None) -> Speak:
-    """A tokenizer's way from texts to ids: by chance where there is a seed, else the one encoding."""
-    if seed is None:
-        return lambda texts, names: tokenizer.encode_batch(texts)
-    sample: Any = getattr(tokenizer, "sample")  # noqa: B009  (not every Encoder has it)
-    return lambda texts, names: sample(texts, [mix(seed, *name) for name in names])
+    """A tokenizer's way from texts to ids: by chance where there is a seed, else the one encoding. The second number of a
+    name is the side of a pair; a tokenizer with `targets` of its own reads the second side by them."""
+    sides: tuple[Any, Any] = (tokenizer, getattr(tokenizer, "targets", tokenizer))  # not every Encoder has them
+
+    def speak(texts: list[str], names: Sequence[tuple[int, ...]]) -> Sequence[Sequence[int]]:
+        side = sides[names[0][1]]
+        if seed is None:
+            return side.encode_batch(texts)
+        return side.sample(texts, [mix(seed, *name) for name in names])
+
+    return speak
 
 
 Converse = Callable[[list[dict[str, Any]]], tuple[list[int], list[int]]]

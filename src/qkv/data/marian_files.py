@@ -12,7 +12,7 @@ from .sentencepiece_file import Kind, ModelType, Piece, SentencePiece
 from .sentencepiece_model import pipeline
 from .vocab_files import read_vocab_json
 
-SOURCE, VOCABULARY = "source.spm", "vocab.json"
+SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
 _RARE, _NEVER = 20.0, 10_000.0  # how far the other side's characters, and longer pieces, lie below this side's pieces
 _CONTROL = ("</s>", "<pad>", "<s>")
 

@@ -129,8 +129,9 @@ class Tokenizer:
         """Read a tokenizer from a folder or file. Nothing in it is executed, imported or fetched.
 
         A folder's `tokenizer.json` comes first; else BERT's `vocab.txt`, `vocab.json` with `merges.txt` (GPT-2, RoBERTa,
-        CLIP, Qwen 2), or a SentencePiece `.model`. Roles and flags come from the tokenizer_config.json,
-        special_tokens_map.json, added_tokens.json and config.json beside it. Raises ValueError with one sentence when
+        CLIP, Qwen 2), a SentencePiece `.model`, or a `.tiktoken`; a Marian folder has two models, `source.spm` and
+        `target.spm`. Roles and flags come from the tokenizer_config.json, special_tokens_map.json, added_tokens.json and
+        config.json beside it. Raises ValueError with one sentence when
         there is none, or when it is broken, a pickle, or made to exhaust memory.
         """
         return cls(*tokenizer_reading.read(path))
@@ -184,6 +185,21 @@ class Tokenizer:
         added = "".join(map(str, around.special_tokens_mask))
         before, after = len(added) - len(added.lstrip("1")), len(added.rstrip("1"))
         return Frame(self.id(self._extra.start), tuple(around.ids[:before]), tuple(around.ids[after:]))
+
+    @cached_property
+    def targets(self) -> Tokenizer:
+        """What reads the target side of pairs: where each side has pieces of its own (Marian), another, with the same ids;
+        else this one."""
+        if self._extra.target is None:
+            return self
+        raw = tokenizer_file.parse(json.dumps(self._extra.target)).raw
+        added = self.raw.get_added_tokens_decoder()
+        tokenizer_file.add_tokens(raw, [(i, added[i]) for i in sorted(added)])
+        if raw.get_vocab(with_added_tokens=True) != self.raw.get_vocab(with_added_tokens=True):
+            raise ValueError(
+                "its two sides, source and target, have other vocabularies: they must number the same tokens"
+            )
+        return Tokenizer(raw, replace(self._extra, target=None))
 
     @property
     def name(self) -> str:

@@ -128,6 +128,23 @@ MARIAN = Family(
     adds=(False, True),
 )
 
-FAMILIES = (BERT, GPT2, ROBERTA, CLIP, QWEN2, T5, LLAMA, GEMMA, BIG_BIRD, MARIAN)
+XLM_ROBERTA = Family(
+    "xlm-roberta",
+    "sentencepiece",
+    ("XLMRobertaTokenizer",),
+    ("xlm-roberta",),
+    {**_SLASHED, "cls": "<s>", "sep": "</s>", "mask": "<mask>"},
+    "roberta",
+)
+ALBERT = Family(
+    "albert",
+    "sentencepiece",
+    ("AlbertTokenizer",),
+    ("albert",),
+    {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "pad": "<pad>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
+    "cls-sep",
+)
+
+FAMILIES = (BERT, GPT2, ROBERTA, CLIP, QWEN2, T5, LLAMA, GEMMA, BIG_BIRD, MARIAN, XLM_ROBERTA, ALBERT)
 BY_CLASS = {name: family for family in FAMILIES for name in family.classes}
 BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}

@@ -6,6 +6,7 @@ that the configuration beside them names.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -13,20 +14,20 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, normalizers, pre_tokenizers
 
-from . import sentencepiece_file, tokenizer_file, vocab_files
-from .marian_files import SOURCE, VOCABULARY, marian
+from . import sentencepiece_families, sentencepiece_file, tiktoken_file, tokenizer_file, vocab_files
+from .marian_files import SOURCE, TARGET, VOCABULARY, marian
 from .sentencepiece_file import Kind, Piece, SentencePiece
 from .sentencepiece_model import pipeline
 from .tokenizer_config import HubConfig, chat_template, put_template, with_config
-from .tokenizer_families import BERT, CLIP, MARIAN, QWEN2, Family
+from .tokenizer_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, XLM_ROBERTA, Family
 from .tokenizer_file import ALL_ROLES, Extra, Parts, checked, said
 
 MERGES_OF = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
 """A vocabulary's merges, by the names of the Hub and of OpenAI."""
 MODELS = (".model", ".spm")
 ACCEPTED = (
-    "a tokenizer.json, BERT's vocab.txt, a vocab.json beside its merges.txt, a SentencePiece .model, or a folder with "
-    "one of them"
+    "a tokenizer.json, BERT's vocab.txt, a vocab.json beside its merges.txt, a SentencePiece .model, a .tiktoken, or a "
+    "folder with one of them"
 )
 
 
@@ -48,6 +49,8 @@ def read(path: str | Path) -> Parts:
         what, read_it = "vocabulary with merges", _from_merges
     elif path.suffix in MODELS:
         what, read_it = "SentencePiece model", _from_sentencepiece
+    elif path.suffix == tiktoken_file.SUFFIX:
+        what, read_it = "tiktoken file", _from_tiktoken
     elif path.suffix == ".txt":
         what, read_it = "vocab.txt", _from_vocab_txt
     else:
@@ -73,6 +76,7 @@ def _found_in(folder: Path) -> Path:
         "sentencepiece": models[:1],
         "merges": [folder / name for name in MERGES_OF],
         "vocab.txt": [folder / "vocab.txt"],
+        "tiktoken": sorted(folder.glob(f"*{tiktoken_file.SUFFIX}"))[:1],
     }
     family = HubConfig.read(folder).family
     wanted = [*(files[family.files] if family else []), *(path for group in files.values() for path in group)]
@@ -154,6 +158,10 @@ def _from_merges(path: Path) -> Parts:
     return _finished(raw, config, family)
 
 
+def _from_tiktoken(path: Path) -> Parts:
+    return _finished(tiktoken_file.read(path), HubConfig.read(path.parent), None)
+
+
 def _mark_known_names(raw: tokenizers.Tokenizer, vocabulary: Iterable[str]) -> None:
     """Control tokens by their usual names, where nothing says which they are."""
     usual = {name for names in ALL_ROLES.values() for name in names}
@@ -167,13 +175,25 @@ def _from_sentencepiece(path: Path) -> Parts:
     model = sentencepiece_file.parse(path.read_bytes())
     family = config.known_family()
     if family is MARIAN:
-        if config.flag("separate_vocabs", False):
-            raise ValueError("its configuration gives each side a vocabulary of its own (separate_vocabs)")
-        return _finished(marian(model, path.with_name(VOCABULARY)), config, family)
+        return _sides(model, path, config)
+    if family is XLM_ROBERTA:
+        return _finished(sentencepiece_families.xlm_roberta(model), config, family)
+    if family is ALBERT:
+        return _finished(sentencepiece_families.albert(model, config), config, family)
     parts = _finished(pipeline(model, _sentinels(model, family, config)), config, family)
     if parts.extra.roles is None:
         parts = Parts(parts.raw, Extra(_own_roles(model), config=parts.extra.config))
     return parts
+
+
+def _sides(model: SentencePiece, path: Path, config: HubConfig) -> Parts:
+    """Marian's tokenizer: that of the file, and beside a source's that of the target."""
+    if config.flag("separate_vocabs", False):
+        raise ValueError("its configuration gives each side a vocabulary of its own (separate_vocabs)")
+    parts, other = _finished(marian(model, path.with_name(VOCABULARY)), config, MARIAN), path.with_name(TARGET)
+    if path.name != SOURCE or not other.is_file():
+        return parts
+    return Parts(parts.raw, replace(parts.extra, target=json.loads(read(other).raw.to_str())))
 
 
 def _sentinels(model: SentencePiece, family: Family | None, config: HubConfig) -> tuple[Piece, ...]:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
 from random import Random
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ from .shuffle import mix, text_hash
 from .sources import SPLITS, Example, Source, Split, Table
 
 _SYMBOLS = {"letters": string.ascii_lowercase, "digits": string.digits}
-_HELD_OUT = 10  # one in so many possible sequences belongs to each of validation and test
+HELD_OUT = 10  # one in so many possible examples belongs to each of validation and test
 
 
 class Toy(Source):
@@ -46,13 +46,14 @@ class Toy(Source):
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         if split != "train":
-            return _held_out(self, split)
-        return Made(self.train, lambda i: self._example(Random(mix(seed, epoch, i)), "train"))
+            return held_out(self, split)
+        return Made(self.train, lambda i: self.made(Random(mix(seed, epoch, i)), "train"))
 
-    def _example(self, random: Random, split: Split) -> Example:
+    def made(self, random: Random, split: Split) -> Example:
+        """One example of a split."""
         while True:
             symbols = random.choices(_SYMBOLS[self.symbols], k=random.randint(self.shortest, self.longest))
-            place = text_hash("".join(symbols)) % _HELD_OUT
+            place = text_hash("".join(symbols)) % HELD_OUT
             if ("validation" if place == 0 else "test" if place == 1 else "train") == split:
                 return {"source": self.separator.join(symbols), "target": self.separator.join(self.answer(symbols))}
 
@@ -91,14 +92,20 @@ class Made:
         return self._make(i)
 
 
+class Maker(Protocol):
+    """A source that makes examples of a split, and is told how many it holds out: `validation`, `test`."""
+
+    def made(self, random: Random, split: Split) -> Example: ...
+
+
 @lru_cache(maxsize=16)
-def _held_out(toy: Toy, split: Split) -> list[Example]:
+def held_out(source: Maker, split: Split) -> list[Example]:
     """Different sequences of one held-out split: as many as asked for, or all that turn up where there are fewer."""
     random = Random(mix(SPLITS.index(split)))
     found: dict[str, Example] = {}
-    for _ in range(20 * getattr(toy, split)):
-        example = toy._example(random, split)
+    for _ in range(20 * getattr(source, split)):
+        example = source.made(random, split)
         found.setdefault(example["source"], example)
-        if len(found) == getattr(toy, split):
+        if len(found) == getattr(source, split):
             break
     return list(found.values())

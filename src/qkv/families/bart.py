@@ -10,15 +10,16 @@ from ..core.norm import LayerNorm, NoNorm
 from ..core.patterns import causal
 from ..core.positions import Learned, Position
 from ..hub.family import Class, Family
-from ..hub.keys import ACTIVATIONS, ANY, Field, Key
+from ..hub.keys import ACTIVATIONS, ANY, Field, Key, Labels
 from ..hub.names import Row
 from ..hub.transforms import Shaped
 from ..model.attention import Attention
 from ..model.block import Block
-from ..model.heads import LanguageModel
+from ..model.heads import LanguageModel, SequenceClassifier
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .classes import dense
 from .places import Place
 
 
@@ -154,7 +155,14 @@ NAMES = (
 FAMILY = Family(
     model_type="bart",
     make=bart,
-    classes={"BartForConditionalGeneration": Class(), "BartModel": Class({"head": False}, bare=True)},
+    classes={
+        "BartForConditionalGeneration": Class(),
+        "BartModel": Class({"head": False}, bare=True),
+        "BartForSequenceClassification": Class(
+            {"head": False}, head=SequenceClassifier(pool="last"), dropout=("classifier_dropout", "classif_dropout")
+        ),
+    },
+    labels=Labels(usual=3),
     prefix="model.",
     is_encoder_decoder=True,
     fields=FIELDS,
@@ -164,5 +172,6 @@ FAMILY = Family(
         *NAMES,
         Row("model.[encoder,decoder].embed_positions.weight", "[encoder,decoder].position.weight"),
         Row("model.[encoder,decoder].layernorm_embedding.*", "[encoder,decoder].embedding.norm.*"),
+        *dense("classification_head"),
     ),
 )

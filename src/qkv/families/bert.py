@@ -13,10 +13,11 @@ from ..hub.keys import ACTIVATIONS, Field, Key
 from ..hub.names import Row
 from ..model.attention import Attention
 from ..model.block import Block
-from ..model.heads import Classifier, LanguageModel, Pooler, Transform
+from ..model.heads import Classifier, LanguageModel, Pooler, SequenceClassifier, Transform
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .classes import BERTS_DROPOUT
 from .places import Place, places
 
 
@@ -67,6 +68,7 @@ def bert(
 
 
 PRETRAINING = {"pooler": True, "labels": 2}
+POOLED = {"head": False, "pooler": True}
 
 SIZES: dict[str, dict[str, Any]] = {
     "bert-base": {**PRETRAINING},
@@ -93,6 +95,8 @@ NAMES = (
     Row("cls.predictions.bias", "head.bias"),
     Row("cls.predictions.decoder.bias", "head.bias"),
     Row("cls.seq_relationship.*", "classifier.out.*"),
+    Row("bert.pooler.dense.*", "head.dense.*"),
+    Row("classifier.*", "head.out.*"),
     Row("bert.embeddings.position_ids", ""),
 )
 
@@ -139,7 +143,8 @@ FAMILY = Family(
         "BertForMaskedLM": Class(),
         "BertForPreTraining": Class(PRETRAINING),
         "BertForNextSentencePrediction": Class({**PRETRAINING, "head": False}),
-        "BertModel": Class({"head": False, "pooler": True}, bare=True),
+        "BertModel": Class(POOLED, bare=True, optional=("pooler",)),
+        "BertForSequenceClassification": Class({"head": False}, head=SequenceClassifier(), dropout=BERTS_DROPOUT),
     },
     prefix="bert.",
     fields=FIELDS,

@@ -15,8 +15,10 @@ from ..hub.keys import ACTIVATIONS, Config, Key, changed
 from ..hub.names import Row
 from ..model.attention import Attention
 from ..model.block_sparse import BlockSparseAttention
+from ..model.heads import SequenceClassifier
 from ..model.transformer import Transformer
-from .bert import FIELDS, NAMES, PLACES, PRETRAINING, bert, legacy
+from .bert import FIELDS, NAMES, PLACES, POOLED, PRETRAINING, bert, legacy
+from .classes import BERTS_DROPOUT, dense
 from .places import Place
 
 
@@ -41,8 +43,12 @@ def bigbird(
     head: bool = True,
     pooler: bool = True,
     labels: int = 0,
+    classifier: bool = False,
 ) -> Transformer:
-    """BERT with a pattern of blocks, whose random ones each layer draws with its number as the seed; or with another."""
+    """BERT with a pattern of blocks, whose random ones each layer draws with its number as the seed; or with another.
+
+    `classifier` puts one of sequences in the head's place.
+    """
     pattern = pattern or BigBird()
     spec = bert(
         vocab_size=vocab_size,
@@ -74,6 +80,8 @@ def bigbird(
             if isinstance(pattern, BigBird)
             else Attention(**told, pattern=pattern)
         )
+    if classifier:
+        changes["head"] = SequenceClassifier(activation=activation)
     return spec.replace(changes)
 
 
@@ -119,7 +127,8 @@ FAMILY = Family(
     classes={
         "BigBirdForMaskedLM": Class(),
         "BigBirdForPreTraining": Class(PRETRAINING),
-        "BigBirdModel": Class({"head": False}, bare=True),
+        "BigBirdModel": Class(POOLED, bare=True, optional=("pooler",)),
+        "BigBirdForSequenceClassification": Class({"classifier": True}, dropout=BERTS_DROPOUT),
     },
     prefix="bert.",
     fields=changed(
@@ -132,9 +141,13 @@ FAMILY = Family(
         Blocks(),
     ),
     places={**PLACES, **_OWN},
-    names=tuple(
-        Row(row.theirs.replace("bert.pooler.dense.", "bert.pooler."), row.ours, row.how)
-        for row in (*NAMES, *legacy(NAMES))
+    names=(
+        *(
+            Row(row.theirs.replace("bert.pooler.dense.", "bert.pooler."), row.ours, row.how)
+            for row in (*NAMES, *legacy(NAMES))
+            if not row.ours.startswith(("head.dense", "head.out"))
+        ),
+        *dense("classifier"),
     ),
     harmless={"position_embedding_type": "absolute"},
 )

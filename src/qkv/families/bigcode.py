@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..hub.family import Class, Family, Table
+from ..hub.family import Family, Table
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Grouped, Joined, Transform
 from ..model.transformer import Transformer
+from .classes import decoders
 from .gpt2 import FAMILY as GPT2
 from .gpt2 import FIELDS, gpt
 from .places import heads, places
@@ -47,7 +48,7 @@ def _shared(spec: Transformer) -> int | None:
 FAMILY = Family(
     model_type="gpt_bigcode",
     make=gpt,
-    classes={"GPTBigCodeForCausalLM": Class(), "GPTBigCodeModel": Class({"head": False}, bare=True)},
+    classes=decoders("GPTBigCode"),
     prefix="transformer.",
     fields=changed(
         tuple(f for f in FIELDS if f.size != "activation"),

@@ -9,7 +9,7 @@ from ..core.feedforward import FeedForward
 from ..core.norm import LayerNorm
 from ..core.patterns import causal
 from ..core.positions import ALiBi, Position
-from ..hub.family import Class, Family, Table
+from ..hub.family import Family, Table
 from ..hub.keys import ANY, Key
 from ..hub.names import Row
 from ..hub.transforms import Grouped
@@ -19,6 +19,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .classes import SCORE, decoders
 from .places import heads, places
 
 
@@ -76,13 +77,14 @@ def names(spec: Transformer) -> Table:
         Row(f"{layer}.mlp.dense_4h_to_h.*", f"{block}.feedforward.down.*"),
         Row("transformer.ln_f.*", "decoder.norm.*"),
         Row("lm_head.weight", "head.weight"),
+        SCORE,
     )
 
 
 FAMILY = Family(
     model_type="bloom",
     make=bloom,
-    classes={"BloomForCausalLM": Class(), "BloomModel": Class({"head": False}, bare=True)},
+    classes=decoders("Bloom"),
     prefix="transformer.",
     fields=(
         Key("vocab_size", "vocab_size", 250880),

@@ -34,7 +34,7 @@ FAMILY = Family(
     classes={
         "DeiTForImageClassification": Class(),
         "DeiTForImageClassificationWithTeacher": Class({"distilled": True}),
-        "DeiTModel": Class({"head": False, "pooler": True}, bare=True),
+        "DeiTModel": Class({"head": False, "pooler": True}, bare=True, optional=("pooler",)),
     },
     prefix="deit.",
     fields=FIELDS,

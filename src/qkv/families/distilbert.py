@@ -8,6 +8,7 @@ from typing import Any
 from ..hub.family import Class, Family
 from ..hub.keys import ACTIVATIONS, ANY, Key
 from ..hub.names import Row
+from ..model.heads import SequenceClassifier
 from .bert import bert
 from .places import places
 
@@ -20,7 +21,13 @@ _LAYER, _BLOCK = "distilbert.transformer.layer.{i}", "encoder.blocks.{i}"
 FAMILY = Family(
     model_type="distilbert",
     make=distilbert,
-    classes={"DistilBertForMaskedLM": Class(), "DistilBertModel": Class({"head": False}, bare=True)},
+    classes={
+        "DistilBertForMaskedLM": Class(),
+        "DistilBertModel": Class({"head": False}, bare=True),
+        "DistilBertForSequenceClassification": Class(
+            {"head": False}, head=SequenceClassifier(activation="relu"), dropout=("seq_classif_dropout",)
+        ),
+    },
     prefix="distilbert.",
     fields=(
         Key("vocab_size", "vocab_size", 30522),
@@ -54,5 +61,7 @@ FAMILY = Family(
         Row("vocab_layer_norm.*", "head.transform.norm.*"),
         Row("vocab_projector.weight", "head.weight"),
         Row("vocab_projector.bias", "head.bias"),
+        Row("pre_classifier.*", "head.dense.*"),
+        Row("classifier.*", "head.out.*"),
     ),
 )

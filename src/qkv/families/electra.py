@@ -10,9 +10,10 @@ from ..core.positions import Position
 from ..hub.family import Class, Family, Table
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
-from ..model.heads import LanguageModel, TokenClassifier, Transform
+from ..model.heads import LanguageModel, SequenceClassifier, TokenClassifier, Transform
 from ..model.transformer import Transformer
 from .bert import FIELDS, NAMES, PLACES, bert
+from .classes import BERTS_DROPOUT, dense
 
 
 def electra(
@@ -72,7 +73,7 @@ _COMMON = (
     *(
         Row(row.theirs.replace("bert.", "electra.", 1), row.ours, row.how)
         for row in NAMES
-        if row.theirs.startswith("bert.")
+        if row.theirs.startswith("bert.") and row.ours != "head.dense.*"
     ),
     Row("electra.embeddings_project.*", "encoder.embedding.project.*"),
 )
@@ -90,6 +91,8 @@ _GENERATOR = (
 
 def names(spec: Transformer) -> Table:
     """The rows, with those of the head that there is."""
+    if isinstance(spec.head, SequenceClassifier):
+        return (*_COMMON, *dense("classifier"))
     return (*_COMMON, *(_GENERATOR if isinstance(spec.head, LanguageModel) else _DISCRIMINATOR))
 
 
@@ -100,6 +103,9 @@ FAMILY = Family(
         "ElectraForPreTraining": Class(),
         "ElectraForMaskedLM": Class({"head": "generator"}),
         "ElectraModel": Class({"head": None}, bare=True),
+        "ElectraForSequenceClassification": Class(
+            {"head": None}, head=SequenceClassifier(activation="gelu"), dropout=BERTS_DROPOUT
+        ),
     },
     prefix="electra.",
     fields=changed(

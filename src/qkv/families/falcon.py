@@ -10,7 +10,7 @@ from ..core.feedforward import Activation, FeedForward
 from ..core.norm import LayerNorm
 from ..core.patterns import causal
 from ..core.positions import ALiBi, Position, Rotary
-from ..hub.family import Class, Family, Table
+from ..hub.family import Family, Table
 from ..hub.keys import ACTIVATIONS, ANY, Config, Key
 from ..hub.names import Row
 from ..hub.transforms import Grouped
@@ -20,6 +20,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .classes import SCORE, decoders
 from .places import heads, places
 from .rope import Rope
 
@@ -188,6 +189,7 @@ def names(spec: Transformer) -> Table:
         Row(f"{layer}.mlp.dense_4h_to_h.*", f"{block}.feedforward.down.*"),
         Row("transformer.ln_f.*", "decoder.norm.*"),
         Row("lm_head.weight", "head.weight"),
+        SCORE,
         Row(f"{layer}.self_attention.rotary_emb.inv_freq", ""),  # computed; in old files
     )
 
@@ -195,7 +197,7 @@ def names(spec: Transformer) -> Table:
 FAMILY = Family(
     model_type="falcon",
     make=falcon,
-    classes={"FalconForCausalLM": Class(), "FalconModel": Class({"head": False}, bare=True)},
+    classes=decoders("Falcon"),
     prefix="transformer.",
     fields=(
         Key("vocab_size", "vocab_size", 65024),

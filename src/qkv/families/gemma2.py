@@ -9,7 +9,7 @@ from ..core.embedding import Embedding
 from ..core.feedforward import Activation, FeedForward
 from ..core.norm import RMSNorm
 from ..core.positions import Position, Rotary
-from ..hub.family import UNSAID, Class, Family
+from ..hub.family import UNSAID, Family
 from ..hub.keys import ACTIVATIONS, ANY, Config, Key, changed
 from ..hub.names import Row
 from ..model.attention import Attention
@@ -18,6 +18,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .classes import decoders
 from .llama import FIELDS, NAMES
 from .places import heads, places, sliding
 from .qwen2 import FULL, SLIDING, LayerTypes
@@ -134,7 +135,7 @@ NORMS = (
 FAMILY = Family(
     model_type="gemma2",
     make=gemma2,
-    classes={"Gemma2ForCausalLM": Class(), "Gemma2Model": Class({"head": False}, bare=True)},
+    classes=decoders("Gemma2"),
     prefix="model.",
     fields=changed(
         FIELDS,

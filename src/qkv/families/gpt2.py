@@ -9,7 +9,7 @@ from ..core.feedforward import Activation, FeedForward
 from ..core.norm import LayerNorm
 from ..core.patterns import causal
 from ..core.positions import Learned, Position
-from ..hub.family import Class, Family
+from ..hub.family import Family
 from ..hub.keys import ACTIVATIONS, ANY, Field, Key
 from ..hub.names import Row
 from ..hub.transforms import Chain, Joined, Transposed
@@ -19,6 +19,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .classes import SCORE, decoders
 from .places import places
 
 
@@ -96,7 +97,7 @@ FIELDS: tuple[Field, ...] = (
 FAMILY = Family(
     model_type="gpt2",
     make=gpt,
-    classes={"GPT2LMHeadModel": Class(), "GPT2Model": Class({"head": False}, bare=True)},
+    classes=decoders("GPT2", "LMHeadModel"),
     prefix="transformer.",
     fields=FIELDS,
     places=places("decoder"),
@@ -127,6 +128,7 @@ FAMILY = Family(
         Row("transformer.h.{i}.mlp.c_proj.*", "decoder.blocks.{i}.feedforward.down.*", Transposed()),
         Row("transformer.ln_f.*", "decoder.norm.*"),
         Row("lm_head.weight", "head.weight"),
+        SCORE,
         Row("transformer.h.{i}.attn.bias", ""),  # the causal mask, in old files
         Row("transformer.h.{i}.attn.masked_bias", ""),
     ),

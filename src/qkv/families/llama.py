@@ -8,7 +8,7 @@ from typing import Any
 from ..core.feedforward import Activation, FeedForward, FeedForwardLayer
 from ..core.norm import NoNorm, RMSNorm
 from ..core.positions import Position, Rotary
-from ..hub.family import Class, Family
+from ..hub.family import Family
 from ..hub.keys import ACTIVATIONS, Field, Key, changed
 from ..hub.names import Row
 from ..model.attention import Attention
@@ -17,6 +17,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .classes import SCORE, decoders
 from .places import places, sliding
 from .rope import Rope
 
@@ -128,6 +129,7 @@ NAMES = (
     Row("model.layers.{i}.mlp.[gate,up,down]_proj.*", "decoder.blocks.{i}.feedforward.[gate,up,down].*"),
     Row("model.norm.weight", "decoder.norm.weight"),
     Row("lm_head.weight", "head.weight"),
+    SCORE,
     Row("model.layers.{i}.self_attn.rotary_emb.inv_freq", ""),  # computed; in old files
 )
 
@@ -135,7 +137,7 @@ NAMES = (
 FAMILY = Family(
     model_type="llama",
     make=llama,
-    classes={"LlamaForCausalLM": Class(), "LlamaModel": Class({"head": False}, bare=True)},
+    classes=decoders("Llama"),
     prefix="model.",
     fields=changed(FIELDS, Key("attention_bias", "attention_bias", False), Key("mlp_bias", "feedforward_bias", False)),
     places=places("decoder"),

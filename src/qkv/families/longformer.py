@@ -13,8 +13,10 @@ from ..hub.family import Class, Family
 from ..hub.keys import Config, changed
 from ..hub.names import Row
 from ..model.global_attention import GlobalAttention
+from ..model.heads import SequenceClassifier
 from ..model.transformer import Transformer
-from .bert import FIELDS, NAMES, PLACES, bert, legacy
+from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
+from .classes import dense
 from .places import Place
 from .roberta import OWN
 
@@ -125,7 +127,10 @@ FAMILY = Family(
     make=longformer,
     classes={
         "LongformerForMaskedLM": Class(),
-        "LongformerModel": Class({"head": False, "pooler": True}, bare=True),
+        "LongformerModel": Class(POOLED, bare=True, optional=("pooler",)),
+        "LongformerForSequenceClassification": Class(
+            {"head": False}, head=SequenceClassifier(), dropout=("hidden_dropout_prob",)
+        ),
     },
     prefix="longformer.",
     fields=changed(FIELDS, *OWN, Windows()),
@@ -134,7 +139,7 @@ FAMILY = Family(
         *(
             Row(row.theirs.replace("bert.", "longformer.", 1), row.ours, row.how)
             for row in (*NAMES, *legacy(NAMES))
-            if row.theirs.startswith("bert.")
+            if row.theirs.startswith("bert.") and row.ours != "head.dense.*"
         ),
         _GLOBAL,
         Row("lm_head.dense.*", "head.transform.dense.*"),
@@ -142,6 +147,7 @@ FAMILY = Family(
         Row("lm_head.decoder.weight", "head.weight"),
         Row("lm_head.bias", "head.bias"),
         Row("lm_head.decoder.bias", "head.bias"),
+        *dense("classifier"),
     ),
     harmless={
         "position_embedding_type": "absolute",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..hub.family import Class, Family
+from ..hub.family import Family
 from ..hub.keys import Key, changed
+from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .places import Place, places
 
@@ -30,7 +31,7 @@ PLACES: dict[str, Place] = {**USUAL, "windows": _window}
 FAMILY = Family(
     model_type="mistral",
     make=llama,
-    classes={"MistralForCausalLM": Class(), "MistralModel": Class({"head": False}, bare=True)},
+    classes=decoders("Mistral"),
     prefix="model.",
     fields=changed(
         FIELDS,

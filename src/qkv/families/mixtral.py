@@ -8,11 +8,12 @@ from typing import Any
 from ..core.feedforward import Activation
 from ..core.moe import MixtureOfExperts
 from ..core.positions import Position, Rotary
-from ..hub.family import Class, Family
+from ..hub.family import Family
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Joined, Stacked
 from ..model.transformer import Transformer
+from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .mistral import PLACES
 from .rope import Rope
@@ -86,7 +87,7 @@ EXPERTS = (
 FAMILY = Family(
     model_type="mixtral",
     make=mixtral,
-    classes={"MixtralForCausalLM": Class(), "MixtralModel": Class({"head": False}, bare=True)},
+    classes=decoders("Mixtral"),
     prefix="model.",
     fields=changed(
         FIELDS,

@@ -10,7 +10,7 @@ from ..core.feedforward import FeedForward
 from ..core.norm import LayerNorm
 from ..core.patterns import causal
 from ..core.positions import ALiBi, Position
-from ..hub.family import Class, Family
+from ..hub.family import Family
 from ..hub.keys import ANY, Config, Key, check_claimed, filled
 from ..hub.names import Row
 from ..hub.transforms import Joined
@@ -20,6 +20,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .classes import SCORE, decoders
 from .places import places
 
 
@@ -116,12 +117,13 @@ NAMES = (
     Row(f"{LAYER}.ffn.[up,down]_proj.weight", f"{BLOCK}.feedforward.[up,down].weight"),
     Row("transformer.norm_f.weight", "decoder.norm.weight"),
     Row("lm_head.weight", "head.weight"),
+    SCORE,
 )
 
 FAMILY = Family(
     model_type="mpt",
     make=mpt,
-    classes={"MptForCausalLM": Class(), "MptModel": Class({"head": False}, bare=True)},
+    classes=decoders("Mpt"),
     prefix="transformer.",
     fields=(
         Key("vocab_size", "vocab_size", 50368),

@@ -9,7 +9,7 @@ from ..core.feedforward import Activation, FeedForward
 from ..core.norm import LayerNorm
 from ..core.patterns import causal
 from ..core.positions import Position, Rotary
-from ..hub.family import Class, Family, Table
+from ..hub.family import Family, Table
 from ..hub.keys import ACTIVATIONS, ANY, Key
 from ..hub.names import Row
 from ..hub.transforms import Grouped
@@ -19,6 +19,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .classes import SCORE, decoders
 from .places import heads, places
 from .rope import Rope
 
@@ -87,6 +88,7 @@ def names(spec: Transformer) -> Table:
         Row("gpt_neox.final_layer_norm.*", "decoder.norm.*"),
         Row("embed_out.weight", "head.weight"),
         Row("lm_head.weight", "head.weight"),  # what transformers 5 calls it in memory
+        SCORE,
         Row(f"{layer}.attention.bias", ""),  # masks and tables, in old files
         Row(f"{layer}.attention.masked_bias", ""),
         Row(f"{layer}.attention.rotary_emb.inv_freq", ""),
@@ -96,7 +98,7 @@ def names(spec: Transformer) -> Table:
 FAMILY = Family(
     model_type="gpt_neox",
     make=neox,
-    classes={"GPTNeoXForCausalLM": Class(), "GPTNeoXModel": Class({"head": False}, bare=True)},
+    classes=decoders("GPTNeoX"),
     prefix="gpt_neox.",
     fields=(
         Key("vocab_size", "vocab_size", 50432),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..hub.family import Class, Family
+from ..hub.family import Family
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Joined
+from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .mistral import PLACES
 from .rope import Rope
@@ -26,7 +27,7 @@ FUSED = (
 FAMILY = Family(
     model_type="phi3",
     make=llama,
-    classes={"Phi3ForCausalLM": Class(), "Phi3Model": Class({"head": False}, bare=True)},
+    classes=decoders("Phi3"),
     prefix="model.",
     fields=changed(
         FIELDS,

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from ..core.positions import Rotary
-from ..hub.family import Class, Family
+from ..hub.family import Family
 from ..hub.keys import Config, Key, changed
+from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .places import places
 
@@ -81,7 +82,7 @@ class LayerTypes:
 FAMILY = Family(
     model_type="qwen2",
     make=qwen2,
-    classes={"Qwen2ForCausalLM": Class(), "Qwen2Model": Class({"head": False}, bare=True)},
+    classes=decoders("Qwen2"),
     prefix="model.",
     fields=changed(
         FIELDS,

@@ -9,11 +9,12 @@ from typing import Any
 from ..core.feedforward import Activation, FeedForward, NoFeedForward
 from ..core.moe import MixtureOfExperts
 from ..core.positions import Position, Rotary
-from ..hub.family import UNSAID, Class, Family, Table
+from ..hub.family import UNSAID, Family, Table
 from ..hub.keys import ANY, Config, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Joined, Stacked
 from ..model.transformer import Transformer
+from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .places import Place, places
 from .qwen2 import FULL, SLIDING, LayerTypes
@@ -181,7 +182,7 @@ KEYS = changed(
 FAMILY = Family(
     model_type="qwen2_moe",
     make=qwen2_moe,
-    classes={"Qwen2MoeForCausalLM": Class(), "Qwen2MoeModel": Class({"head": False}, bare=True)},
+    classes=decoders("Qwen2Moe"),
     prefix="model.",
     fields=changed(
         KEYS,

@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 from ..core.positions import Rotary
-from ..hub.family import Class, Family
+from ..hub.family import Family
 from ..hub.keys import Key, changed
 from ..hub.names import Row
+from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .places import places
 from .qwen2 import LayerTypes
@@ -46,7 +47,7 @@ QK_NORM = Row("model.layers.{i}.self_attn.[q,k]_norm.weight", "decoder.blocks.{i
 FAMILY = Family(
     model_type="qwen3",
     make=qwen3,
-    classes={"Qwen3ForCausalLM": Class(), "Qwen3Model": Class({"head": False}, bare=True)},
+    classes=decoders("Qwen3"),
     prefix="model.",
     fields=changed(
         FIELDS,

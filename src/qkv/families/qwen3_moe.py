@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from ..hub.family import Class, Family
+from ..hub.family import Family
 from ..hub.keys import ANY, Config, Key, changed
 from ..hub.names import Row
 from ..model.transformer import Transformer
+from .classes import decoders
 from .qwen2 import FULL, SLIDING, LayerTypes
 from .qwen2_moe import KEYS, PLACES, qwen2_moe
 from .qwen2_moe import names as without_norms
@@ -64,7 +65,7 @@ def names(spec: Transformer) -> tuple[Row, ...]:
 FAMILY = Family(
     model_type="qwen3_moe",
     make=qwen3_moe,
-    classes={"Qwen3MoeForCausalLM": Class(), "Qwen3MoeModel": Class({"head": False}, bare=True)},
+    classes=decoders("Qwen3Moe"),
     prefix="model.",
     fields=changed(
         KEYS,

@@ -10,7 +10,9 @@ from ..core.positions import Learned
 from ..hub.family import Class, Family
 from ..hub.keys import Config, Field, changed
 from ..hub.names import Row
-from .bert import FIELDS, NAMES, PLACES, bert, legacy
+from ..model.heads import SequenceClassifier
+from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
+from .classes import BERTS_DROPOUT, dense
 
 SIZES: dict[str, dict[str, Any]] = {
     "roberta-base": {"vocab_size": 50265, "eps": 1e-5, "token_types": 1, "position": Learned(offset=2)},
@@ -60,7 +62,7 @@ OWN: tuple[Field, ...] = (Offset(), Longest())
 _TABLE = tuple(
     Row(row.theirs.replace("bert.", "roberta.", 1), row.ours, row.how)
     for row in (*NAMES, *legacy(NAMES))
-    if row.theirs.startswith("bert.")
+    if row.theirs.startswith("bert.") and row.ours != "head.dense.*"
 )
 
 FAMILY = Family(
@@ -68,7 +70,8 @@ FAMILY = Family(
     make=bert,
     classes={
         "RobertaForMaskedLM": Class(),
-        "RobertaModel": Class({"head": False, "pooler": True}, bare=True),
+        "RobertaModel": Class(POOLED, bare=True, optional=("pooler",)),
+        "RobertaForSequenceClassification": Class({"head": False}, head=SequenceClassifier(), dropout=BERTS_DROPOUT),
     },
     prefix="roberta.",
     fields=changed(FIELDS, *OWN),
@@ -80,6 +83,7 @@ FAMILY = Family(
         Row("lm_head.decoder.weight", "head.weight"),
         Row("lm_head.bias", "head.bias"),
         Row("lm_head.decoder.bias", "head.bias"),
+        *dense("classifier"),
     ),
     harmless={"position_embedding_type": "absolute"},
 )

@@ -18,10 +18,11 @@ from ..hub.keys import ANY, Config, Field, Key, changed
 from ..hub.names import Row
 from ..model.attention import Attention
 from ..model.block import Block
-from ..model.heads import LanguageModel
+from ..model.heads import LanguageModel, SequenceClassifier
 from ..model.initial import T5Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
+from .classes import dense
 from .places import Place
 
 Kind = tuple[Activation, bool]  # the activation, and whether it gates
@@ -202,7 +203,7 @@ def _layers(stack: str, last: int) -> tuple[Row, ...]:
 
 
 def names(spec: Transformer) -> tuple[Row, ...]:
-    """The rows; the matrix into the hidden layer has another name where there is a gate."""
+    """The rows; the matrix into the hidden layer has another name where there is a gate, and all have under a classifier."""
     assert spec.encoder is not None
     gated = _kind(spec.encoder.blocks[0].feedforward)[1]
     rows = (
@@ -215,13 +216,26 @@ def names(spec: Transformer) -> tuple[Row, ...]:
         # A table that some old files hold, and no computation ever used.
         Row("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", ""),
     )
-    return tuple(row for row in rows if not row.theirs.endswith(".wi.weight" if gated else ".wi_1.weight"))
+    rows = tuple(row for row in rows if not row.theirs.endswith(".wi.weight" if gated else ".wi_1.weight"))
+    if not isinstance(spec.head, SequenceClassifier):
+        return rows
+    return (*(Row(f"transformer.{row.theirs}", row.ours, row.how) for row in rows), *dense("classification_head"))
+
+
+def _classes(name: str) -> dict[str, Class]:
+    return {
+        f"{name}ForConditionalGeneration": Class(),
+        f"{name}Model": Class({"head": False}),
+        f"{name}ForSequenceClassification": Class(
+            {"head": False}, head=SequenceClassifier(pool="last"), dropout=("classifier_dropout",)
+        ),
+    }
 
 
 FAMILY = Family(
     model_type="t5",
     make=t5,
-    classes={"T5ForConditionalGeneration": Class(), "T5Model": Class({"head": False})},
+    classes=_classes("T5"),
     is_encoder_decoder=True,
     fields=FIELDS,
     places=PLACES,
@@ -233,7 +247,7 @@ MT5 = replace(
     FAMILY,
     model_type="mt5",
     make=partial(t5, vocab_size=250112, n_heads=6, d_ff=1024, n_layers=8, **V1_1),
-    classes={"MT5ForConditionalGeneration": Class(), "MT5Model": Class({"head": False})},
+    classes=_classes("MT5"),
     fields=changed(
         tuple(f for f in FIELDS if f.size != "scale"),  # never scaled
         Key("vocab_size", "vocab_size", 250112),

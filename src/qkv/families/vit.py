@@ -215,7 +215,7 @@ FAMILY = Family(
     make=vit,
     classes={
         "ViTForImageClassification": Class(),
-        "ViTModel": Class({"head": False, "pooler": True}, bare=True),
+        "ViTModel": Class({"head": False, "pooler": True}, bare=True, optional=("pooler",)),
     },
     prefix="vit.",
     fields=FIELDS,

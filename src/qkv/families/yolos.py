@@ -89,7 +89,7 @@ FAMILY = Family(
     make=yolos,
     classes={
         "YolosForObjectDetection": Class(),
-        "YolosModel": Class({"head": False, "pooler": True}, bare=True),
+        "YolosModel": Class({"head": False, "pooler": True}, bare=True, optional=("pooler",)),
     },
     prefix="vit.",
     fields=changed(

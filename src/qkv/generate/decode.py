@@ -70,6 +70,7 @@ def generate(
             target_layout=target_layout,
             bos_id=bos_id,
             max_new_tokens=settings.max_new_tokens,
+            cache=settings.cache,
         )
         chain = processors_for(settings, sorted(eos), prompts.ids.shape[1], processors)
         rules = Rules(settings, chain, eos, stop, scores)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core.caches import CacheKind
 from ..core.layout import Layout
 from .protocol import Decoder
 
@@ -25,6 +26,7 @@ class Prompts:
     layout:  where they are.
     rows:    the same tokens on the host, without padding.
     limits:  the new tokens each row may get: max_new_tokens, or fewer where the model's context ends.
+    cache:   how keys and values are kept.
     source, source_layout: the encoder's input, for an encoder–decoder.
     """
 
@@ -32,6 +34,7 @@ class Prompts:
     layout: Layout
     rows: tuple[tuple[int, ...], ...]
     limits: tuple[int, ...]
+    cache: CacheKind | None = None
     source: Tensor | None = None
     source_layout: Layout | None = None
 
@@ -41,10 +44,11 @@ class Prompts:
     def prefill(self, model: Decoder) -> tuple[Any, Tensor]:
         """A cache that holds the prompts, and the (B, V) logits of what follows them."""
         capacity = self.ids.shape[1] + min(max(self.limits), ROOM)
+        kept = {} if self.cache is None else {"cache": self.cache}
         if self.source is None:
-            cache = model.start(len(self), capacity=capacity)
+            cache = model.start(len(self), capacity=capacity, **kept)
         else:
-            cache = model.start(source=self.source, source_layout=self.source_layout, capacity=capacity)
+            cache = model.start(source=self.source, source_layout=self.source_layout, capacity=capacity, **kept)
         return cache, model.step(self.ids, cache, self.layout)
 
     def history(self) -> Tensor:
@@ -62,6 +66,7 @@ def prepare(
     target_layout: Layout | None,
     bos_id: int | None,
     max_new_tokens: int,
+    cache: CacheKind | None = None,
 ) -> Prompts:
     """Check and lay out the prompts. An encoder–decoder's prompt is `target`, or `bos_id` alone."""
     source: Tensor | None = None
@@ -82,8 +87,9 @@ def prepare(
         raise ValueError(f"there are {source.shape[0]} sources and {prompt.shape[0]} targets; there is one for each")
     rows = _rows(prompt, where)
     _check_vocabulary(rows, model.vocab_size)
-    limits = tuple(_room(i, len(row), max_new_tokens, model.max_positions) for i, row in enumerate(rows))
-    return Prompts(prompt, where, rows, limits, source, source_layout)
+    context = None if cache is not None and cache.endless else model.max_positions
+    limits = tuple(_room(i, len(row), max_new_tokens, context) for i, row in enumerate(rows))
+    return Prompts(prompt, where, rows, limits, cache, source, source_layout)
 
 
 def batch_of(

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ..core.caches import CacheKind
 from ..core.layout import Layout
 
 
@@ -44,6 +45,7 @@ class Decoder(Protocol):
         source: Tensor | None = None,
         source_layout: Layout | None = None,
         capacity: int | None = None,
+        cache: CacheKind | None = None,
     ) -> Any: ...
 
     def step(self, ids: Tensor, cache: Any, layout: Layout | None = None) -> Tensor: ...

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from ..core.caches import CacheKind, named
 from ..core.spec import Spec
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -35,6 +36,10 @@ class Generation(Spec):
     Repetition:
         repetition_penalty:   tokens seen before become less likely by this factor on their logit (Keskar et al. 2019).
         no_repeat_ngram_size: no n-gram of this size occurs twice (0: off).
+
+    Memory:
+        cache: how keys and values are kept (None: as they are): "int8", "int4", or a `CacheKind` such as
+               {"kind": "sinks", "window": 1024}, with which a text may go on past the model's context.
     """
 
     num_beams: int = Field(1, ge=1)
@@ -51,6 +56,12 @@ class Generation(Spec):
     seed: int | None = Field(None, ge=0, lt=2**63)
     repetition_penalty: Finite = Field(1.0, gt=0)
     no_repeat_ngram_size: int = Field(0, ge=0)
+    cache: CacheKind | None = None
+
+    @field_validator("cache", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return named(value) if isinstance(value, str) else value
 
     @property
     def samples(self) -> bool:

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from ..core.spec import nearest
+from ..model.heads import SequenceClassifier
 from ..model.transformer import Transformer
-from .keys import Config, Field, check_claimed, filled
+from .keys import Config, Field, Labels, check_claimed, filled
 from .names import Row
 
 Table = tuple[Row, ...]
@@ -20,12 +21,24 @@ UNSAID = object()  # a size that a spec does not have, and need not: whether a h
 class Class:
     """One of a family's classes on the Hub, for example `GPT2LMHeadModel`.
 
-    sizes: those that the class decides, such as which head there is.
-    bare:  its tensors' names lack the family's prefix.
+    sizes:    those that the class decides, such as which head there is.
+    bare:     its tensors' names lack the family's prefix.
+    optional: those of these sizes that are parts which a file may lack (a pooler).
+    head:     what stands in place of the head that the sizes make, with as many labels as the configuration has.
+    dropout:  keys of the head's dropout, of which the first that is said counts.
     """
 
     sizes: Mapping[str, Any] = field(default_factory=dict)
     bare: bool = False
+    optional: tuple[str, ...] = ()
+    head: SequenceClassifier | None = None
+    dropout: tuple[str, ...] = ()
+
+    @property
+    def variants(self) -> tuple[Mapping[str, Any], ...]:
+        """The sizes, and those without what is optional."""
+        without = dict.fromkeys(self.optional, False)
+        return (self.sizes, {**self.sizes, **without}) if without else (self.sizes,)
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,7 @@ class Family:
     names:      tensor names, the same for every spec or a function of it. Ours are those of the model's state_dict.
     harmless:   keys besides `keys.BOOKKEEPING` that no size says, with the one value that changes nothing (or ANY).
     prefix:     what stands before tensor names in classes with a head ("transformer.").
+    labels:     the keys that count the classes of sequences, where a class tells some apart.
     """
 
     model_type: str
@@ -52,18 +66,31 @@ class Family:
     harmless: Mapping[str, Any] = field(default_factory=dict)
     prefix: str = ""
     is_encoder_decoder: bool = False
+    labels: Labels = field(default_factory=Labels)
 
     # -- from the Hub -------------------------------------------------------------------------------------------
 
-    def spec(self, config: Config, cls: str | None = None) -> Transformer:
-        """The spec of a configuration, for one of its classes (the configuration's own by default).
+    def spec(self, config: Config, cls: str | None = None, variant: int = 0) -> Transformer:
+        """The spec of a configuration, for one of its classes (the configuration's own by default) and its variants.
 
         Raises ValueError naming a key or a class that is not known, or not built.
         """
         check_claimed(config, self.fields, {**self.harmless, "is_encoder_decoder": self.is_encoder_decoder})
-        full = filled(config, self.fields)
+        full = filled(config, (*self.fields, self.labels))
         sizes = {f.size: f.read(full) for f in self.fields}
-        return self.make(**sizes, **self.classes[cls or self.class_of(config)].sizes)
+        meant = self.classes[cls or self.class_of(config)]
+        dropout = next((value for key in meant.dropout if (value := full.get(key)) is not None), 0.0)
+        return self._made(meant, meant.variants[variant], sizes, self.labels.read(full), dropout)
+
+    def _made(
+        self, cls: Class, decided: Mapping[str, Any], sizes: Mapping[str, Any], labels: int, dropout: float = 0.0
+    ) -> Transformer:
+        """A class's model. What is decided may be a head of its own, whose labels are then counted too."""
+        spec = self.make(**sizes, **decided)
+        spec = spec if cls.head is None else spec.replace(head=cls.head)
+        if not isinstance(spec.head, SequenceClassifier):
+            return spec
+        return spec.replace({"head.labels": labels, "head.dropout": dropout})
 
     def class_of(self, config: Config) -> str:
         """The class that a configuration names, or the family's first."""
@@ -86,6 +113,8 @@ class Family:
         for f in self.fields:
             if f.size in sizes:
                 made |= f.write(sizes[f.size], sizes)
+        if isinstance(spec.head, SequenceClassifier):
+            made |= self.labels.write(spec.head.labels, sizes)
         if self.is_encoder_decoder:
             made["is_encoder_decoder"] = True
         return made
@@ -104,9 +133,17 @@ class Family:
         Raises ValueError where a size is not even where the family has it.
         """
         sizes = {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
-        tried = [(name, difference(self.make(**sizes, **cls.sizes), spec)) for name, cls in self.classes.items()]
+        tried = [
+            (name, difference(self._made(cls, decided, sizes, _labels(spec)), spec))
+            for name, cls in self.classes.items()
+            for decided in cls.variants
+        ]
         cls, differences = min(tried, key=lambda found: len(found[1]))
         return cls, sizes, differences
+
+    def variant(self, spec: Transformer, cls: str) -> int:
+        """Which variant of one of its classes a spec is: 1 where what the class may lack is not there."""
+        return int(any(getattr(spec, part) is None for part in self.classes[cls].optional))
 
     def table(self, spec: Transformer, bare: bool) -> Table:
         """The rows of tensor names, for classes with a head or for those without."""
@@ -127,6 +164,11 @@ class Family:
         except (AttributeError, IndexError):
             where = size if callable(place) else place
             raise ValueError(f"{self.model_type} has {where}, and this model has not") from None
+
+
+def _labels(spec: Transformer) -> int:
+    """How many classes of sequences a spec tells apart."""
+    return spec.head.labels if isinstance(spec.head, SequenceClassifier) else 2
 
 
 def at(spec: Any, path: str) -> Any:

@@ -77,9 +77,11 @@ class Key:
 
 @dataclass(frozen=True)
 class Labels:
-    """How many classes a head tells apart. The Hub names each; those of a model made here are LABEL_0, LABEL_1 …"""
+    """How many classes a head tells apart, `usual` where nothing is said. The Hub names each; those of a model made here are
+    LABEL_0, LABEL_1 …"""
 
     size: str = "labels"
+    usual: int = 2
 
     @property
     def keys(self) -> Mapping[str, Any]:
@@ -87,7 +89,15 @@ class Labels:
 
     def read(self, config: Config) -> int:
         names = config["id2label"]
-        return len(names) if names is not None else config["num_labels"] or 2
+        return len(names) if names is not None else config["num_labels"] or self.usual
+
+    def named(self, made: Config, before: Config) -> dict[str, Any]:
+        """`made` with the names of classes that `before` has, unless it has more or fewer classes."""
+        said, known = made.get("id2label"), before.get("id2label") or ()
+        if said is not None and len(said) != len(known):
+            return dict(made)
+        others = {key: value for key, value in made.items() if key not in self.keys}
+        return others | {key: before[key] for key in self.keys if key in before}
 
     def write(self, value: int, sizes: Mapping[str, Any]) -> dict[str, Any]:
         names = [f"LABEL_{i}" for i in range(value)]

@@ -10,11 +10,13 @@ from torch import Tensor, nn
 
 from ..core.attend import attend
 from ..core.bias import Bias
+from ..core.caches import CacheKind
+from ..core.coded import Held
 from ..core.extras import Extras
 from ..core.layout import Layout
 from ..core.linear import Linear
 from ..core.norm import NoNorm, Norm
-from ..core.patterns import Full, Pattern
+from ..core.patterns import And, Causal, Full, Pattern
 from ..core.plan import Plan
 from ..core.positions import PositionModule, Tables
 from ..core.spec import Cost, Spec
@@ -65,12 +67,23 @@ class Mixer(Spec, role="attention"):
         """An empty memory for one layer to decode with."""
         return KeyValueState(ledgers[self.remembers()], capacity)
 
+    def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        """As `state`, in a form that was asked for. Raises ValueError where there is no such form of it."""
+        if how.kind == "full":
+            return self.state(ledgers, capacity)
+        raise ValueError(
+            f"{self.kind} remembers in a way of its own, which there is no {how.kind} cache of; leave the cache at full"
+        )
+
 
 class NoMixer(Mixer, kind="none"):
     """No attention: tokens stay strangers."""
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         return Nothing()
+
+    def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        return self.state(ledgers, capacity)
 
 
 class Nothing(nn.Module):
@@ -125,6 +138,16 @@ class Attention(Mixer, kind="attention"):
     def remembers(self) -> int | None:
         return _reach(self.pattern)
 
+    def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        if not self.keeps_keys:
+            return super().held(how, ledgers, capacity)
+        return how.state(ledgers, self.remembers(), capacity)
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether keys and values are what is remembered: a kind that is built on this one may do otherwise."""
+        return type(self).state is Mixer.state
+
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         return MultiHeadAttention(self, d_model, cross, name)
 
@@ -143,12 +166,9 @@ class Attention(Mixer, kind="attention"):
 
 
 def _reach(pattern: Pattern) -> int | None:
-    """The ring that holds all that a causal pattern can still see: the smallest window that it ANDs with."""
-    from ..core.patterns import And, Causal, Window
-
+    """The ring that holds all that a causal pattern can still see."""
     parts = pattern.parts if isinstance(pattern, And) else (pattern,)
-    windows = [part.size for part in parts if isinstance(part, Window)]
-    return min(windows) if windows and Causal() in parts else None
+    return pattern.reach if Causal() in parts else None
 
 
 class MultiHeadAttention(nn.Module):
@@ -156,6 +176,8 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, spec: Attention, d_model: int, cross: bool, name: str) -> None:
         super().__init__()
+        if not cross:
+            spec.pattern.warn_of_blind()
         self.n_heads, self.n_kv_heads, self.d_head, self.d_value = h, kv, d, e = spec.widths(d_model)
         self.cross, self.name = cross, name
         self.pattern, self.scale, self.softcap = spec.pattern, spec.scale, spec.softcap
@@ -182,19 +204,22 @@ class MultiHeadAttention(nn.Module):
         else:
             k, v = self._keys_values(x)
             bias = run.bias
+            late = state is not None and state.unrotated
             if run.tables is not None:
-                q, k = run.position.rotate(q, run.tables), run.position.rotate(k, run.tables)
+                q, k = run.position.rotate(q, run.tables), k if late else run.position.rotate(k, run.tables)
             kv_layout = run.layout
             if state is not None:
                 k, v = state.append(*_cleared(k, v, run.layout))
                 kv_layout = state.layout
+            if late:
+                k = self._turned(k, run, kv_layout)
         return self.meet(q, k, v, run, layout, kv_layout, bias, state is not None)
 
     def meet(
         self,
         q: Float[Tensor, "B T H D"],
-        k: Float[Tensor, "B S K D"],
-        v: Float[Tensor, "B S K E"],
+        k: Float[Tensor, "B S K D"] | Held,
+        v: Float[Tensor, "B S K E"] | Held,
         run: Pass,
         layout: Layout,
         kv_layout: Layout,
@@ -226,6 +251,12 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Pattern, Tensor | Bias | None]:
         """Who may look at whom, and what is added to the scores, given what positions add."""
         return self.pattern, bias
+
+    @staticmethod
+    def _turned(k: Tensor, run: Pass, layout: Layout) -> Tensor:
+        """Keys that come out of a cache as no position has turned them, turned by their places there."""
+        tables = run.plan.once("tables", (layout,), lambda: run.position.tables(layout))
+        return k if tables is None else run.position.rotate(k, tables)
 
     def _keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         k = self.k_norm(self.k(x).unflatten(-1, (self.n_kv_heads, self.d_head)))

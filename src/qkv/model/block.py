@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -10,7 +9,7 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from ..core import moe  # noqa: F401  # so that its kind, and those below, are known wherever there are blocks
+from ..core import moe
 from ..core.documents import document_numbers
 from ..core.dropout import dropout
 from ..core.feedforward import FeedForwardLayer
@@ -18,10 +17,10 @@ from ..core.layout import Layout
 from ..core.norm import LayerNorm, Norm
 from ..core.spec import Cost, Spec
 from ..core.state import CrossState, LayerState
-from . import block_sparse, global_attention  # noqa: F401
+from . import block_sparse, global_attention, latent_attention, linformer, lsh_attention, performer  # noqa: F401
 from .attention import Mixer, Pass
 
-Placement = Literal["pre", "post", "sandwich", "parallel"]
+Placement = Literal["pre", "post", "sandwich", "parallel", "reversible"]
 
 
 class Block(Spec, kind="block"):
@@ -31,6 +30,7 @@ class Block(Spec, kind="block"):
     pre:       x ← x + d(f(norm(x)))            (Xiong et al. 2020; GPT-2, Llama)
     sandwich:  x ← x + d(norm₂(f(norm₁(x))))    (Ding et al. 2021; Gemma 2)
     parallel:  x ← x + d(attention(norm(x))) + d(feedforward(norm₂(x)))   (GPT-J, NeoX); norm₂ = norm if `shared_norm`
+    reversible: (x₁, x₂) ← (x₂, x₁ + d(f(norm(x₂))))   (Gomez et al. 2017; Reformer): two streams, and x is (2, B, T, M)
 
     `residual` "none" leaves x + out of it all. d goes on with `layer_scale`, which multiplies by a trained vector that
     begins there (LayerScale, Touvron et al. 2021), and with `drop_path` (`stochastic_depth`).
@@ -53,9 +53,20 @@ class Block(Spec, kind="block"):
             raise ValueError("a parallel block has no place for cross-attention; choose pre, post or sandwich")
         if self.shared_norm and self.placement != "parallel":
             raise ValueError("shared_norm belongs to placement='parallel', where one norm can serve both branches")
+        if self.placement == "reversible":
+            self._check_reversible()
         if self.drop_path and self.residual == "none":
             raise ValueError("drop_path skips to the residual, and residual='none' has none; set one of them otherwise")
         return self
+
+    def _check_reversible(self) -> None:
+        if self.residual == "none":
+            raise ValueError("a reversible block adds to its streams, and residual='none' does not; set one otherwise")
+        if isinstance(self.feedforward, moe.MixtureOfExperts):
+            raise ValueError(
+                "a reversible block makes activations again, nearly the same, and experts might be chosen otherwise; choose "
+                "another placement, and recompute for memory"
+            )
 
     def module(self, d_model: int, name: str = "") -> BlockModule:
         return BlockModule(self, d_model, name)
@@ -106,33 +117,45 @@ class BlockModule(nn.Module):
         state: LayerState | None = None,
         cross_state: CrossState | None = None,
     ) -> Float[Tensor, "B T M"]:
-        def apply(name: str, y: Tensor) -> Tensor:
-            if name == "attention":
-                return self.attention(y, run, state)
-            if name == "cross":
-                assert self.cross is not None
-                return self.cross(y, run, cross_state)
-            return self.feedforward(y, run) if getattr(self.feedforward, "takes_pass", False) else self.feedforward(y)
-
+        """One layer. Where it is reversible, x and what comes out are both streams, (2, B, T, M)."""
+        states = {"attention": state, "cross": cross_state}
+        if self.placement == "reversible":
+            x1, x2 = x.unbind()
+            for name in self.sublayers:
+                x1, x2 = x2, x1 + self.branch(name, x2, run, states.get(name))
+            return torch.stack([x1, x2])
         if self.placement == "parallel":
-            return self._parallel(x, run, apply)
+            return self._parallel(x, run, state)
         for name in self.sublayers:
             if self.placement == "post":
-                x = self.norm[name](self._add(x, self._branch(name, apply(name, x), run)))
-                continue
-            y = apply(name, self.norm[name](x))
-            y = self.norm_after[name](y) if name in self.norm_after else y
-            x = self._add(x, self._branch(name, y, run))
+                y = self._shaped(name, self._part(name, x, run, states.get(name)), run)
+                x = self.norm[name](self._add(x, y))
+            else:
+                x = self._add(x, self.branch(name, x, run, states.get(name)))
         return x
 
-    def _parallel(self, x: Tensor, run: Pass, apply: Callable[[str, Tensor], Tensor]) -> Tensor:
+    def branch(self, name: str, x: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
+        """d(f(norm(x))) of one sublayer, with a second norm where sandwiched."""
+        y = self._part(name, self.norm[name](x), run, state)
+        return self._shaped(name, self.norm_after[name](y) if name in self.norm_after else y, run)
+
+    def _part(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
+        """The docstring's f."""
+        if name == "attention":
+            return self.attention(y, run, state)
+        if name == "cross":
+            assert self.cross is not None
+            return self.cross(y, run, state)
+        return self.feedforward(y, run) if getattr(self.feedforward, "takes_pass", False) else self.feedforward(y)
+
+    def _parallel(self, x: Tensor, run: Pass, state: LayerState | None) -> Tensor:
         normed, out = x, x if self.residual else torch.zeros_like(x)
         for name in self.sublayers:
             normed = self.norm[name](x) if name in self.norm else normed
-            out = out + self._branch(name, apply(name, normed), run)
+            out = out + self._shaped(name, self._part(name, normed, run, state), run)
         return out
 
-    def _branch(self, name: str, y: Tensor, run: Pass) -> Tensor:
+    def _shaped(self, name: str, y: Tensor, run: Pass) -> Tensor:
         """The docstring's d."""
         y = dropout(y, self.dropout, self.training)
         y = self.scale[name](y) if name in self.scale else y

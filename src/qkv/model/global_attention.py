@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from ..core.graphs import untraced
 from ..core.layout import Layout
 from ..core.linear import Linear
 from ..core.patterns import Global, Pattern, global_tokens, window
@@ -102,7 +103,7 @@ class Found:
     others: Layout
 
     @classmethod
-    @torch.compiler.disable  # how many there are decides on shapes
+    @untraced  # how many there are decides on shapes
     def by(cls, chosen: Global, layout: Layout) -> Found | None:
         """None where no token is global."""
         if chosen.first is None and layout.roles is None:

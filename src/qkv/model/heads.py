@@ -1,8 +1,9 @@
-"""What stands on top of a stack: heads that predict tokens or label them, the pooler, and the classifier of sequences."""
+"""What stands on top of a stack: heads that predict tokens, or label them or sequences; the pooler, and what reads it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 
 from ..core.cross_entropy import LossSums, cross_entropy, linear_cross_entropy
 from ..core.dropout import dropout
+from ..core.embedding import Input
 from ..core.feedforward import ACTIVATIONS, Activation
 from ..core.layout import Layout
 from ..core.linear import Linear
@@ -29,11 +31,15 @@ class Head(Spec, role="head"):
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
         return Cost()
 
+    def check(self, seen: Input) -> None:
+        """Raises ValueError where the head can't read a stack whose input is `seen`."""
+
 
 class HeadModule(nn.Module):
     """What every head's module offers: outputs from hidden states, and the loss sums for labels.
 
-    One that `takes_layout` is given it too: `head(hidden, layout)`.
+    One that `takes_layout` is given that of the hidden states too: `head(hidden, layout)`. Its outputs are of a whole
+    sequence or image, so there is none to decode step by step.
     """
 
     takes_layout = False
@@ -174,6 +180,73 @@ class TokenClassifierHead(HeadModule):
         if scores.shape[-1] == 1:  # the two classes no and yes, whose log-odds is the score
             scores = torch.cat([torch.zeros_like(scores), scores], -1)
         return cross_entropy(scores, labels, label_smoothing, z_loss)
+
+
+class SequenceClassifier(Head, kind="sequence-classifier"):
+    """Scores of `labels` classes for a sequence: W f(D h + d) + b, with h the state of its `first` or `last` real token.
+
+    `activation` is f; without one there is no dense layer before, and the scores are W h + b. The first token is BERT's way
+    (Devlin et al. 2019, §3.2), the last a decoder's (Radford et al. 2018, §3.2), which alone has seen all the others.
+
+    Labels are (B,) classes; with one label alone (B,) numbers, and the loss is the squared error; numbers (B, labels)
+    from 0 to 1 are a yes or no for each, and the loss is the binary cross-entropy.
+    """
+
+    labels: int = Field(default=2, gt=0)
+    pool: Literal["first", "last"] = "first"
+    activation: Activation | Literal["tanh"] | None = "tanh"
+    bias: bool = True
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    def module(self, d_model: int, vocab_size: int) -> HeadModule:
+        return SequenceClassifierHead(self, d_model)
+
+    def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
+        """Its FLOPs are left out: they are those of one token, however long the sequence."""
+        dense = 0 if self.activation is None else d_model * d_model + d_model
+        return Cost(dense + d_model * self.labels + self.labels * self.bias)
+
+
+_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, **ACTIVATIONS}
+
+
+class SequenceClassifierHead(HeadModule):
+    """The module of `SequenceClassifier`."""
+
+    takes_layout = True
+
+    def __init__(self, spec: SequenceClassifier, d_model: int) -> None:
+        super().__init__()
+        self.pool, self.dropout = spec.pool, spec.dropout
+        self.dense = None if spec.activation is None else Linear(d_model, d_model)
+        self.activation = None if spec.activation is None else _FUNCTIONS[spec.activation]
+        self.out = Linear(d_model, spec.labels, bias=spec.bias)
+
+    def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Float[Tensor, "B labels"]:
+        x = pool(hidden, layout, self.pool)
+        if self.dense is not None and self.activation is not None:
+            x = self.activation(self.dense(x))
+        return self.out(dropout(x, self.dropout, self.training))
+
+    def loss(
+        self,
+        hidden: Float[Tensor, "B T M"],
+        labels: Int[Tensor, " B"] | Float[Tensor, " B"] | Float[Tensor, "B labels"],
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+        layout: Layout | None = None,
+    ) -> LossSums:
+        assert layout is not None
+        scores = self(hidden, layout)
+        if scores.shape[1] > 1 and not labels.is_floating_point():
+            return cross_entropy(scores, labels, label_smoothing, z_loss)
+        labels = labels[:, None] if labels.ndim == 1 else labels
+        if labels.shape != scores.shape:
+            raise ValueError(f"labels that are numbers are {tuple(scores.shape)} here, not {tuple(labels.shape)}")
+        measure = F.mse_loss if scores.shape[1] == 1 else F.binary_cross_entropy_with_logits
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        loss = measure(scores.to(wide), labels.to(wide), reduction="sum")
+        return LossSums(loss, loss.detach(), torch.tensor(labels.numel(), device=scores.device))
 
 
 class Classifier(Spec, kind="classifier"):

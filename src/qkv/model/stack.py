@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Literal, cast
 
+import torch
 from jaxtyping import Float, Int
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..core.cache import Cache
 from ..core.embedding import Embedding, Input
 from ..core.extras import Extras, Record, Reporter
 from ..core.layout import Layout
@@ -18,9 +20,9 @@ from ..core.norm import NoNorm, Norm
 from ..core.patches import GridEmbedding, GridPosition
 from ..core.positions import NoPosition, Position, PositionModule, Widths
 from ..core.spec import Cost, Spec
-from ..core.state import Cache
 from .attention import Mixer, Pass
 from .block import Block, BlockModule
+from .reversible import reversible
 
 Recompute = Literal["none", "alternate", "blocks"]
 
@@ -48,6 +50,20 @@ class Stack(Spec, kind="stack"):
     def _has_a_grid(self) -> Stack:
         if isinstance(self.position, GridPosition) and self.embedding.grid is None:
             raise ValueError("position grid needs an embedding that has one: patches, or states of an image")
+        return self
+
+    @model_validator(mode="after")
+    def _streams(self) -> Stack:
+        if not self.is_reversible:
+            return self
+        if any(block.placement != "reversible" for block in self.blocks):
+            raise ValueError(
+                "reversible blocks hand on two streams, and others one: make all blocks of a stack reversible"
+            )
+        if self.tables > 1:
+            raise ValueError(
+                "position grid adds to every block's input, which a reversible stack can't undo; not `between`"
+            )
         return self
 
     @field_validator("embedding", mode="before")
@@ -86,6 +102,10 @@ class Stack(Spec, kind="stack"):
     def tables(self) -> int:
         """How often positions are made: for the input, and where they say so for every further block."""
         return self.n_layers if isinstance(self.position, GridPosition) and self.position.between else 1
+
+    @property
+    def is_reversible(self) -> bool:
+        return any(block.placement == "reversible" for block in self.blocks)
 
     def block(self, i: int) -> Block:
         """The i-th block, with its share of the stack's stochastic depth."""
@@ -144,7 +164,10 @@ def _run_again(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
 
 
 class StackModule(nn.Module):
-    """The module of `Stack`. `recompute` trades time for memory: blocks whose activations are made again in backward."""
+    """The module of `Stack`. `recompute` trades time for memory: blocks whose activations are made again in backward.
+
+    Reversible blocks begin with two streams that are alike and end with their mean; all of them make activations again.
+    """
 
     recompute: Recompute = "none"
 
@@ -157,6 +180,7 @@ class StackModule(nn.Module):
         _check_heads(spec, self.position, d_model, name)
         self.blocks = nn.ModuleList(spec.block(i).module(d_model, f"{name}.blocks.{i}") for i in range(spec.n_layers))
         self.norm = spec.norm.module(d_model)
+        self.reversible = spec.is_reversible
 
     def forward(
         self,
@@ -171,16 +195,29 @@ class StackModule(nn.Module):
         x = self.embedding(ids, self.position.embed(layout), token_types)
         run = Pass.over(layout, self.position)
         run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
+        if self.reversible:
+            return self.norm(self._both_streams(torch.stack([x, x]), run, cache).mean(0))
         for i, block in enumerate(self.blocks):
             if i and len(self.between):
                 x = x + cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
             if cache is not None:
-                x = block(x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
+                x = self._step(i, x, run, cache)
             elif self.training and (self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)):
                 x = _run_again(self.block(i), x, run)
             else:
                 x = block(x, run)
         return self.norm(x)
+
+    def _both_streams(self, x: Float[Tensor, "2 B T M"], run: Pass, cache: Cache | None) -> Float[Tensor, "2 B T M"]:
+        if cache is None and torch.is_grad_enabled():
+            return reversible([self.block(i) for i in range(len(self.blocks))], x, run)
+        for i, block in enumerate(self.blocks):
+            x = block(x, run) if cache is None else self._step(i, x, run, cache)
+        return x
+
+    def _step(self, i: int, x: Tensor, run: Pass, cache: Cache) -> Tensor:
+        out: Tensor = self.blocks[i](x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
+        return out
 
     def block(self, i: int) -> BlockModule:
         module = self.blocks[i]

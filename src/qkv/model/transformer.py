@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from ..core.cache import Cache
+from ..core.caches import CacheKind, named
 from ..core.cross_entropy import LossSums
 from ..core.embedding import Embedding
 from ..core.extras import Extras
 from ..core.layout import Layout
-from ..core.patches import PatchEmbedding, Patches
+from ..core.patches import PatchEmbedding
 from ..core.positions import Learned
 from ..core.spec import Cost, Spec
-from ..core.state import Cache
-from .attention import MultiHeadAttention
+from . import vision  # noqa: F401  # so that its heads are known wherever there are models
+from .attention import Attention, Mixer, MultiHeadAttention
 from .heads import Classifier, ClassifierModule, Head, HeadModule, LanguageModel, Pooler, PoolerModule
 from .initial import Glorot, Initialization
 from .stack import Recompute, Stack, StackModule
-from .vision import Detector, ImageClassifier, MaskTokens, PixelDecoder
 
 
 class Transformer(Spec, kind="transformer"):
@@ -51,7 +53,8 @@ class Transformer(Spec, kind="transformer"):
         if self.encoder is None and self.decoder is None:
             raise ValueError("a Transformer needs an encoder, a decoder or both")
         self._check_vocabulary()
-        self._check_image()
+        if self.head is not None:
+            self.head.check(self.output.embedding)
         for name, stack in self.stacks():
             if isinstance(stack.position, Learned) and self.max_positions is None:
                 raise ValueError(f"{name}.position: learned positions need max_positions, the length of their table")
@@ -93,22 +96,6 @@ class Transformer(Spec, kind="transformer"):
         tied = isinstance(self.head, LanguageModel) and self.head.tied
         if tied and not self.output.embedding.table(1, self.d_model):
             raise ValueError("a tied head needs a table of tokens in its stack, which reads none; untie it")
-
-    def _check_image(self) -> None:
-        """That a head of images has one to look at, of the grid and patches that it is made for."""
-        if not isinstance(self.head, ImageClassifier | PixelDecoder | MaskTokens | Detector):
-            return
-        seen = self.output.embedding
-        if not isinstance(seen, Patches):
-            raise ValueError(f"head {self.head.kind} reads images, so its stack needs an embedding of the kind patches")
-        if isinstance(self.head, ImageClassifier) and seen.before < self.head.class_tokens:
-            raise ValueError(f"the classifier reads {self.head.class_tokens} tokens: give patches that many `before`")
-        if isinstance(self.head, Detector) and not seen.after:
-            raise ValueError("a detector reads detection tokens: give patches some `after` them")
-        if isinstance(self.head, PixelDecoder):
-            ours, theirs = (self.head.grid, self.head.patch, self.head.channels), (seen.grid, seen.patch, seen.channels)
-            if ours != theirs:
-                raise ValueError(f"the decoder of pixels is for {ours}, and the images have {theirs}")
 
     def stacks(self) -> list[tuple[str, Stack]]:
         return [(n, s) for n, s in (("encoder", self.encoder), ("decoder", self.decoder)) if s is not None]
@@ -270,9 +257,14 @@ class TransformerModel(nn.Module):
     ) -> Float[Tensor, "B T V"] | LossSums:
         """Logits (B, T, V); with `labels`, aligned with the output and −100 where none counts, the loss sums instead."""
         extras = Extras() if self.training and labels is not None else None
+        seen: dict[str, Layout] = {}
         if self.head is not None and self.head.takes_layout:
-            ids, layout = self._laid(ids, layout, attention_mask)
-            attention_mask = None
+            if target is not None:
+                target_layout, target_mask = self._layout(target, target_layout, target_mask), None
+                seen = {"layout": target_layout}
+            else:
+                ids, layout = self._laid(ids, layout, attention_mask)
+                attention_mask, seen = None, {"layout": layout}
         hidden = self.hidden(
             ids,
             target,
@@ -287,7 +279,6 @@ class TransformerModel(nn.Module):
             if labels is not None:
                 raise ValueError("this model has no head, so labels mean nothing to it")
             return hidden
-        seen = {"layout": layout} if self.head.takes_layout else {}
         if labels is None:
             return self.head(hidden, **seen)
         sums = self.head.loss(hidden, labels, label_smoothing, z_loss, **seen)
@@ -364,28 +355,58 @@ class TransformerModel(nn.Module):
         source: Int[Tensor, "B S"] | None = None,
         source_layout: Layout | None = None,
         capacity: int | None = None,
+        cache: CacheKind | Mapping[str, Any] | str | None = None,
+        prefix: Cache | None = None,
     ) -> Cache:
         """An empty cache to `step` with. An encoder–decoder reads its source here, once.
 
         `capacity`: how many tokens to make room for at the start; caches grow by themselves.
+        `cache`: how keys and values are kept (`core.caches`), a kind or its JSON form, such as "int8"; full by default.
+        `prefix`: a cache with one row, a common beginning: all `batch_size` rows go on from there. It stays as it is;
+        rows and cache share its pages where it has pages.
+
+        Raises ValueError where a layer can't keep what it remembers in that form.
         """
+        if prefix is not None:
+            return self._continuing(prefix, batch_size or 1, source is not None or cache is not None)
         if self.decoder is None:
             raise ValueError("an encoder alone does not decode: it has no causal stack to step through")
         if self.is_encoder_decoder != (source is not None):
             raise ValueError("an encoder–decoder starts from source ids; a decoder alone from a batch size")
         assert self.spec.decoder is not None
         rows = len(source) if source is not None else (batch_size or 1)
-        states = [block.attention.state for block in self.spec.decoder.blocks]
-        cache = Cache(rows, states, self.is_encoder_decoder, self.max_positions, capacity)
+        how = named(cache)
+        how.check(self.decoder.position, self.max_positions)
+        states = [partial(block.attention.held, how) for block in self.spec.decoder.blocks]
+        about = {"layers": [_about(block.attention, self.spec.d_model) for block in self.spec.decoder.blocks]}
+        about |= {
+            "cache": how.to_dict(),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "cross": self.is_encoder_decoder,
+        }
+        started = Cache(rows, states, self.is_encoder_decoder, self.max_positions, capacity, about, self.device)
         if source is not None:
-            assert self.encoder is not None
-            source, layout = self._laid(source, source_layout, None)
-            memory = self.encoder(source, layout)
-            for i, state in enumerate(cache.cross):
-                cross = self.decoder.block(i).cross
-                if isinstance(cross, MultiHeadAttention):
-                    cross.remember(memory, layout, state)
-        return cache
+            self._read(started, source, source_layout)
+        return started
+
+    def _read(self, cache: Cache, source: Tensor, source_layout: Layout | None) -> None:
+        """Let every layer's cross-attention remember the source."""
+        assert self.encoder is not None and self.decoder is not None
+        source, layout = self._laid(source, source_layout, None)
+        memory = self.encoder(source, layout)
+        for i, state in enumerate(cache.cross):
+            cross = self.decoder.block(i).cross
+            if isinstance(cross, MultiHeadAttention):
+                cross.remember(memory, layout, state)
+
+    @staticmethod
+    def _continuing(prefix: Cache, rows: int, more: bool) -> Cache:
+        if prefix.batch_size != 1 or more:
+            given = (
+                f"one of {prefix.batch_size} rows" if prefix.batch_size != 1 else "a source or another cache beside it"
+            )
+            raise ValueError(f"a prefix is a cache of one row, which rows go on from as it is, and this has {given}")
+        return prefix.fork(torch.zeros(rows, dtype=torch.int64, device=prefix.device))
 
     def step(
         self,
@@ -400,11 +421,21 @@ class TransformerModel(nn.Module):
         `Layout.from_lengths(lengths, side="left")`.
         """
         assert self.decoder is not None and self.head is not None
+        if self.head.takes_layout:
+            raise ValueError("this model's head judges whole sequences and predicts no next token to go on with")
         if len(ids) != cache.batch_size:
             raise ValueError(f"the cache holds {cache.batch_size} rows, and {len(ids)} were fed to it")
         layout = cache.admit(layout, ids.shape[1], ids.device)
         hidden = self.decoder(ids, layout, cache=cache)
         return self.head(hidden) if all_positions else self.head(hidden[:, -1:]).squeeze(1)
+
+
+def _about(mixer: Mixer, d_model: int) -> dict[str, Any]:
+    """What a cache's layer is of, for a file to agree with."""
+    if not isinstance(mixer, Attention):
+        return {"mixer": mixer.to_dict()}
+    _, heads, d_key, d_value = mixer.widths(d_model)
+    return {"mixer": mixer.kind, "heads": heads, "d_key": d_key, "d_value": d_value, "window": mixer.remembers()}
 
 
 def _tie_again(model: TransformerModel, keys: object) -> None:

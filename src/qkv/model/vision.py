@@ -12,13 +12,26 @@ from torch.nn import functional as F
 
 from ..core.cross_entropy import LossSums, cross_entropy
 from ..core.dropout import dropout
+from ..core.embedding import Input
 from ..core.layout import Grid, Layout
 from ..core.linear import Linear
 from ..core.norm import LayerNorm
-from ..core.patches import Size, States, cut, image_layout, patches_of, shown_patches
+from ..core.patches import Patches, Size, States, cut, image_layout, patches_of, shown_patches
 from ..core.spec import Cost
 from .heads import Head, HeadModule
 from .stack import Stack, StackModule
+
+
+class OfImages(Head):
+    """A head that reads the states of an image's tokens."""
+
+    def check(self, seen: Input) -> None:
+        if not isinstance(seen, Patches):
+            raise ValueError(f"head {self.kind} reads images, so its stack needs an embedding of the kind patches")
+        self.check_patches(seen)
+
+    def check_patches(self, seen: Patches) -> None:
+        """Raises ValueError where the tokens that it reads are not among these."""
 
 
 class ImageHead(HeadModule):
@@ -40,7 +53,7 @@ class ImageHead(HeadModule):
 # -- one class for an image --------------------------------------------------------------------------------------------
 
 
-class ImageClassifier(Head, kind="image-classifier"):
+class ImageClassifier(OfImages, kind="image-classifier"):
     """Scores of `labels` classes, W h + b, with h the class token's state (ViT) or the `mean` of the patches' states.
 
     `distilled` adds a second layer that reads the distillation token, trained on what a teacher says; the scores are the
@@ -56,6 +69,10 @@ class ImageClassifier(Head, kind="image-classifier"):
     def class_tokens(self) -> int:
         """How many tokens before the patches it reads."""
         return 2 if self.distilled else int(self.pool == "token")
+
+    def check_patches(self, seen: Patches) -> None:
+        if seen.before < self.class_tokens:
+            raise ValueError(f"the classifier reads {self.class_tokens} tokens: give patches that many `before`")
 
     def module(self, d_model: int, vocab_size: int) -> ImageClassifierHead:
         return ImageClassifierHead(self, d_model)
@@ -101,7 +118,7 @@ class ImageClassifierHead(ImageHead):
 # -- pixels ------------------------------------------------------------------------------------------------------------
 
 
-class PixelDecoder(Head, kind="pixels"):
+class PixelDecoder(OfImages, kind="pixels"):
     """Pixels of every patch, by a light decoder that sees what the encoder made of those that were shown (MAE, He et al.
     2022, §3): z = W h + b, with a learned mask token m in every place that was hidden, then `decoder` over all of them,
     and a linear layer to the pixels of a patch, (h, w, C).
@@ -139,6 +156,11 @@ class PixelDecoder(Head, kind="pixels"):
     @property
     def pixels(self) -> int:
         return self.patch[0] * self.patch[1] * self.channels
+
+    def check_patches(self, seen: Patches) -> None:
+        ours, theirs = (self.grid, self.patch, self.channels), (seen.grid, seen.patch, seen.channels)
+        if ours != theirs:
+            raise ValueError(f"the decoder of pixels is for {ours}, and the images have {theirs}")
 
     def module(self, d_model: int, vocab_size: int) -> PixelDecoderHead:
         return PixelDecoderHead(self, d_model)
@@ -213,7 +235,7 @@ class PixelDecoderHead(ImageHead):
 # -- a class for every pixel ---------------------------------------------------------------------------------------------
 
 
-class MaskTokens(Head, kind="mask-tokens"):
+class MaskTokens(OfImages, kind="mask-tokens"):
     """A mask for every class, by one learned token each (Segmenter, Strudel et al. 2021, §3.2):
 
     [p, c] = decoder([W h + b, classes]);  scores = norm(⟨p V_p / |p V_p|, c V_c / |c V_c|⟩),
@@ -291,12 +313,16 @@ class Objects(NamedTuple):
     boxes: Float[Tensor, "B n 4"]
 
 
-class Detector(Head, kind="detector"):
+class Detector(OfImages, kind="detector"):
     """A class and a box for every detection token, by two networks of `layers` linear layers with ReLU (YOLOS, Fang et
     al. 2021; DETR, Carion et al. 2020)."""
 
     labels: int = Field(default=91, gt=0)
     layers: int = Field(default=3, gt=0)
+
+    def check_patches(self, seen: Patches) -> None:
+        if not seen.after:
+            raise ValueError("a detector reads detection tokens: give patches some `after` them")
 
     def module(self, d_model: int, vocab_size: int) -> DetectorHead:
         return DetectorHead(self, d_model)

@@ -18,7 +18,7 @@ from ..model.vocabulary import resize_vocabulary
 from ..train import durable
 from . import hub
 from .directory import BASE, CONFIG, GENERATION, read_json, write_json
-from .load import TOKENIZERS, is_hub, load, locate, read_config
+from .load import has_tokenizer, is_hub, load, locate, read_config
 from .recipe import ModelChoice
 
 
@@ -39,7 +39,7 @@ def tokenizer_of(name: str, special: Sequence[str] = ()) -> Tokenizer:
     with the tokens around texts that the model was trained on.
     """
     folder = locate(name)
-    if not any((folder / file).is_file() for file in TOKENIZERS):
+    if not has_tokenizer(folder):
         raise ValueError(
             f"{name} has no tokenizer, and a loaded model can only be trained with its own; put its tokenizer.json there"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -96,24 +96,32 @@ def _config(folder: Path) -> dict[str, Any]:
 
 def _fitting(found: Family, config: Mapping[str, Any], weights: Weights, folder: Path) -> tuple[Model, Names]:
     """The model on the meta device, of the class that the weights fit: the one that the configuration names, else
-    another of its family, since checkpoints may hold more heads than the class they name. Names may lack the prefix, and
-    a head that a configuration calls tied may have numbers of its own, which then count.
+    another of its family, since checkpoints may hold more heads than the class they name, or lack a pooler. Names may lack
+    the prefix, and a head that a configuration calls tied may have numbers of its own, which then count.
     """
-    named = _told(folder, found, lambda: found.class_of(config))
     refusal: ValueError | None = None
-    for cls in (named, *(name for name in found.classes if name != named)):
-        spec = _told(folder, found, lambda cls=cls: _spec(found, config, cls))  # type: ignore[misc]
-        for bare in (found.classes[cls].bare, not found.classes[cls].bare):
-            try:
-                model, names, reading = _on_meta(found, spec, bare, weights, folder)
-                if all(equal_copies(entry, reading, weights) for entry in reading.again):
-                    return model, names
-                model, names, _ = _on_meta(found, spec.replace({"head.tied": False}), bare, weights, folder)
+    for spec, bare in _candidates(found, config, folder):
+        try:
+            model, names, reading = _on_meta(found, spec, bare, weights, folder)
+            if all(equal_copies(entry, reading, weights) for entry in reading.again):
                 return model, names
-            except ValueError as error:
-                refusal = refusal or error
+            model, names, _ = _on_meta(found, spec.replace({"head.tied": False}), bare, weights, folder)
+            return model, names
+        except ValueError as error:
+            refusal = refusal or error
     assert refusal is not None
     raise refusal
+
+
+def _candidates(found: Family, config: Mapping[str, Any], folder: Path) -> Iterator[tuple[Transformer, bool]]:
+    """What the model may be, and whether its tensors' names lack the prefix; the class that is named comes first."""
+    named = _told(folder, found, lambda: found.class_of(config))
+    for cls in (named, *(name for name in found.classes if name != named)):
+        bare = found.classes[cls].bare
+        for variant in range(len(found.classes[cls].variants)):
+            spec = _told(folder, found, lambda a=cls, b=variant: _spec(found, config, a, b))  # type: ignore[misc]
+            yield spec, bare
+            yield spec, not bare
 
 
 def _on_meta(
@@ -133,9 +141,9 @@ def _told(folder: Path, found: Family, make: Callable[[], T]) -> T:
         raise ValueError(f"{folder / CONFIG}, of model type {found.model_type!r}: {error}") from None
 
 
-def _spec(found: Family, config: Mapping[str, Any], cls: str) -> Transformer:
+def _spec(found: Family, config: Mapping[str, Any], cls: str, variant: int) -> Transformer:
     """The spec by the family's keys, or the one that qkv wrote beside them where it says the same and more."""
-    spec = found.spec(config, cls)
+    spec = found.spec(config, cls, variant)
     own = (config.get("qkv") or {}).get("spec")
     if own is None:
         return spec
@@ -154,15 +162,17 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
     found = family_of(spec, before.get("model_type"))
     made = found.config(spec)
     cls = made["architectures"][0]
-    if before.get("model_type") == found.model_type and not difference(found.spec(before, cls), spec):
+    variant = found.variant(spec, cls)
+    if before.get("model_type") == found.model_type and not difference(found.spec(before, cls, variant), spec):
         made = before | {"architectures": [cls]}
     elif before.get("model_type") in (None, found.model_type):
-        made = {key: value for key, value in before.items() if key not in found.claimed} | made
+        kept = {key: value for key, value in before.items() if key not in {*found.claimed, *found.labels.keys}}
+        made = kept | found.labels.named(made, before)
     key = "torch_dtype" if "torch_dtype" in made else "dtype"
     if "model_type" not in before or made.get(key) is not None:
         made[key] = str(dtype).removeprefix("torch.")
     own = {key: value for key, value in origin.own.items() if key != "spec"}
-    if difference(found.spec(made, cls), spec, beside=frozenset()):
+    if difference(found.spec(made, cls, variant), spec, beside=frozenset()):
         own["spec"] = {"schema": SCHEMA, **spec.to_dict()}
     made.pop("qkv", None)
     return made | ({"qkv": own} if own else {})
@@ -185,13 +195,15 @@ def save(
     origin: Origin,
     max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
 ) -> None:
-    """Write the weights, tied ones once, `generation_config.json` and, last, `config.json`, each whole or not at all.
+    """Write the weights, tied ones once, `generation_config.json` of what generates and, last, `config.json`, each whole or
+    not at all.
 
     `settings` are the fields of a `Generation`. Raises ValueError, before anything is written, where no family of the
     Hub is this model.
     """
     config = config_of(model.spec, model.dtype, origin)
     sharded.write(folder, names_of(model, config), _state(model), max_shard_size)
-    if model.decoder is not None:
+    judges = model.head is not None and model.head.takes_layout  # whole sequences, so that it generates none
+    if model.decoder is not None and not judges:
         write_json(folder / GENERATION, generation_file.write(settings, origin.generation or {}, config))
     write_json(folder / CONFIG, config)

@@ -38,7 +38,10 @@ from .recipe import Recipe
 from .score import Score, score
 from .text import Output, Task, TextModel
 
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "source.spm")
+TOKENIZERS = (
+    *("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"),
+    *("source.spm", "*.tiktoken"),
+)
 BESIDE = (
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
     "preprocessor_config.json",
@@ -250,8 +253,13 @@ def is_hub(folder: Path) -> bool:
     return not (isinstance(data, dict) and data.get("model_type") == hub.MODEL_TYPE)
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Whether some library's tokenizer lies in a folder."""
+    return any(path.is_file() for name in TOKENIZERS for path in folder.glob(name))
+
+
 def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, allow_pickle: bool) -> Run:
-    tokenizer = Tokenizer.load(folder) if any((folder / name).is_file() for name in TOKENIZERS) else None
+    tokenizer = Tokenizer.load(folder) if has_tokenizer(folder) else None
     model, origin, fields = hub.load(folder, device, dtype, allow_pickle)
     try:
         generation = Generation.from_dict(fields)

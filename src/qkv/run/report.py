@@ -279,8 +279,9 @@ def attention(story: Story) -> Section | None:
         made = picture.load(path)
         if not made:
             return Section("Attention", Markup(""), f"Not drawn, because the run can't be loaded: {error}")
+    made = [one for one in made if one.layers]
     if not made:
-        return None
+        return Section("Attention", Markup(""), "This model's mechanism has no weights to draw.")
     own = made[0].rows == made[0].columns
     what = "Each row is a token, the columns what it looks at" if own else "Source tokens across, target tokens down"
     note = f"{what}; the stronger the ink, the more of a row's attention goes there. Point at a cell for its weight."

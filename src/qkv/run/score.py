@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..generate import score as score_ids
 from .text import TextModel
@@ -24,7 +24,9 @@ def score(text_model: TextModel, texts: Sequence[str], targets: Sequence[str] | 
     """Each target given its text, with its end where the model was trained to write one; without targets, which only a
     model of running text can do, each text itself.
 
-    A tokenizer without a starting token leaves a text's first token unscored: there is nothing to predict it from.
+    Log-probabilities are those that generation reports for the same tokens: a translator's output is what its decoder
+    would write, with what stands around a target (BART's `<s> … </s>`). A tokenizer without a starting token leaves a
+    text's first token unscored: there is nothing to predict it from.
     """
     tokenizer, task = text_model.tokenizer, text_model.task
     if targets is None and task != "continue":
@@ -34,9 +36,18 @@ def score(text_model: TextModel, texts: Sequence[str], targets: Sequence[str] | 
         outputs = [prompt[1:] for prompt in prompts]
         scored = score_ids(text_model.model, prompts)
     else:
-        outputs = [tokenizer.encode(text, eos=task != "continue") for text in targets]
+        outputs = [_output(text_model, text) for text in targets]
         scored = score_ids(text_model.model, prompts, outputs, bos_id=text_model.start)
     return [_read(tokenizer.tokens(ids), log_probs) for ids, log_probs in zip(outputs, scored.log_probs, strict=True)]
+
+
+def _output(text_model: TextModel, text: str) -> list[int]:
+    """The ids that the model would generate for a target."""
+    if text_model.task != "translate":
+        return text_model.tokenizer.encode(text, eos=text_model.task != "continue")
+    told = replace(text_model, tokenizer=text_model.tokenizer.targets).encode(text)
+    first = None if text_model.ids is None else text_model.ids.forced[0]
+    return told if first is None or told[:1] == [first] else [first, *told]
 
 
 def _read(tokens: Sequence[str], log_probs: Sequence[float]) -> Score:

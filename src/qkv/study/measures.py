@@ -6,9 +6,12 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from ..core.spec import Spec
+from ..core.spec import Spec, nearest
+from ..look.history import History
+from ..run.directory import METRICS
 from ..run.evaluate import Evaluator
 from ..run.load import Run
+from ..train.metrics import read_metrics
 
 Curve = list[tuple[float, float]]
 
@@ -18,8 +21,11 @@ class Measure(Spec, role="measure"):
 
     title: ClassVar[str]
     x: ClassVar[str]
-    y: ClassVar[str]
     doubling: ClassVar[bool] = False
+
+    @property
+    def y(self) -> str:
+        raise NotImplementedError
 
     def __call__(self, run: Run) -> Curve:
         """Points in ascending x. Where a model can't be measured any further, its curve ends."""
@@ -38,11 +44,14 @@ class Lengths(Measure, kind="lengths"):
 
     title = "Perplexity beyond the trained length"
     x = "tokens of context"
-    y = "perplexity"
     doubling = True
 
     factors: tuple[int, ...] = (1, 2, 4, 8, 16)
     tokens: int = Field(default=65_536, gt=0)
+
+    @property
+    def y(self) -> str:
+        return "perplexity"
 
     @field_validator("factors")
     @classmethod
@@ -81,3 +90,31 @@ class Lengths(Measure, kind="lengths"):
             beyond = ", ".join(f"{y / first:.2f} × at {x / start:.0f} L" for x, y in more)
             said.append(f"{name}: {first:.2f} at L = {start:.0f} tokens; {beyond}.")
         return said
+
+
+class Progress(Measure, kind="progress"):
+    """A metric of the validation split (`loss`, `exact_match`, `bleu` …) against the seconds of training."""
+
+    title = "Progress"
+    x = "seconds of training"
+
+    metric: str = "loss"
+
+    @property
+    def y(self) -> str:
+        return self.metric
+
+    def __call__(self, run: Run) -> Curve:
+        assert run.path is not None
+        history = History.of(read_metrics(run.path / METRICS))
+        seconds = dict(history.series("eval", "elapsed"))
+        measured = history.series("eval", self.metric)
+        if not measured:
+            raise ValueError(
+                f"measure.metric={self.metric} was never measured; {nearest(self.metric, history.keys('eval'))}, and "
+                "training.eval_every says how often"
+            )
+        return [(seconds[step], value) for step, value in measured]
+
+    def told(self, curves: dict[str, Curve]) -> list[str]:
+        return [f"{name}: {curve[-1][1]:.4g} after {curve[-1][0]:,.0f} seconds." for name, curve in curves.items()]

@@ -71,5 +71,3 @@ def test_refusals_say_why(asked: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         attend(q, q, q, backend="capped", **asked)
     attend(q, q, q, **asked)  # `auto` finds another
-
-

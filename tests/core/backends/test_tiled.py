@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qkv.core.attend import attend
-from qkv.core.backends import tiled
+from qkv.core.backends import tiled, tiles
 from qkv.core.bias import Bias
 from qkv.core.layout import Layout
 from qkv.core.patterns import Pattern, causal, prefix, sinks, window
@@ -21,7 +21,7 @@ T, HEADS = 21, 4
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """4×8 tiles, so that 21 tokens make many, the last ones short."""
-    monkeypatch.setattr(tiled._Problem, "_sizes", lambda self, device: (4, 8))
+    monkeypatch.setattr(tiles.Problem, "_sizes", lambda self, device: (4, 8))
 
 
 def t5() -> Bias:
@@ -134,13 +134,13 @@ def test_nan_reaches_the_queries_that_see_it_and_no_others() -> None:
 
 def test_blocks_that_a_pattern_rules_out_are_never_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     touched: list[tuple[int, int, bool]] = []
-    scores = tiled._Problem.scores
+    scores = tiles.Problem.scores
 
     def spy(self: Any, q: Tensor, tile: Any) -> Any:
         touched.append((tile.a, tile.c, tile.sure))
         return scores(self, q, tile)
 
-    monkeypatch.setattr(tiled._Problem, "scores", spy)
+    monkeypatch.setattr(tiles.Problem, "scores", spy)
     n = 64
     attend(*(torch.randn(1, n, 1, 4) for _ in range(3)), pattern=causal() & window(8), backend="tiled")
     for a, c, _ in touched:

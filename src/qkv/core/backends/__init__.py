@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from ..request import Backend
-from . import capped, reference, sdpa, tiled
+from . import capped, flash, flex, reference, sdpa, tiled
 
-BACKENDS: dict[str, Backend] = {"reference": reference, "sdpa": sdpa, "capped": capped, "tiled": tiled}
+BACKENDS: dict[str, Backend] = {
+    "reference": reference,
+    "sdpa": sdpa,
+    "capped": capped,
+    "tiled": tiled,
+    "flex": flex,
+    "flash": flash,
+}
 
 
 def register(name: str, backend: Backend) -> None:

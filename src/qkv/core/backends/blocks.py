@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,25 +28,35 @@ class Blocks:
         return [j for j, flag in enumerate(self.maybe[row]) if flag]
 
 
+class Side(NamedTuple):
+    """Blocks of queries, or of keys: their bounds, whether each has a real token, and whether it has no other."""
+
+    extent: Extent
+    some: Tensor
+    every: Tensor
+
+    def at(self, index: Any) -> Side:
+        """The blocks that an index takes; None makes an axis."""
+        return Side(Extent(*(t[index] for t in self.extent)), self.some[index], self.every[index])
+
+
 def block_map(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, cols: int) -> Blocks:
     """Tiles of rows × cols over all batch rows together; conservative where rows of the batch differ."""
-    q, q_some, q_all = _extents(layout, rows)
-    k, k_some, k_all = _extents(kv_layout, cols)
-    q = Extent(*(t[:, None] for t in q))
-    maybe, surely = (_grid(x, len(q_some), len(k_some)) for x in pattern.block(q, k))
-    same = (q.segment_low == k.segment_low) & (q.segment_high == k.segment_high) & (q.segment_low == q.segment_high)
-    touch = (q.segment_low <= k.segment_high) & (k.segment_low <= q.segment_high)
-    maybe = maybe & touch & q_some[:, None] & k_some
-    surely = surely & same & q_all[:, None] & k_all & maybe
+    maybe, surely = verdict(pattern, side(layout, rows).at((slice(None), None)), side(kv_layout, cols))
     return Blocks(maybe.tolist(), surely.tolist())
 
 
-def _grid(x: Tensor | bool, rows: int, cols: int) -> Tensor:
-    return torch.as_tensor(x).cpu().expand(rows, cols)
+def verdict(pattern: Pattern, q: Side, k: Side) -> tuple[Tensor, Tensor]:
+    """(maybe, surely) for blocks of queries against blocks of keys, which broadcast: pattern, segments and padding."""
+    (some, q_all), (k_some, k_all) = q[1:], k[1:]
+    maybe, surely = (torch.as_tensor(x).cpu() for x in pattern.block(q.extent, k.extent))
+    (q_low, q_high), (k_low, k_high) = q.extent[2:4], k.extent[2:4]
+    maybe = maybe & (q_low <= k_high) & (k_low <= q_high) & some & k_some
+    return maybe, surely & maybe & (q_low == k_low) & (q_high == k_high) & (q_low == q_high) & q_all & k_all
 
 
-def _extents(layout: Layout, size: int) -> tuple[Extent, Tensor, Tensor]:
-    """Bounds of each block of `size` tokens over real tokens, whether it has any, and whether all of them are."""
+def side(layout: Layout, size: int) -> Side:
+    """The blocks of `size` tokens, over all batch rows together, bounded over real tokens."""
     position = layout.positions[..., 0].cpu()
     valid = position >= 0
     segment = None if layout.segments is None else layout.segments.cpu()
@@ -63,7 +74,7 @@ def _extents(layout: Layout, size: int) -> tuple[Extent, Tensor, Tensor]:
     zeros = torch.zeros(len(blocks), dtype=torch.int64)
     any_role, all_role = (zeros if isinstance(b, int) else b for b in bits)
     some, every = (_each(blocks, size, valid.long(), how) > 0 for how in ("amax", "amin"))
-    return Extent(low(position), high(position), low(segment), high(segment), any_role, all_role), some, every
+    return Side(Extent(low(position), high(position), low(segment), high(segment), any_role, all_role), some, every)
 
 
 def _each(blocks: range, size: int, x: Tensor | None, how: str) -> Tensor:

@@ -1,5 +1,5 @@
-"""FlashAttention's algorithm in plain PyTorch (Dao et al. 2022): tiles, an online soft-max, a backward pass that
-recomputes, and blocks that a pattern rules out never touched. O(T + S) memory beyond its inputs, on any device.
+"""Attention in O(T + S) memory beyond its inputs, on any device: by PyTorch's fused kernel where nothing is masked, by
+strips where a pattern leaves out much, else by tiles; what a pattern rules out is never touched.
 
 It is one custom operator, so `torch.compile` sees through it as a single node. An operator can receive tensors and
 strings: pattern and bias travel in their canonical JSON.
@@ -7,23 +7,24 @@ strings: pattern and bias travel in their canonical JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
-from ..bias import Bias, BiasScheme
-from ..layout import Layout, View
-from ..patterns import Extent, Pattern
-from ..plan import allowed_by_head, host_extent
-from ..positions import Position
+from ..bias import Bias
+from ..layout import Layout
+from ..patterns import Causal, Extent, Full, Pattern
+from ..plan import host_extent
 from ..request import Request, Result
-from .blocks import Blocks, block_map
+from .block_sparse import BlockSparse
+from .regrouped import Grouping, Regrouped, groupings
+from .strips import Plan, make_plan, n_scores, plain_plan
+from .tiles import DENSE, Problem, backward, finite, forward, layouts_of, pattern_of
 
-_DENSE = "dense"  # the name of a bias that is a plain tensor
+_UNIT = 64  # queries in a strip, and keys in a block
+_SPARSE = 0.4  # share of all scores up to which strips are faster than square tiles
 
 
 def refuses(request: Request) -> str | None:
@@ -37,7 +38,7 @@ def run(request: Request) -> Result:
     if isinstance(given, Bias):
         bias, tensors = given.scheme.text, list(given.tensors)
     elif given is not None:
-        bias, tensors = _DENSE, [given.reshape((1,) * (4 - given.ndim) + tuple(given.shape))]
+        bias, tensors = DENSE, [given.reshape((1,) * (4 - given.ndim) + tuple(given.shape))]
     seed = torch.randint(2**31, (), device="cpu") if request.dropout else torch.zeros((), dtype=torch.int64)
     q_layout, k_layout = request.layout, request.kv_layout
     out, lse = _tiled(
@@ -47,6 +48,8 @@ def run(request: Request) -> Result:
         tensors,
         [q_layout.positions, k_layout.positions],
         [q_layout.segments, k_layout.segments, q_layout.roles, k_layout.roles],
+        _start(q_layout),
+        _start(k_layout),
         request.pattern.text,
         bias,
         request.scale,
@@ -55,6 +58,27 @@ def run(request: Request) -> Result:
         seed,
     )
     return (out, lse) if request.return_lse else out
+
+
+def _start(layout: Layout) -> int:
+    """The first position, where the host knows that the others follow it and nothing else need be said; or −1."""
+    plain = layout.padding == "none" and layout.roles is None and host_extent(layout) is not None
+    return layout.start if plain and layout.start is not None else -1
+
+
+def share(request: Request) -> float:
+    """The share of all scores that is computed, as far as the host knows; 1 where it doesn't."""
+    bare = request.bias is None and not request.softcap and not request.dropout
+    if not bare or request.q.device.type != "cpu" or torch.compiler.is_compiling() or isinstance(request.q, FakeTensor):
+        return density(request)
+
+    def of_strips() -> float:
+        q, k = request.layout, request.kv_layout
+        marks = [q.segments, k.segments, q.roles, k.roles]
+        plans = _plans(request.pattern, [q.positions, k.positions], marks, _start(q), _start(k))
+        return density(request) if plans is None else sum(map(n_scores, plans)) / (q.shape[1] * k.shape[1])
+
+    return request.plan.once(f"share {request.pattern.text}", (request.layout, request.kv_layout), of_strips)
 
 
 def density(request: Request, grid: int = 16) -> float:
@@ -75,257 +99,64 @@ def _coarse(extent: Extent, grid: int) -> list[Extent]:
     return [Extent(a, min(a + size - 1, extent.high)) for a in range(extent.low, extent.high + 1, size)]
 
 
-@lru_cache(maxsize=256)
-def _pattern(text: str) -> Pattern:
-    return Pattern.from_json(text)
+# -- which way -----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
-def _scheme(text: str) -> BiasScheme:
-    return Position.from_json(text)
+def _in_strips(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: list[Tensor],
+    marks: list[Tensor | None],
+    q_start: int,
+    k_start: int,
+    pattern: str,
+    scale: float,
+) -> BlockSparse | Regrouped | None:
+    """The way over strips, for rules that leave out much, where it is open."""
+    rule, (t, s) = pattern_of(pattern), (q.shape[1], k.shape[1])
+    plans = None if q.device.type != "cpu" else _plans(rule, positions, marks, q_start, k_start)
+    if plans is None or sum(map(n_scores, plans)) > _SPARSE * t * s or not finite(k, v):
+        return None
+    groups = _groups(rule, t, s, q_start, k_start)
+    if groups:
+        return Regrouped(q, k, v, groups, scale)
+    layout, kv_layout = layouts_of(positions, marks)
+    return BlockSparse(q, k, v, layout, kv_layout, rule, plans[0], scale)
 
 
-# -- the work ---------------------------------------------------------------------------------------------------------
+def _plans(
+    rule: Pattern, positions: list[Tensor], marks: list[Tensor | None], q_start: int, k_start: int
+) -> list[Plan] | None:
+    """The plans that together are the rule; None where rows of the batch, or heads, would each need their own."""
+    if rule.per_head or any(x is not None and x.shape[0] > 1 for x in (*positions, *marks)):
+        return None
+    t, s = (x.shape[1] for x in positions)
+    if groups := _groups(rule, t, s, q_start, k_start):
+        return [group.plan for group in groups]
+    if min(q_start, k_start) >= 0:
+        return [plain_plan(rule, t, s, q_start, k_start, _UNIT)]
+    return [make_plan(rule, *layouts_of(positions, marks), _UNIT)]
 
 
-@dataclass
-class _Tile:
-    """Queries a … b against keys c … d; `sure` when nothing in it needs a mask."""
-
-    a: int
-    b: int
-    c: int
-    d: int
-    sure: bool
-    column: int
-    number: int
+def _groups(rule: Pattern, t: int, s: int, q_start: int, k_start: int) -> tuple[Grouping, ...]:
+    return groupings(rule, t, _UNIT) if t == s and q_start == k_start >= 0 else ()
 
 
-class _Problem:
-    """What forward and backward share: tensors as (N, rows, width) with N = B·K, tile sizes, and how a tile is scored."""
-
-    def __init__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        tensors: list[Tensor],
-        positions: list[Tensor],
-        marks: list[Tensor | None],
-        pattern: str,
-        bias: str,
-        scale: float,
-        softcap: float,
-        dropout: float,
-        seed: Tensor,
-    ) -> None:
-        self.batch, self.t, self.h, _ = q.shape
-        self.s, self.kv = k.shape[1], k.shape[2]
-        self.group = self.h // self.kv
-        self.n = self.batch * self.kv
-        self.dtype = torch.promote_types(q.dtype, torch.float32)
-        self.tensors, self.bias, self.scale, self.softcap = tensors, bias, scale, softcap
-        self.dropout, self.seed = dropout, int(seed) if dropout else 0
-        self.pattern = _pattern(pattern)
-        self.q_layout = Layout(positions[0], marks[0], marks[2], one_segment=marks[0] is None)
-        self.k_layout = Layout(positions[1], marks[1], marks[3], one_segment=marks[1] is None)
-        self.rows, self.cols = self._sizes(q.device.type)
-        self.blocks: Blocks = block_map(self.pattern, self.q_layout, self.k_layout, self.rows, self.cols)
-        self.k, self.v, self.bad = self._clean(self.per_kv_head(k), self.per_kv_head(v))
-        self.q = q
-        self.buffers: dict[str, Tensor] = {}
-
-    def _sizes(self, device: str) -> tuple[int, int]:
-        """Tile sides: on a CPU the scores of a tile should stay in its caches, on a GPU there should be enough of them."""
-        cols = min(256, _round_up(self.s, 16))
-        budget = (1 << 20 if device == "cpu" else 1 << 24) // (self.n * self.group * cols)
-        rows = min(256, max(16, 1 << max(0, budget).bit_length() - 1) if budget else 16)
-        return min(rows, _round_up(self.t, 16)), cols
-
-    def per_kv_head(self, x: Tensor) -> Tensor:
-        """(B, S, K, E) → (B·K, S, E)."""
-        return x.transpose(1, 2).reshape(self.n, x.shape[1], x.shape[3]).to(self.dtype)
-
-    def queries(self, x: Tensor, a: int, b: int) -> Tensor:
-        """Rows a … b of (B, T, H, E) → (B·K, G·rows, E), laid out as batched products like them."""
-        x = x[:, a:b].to(self.dtype).transpose(1, 2)
-        return x.reshape(self.n, self.group * (b - a), x.shape[-1]).contiguous()
-
-    def put(self, into: Tensor, x: Tensor, a: int, b: int) -> None:
-        """The inverse of `queries`, into rows a … b of (B, T, H, E)."""
-        into[:, a:b].copy_(x.view(self.batch, self.h, b - a, x.shape[-1]).transpose(1, 2))
-
-    def per_key(self, blocks: list[Tensor]) -> Tensor:
-        """Blocks of (B·K, cols, E) → (B, S, K, E)."""
-        return torch.cat(blocks, 1).view(self.batch, self.kv, self.s, -1).transpose(1, 2)
-
-    def _clean(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """NaN and Inf are taken out of keys and values (0 · NaN is NaN) and marked, (B, K, S); `poison` puts them back."""
-        if bool((k.sum() + v.sum()).isfinite()):  # two quick sums rule both out
-            return k, v, None
-        bad = ~(k.isfinite().all(-1) & v.isfinite().all(-1))
-        hidden = bad[..., None]
-        return k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0), bad.view(self.batch, self.kv, self.s)
-
-    def tiles(self, a: int, b: int) -> Iterator[_Tile]:
-        i = a // self.rows
-        for j in self.blocks.columns(i):
-            c = j * self.cols
-            number = i * self.blocks.n_cols + j
-            yield _Tile(a, b, c, min(c + self.cols, self.s), self.blocks.surely[i][j], j, number)
-
-    def row_blocks(self) -> Iterator[tuple[int, int]]:
-        for a in range(0, self.t, self.rows):
-            yield a, min(a + self.rows, self.t)
-
-    def buffer(self, name: str, rows: int, cols: int) -> Tensor:
-        """(N, rows, cols) of memory that is used again for every tile: fresh pages cost more than the arithmetic."""
-        size = self.n * rows * cols
-        if name not in self.buffers:
-            full = self.n * self.group * min(self.rows, self.t) * min(self.cols, self.s)
-            self.buffers[name] = torch.empty(max(size, full), dtype=self.dtype, device=self.q.device)
-        return self.buffers[name][:size].view(self.n, rows, cols)
-
-    def views(self, tile: _Tile) -> tuple[View, View]:
-        return (
-            self.q_layout.slice(tile.a, tile.b).queries(),
-            self.k_layout.slice(tile.c, tile.d).keys(),
-        )
-
-    def by_head(self, x: Tensor, tile: _Tile) -> Tensor:
-        return x.view(self.batch, self.h, tile.b - tile.a, tile.d - tile.c)
-
-    def mask(self, tile: _Tile) -> Tensor | None:
-        """Boolean (B or 1, H or 1, rows, cols), or None when every pair is allowed."""
-        if tile.sure:
-            return None
-        q, k = self.views(tile)
-        out = allowed_by_head(self.pattern, q, k, self.h)
-        return out & ((q.segment == k.segment) & (q.position >= 0) & (k.position >= 0)).unsqueeze(1)
-
-    def scores(self, q: Tensor, tile: _Tile) -> tuple[Tensor, Tensor | None]:
-        """Masked scores of a tile (N, G·rows, cols), and tanh(scores / softcap) where there is one."""
-        s = torch.bmm(q, self.k[:, tile.c : tile.d].mT, out=self.buffer("s", q.shape[1], tile.d - tile.c))
-        capped = None
-        if self.softcap:
-            s.div_(self.softcap).tanh_()
-            capped = s.clone()
-            s.mul_(self.softcap)
-        if self.bias == _DENSE:
-            self.by_head(s, tile).add_(_cut(self.tensors[0], tile))
-        elif self.bias:
-            self.by_head(s, tile).add_(_scheme(self.bias).bias(tuple(self.tensors), *self.views(tile)))
-        mask = self.mask(tile)
-        if mask is not None:
-            self.by_head(s, tile).masked_fill_(~mask, float("-inf"))
-        return s, capped
-
-    def keep(self, like: Tensor, tile: _Tile) -> Tensor:
-        """The dropout factors of a tile, 0 or 1/(1 − p): the same whenever they are asked for."""
-        generator = torch.Generator(device=like.device).manual_seed(self.seed * 1_000_003 + tile.number)
-        kept = torch.rand(like.shape, generator=generator, device=like.device) >= self.dropout
-        return kept.to(like.dtype) / (1.0 - self.dropout)
-
-    def poison(self, tile: _Tile) -> Tensor | None:
-        """Rows (B, H, rows) that see a NaN or Inf in this tile."""
-        if self.bad is None:
-            return None
-        bad = self.bad[:, :, tile.c : tile.d].repeat_interleave(self.group, 1)[:, :, None]
-        if self.bias == _DENSE:
-            bad = bad & (_cut(self.tensors[0], tile) != float("-inf"))
-        mask = self.mask(tile)
-        seen = bad if mask is None else bad & mask
-        return seen.any(-1).expand(self.batch, self.h, tile.b - tile.a)
-
-
-def _cut(bias: Tensor, tile: _Tile) -> Tensor:
-    """The part of a (B|1, H|1, T|1, S|1) bias that belongs to a tile."""
-    rows = bias if bias.shape[2] == 1 else bias[:, :, tile.a : tile.b]
-    return rows if bias.shape[3] == 1 else rows[..., tile.c : tile.d]
-
-
-def _round_up(n: int, unit: int) -> int:
-    return max(unit, -(-n // unit) * unit)
-
-
-def _forward(p: _Problem, out: Tensor, lse: Tensor) -> None:
-    low = torch.finfo(p.dtype).min  # finite, so that a row which has seen nothing yet makes no NaN
-    for a, b in p.row_blocks():
-        q = p.queries(p.q, a, b).mul_(p.scale) if p.q.dtype != p.dtype else p.queries(p.q, a, b) * p.scale
-        most = q.new_full((*q.shape[:2], 1), low)
-        total = torch.zeros_like(most)
-        acc = q.new_zeros(p.n, q.shape[1], p.v.shape[-1])
-        poisoned: Tensor | None = None
-        for tile in p.tiles(a, b):
-            s, _ = p.scores(q, tile)
-            higher = torch.maximum(most, s.amax(-1, keepdim=True))
-            w = s.sub_(higher).exp_()
-            fade = (most - higher).exp_()
-            total.mul_(fade).add_(w.sum(-1, keepdim=True))
-            if p.dropout:
-                w.mul_(p.keep(w, tile))
-            acc.mul_(fade).baddbmm_(w, p.v[:, tile.c : tile.d])
-            most = higher
-            seen = p.poison(tile)
-            if seen is not None:
-                poisoned = seen if poisoned is None else poisoned | seen
-        acc.div_(total.clamp(min=torch.finfo(p.dtype).tiny))
-        if poisoned is not None:
-            acc.masked_fill_(poisoned.reshape(p.n, -1, 1), float("nan"))
-        p.put(out, acc, a, b)
-        p.put(lse[..., None], most + total.log(), a, b)
-
-
-def _backward(
-    p: _Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, list[Tensor | None]]:
-    d_q = torch.empty_like(p.q)
-    # Whole contiguous blocks: batched products add into them at once.
-    d_k, d_v = ([part.new_zeros(part.shape) for part in x.split(p.cols, 1)] for x in (p.k, p.v))
-    d_bias: list[Tensor | None] = [torch.zeros_like(t) if t.is_floating_point() else None for t in p.tensors]
-    for a, b in p.row_blocks():
-        q, g = p.queries(p.q, a, b) * p.scale, p.queries(grad_out, a, b)
-        norm = p.queries(lse[..., None], a, b)
-        norm = norm.masked_fill(norm == float("-inf"), float("inf"))  # rows that see nothing: weights of exp(−∞)
-        delta = (g * p.queries(out, a, b).nan_to_num()).sum(-1, keepdim=True)
-        if grad_lse is not None:
-            delta = delta - p.queries(grad_lse[..., None], a, b)
-        d_q_rows = torch.zeros_like(q)
-        for tile in p.tiles(a, b):
-            s, capped = p.scores(q, tile)
-            w = s.sub_(norm).exp_()
-            keys, values = p.k[:, tile.c : tile.d], p.v[:, tile.c : tile.d]
-            d_w = torch.bmm(g, values.mT, out=p.buffer("d_w", q.shape[1], tile.d - tile.c))
-            if p.dropout:
-                keep = p.keep(w, tile)
-                d_v[tile.column].baddbmm_((w * keep).mT, g)
-                d_w.mul_(keep)
-            else:
-                d_v[tile.column].baddbmm_(w.mT, g)
-            d_s = d_w.sub_(delta).mul_(w)
-            if p.bias:
-                _bias_grad(p, tile, d_s, d_bias)
-            if capped is not None:
-                d_s.mul_(1 - capped.square())
-            d_q_rows.baddbmm_(d_s, keys)
-            d_k[tile.column].baddbmm_(d_s.mT, q)
-        p.put(d_q, d_q_rows.mul_(p.scale), a, b)
-    return d_q, p.per_key(d_k), p.per_key(d_v), d_bias
-
-
-def _bias_grad(p: _Problem, tile: _Tile, d_s: Tensor, into: list[Tensor | None]) -> None:
-    grad = p.by_head(d_s, tile)
-    if p.bias == _DENSE:
-        if into[0] is not None:
-            part = _cut(into[0], tile)
-            part.add_(grad.sum_to_size(part.shape))
-        return
-    if not _scheme(p.bias).has_bias_grad:
-        return
-    grads = _scheme(p.bias).bias_grad(tuple(p.tensors), *p.views(tile), grad)
-    for total, grad_of in zip(into, grads, strict=True):
-        if total is not None and grad_of is not None:
-            total.add_(grad_of)
+def _fused(
+    q: Tensor, k: Tensor, v: Tensor, q_start: int, k_start: int, pattern: str, scale: float
+) -> tuple[Tensor, Tensor] | None:
+    """PyTorch's own kernel for CPUs, which gives the log-sum-exp too, where it needs no mask: for all pairs, and for the
+    lower triangle."""
+    rule, same = pattern_of(pattern), q_start == k_start and q.shape[1] == k.shape[1]
+    causal = isinstance(rule, Causal) and same
+    if q.device.type != "cpu" or min(q_start, k_start) < 0 or not (isinstance(rule, Full) or causal):
+        return None
+    if q.shape[2:] != k.shape[2:] or q.shape[2:] != v.shape[2:] or (causal and not finite(k, v)):
+        return None
+    heads_first = (x.transpose(1, 2) for x in (q, k, v))
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*heads_first, 0.0, causal, scale=scale)
+    return out.transpose(1, 2).contiguous(), lse.contiguous()
 
 
 # -- the operator -------------------------------------------------------------------------------------------------------
@@ -339,6 +170,8 @@ def _tiled(
     tensors: list[Tensor],
     positions: list[Tensor],
     marks: list[Tensor | None],
+    q_start: int,
+    k_start: int,
     pattern: str,
     bias: str,
     scale: float,
@@ -346,12 +179,18 @@ def _tiled(
     dropout: float,
     seed: Tensor,
 ) -> tuple[Tensor, Tensor]:
+    if q.numel() and k.numel() and not (bias or softcap or dropout):
+        fused = _fused(q, k, v, q_start, k_start, pattern, scale)
+        if fused is not None:
+            return fused
+        strips = _in_strips(q, k, v, positions, marks, q_start, k_start, pattern, scale)
+        if strips is not None:
+            out, lse = strips.forward()
+            return out, lse.transpose(1, 2).contiguous()
     out = q.new_zeros(*q.shape[:3], v.shape[-1])
     lse = q.new_full(q.shape[:3], float("-inf"), dtype=torch.promote_types(q.dtype, torch.float32))
-    if not out.numel() or not k.numel():
-        return out, lse.transpose(1, 2).contiguous()
-    problem = _Problem(q, k, v, tensors, positions, marks, pattern, bias, scale, softcap, dropout, seed)
-    _forward(problem, out, lse)
+    if out.numel() and k.numel():
+        forward(Problem(q, k, v, tensors, positions, marks, pattern, bias, scale, softcap, dropout, seed), out, lse)
     return out, lse.transpose(1, 2).contiguous()
 
 
@@ -373,6 +212,8 @@ def _tiled_backward(
     tensors: list[Tensor],
     positions: list[Tensor],
     marks: list[Tensor | None],
+    q_start: int,
+    k_start: int,
     pattern: str,
     bias: str,
     scale: float,
@@ -382,11 +223,18 @@ def _tiled_backward(
 ) -> list[Tensor]:
     if not out.numel() or not k.numel():
         return [torch.zeros_like(t) for t in (q, k, v, *tensors)]
-    problem = _Problem(q, k, v, tensors, positions, marks, pattern, bias, scale, softcap, dropout, seed)
-    rows_first = None if grad_lse is None else grad_lse.transpose(1, 2)
-    d_q, d_k, d_v, d_bias = _backward(problem, out, lse.transpose(1, 2), grad_out, rows_first)
-    given = [torch.zeros_like(t) if d is None else d for d, t in zip(d_bias, tensors, strict=True)]
-    return [d_q, d_k.to(k.dtype).contiguous(), d_v.to(v.dtype).contiguous(), *given]
+    lse, d_lse = lse.transpose(1, 2), None if grad_lse is None else grad_lse.transpose(1, 2)
+    strips = (
+        None if bias or softcap or dropout else _in_strips(q, k, v, positions, marks, q_start, k_start, pattern, scale)
+    )
+    given: list[Tensor] = []
+    if strips is None:
+        problem = Problem(q, k, v, tensors, positions, marks, pattern, bias, scale, softcap, dropout, seed)
+        d_q, d_k, d_v, d_bias = backward(problem, out, lse, grad_out, d_lse)
+        given = [torch.zeros_like(t) if d is None else d for d, t in zip(d_bias, tensors, strict=True)]
+    else:
+        d_q, d_k, d_v = strips.backward(out, lse, grad_out, d_lse)
+    return [*(d.to(x.dtype).contiguous() for d, x in ((d_q, q), (d_k, k), (d_v, v))), *given]
 
 
 @_tiled_backward.register_fake

@@ -1,0 +1,156 @@
+"""Draws docs/performer.svg, docs/linformer.svg and docs/reformer.svg and prints the tables of docs/attention.md that go with
+them, measured against exact attention: `.venv/bin/python docs/approximations.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from markupsafe import Markup
+from torch import Tensor
+
+from qkv.core.attend import attend
+from qkv.core.layout import Layout
+from qkv.core.mechanisms.features import Elu1, Favor, FeatureMap, Features
+from qkv.core.mechanisms.linear import linear_attention
+from qkv.core.mechanisms.linformer import linformer
+from qkv.core.mechanisms.lsh import errors
+from qkv.look.chart import Series, line_chart
+from qkv.look.svg import tag
+
+HERE = Path(__file__).parent
+T, D, DRAWS = 256, 16, 12
+SCORES = (0.1, 0.3, 1.0)  # standard deviations of the scores q·k/√d
+FEATURES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+BANDS = (4, 16, 64)  # ranks of keys and values along the length
+RANKS = (4, 8, 16, 32, 64, 128)
+SHARPNESS = (5, 10, 20)  # ‖q‖, the greatest that a score of shared-QK attention can be
+ROUNDS = (1, 2, 4, 8, 16)
+
+STYLE = """
+svg { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
+.page { fill: #fbfaf8; } .chart-title { fill: #1c1b22; font-size: 13px; font-weight: 600; }
+.tick { fill: #5d5b68; font-size: 11px; } .grid { stroke: #e4e1db; } .axis { stroke: #a5a1b5; } .hit { fill: transparent; }
+.line { fill: none; stroke-width: 1.8; } .line.s0 { stroke: #3b2fb5; } .line.s1 { stroke: #d2611c; }
+.line.s2 { stroke: #0f8a7e; } .dot.s0 { fill: #3b2fb5; } .dot.s1 { fill: #d2611c; } .dot.s2 { fill: #0f8a7e; }
+@media (prefers-color-scheme: dark) {
+  .page { fill: #131217; } .chart-title { fill: #ebe9f2; } .tick { fill: #a29fb0; } .grid { stroke: #32303b; }
+  .axis { stroke: #6a6680; } .line.s0 { stroke: #a79bff; } .line.s1 { stroke: #ffa263; } .line.s2 { stroke: #56cfc1; }
+  .dot.s0 { fill: #a79bff; } .dot.s1 { fill: #ffa263; } .dot.s2 { fill: #56cfc1; }
+}
+"""
+
+Points = dict[int, float]
+
+
+def drawn(score: float) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k, v of T tokens and one head, scores having that standard deviation."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, T, 1, D, generator=generator, dtype=torch.float64) for _ in range(3))
+    return q * score**0.5, k * score**0.5, v
+
+
+def apart(found: Tensor, exact: Tensor) -> float:
+    return float((found - exact).norm() / exact.norm())
+
+
+def by_features(score: float, features: FeatureMap, name: str = "") -> float:
+    """How far linear attention with these features is from soft-max attention, relative to its norm."""
+    q, k, v = drawn(score)
+    root, directions = features.scale(D) ** 0.5, features.directions(D, name)
+
+    def mapped(x: Tensor) -> Features:
+        return features.features(x * root, directions)
+
+    return apart(linear_attention(mapped(q), mapped(k), v, Layout.full(T)), attend(q, k, v, backend="reference"))
+
+
+def performer(score: float, orthogonal: bool = True) -> Points:
+    """The error by the number of features: the root mean square over draws."""
+
+    def error(m: int) -> float:
+        favor = Favor(n_features=m, orthogonal=orthogonal)
+        return math.sqrt(sum(by_features(score, favor, str(i)) ** 2 for i in range(DRAWS)) / DRAWS)
+
+    return {m: error(m) for m in FEATURES}
+
+
+def slope(points: Points) -> float:
+    """Of the straight line through the logarithms, by least squares."""
+    x, y = (torch.tensor(list(values), dtype=torch.float64).log() for values in (points.keys(), points.values()))
+    x = x - x.mean()
+    return float((x * y).sum() / x.square().sum())
+
+
+def projected(band: int) -> Points:
+    """Linformer's error by its rank. Keys and values are sums of `band` cosines along the length, and E = F averages
+    T/rank neighbors."""
+    generator = torch.Generator().manual_seed(0)
+    place = (torch.arange(T, dtype=torch.float64)[:, None] + 0.5) / T
+    waves = torch.cos(math.pi * place * torch.arange(band))
+    q, k, v = (torch.randn(n, D, generator=generator, dtype=torch.float64) for n in (T, band, band))
+    k, v = ((waves @ x)[None, :, None] for x in (k, v))
+    q, k = q[None, :, None], k / k.std()
+    exact = attend(q, k, v, backend="reference")
+    found = {}
+    for rank in RANKS:
+        means = torch.eye(rank, dtype=torch.float64).repeat_interleave(T // rank, 1)[None] * rank / T
+        found[rank] = apart(linformer(q, k, v, means, means, Layout.full(T), D**-0.5), exact)
+    return found
+
+
+def table(first: str, columns: Mapping[str, Points]) -> str:
+    """Markdown: a row for each budget."""
+    budgets: Sequence[int] = list(next(iter(columns.values())))
+    lines = [[first, *columns], ["---:"] * (len(columns) + 1)]
+    lines += [[str(n), *(f"{points[n]:.2g}" for points in columns.values())] for n in budgets]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def chart(title: str, label: str, columns: Mapping[str, Points]) -> str:
+    lines = [
+        Series(name, [(math.log2(n), y) for n, y in points.items()], dots=True) for name, points in columns.items()
+    ]
+    page = tag("rect", width=520, height=280, rx=10, class_="page")
+    inner = line_chart(title, lines, x_label=label, width=488, height=256, log=True)
+    return tag(
+        "svg",
+        tag("style", Markup(STYLE)),
+        page,
+        tag("svg", inner, x=16, y=16, width=488, height=256),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox="0 0 520 280",
+        width=520,
+    )
+
+
+def performers() -> dict[str, Points]:
+    return {f"scores ± {score:g}": performer(score) for score in SCORES}
+
+
+def linformers() -> dict[str, Points]:
+    return {f"inputs of rank {band}": projected(band) for band in BANDS}
+
+
+def reformers() -> dict[str, Points]:
+    return {f"scores up to {sharpness}": errors(ROUNDS, sharpness) for sharpness in SHARPNESS}
+
+
+def linear() -> str:
+    """Another function than soft-max attention, and how far from it."""
+    return ", ".join(f"{by_features(score, Elu1()):.2g} (± {score:g})" for score in SCORES)
+
+
+if __name__ == "__main__":
+    ours, theirs, hashed = performers(), linformers(), reformers()
+    print(table("features m", ours), "\n\nslopes:", ", ".join(f"{slope(points):.2f}" for points in ours.values()))
+    print("\n" + table("rank", theirs), "\n\nelu + 1:", linear())
+    print("\n" + table("rounds", hashed))
+    drawing = chart("Performer: relative error against exact attention", "log₂ of the number of features m", ours)
+    (HERE / "performer.svg").write_text(drawing + "\n", encoding="utf-8")
+    drawing = chart("Linformer: relative error against exact attention", "log₂ of the rank", theirs)
+    (HERE / "linformer.svg").write_text(drawing + "\n", encoding="utf-8")
+    drawing = chart("Reformer: relative error against exact attention", "log₂ of the number of rounds", hashed)
+    (HERE / "reformer.svg").write_text(drawing + "\n", encoding="utf-8")

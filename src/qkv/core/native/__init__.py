@@ -1,0 +1,105 @@
+"""Kernels of ours in C++ for the CPU, built when they are first wanted, where there is a compiler. Nothing requires them."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..coded import Codes
+
+SOURCE = Path(__file__).parent / "coded.cpp"
+COMPILE = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-std=c++17", "-c")
+LINK = ("-shared",)  # without OpenMP's library: PyTorch has loaded one, and two would fight for the cores
+WIDEST, MOST = 1024, 16  # as in the source
+
+
+class _Sizes(ctypes.Structure):
+    """The source's `Sizes`."""
+
+    _fields_ = [(name, ctypes.c_long) for name in ("heads", "groups", "rows", "width", "held")]
+    _fields_ += [(name, ctypes.c_long) for name in ("jump", "jump_scales", "stride", "parts")]
+    _fields_ += [("bits", ctypes.c_int), ("threads", ctypes.c_int)]
+
+
+_log = logging.getLogger(__name__)
+
+
+def serves(codes: Codes, rows: int) -> bool:
+    """Whether the kernels take so many query rows of a head, and can read these codes: on the CPU, in one piece but for the
+    room for more."""
+    data = codes.data
+    fits = data.device.type == "cpu" and data.numel() > 0 and data.shape[4] <= WIDEST and rows <= MOST
+    return fits and all(_lies(t) for t in codes.tensors()) and library() is not None
+
+
+def _lies(t: Tensor) -> bool:
+    _, k, _, r, d = t.shape
+    return t.stride(1) * k == t.stride(0) and t[0, 0].is_contiguous()
+
+
+def scores(q: Float[Tensor, "B K M D"], codes: Codes, out: Float[Tensor, "B K M S"]) -> None:
+    """q · k for the first tokens of `out`, all that are coded."""
+    _call("qkv_scores", q.contiguous(), codes, out, out.stride(2), 1)
+
+
+def mixed(p: Float[Tensor, "B K M S"], codes: Codes) -> Float[Tensor, "B K M E"]:
+    """Σ p v over the first tokens of `p`, all that are coded."""
+    b, k, m, _ = p.shape
+    parts = min(
+        codes.data.shape[2], -(-4 * torch.get_num_threads() // (b * k))
+    )  # work for all threads where heads are few
+    out = p.new_empty(b, k, parts, m, codes.data.shape[4])
+    _call("qkv_mixed", p, codes, out, p.stride(2), parts)
+    return out.sum(2)
+
+
+def _call(name: str, x: Tensor, codes: Codes, out: Tensor, stride: int, parts: int) -> None:
+    kernels = library()
+    assert kernels is not None and x.is_contiguous() and out.is_contiguous()
+    b, k, n, held, width = codes.data.shape
+    steps = codes.data.stride(1), codes.scale.stride(1), stride
+    sizes = _Sizes(b * k, n, x.shape[2], width, held, *steps, parts, codes.bits, torch.get_num_threads())
+    pointers = (ctypes.c_void_p(t.data_ptr()) for t in (x, *codes.tensors(), out))
+    getattr(kernels, name)(*pointers, ctypes.byref(sizes))
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The kernels, built once for this machine and source. None, and a line in the log, where that can't be done."""
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        _log.info("no C++ compiler was found; quantized caches are read by PyTorch's own operations, which is slower")
+        return None
+    try:
+        return ctypes.CDLL(str(_built(compiler)))
+    except (OSError, subprocess.CalledProcessError) as error:
+        _log.warning("%s can't build qkv's kernels, which are left out: %s", compiler, getattr(error, "stderr", error))
+        return None
+
+
+def _built(compiler: str) -> Path:
+    """The library's file, in `$QKV_CACHE` or `~/.cache/qkv`, made where it isn't there yet."""
+    about = "\0".join([compiler, platform.node(), platform.processor(), *COMPILE, *LINK, SOURCE.read_text()])
+    base = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
+    path = Path(base) / "native" / f"coded-{hashlib.sha256(about.encode()).hexdigest()[:16]}.so"
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        compiled, made = str(Path(folder) / "coded.o"), str(Path(folder) / path.name)
+        for command in ((*COMPILE, str(SOURCE), "-o", compiled), (*LINK, compiled, "-o", made)):
+            subprocess.run([compiler, *command], check=True, capture_output=True, text=True)
+        os.replace(made, path)
+    return path
