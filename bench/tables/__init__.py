@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     attention,
+    cache,
     decode,
     families,
     loading,
@@ -27,6 +28,7 @@ TABLES: dict[str, Table] = {
         multi30k.TABLE,
         shakespeare.TABLE,
         decode.TABLE,
+        cache.TABLE,
         families.TABLE,
         moe.TABLE,
         precision.TABLE,

@@ -40,7 +40,12 @@ def _step(tokens: int, heads: int, kv_heads: int) -> Case:
 
 def _perplexity(quick: bool) -> Case:
     texts = corpora.shakespeare(20_000 if quick else None)
-    key = {"what": "perplexity", "context": 48 if quick else CONTEXT, "rows": 2 if quick else 32, "steps": 2 if quick else 600}
+    key = {
+        "what": "perplexity",
+        "context": 48 if quick else CONTEXT,
+        "rows": 2 if quick else 32,
+        "steps": 2 if quick else 600,
+    }
     sizes = {name: key[name] for name in ("context", "rows", "steps")}
     options = {"train": texts.train, "validation": texts.validation, "kinds": {"as it is": None, **CODED}, **sizes}
     return Case(key, (Contender("qkv", "bench.contenders.ours_caches:Perplexity", options),), once=True)
@@ -50,10 +55,16 @@ def render(result: Result) -> str:
     parts, lines = [], []
     for record in (record for record in result.records() if "what" not in record.key):
         key = record.key
-        header = [f"{key['n_heads']} heads, {key['n_kv_heads']} of keys, {key['tokens']:,} tokens", "tokens/s", "cache, MiB"]
+        header = [
+            f"{key['n_heads']} heads, {key['n_kv_heads']} of keys, {key['tokens']:,} tokens",
+            "tokens/s",
+            "cache, MiB",
+        ]
         parts.append(markdown([*header, "speed ÷ bf16's"], (_row(record, name) for name in record.names)))
         lines += [
-            verdict(f"{name} ÷ bf16, tokens/s, {key['n_kv_heads']} heads of keys", _speed(record, name), target, least=True)
+            verdict(
+                f"{name} ÷ bf16, tokens/s, {key['n_kv_heads']} heads of keys", _speed(record, name), target, least=True
+            )
             for name, target in FASTER.items()
             if {name, FULL} <= set(record.names)
         ]

@@ -5,10 +5,13 @@ model that they go into. A kind that a registry has and no example here fails `t
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+import torch
 
 import qkv.core
 import qkv.model
@@ -178,11 +181,17 @@ def biases() -> list[Example]:
     return [Example("none", None), *schemes, Example("dense", "dense"), Example("keys", "keys")]
 
 
-COMPILED = ("flex",)  # no float64, and no gradients on a CPU; tests/core/backends/test_flex.py has its own
+# Backends that serve some requests only, or some machines: tests/core/backends has tests of their own. `flash` takes part
+# where Triton runs, on a GPU or with TRITON_INTERPRET=1.
+PARTIAL = (
+    "flex",
+    "capped",
+    *(() if os.environ.get("TRITON_INTERPRET") == "1" or torch.cuda.is_available() else ("flash",)),
+)
 
 
 def backends(auto: bool = True) -> list[Example]:
-    names = [name for name in BACKENDS if name not in COMPILED]
+    names = [name for name in BACKENDS if name not in PARTIAL]
     return [Example(name, name) for name in [*names, *(["auto"] if auto else [])]]
 
 

@@ -1,4 +1,7 @@
-"""cached = uncached: decoding in steps, in chunks, after reorder and after rewind gives the logits of one full pass."""
+"""cached = uncached: decoding in steps, in chunks, after reorder and after rewind gives the logits of one full pass.
+
+Plain caches, rings, pages and sinks with room for all are exact; 8 and 4 bits are within an error that is stated here.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,28 @@ import pytest
 import torch
 from axes import BLOCKS, DECODERS, HEADS, backends, named, patterns, positions, sees_ahead, words
 from selection import Combination, Contract
-from small import alone, ids, model, padded, same, spread
+from small import alone, ids, model, padded, same, spec, spread
 from torch import Tensor
 
+import qkv
+from qkv.core.cache import Cache
+from qkv.core.caches import CacheKind, FullCache, PagedCache, QuantizedCache, SinkCache
 from qkv.core.layout import Layout
-from qkv.core.state import Cache
+from qkv.core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
+from qkv.generate.decode import generate
 from qkv.model.attention import Attention
 
 TOKENS, PROMPT, ROWS = 13, 4, 3
+KINDS: dict[str, CacheKind] = {
+    "full": FullCache(),
+    "ring": FullCache(),
+    "int8": QuantizedCache(group=4, residual=2),
+    "int4": QuantizedCache(bits=4, group=4, residual=2),
+    "paged": PagedCache(page=3),
+    "sinks": SinkCache(sinks=2, window=30),
+}
+EXACT = 1e-9
+APART = {"int8": 0.05, "int4": 0.6}  # relative L2 norm of the logits, in models whose every number is large
 SOURCES = [5, 2, 7]
 
 
@@ -27,18 +44,19 @@ class Session:
         self.model = model(case.family, case.pattern, case.position, case.backend, case.heads, case.block)
         self.ids = ids(ROWS, TOKENS, seed=1)
         self.paired = case.family == "encoder-decoder"
-        self.keeps_all = case.state == "full"
+        self.state, self.tolerance = case.state, APART.get(case.state, EXACT)
+        self.keeps_all = case.state != "ring"
         self.source_layout = padded(SOURCES, "right")
         self.source = ids(*self.source_layout.shape, seed=2)
 
     def start(self) -> Cache:
         cache = (
-            self.model.start(source=self.source, source_layout=self.source_layout)
+            self.model.start(source=self.source, source_layout=self.source_layout, cache=KINDS[self.state])
             if self.paired
-            else self.model.start(ROWS)
+            else self.model.start(ROWS, cache=KINDS[self.state])
         )
-        if not self.keeps_all:
-            assert all(ledger.size is not None for ledger in cache.ledgers.values())
+        if self.state != "full":
+            assert self.keeps_all or all(ledger.size is not None for ledger in cache.ledgers.values())
             return cache
         whole = Cache(ROWS, [None] * len(cache.layers), self.paired, self.model.max_positions)
         whole.cross = cache.cross
@@ -53,6 +71,9 @@ class Session:
         source_layout = self.source_layout.select(rows)
         return self.model(self.source[rows], tokens, layout=source_layout, target_layout=layout)
 
+    def same(self, found: Tensor, wanted: Tensor, what: str = "") -> None:
+        same(found, wanted, self.tolerance, what)
+
     @torch.no_grad()
     def feed(self, cache: Cache, tokens: Tensor, layout: Layout | None = None) -> Tensor:
         return self.model.step(tokens, cache, layout, all_positions=True)
@@ -65,7 +86,7 @@ class Session:
 def by_steps(s: Session) -> None:
     cache = s.start()
     found = [s.prompt(cache, s.ids), *(s.feed(cache, s.ids[:, t : t + 1]) for t in range(PROMPT, TOKENS))]
-    same(torch.cat(found, 1), s.full(s.ids, alone(TOKENS)))
+    s.same(torch.cat(found, 1), s.full(s.ids, alone(TOKENS)))
     assert cache.length == TOKENS
 
 
@@ -75,7 +96,7 @@ def by_chunks(s: Session) -> None:
         cache = s.start()
         found = [s.feed(cache, s.ids[:, : cuts[0]], alone(TOKENS).slice(0, cuts[0]))]
         found += [s.feed(cache, s.ids[:, a:b]) for a, b in pairwise(cuts)]
-        same(torch.cat(found, 1), s.full(s.ids, alone(TOKENS)), what=f"logits in chunks up to {cuts}")
+        s.same(torch.cat(found, 1), s.full(s.ids, alone(TOKENS)), what=f"logits in chunks up to {cuts}")
 
 
 def at_the_end(s: Session) -> None:
@@ -84,7 +105,7 @@ def at_the_end(s: Session) -> None:
     with torch.no_grad():
         s.model.step(s.ids[:, :-1], cache, alone(TOKENS).slice(0, TOKENS - 1))
         found = s.model.step(s.ids[:, -1:], cache)
-    same(found, s.full(s.ids, alone(TOKENS))[:, -1])
+    s.same(found, s.full(s.ids, alone(TOKENS))[:, -1])
 
 
 def ragged(s: Session) -> None:
@@ -97,8 +118,8 @@ def ragged(s: Session) -> None:
     steps = torch.cat([s.feed(cache, more[:, t : t + 1]) for t in range(6)], 1)
     for i, row in enumerate(rows):
         whole = s.full(torch.cat([row, more[i]])[None], alone(lengths[i] + 6), [i])[0]
-        same(found[i, layout.valid[i]], whole[: lengths[i]], what=f"row {i}'s prompt")
-        same(steps[i], whole[lengths[i] :], what=f"row {i}'s steps")
+        s.same(found[i, layout.valid[i]], whole[: lengths[i]], what=f"row {i}'s prompt")
+        s.same(steps[i], whole[lengths[i] :], what=f"row {i}'s steps")
 
 
 def reordered(s: Session) -> None:
@@ -114,7 +135,7 @@ def reordered(s: Session) -> None:
             new = ids(len(choice), 1, seed=10 * step + tokens.shape[1])
             tokens = torch.cat([tokens, new], 1)
             found = s.feed(cache, new)
-            same(found[:, 0], s.full(tokens, alone(tokens.shape[1]), origin)[:, -1], what=f"logits after {choice}")
+            s.same(found[:, 0], s.full(tokens, alone(tokens.shape[1]), origin)[:, -1], what=f"logits after {choice}")
 
 
 def ragged_and_reordered(s: Session) -> None:
@@ -126,7 +147,7 @@ def ragged_and_reordered(s: Session) -> None:
     steps = torch.cat([s.feed(cache, more[:, t : t + 1]) for t in range(5)], 1)
     for i, row in enumerate(choice):
         whole = s.full(torch.cat([s.ids[row, : lengths[row]], more[i]])[None], alone(lengths[row] + 5), [row])[0]
-        same(steps[i], whole[lengths[row] :], what=f"beam {i} of row {row}")
+        s.same(steps[i], whole[lengths[row] :], what=f"beam {i} of row {row}")
 
 
 def rewound(s: Session) -> None:
@@ -141,7 +162,7 @@ def rewound(s: Session) -> None:
     cache.rewind(3)
     other = torch.cat([s.ids[:, : PROMPT + 2], ids(ROWS, 4, seed=8)], 1)
     found = torch.cat([s.feed(cache, other[:, t : t + 1]) for t in range(PROMPT + 2, other.shape[1])], 1)
-    same(found, s.full(other, alone(other.shape[1]))[:, PROMPT + 2 :])
+    s.same(found, s.full(other, alone(other.shape[1]))[:, PROMPT + 2 :])
 
 
 PROCEDURES: dict[str, Callable[[Session], None]] = {
@@ -160,7 +181,19 @@ def senseless(case: Combination) -> str | None:
         return "the pattern sees what comes later, so it can't be decoded step by step"
     if case.state == "ring" and Attention(n_heads=1, pattern=case.pattern).remembers() is None:
         return "ring: the pattern has no window that would bound what is remembered"
+    if case.state == "sinks" and moves(case.position):
+        return "sinks: positions that are added to the input can't follow a token to another place"
+    if (
+        case.state in APART
+        and case.way is rewound
+        and Attention(n_heads=1, pattern=case.pattern).remembers() is not None
+    ):
+        return "a quantized window goes back as far as it holds: tests/core/test_caches.py"
     return None
+
+
+def moves(position: Position) -> bool:
+    return isinstance(position, Learned | Sinusoidal)
 
 
 CACHED = Contract(
@@ -168,7 +201,7 @@ CACHED = Contract(
         "pattern": patterns(),
         "position": positions(),
         "backend": backends(),
-        "state": words("full", "ring"),
+        "state": words(*KINDS),
         "family": words(*DECODERS),
         "way": named(PROCEDURES),
         "heads": named(HEADS),
@@ -187,3 +220,59 @@ def test_cached(case: Combination) -> None:
 def test_an_encoder_does_not_decode() -> None:
     with pytest.raises(ValueError, match="encoder alone"):
         model("encoder").start(2)
+
+
+@torch.no_grad()
+def test_sinks_and_a_window_are_recomputed_at_places_in_the_cache() -> None:
+    """One layer's keys depend on nothing before them, so a step is a full pass over what is kept, at positions from 0 on."""
+    for position in (Rotary(), ALiBi(), T5Buckets(buckets=8, max_distance=10), NoPosition()):
+        built = model("decoder", position=position, layers=1)
+        tokens, cache = ids(2, 40, seed=3), built.start(2, cache=SinkCache(sinks=2, window=5))
+        for t in range(40):
+            found = built.step(tokens[:, t : t + 1], cache)
+            kept = tokens[:, : t + 1] if t < 7 else torch.cat([tokens[:, :2], tokens[:, t - 4 : t + 1]], 1)
+            same(found, built(kept)[:, -1], what=f"token {t} with {position!r}")
+
+
+@torch.no_grad()
+def test_text_without_end_in_a_context_of_twelve() -> None:
+    """Rows of unequal length, through a generation that goes far past the model's context."""
+    built = qkv.build(spec("decoder", position=Rotary(), max_positions=12)).eval()
+    endless = {"kind": "sinks", "sinks": 2, "window": 10}
+    out = generate(built, [[1, 2, 3], [4]], max_new_tokens=50, cache=endless)
+    assert [len(row[0]) for row in out.sequences] == [50, 50] and not out.notes
+    alone = generate(built, [[4]], max_new_tokens=50, cache=endless)
+    assert alone.sequences[0] == out.sequences[1]
+    bounded = generate(built, [[1, 2, 3]], max_new_tokens=50)
+    assert len(bounded.sequences[0][0]) == 9 and bounded.notes
+
+
+@torch.no_grad()
+def test_rows_that_go_on_from_a_prefix() -> None:
+    """Three continuations of one prompt, which stays as it is; its pages are held once."""
+    for how in (None, "int8", PagedCache(page=4)):
+        built = model("decoder", position=Rotary())
+        prompt, more = ids(1, 9, seed=1), ids(3, 4, seed=2)
+        prefix = built.start(1, cache=how)
+        built.step(prompt, prefix)
+        held = prefix.nbytes
+        cache = built.start(3, prefix=prefix)
+        assert cache.nbytes == (held if isinstance(how, PagedCache) else 3 * held)
+        found = built.step(more, cache, all_positions=True)
+        same(found, built(torch.cat([prompt.expand(3, -1), more], 1))[:, 9:], what=f"continuations with {how}")
+        again = built.step(more[:1], prefix, all_positions=True)
+        same(again, found[:1], what=f"the prefix's own with {how}")
+    with pytest.raises(ValueError, match="a prefix is a cache of one row.* this has one of 3 rows"):
+        built.start(2, prefix=cache)
+
+
+def test_who_can_not_keep_what_it_remembers_so() -> None:
+    with pytest.raises(ValueError, match="adds positions to its input.*; take a model with rotary"):
+        model("decoder", position=Sinusoidal()).start(2, cache="sinks")
+    with pytest.raises(ValueError, match="more than the model's context of 12; give a window of at most 8"):
+        qkv.build(spec("decoder", max_positions=12)).start(cache={"kind": "sinks", "window": 10})
+    latent = spec("decoder").replace({"decoder.blocks.*.attention": {"kind": "latent-attention", "n_heads": 2}})
+    with pytest.raises(
+        ValueError, match="latent-attention remembers in a way of its own, which there is no quantized cache"
+    ):
+        qkv.build(latent).start(cache="int8")

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from qkv.core.attend import attend
+from qkv.core.cache import Cache
 from qkv.core.layout import Layout
 from qkv.core.patterns import causal, window
-from qkv.core.state import Cache, CrossState
+from qkv.core.state import CrossState
 
 CPU = torch.device("cpu")
 B, K, D, E = 2, 1, 4, 3
