@@ -39,7 +39,7 @@ class Step:
 
 
 class Perplexity:
-    """A model of characters, trained here on the spot, and its perplexity on unseen text, read token by token with each cache.
+    """A model of characters, trained here, and its perplexity on unseen text that it reads token by token with each cache.
 
     The model is fp32, so that what is lost is lost by the cache; `kinds` are by name.
     """
@@ -59,9 +59,8 @@ class Perplexity:
         random = torch.Generator().manual_seed(0)
         for _ in range(steps):
             ids = self._cut(self.train, torch.randint(len(self.train) - self.context - 1, (8,), generator=random))
-            sums = self.model(ids[:, :-1], labels=ids[:, 1:])
             optimizer.zero_grad()
-            (sums.loss / sums.count).backward()
+            (self.model(ids[:, :-1], labels=ids[:, 1:]).loss / (8 * self.context)).backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             optimizer.step()
             schedule.step()

@@ -134,11 +134,10 @@ def render(result: Result) -> str:
 def _row(record: Record) -> list[str]:
     key = record.key
     named = f"{key['of']}, width {key['width']}, {_layers(key)}, vocabulary {key['vocabulary']:,}, {_length(key)}"
-    speeds = [number(1e3 * key["tokens"] / record.median(name)) for name in (FP32, BF16)]
-    gains = [
-        spread(record.ratios(name, COMPILED[name])) if COMPILED[name] in record.names else "" for name in (FP32, BF16)
-    ]
-    return [named, *speeds, spread(record.ratios(FP32, BF16)), *gains]
+    there = set(record.names)
+    speeds = [number(1e3 * key["tokens"] / record.median(name)) if name in there else "" for name in (FP32, BF16)]
+    pairs = [(FP32, BF16), (FP32, COMPILED[FP32]), (BF16, COMPILED[BF16])]
+    return [named, *speeds, *(spread(record.ratios(*pair)) if there.issuperset(pair) else "" for pair in pairs)]
 
 
 def _layers(key: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from axes import BLOCKS, DECODERS, HEADS, backends, named, patterns, positions, sees_ahead, words
+from axes import BLOCKS, DECODERS, HEADS, Example, backends, named, patterns, positions, sees_ahead, words
 from selection import Combination, Contract
 from small import alone, ids, model, padded, same, spec, spread
 from torch import Tensor
@@ -196,24 +196,27 @@ def moves(position: Position) -> bool:
     return isinstance(position, Learned | Sinusoidal)
 
 
-CACHED = Contract(
-    {
+def contract(backends: list[Example], *states: str) -> Contract:
+    axes = {
         "pattern": patterns(),
         "position": positions(),
-        "backend": backends(),
-        "state": words(*KINDS),
+        "backend": backends,
+        "state": words(*states),
         "family": words(*DECODERS),
         "way": named(PROCEDURES),
         "heads": named(HEADS),
         "block": named(BLOCKS),
-    },
-    senseless,
-    turned=["heads", "block"],
-)
+    }
+    return Contract(axes, senseless, turned=["heads", "block"])
 
 
-@pytest.mark.contract(CACHED)
+@pytest.mark.contract(contract(backends(), "full", "ring"))
 def test_cached(case: Combination) -> None:
+    case.way(Session(case))
+
+
+@pytest.mark.contract(contract(words("auto"), "int8", "int4", "paged", "sinks"))
+def test_cached_by_kinds(case: Combination) -> None:
     case.way(Session(case))
 
 
@@ -262,12 +265,12 @@ def test_rows_that_go_on_from_a_prefix() -> None:
         same(found, built(torch.cat([prompt.expand(3, -1), more], 1))[:, 9:], what=f"continuations with {how}")
         again = built.step(more[:1], prefix, all_positions=True)
         same(again, found[:1], what=f"the prefix's own with {how}")
-    with pytest.raises(ValueError, match="a prefix is a cache of one row.* this has one of 3 rows"):
+    with pytest.raises(ValueError, match=r"a prefix is a cache of one row.* this has one of 3 rows"):
         built.start(2, prefix=cache)
 
 
 def test_who_can_not_keep_what_it_remembers_so() -> None:
-    with pytest.raises(ValueError, match="adds positions to its input.*; take a model with rotary"):
+    with pytest.raises(ValueError, match=r"adds positions to its input.*; take a model with rotary"):
         model("decoder", position=Sinusoidal()).start(2, cache="sinks")
     with pytest.raises(ValueError, match="more than the model's context of 12; give a window of at most 8"):
         qkv.build(spec("decoder", max_positions=12)).start(cache={"kind": "sinks", "window": 10})

@@ -259,7 +259,7 @@ def request_of(t: int = 8, s: int = 8, **options: Any) -> Request:
     "options, chosen",
     [
         ({}, "sdpa"),
-        ({"softcap": 30.0}, "reference"),
+        ({"softcap": 30.0}, "capped"),
         ({"return_lse": True, "t": 1024, "s": 1024}, "tiled"),
         ({"dropout": 0.1, "t": 512, "s": 512}, "sdpa"),
         ({"dropout": 0.1, "t": 4096, "s": 4096, "pattern": causal() | ~causal()}, "tiled"),

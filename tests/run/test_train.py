@@ -12,7 +12,7 @@ from run_tiny import CHAT, LANGUAGE_MODEL, TINY, write_chats, write_text
 from qkv.run import directory, fits
 from qkv.run.directory import State
 from qkv.run.load import load
-from qkv.run.recipe import Recipe, packaged
+from qkv.run.recipe import COMPARE, Recipe, packaged, tree
 from qkv.run.train import train
 from qkv.train.step import Stepper
 
@@ -45,7 +45,11 @@ def settings_for(name: str, folder: Path) -> list[str]:
     return list(TINY)
 
 
-@pytest.mark.parametrize("name", sorted(packaged()))
+# Comparisons, variant by variant: tests/study/test_shipped.py.
+SINGLE = sorted(name for name in packaged() if not tree(name).get(COMPARE))
+
+
+@pytest.mark.parametrize("name", SINGLE)
 def test_every_packaged_recipe_trains_from_end_to_end(name: str, tmp_path: Path) -> None:
     recipe = Recipe.load(name, settings_for(name, tmp_path))
     done = train(recipe, tmp_path / "run", device="cpu")

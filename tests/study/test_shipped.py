@@ -12,7 +12,7 @@ from qkv.study.comparison import Comparison
 
 TINY = {
     "extrapolate": [
-        *("data.packages=[json,logging]", "tokenizer.vocab_size=300", "model.d_model=16", "model.n_layers=1"),
+        *("data.packages=[json]", "data.validation=0.3", "data.test=0.3", "tokenizer.vocab_size=300", "model.d_model=16", "model.n_layers=1"),
         *(
             "measure.factors=[1,2]",
             "measure.tokens=256",
@@ -21,7 +21,7 @@ TINY = {
         ),
     ],
     "long-range": [
-        *("data.longest=40", "data.train=40", "data.validation=4", "data.test=4", "batching.tokens=256"),
+        *("data.longest=40", "data.train=40", "data.validation=4", "data.test=4", "batching.tokens=256", "batching.max_length=64"),
         *("model.d_model=16", "model.encoder_layers=1", "model.d_ff=16", "training.schedule=constant"),
         *("training.max_time=null", "evaluation.metrics=[exact-match]"),
     ],

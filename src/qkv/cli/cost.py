@@ -79,6 +79,9 @@ def _lines(costs: Costs) -> list[str]:
         )
     said.append(f"  compute   {costs.flops:.3g} FLOPs; {costs.peak / 1e9:,.0f} GFLOP/s at best here")
     said.append(f"  time      about {costs.seconds:.2g} s, {costs.tokens_per_second:,.0f} tokens/s: an estimate")
+    if costs.cache is not None:
+        sizes = ", ".join(f"{_size(size)} in {name}" for name, size in costs.cache.items())
+        said.append(f"  decoding  a row of {shape.length:,} tokens is a cache of {sizes}")
     if costs.batches is not None:
         run = span(costs.seconds * costs.batches)
         said.append(f"  the run   about {run} for {costs.batches:,} batches, evaluations apart")

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from .layout import Layout
-from .ledger import Ledgers
+from .ledger import Ledger, Ledgers
 from .state import CrossState, KeyValueState, LayerState
 
 Make = Callable[[Ledgers, int | None], LayerState]  # given the tokens to make room for, where that is known
@@ -29,7 +29,7 @@ class Cache:
     def __init__(
         self,
         batch_size: int,
-        layers: Sequence[int | None | Make],
+        layers: Sequence[int | Make | None],
         cross: bool,
         max_positions: int | None = None,
         capacity: int | None = None,
@@ -129,9 +129,10 @@ class Cache:
     def rewind(self, n: int) -> None:
         """Take back the last n tokens of every row. Raises ValueError where a window has let go of what is needed."""
         ledgers = list(self.ledgers.values())
-        for each in (*ledgers, *self.layers):
+        every: list[Ledger | LayerState] = [*ledgers, *self.layers]
+        for each in every:
             each.check_rewind(n)
-        for each in (*ledgers, *self.layers):
+        for each in every:
             each.rewind(n)
         self.length -= n
         self._longest = max(self._longest - n, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +50,7 @@ def save(cache: Cache, path: str | Path) -> None:
     whole = {name: t.detach().contiguous().clone() for name, t in tensors.items()}
     beside = Path(f"{path}.part")  # so that there is never half a file at the path
     save_file(whole, str(beside), metadata={KEY: json.dumps(header)})
-    os.replace(beside, path)
+    beside.replace(path)
 
 
 def load(cache: Cache, path: str | Path) -> None:

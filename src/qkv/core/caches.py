@@ -61,8 +61,8 @@ class QuantizedCache(CacheKind, kind="quantized"):
     """Keys and values in `bits` (KIVI, Liu et al. 2024): x ≈ scale · code + base, asymmetric, from least to greatest.
 
     Keys have a scale and a base for each channel of a `group` of tokens, as keys differ most by channel; values have them
-    for each token and head. At least the newest `residual` tokens, and fewer than residual + group, stay as they are. Scales and
-    bases are bf16. For each token and head, beside codes of (D + E) · bits/8 bytes, that makes 4 D/group + 4 bytes.
+    for each token and head. At least the newest `residual` tokens, and fewer than residual + group, stay as they are. Scales
+    and bases are bf16, so each token and head has 4 D/group + 4 bytes of them beside (D + E) · bits/8 of codes.
     """
 
     bits: Literal[4, 8] = 8
@@ -113,13 +113,13 @@ class SinkCache(CacheKind, kind="sinks"):
     def check(self, position: PositionModule, max_positions: int | None) -> None:
         if type(position).embed is not PositionModule.embed:
             raise ValueError(
-                "a cache of sinks and a window moves tokens to other places, and this model adds positions to its input, where "
-                "they stay; take a model with rotary, ALiBi or T5 positions, or another cache"
+                "a cache of sinks and a window moves tokens to other places, and this model adds positions to its input, "
+                "where they stay; take a model with rotary, ALiBi or T5 positions, or another cache"
             )
         if max_positions is not None and self.sinks + self.window > max_positions:
             raise ValueError(
-                f"{self.sinks} sinks and a window of {self.window} are more than the model's context of {max_positions}; give "
-                f"a window of at most {max_positions - self.sinks}"
+                f"{self.sinks} sinks and a window of {self.window} are more than the model's context of {max_positions}; "
+                f"give a window of at most {max_positions - self.sinks}"
             )
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
@@ -131,7 +131,7 @@ class SinkCache(CacheKind, kind="sinks"):
 
 
 class PagedCache(CacheKind, kind="paged"):
-    """Keys and values in pages of `page` tokens (PagedAttention, Kwon et al. 2023), which rows with a common beginning share.
+    """Keys and values in pages of `page` tokens (PagedAttention, Kwon et al. 2023), which rows share as far as they are one.
 
     A page is copied when one of its holders goes on in it, and free again when none is left. `pages` bounds those of a
     layer; by default they grow. Layers with a window keep all tokens too.

@@ -11,12 +11,12 @@ from torch import Tensor
 
 Bits = Literal[4, 8]
 Along = Literal["channel", "token"]
-SCALES = torch.bfloat16  # two bytes that reach as far as fp32; codes are made for the rounded scale, so nothing is lost
+SCALES = torch.bfloat16  # two bytes that reach as far as fp32; codes are made for what is left of a scale by rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """N groups of g tokens, x ≈ scale · (code − least code) + base, a scale and base for a channel of a group or for a token.
+    """N groups of g tokens, x ≈ scale · (code − least code) + base, with one of each for a channel or for a token of a group.
 
     data:  (B, K, N, g, D) int8 with codes −128 … 127; or (B, K, N, g/2, D) uint8 with two codes 0 … 15 in a byte, that of
            token i in the lower half and that of token i + g/2 in the upper.
@@ -61,7 +61,7 @@ def unpacked(data: Tensor, bits: Bits) -> Int[Tensor, "… g D"]:
 
 
 def encode(x: Float[Tensor, "B K S D"], bits: Bits, along: Along, group: int) -> Codes:
-    """Codes of whole groups of tokens: asymmetric, from each group's least to its greatest number (KIVI, Liu et al. 2024)."""
+    """Codes of whole groups: asymmetric, from the least to the greatest number of each (KIVI, Liu et al. 2024)."""
     groups = x.float().unflatten(2, (-1, group))
     axis, top = (3 if along == "channel" else 4), 2**bits - 1
     low, high = groups.amin(axis, keepdim=True), groups.amax(axis, keepdim=True)

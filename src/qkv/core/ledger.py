@@ -1,4 +1,4 @@
-"""Which token each slot of a cache holds. Layers that remember alike share one ledger, which is told of tokens once a step."""
+"""Which token each slot of a cache holds. Layers that remember alike share a ledger, which is told of tokens once a step."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ class SlidingLedger(Ledger):
         super().check_rewind(n)
         if n and self.first > max(0, self.length - n - self.keep + 1):
             raise ValueError(
-                f"a window cache of {self.keep} tokens has let go of the first {self.first} of {self.length} and can't rewind "
-                f"{n}; use a full cache where tokens may be taken back"
+                f"a window cache of {self.keep} tokens has let go of the first {self.first} of {self.length} and can't "
+                f"rewind {n}; use a full cache where tokens may be taken back"
             )
 
     def rewind(self, n: int) -> None:

@@ -163,7 +163,7 @@ class Pattern(Spec, role="pattern"):
 
 @lru_cache(maxsize=256)
 def _blind_in_any_role(pattern: Pattern, n: int) -> list[int]:
-    with _disable_current_modes():  # with numbers, even where a model is built of tensors without contents
+    with _disable_current_modes(), torch.device("cpu"):  # with numbers, even where a model is built without contents
         over = pattern.over(n)
         special = set(quadtree.blind(over, n, roles=-1))  # every role at once
         return [at for at in quadtree.blind(over, n) if at in special]

@@ -202,7 +202,7 @@ class PagedState:
         slots = len(self.ledger.pages.holders) * self.ledger.pages.size
         have = self.pool.tensors[0].shape[2] if self.pool.tensors else 0
         if have < slots:
-            old = self.pool.tensors or [None, None]
+            old: list[Tensor | None] = [*self.pool.tensors] or [None, None]
             empty = (x.new_zeros(1, x.shape[1], slots - have, x.shape[3]) for x in new)
             self.pool.tensors = [put(t, more, have) for t, more in zip(old, empty, strict=True)]
 

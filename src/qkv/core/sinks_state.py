@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .layout import Layout
-from .ledger import Ledger, joined
+from .ledger import Ledger
 from .slots import put, select
 
 

@@ -44,7 +44,7 @@ class Prompts:
     def prefill(self, model: Decoder) -> tuple[Any, Tensor]:
         """A cache that holds the prompts, and the (B, V) logits of what follows them."""
         capacity = self.ids.shape[1] + min(max(self.limits), ROOM)
-        kept = {} if self.cache is None else {"cache": self.cache}
+        kept: dict[str, Any] = {} if self.cache is None else {"cache": self.cache}
         if self.source is None:
             cache = model.start(len(self), capacity=capacity, **kept)
         else:

@@ -200,20 +200,24 @@ class MultiHeadAttention(nn.Module):
         q = self.q_norm(self.q(x).unflatten(-1, (self.n_heads, self.d_head)))
         if self.cross:
             k, v, kv_layout = self._memory(run, state)
-            bias = None
-        else:
-            k, v = self._keys_values(x)
-            bias = run.bias
-            late = state is not None and state.unrotated
-            if run.tables is not None:
-                q, k = run.position.rotate(q, run.tables), k if late else run.position.rotate(k, run.tables)
-            kv_layout = run.layout
-            if state is not None:
-                k, v = state.append(*_cleared(k, v, run.layout))
-                kv_layout = state.layout
-            if late:
-                k = self._turned(k, run, kv_layout)
-        return self.meet(q, k, v, run, layout, kv_layout, bias, state is not None)
+            return self.meet(q, k, v, run, layout, kv_layout, None, state is not None)
+        q, (k, v) = _turned(q, run, run.tables), self._keys_values(x)
+        if state is None:
+            return self.meet(q, _turned(k, run, run.tables), v, run, layout, run.layout, run.bias)
+        keys, values = self._remembered(k, v, run, state)
+        return self.meet(q, keys, values, run, layout, state.layout, run.bias, clean=True)
+
+    @staticmethod
+    def _remembered(
+        k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"], run: Pass, state: State | CrossState
+    ) -> tuple[Tensor | Held, Tensor | Held]:
+        """Keys and values of all that is held, these tokens included, the keys turned by where they stand."""
+        if not state.unrotated:
+            return state.append(*_cleared(_turned(k, run, run.tables), v, run.layout))
+        keys, values = state.append(*_cleared(k, v, run.layout))
+        assert isinstance(keys, Tensor)
+        tables = run.plan.once("tables", (state.layout,), lambda: run.position.tables(state.layout))
+        return _turned(keys, run, tables), values
 
     def meet(
         self,
@@ -252,12 +256,6 @@ class MultiHeadAttention(nn.Module):
         """Who may look at whom, and what is added to the scores, given what positions add."""
         return self.pattern, bias
 
-    @staticmethod
-    def _turned(k: Tensor, run: Pass, layout: Layout) -> Tensor:
-        """Keys that come out of a cache as no position has turned them, turned by their places there."""
-        tables = run.plan.once("tables", (layout,), lambda: run.position.tables(layout))
-        return k if tables is None else run.position.rotate(k, tables)
-
     def _keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         k = self.k_norm(self.k(x).unflatten(-1, (self.n_kv_heads, self.d_head)))
         return k, self.v(x).unflatten(-1, (self.n_kv_heads, self.d_value))
@@ -272,6 +270,11 @@ class MultiHeadAttention(nn.Module):
     def remember(self, memory: Float[Tensor, "B S M"], layout: Layout, state: CrossState) -> None:
         """Project an encoder's output once, for every step that follows."""
         state.fill(*_cleared(*self._keys_values(memory), layout), layout)
+
+
+def _turned(x: Tensor, run: Pass, tables: Tables | None) -> Tensor:
+    """Queries or keys as the positions of `tables` turn them."""
+    return x if tables is None else run.position.rotate(x, tables)
 
 
 def _cleared(k: Tensor, v: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:

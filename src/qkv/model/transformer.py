@@ -378,8 +378,8 @@ class TransformerModel(nn.Module):
         how = named(cache)
         how.check(self.decoder.position, self.max_positions)
         states = [partial(block.attention.held, how) for block in self.spec.decoder.blocks]
-        about = {"layers": [_about(block.attention, self.spec.d_model) for block in self.spec.decoder.blocks]}
-        about |= {
+        about = {
+            "layers": [_about(block.attention, self.spec.d_model) for block in self.spec.decoder.blocks],
             "cache": how.to_dict(),
             "dtype": str(self.dtype).removeprefix("torch."),
             "cross": self.is_encoder_decoder,

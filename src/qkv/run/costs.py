@@ -9,6 +9,7 @@ import torch
 
 from ..core.lora import Adapter
 from ..cost import time
+from ..cost.cache import cache_bytes
 from ..cost.count import Part, Shape, parts, training_flops
 from ..cost.images import image_tokens
 from ..cost.machine import available
@@ -22,6 +23,7 @@ from .recipe import Recipe
 from .shape import allowed
 
 ROWS, LENGTH = 8, 512  # of a model's batch where no recipe says
+CACHES = {"bf16": None, "int8": "int8", "int4": "int4"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Costs:
     memory:   None where it can't be known before the run; `free` is what the device has left, None where it doesn't say.
     peak:     FLOPs a second of a large product of matrices here, measured.
     seconds:  of a training step of one batch, an estimate; `batches` is None where the settings don't say how many.
+    cache:    bytes that decoding a row of the batch's length holds, by how keys and values are kept; None where no layer
+              keeps them, or one remembers in a way of its own.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Costs:
     peak: float
     seconds: float
     batches: int | None = None
+    cache: dict[str, int] | None = None
 
     @property
     def flops_per_token(self) -> float:
@@ -113,7 +118,15 @@ def of_model(
         free=available(device),
         peak=peak,
         seconds=time.seconds(flops, peak, device.type, precision, spec.d_model),
+        cache=_caches(spec, shape.length),
     )
+
+
+def _caches(spec: Transformer, tokens: int) -> dict[str, int] | None:
+    if spec.decoder is None:
+        return None
+    sizes = {name: cache_bytes(spec, tokens, kind) for name, kind in CACHES.items()}
+    return {name: size for name, size in sizes.items() if size} or None
 
 
 def _changed(shape: Shape, rows: int | None, length: int | None) -> Shape:

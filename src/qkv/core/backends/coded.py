@@ -60,7 +60,8 @@ def _weights(request: Request, scores: Float[Tensor, "B H T S"]) -> Float[Tensor
 def score(q: Float[Tensor, "B K M D"], codes: Codes, out: Float[Tensor, "B K M S"]) -> None:
     """q · k into the first tokens of `out`, those that are coded."""
     if native.serves(codes, q.shape[2]):
-        return native.scores(q, codes, out)
+        native.scores(q, codes, out)
+        return
     n, g, step = codes.data.shape[2], codes.group, max(1, BLOCK // codes.group)
     scaled, shift = q[:, :, None] * codes.scale.float(), q[:, :, None] @ codes.zero().mT
     found = out[..., : n * g].unflatten(-1, (n, g)).transpose(2, 3)  # (B, K, N, M, g)

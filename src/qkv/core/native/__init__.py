@@ -45,8 +45,7 @@ def serves(codes: Codes, rows: int) -> bool:
 
 
 def _lies(t: Tensor) -> bool:
-    _, k, _, r, d = t.shape
-    return t.stride(1) * k == t.stride(0) and t[0, 0].is_contiguous()
+    return t.stride(1) * t.shape[1] == t.stride(0) and t[0, 0].is_contiguous()
 
 
 def scores(q: Float[Tensor, "B K M D"], codes: Codes, out: Float[Tensor, "B K M S"]) -> None:
@@ -101,5 +100,5 @@ def _built(compiler: str) -> Path:
         compiled, made = str(Path(folder) / "coded.o"), str(Path(folder) / path.name)
         for command in ((*COMPILE, str(SOURCE), "-o", compiled), (*LINK, compiled, "-o", made)):
             subprocess.run([compiler, *command], check=True, capture_output=True, text=True)
-        os.replace(made, path)
+        Path(made).replace(path)
     return path
