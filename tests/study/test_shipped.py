@@ -12,18 +12,15 @@ from qkv.study.comparison import Comparison
 
 TINY = {
     "extrapolate": [
-        *("data.packages=[json]", "data.validation=0.3", "data.test=0.3", "tokenizer.vocab_size=300", "model.d_model=16", "model.n_layers=1"),
-        *(
-            "measure.factors=[1,2]",
-            "measure.tokens=256",
-            "batching.tokens=128",
-            "training.optimizer={kind: adamw, lr: 1e-3}",
-        ),
+        *("data.packages=[json]", "data.validation=0.3", "data.test=0.3", "tokenizer.vocab_size=300"),
+        *("model.d_model=16", "model.n_layers=1", "measure.factors=[1,2]", "measure.tokens=256"),
+        *("batching.tokens=128", "training.optimizer={kind: adamw, lr: 1e-3}"),
     ],
     "long-range": [
-        *("data.longest=40", "data.train=40", "data.validation=4", "data.test=4", "batching.tokens=256", "batching.max_length=64"),
-        *("model.d_model=16", "model.encoder_layers=1", "model.d_ff=16", "training.schedule=constant"),
-        *("training.max_time=null", "evaluation.metrics=[exact-match]"),
+        *("data.longest=40", "data.train=40", "data.validation=4", "data.test=4"),
+        *("model.d_model=16", "model.encoder_layers=1", "model.d_ff=16", "batching.tokens=256"),
+        *("batching.max_length=64", "training.schedule=constant", "training.max_time=null"),
+        "evaluation.metrics=[exact-match]",
     ],
 }
 SHORT = [

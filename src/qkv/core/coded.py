@@ -16,7 +16,7 @@ SCALES = torch.bfloat16  # two bytes that reach as far as fp32; codes are made f
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """N groups of g tokens, x ≈ scale · (code − least code) + base, with one of each for a channel or for a token of a group.
+    """N groups of g tokens, x ≈ scale · (code − least code) + base, with one of each for a channel or a token of a group.
 
     data:  (B, K, N, g, D) int8 with codes −128 … 127; or (B, K, N, g/2, D) uint8 with two codes 0 … 15 in a byte, that of
            token i in the lower half and that of token i + g/2 in the upper.
