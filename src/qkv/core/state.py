@@ -194,5 +194,9 @@ class CrossState:
         """Nothing to take back."""
 
     @property
+    def parts(self) -> dict[str, int]:
+        return {"encoder's keys and values": self.nbytes}
+
+    @property
     def nbytes(self) -> int:
         return 0 if self._kv is None else sum(t.numel() * t.element_size() for t in self._kv)
