@@ -103,6 +103,34 @@ def test_a_directory_that_is_there(recipe: Path, tmp_path: Path) -> None:
         compare(alone, recipe.parent, device="cpu")
 
 
+def test_what_was_replaced_is_never_resumed(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overwriting comparison that is interrupted leaves no run with the old settings for a later one to find."""
+    out, seeds = tmp_path / "out", []
+    compare(load(recipe), out, device="cpu")
+    real = module.train
+
+    def once(made: Any, folder: Path, **options: Any) -> Any:
+        if seeds:
+            raise KeyboardInterrupt
+        seeds.append(made.seed)
+        return real(made, folder, **options)
+
+    monkeypatch.setattr(module, "train", once)
+    with pytest.raises(KeyboardInterrupt):
+        compare(load(recipe, "seed=1"), out, device="cpu", overwrite=True)
+    monkeypatch.setattr(module, "train", lambda made, *a, **k: seeds.append(made.seed) or real(made, *a, **k))
+    compare(load(recipe, "seed=1"), out, device="cpu", resume=True)
+    assert seeds == [1, 1]
+    assert all("seed: 1" in (out / name / "recipe.yaml").read_text() for name in ("alibi", "learned"))
+
+
+def test_a_comparison_that_never_began_leaves_nothing_in_the_way(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="nowhere"):
+        compare(load(recipe, f"data.path={tmp_path / 'nowhere.txt'}"), out, device="cpu")
+    assert compare(load(recipe, "compare.learned=null"), out, device="cpu").report is not None
+
+
 @pytest.mark.parametrize(
     "setting, said",
     [

@@ -279,6 +279,8 @@ def attention(story: Story) -> Section | None:
         made = picture.load(path)
         if not made:
             return Section("Attention", Markup(""), f"Not drawn, because the run can't be loaded: {error}")
+    if not made:
+        return None
     made = [one for one in made if one.layers]
     if not made:
         return Section("Attention", Markup(""), "This model's mechanism has no weights to draw.")

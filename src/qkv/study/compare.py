@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,14 @@ def compare(
     """Train each variant into a folder of its own below `out`, and leave `comparison.json` and `report.html` there.
 
     Raises ValueError before anything is trained where a variant is no recipe or `out` holds something else. What is
-    finished is never trained again: `resume` goes on where an interrupted comparison stood.
+    finished is never trained again: `resume` goes on where an interrupted comparison stood. `overwrite` removes the runs
+    of all variants first, so that what is resumed later is of one comparison.
     """
     console = console or Console(quiet=True)
     recipes = {name: comparison.variant(name) for name in comparison.variants}
     _admit(comparison, out, resume, overwrite)
+    if overwrite:
+        _clear(out, comparison.variants)
     out.mkdir(parents=True, exist_ok=True)
     directory.write_text(out / WHOLE, comparison.to_yaml())
     curves: dict[str, Curve] = {}
@@ -56,7 +60,7 @@ def compare(
         console.print(f"{name} ({number} of {len(recipes)})", style="bold", highlight=False)
         if State.of(folder) is not State.FINISHED or not resume:
             goes_on = resume and State.of(folder) is State.STARTED
-            done = train(recipe, folder, resume=goes_on, overwrite=overwrite, device=device, console=console)
+            done = train(recipe, folder, resume=goes_on, device=device, console=console)
             if done.evaluation is None:
                 return Compared(out, curves)
         curves[name] = comparison.measure(load(folder, device=device))
@@ -71,8 +75,8 @@ def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> 
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise ValueError(f"{out} holds something that is no comparison; choose another directory with --out")
         return
-    if overwrite:
-        return
+    if overwrite or not any(State.of(out / name) is not State.FREE for name in comparison.variants):
+        return  # it never came to train anything
     if not resume:
         raise ValueError(
             f"{out} holds a comparison; go on with it (--resume), replace it (--overwrite), or take another"
@@ -81,6 +85,15 @@ def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> 
         raise ValueError(
             f"the comparison in {out} has other settings; resume it with those, or replace it (--overwrite)"
         )
+
+
+def _clear(out: Path, variants: Iterable[str]) -> None:
+    """Remove what a comparison has found, and its variants' runs. What is no run stays, and is refused when it is met."""
+    for name in (FOUND, directory.REPORT):
+        (out / name).unlink(missing_ok=True)
+    for folder in (out / name for name in variants):
+        if State.of(folder) in (State.STARTED, State.FINISHED):
+            directory.clear(folder)
 
 
 def _facts(comparison: Comparison, curves: dict[str, Curve]) -> dict[str, Any]:

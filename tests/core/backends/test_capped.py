@@ -71,3 +71,17 @@ def test_refusals_say_why(asked: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         attend(q, q, q, backend="capped", **asked)
     attend(q, q, q, **asked)  # `auto` finds another
+
+
+def test_compiles_into_one_graph() -> None:
+    tensors = [torch.randn(B, T, n, D, dtype=torch.float64, requires_grad=True) for n in (H, K, K)]
+    pattern = causal()
+
+    def run(*given: torch.Tensor) -> torch.Tensor:
+        return attend(*given, pattern=pattern, softcap=0.7, backend="capped")
+
+    results = []
+    for f in (run, torch.compile(run, backend="aot_eager", fullgraph=True)):
+        out = f(*tensors)
+        results.append((out.detach(), *torch.autograd.grad(out.square().sum(), tensors)))
+    torch.testing.assert_close(*results, atol=1e-12, rtol=1e-10)

@@ -20,9 +20,7 @@ from ..patterns import Pattern
 from .spans import Even, Gathered, Rows
 from .strips import Band, Plan, Scattered, n_queries
 
-_LOG2_E = math.log2(
-    math.e
-)  # weights are powers of 2: the natural exponential is slow where its result is denormal or 0
+_LOG2_E = math.log2(math.e)  # weights are powers of 2: eˣ is slow where its result is denormal or 0
 _AT_ONCE = 1 << 18  # scores computed together: 1 MiB in fp32, which a core's own cache holds
 
 

@@ -2,7 +2,8 @@
 
     s = c · tanh(scale · QKᵀ / c),  out = softmax(s) V            (Gemma Team 2024, Gemma 2, §2)
 
-Key-value heads are not repeated for the queries that share them, and what backward needs is kept once: W and tanh.
+Key-value heads are not repeated for the queries that share them, and what backward needs is kept once: W and tanh. As with
+`sdpa`, NaN in a key or value that the pattern alone hides reaches the queries; padding is cleared before.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class _Capped(torch.autograd.Function):
         s = bent * cap
         if mask is not None:
             s = s.masked_fill_(~mask, float("-inf"))
-        w = torch._safe_softmax(s, -1).to(v.dtype)  # a row with nothing to see: 0
+        w = torch.ops.aten._safe_softmax(s, -1).to(v.dtype)  # a row with nothing to see: 0
         ctx.save_for_backward(q, k, v, bent, w)
         ctx.scale = scale
         return (w.flatten(2, 3) @ v).unflatten(2, q.shape[2:4])
