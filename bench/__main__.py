@@ -1,10 +1,10 @@
-"""Measure qkv beside what one would pick instead, keep the results in bench/results/, and renew docs/performance.md.
+"""Measure qkv beside what one would pick instead, keep the results in bench/results/, and renew the docs.
 
     python -m bench                          every table
     python -m bench train                    one of them
     python -m bench train --only "50257 eager own"    the cases with these words in their titles (--list shows titles)
     python -m bench multi30k --quick         does the harness work? tiny sizes, nothing kept
-    python -m bench render                   only write the page again from what is kept
+    python -m bench render                   only write the pages and figures again from what is kept
 
 What is measured for one table goes to bench/results/TABLE-DATE.json. With --only it goes into the newest file of the
 table, in the place of what was measured of these cases before, where machine and versions are the same.
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measure(table: Table, given: argparse.Namespace) -> None:
-    """Measure a table and show it; keep it and renew the page unless it was only tried."""
+    """Measure a table and show it; keep it and renew the docs unless it was only tried."""
     cases = chosen(table, given.quick, given.only)
     if not cases:
         raise SystemExit(f"no case of {table.name} has all of {given.only.split()} in its title; --list shows them")
@@ -60,7 +60,7 @@ def _measure(table: Table, given: argparse.Namespace) -> None:
         result.write(out)
         print(f"{out} written")
     print(render.render(result))
-    if not given.quick and render.PAGE.exists():
+    if not given.quick:
         render.write()
 
 

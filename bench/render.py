@@ -1,6 +1,7 @@
-"""The tables of docs/performance.md, written from the newest results: what stands there is what was measured.
+"""The tables of the docs, written from the newest results: what stands there is what was measured.
 
-A table's place in the page is between `<!-- bench:NAME -->` and `<!-- /bench -->`; the prose around stays as it is.
+A table's place in a page is between `<!-- bench:NAME -->` and `<!-- /bench -->`; the prose around stays as it is. Figures
+stand beside the pages.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from .results import RESULTS, Result, latest
 from .tables import TABLES
 from .tables.table import provenance
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = (DOCS / "performance.md", DOCS / "attention.md")
 _PLACE = re.compile(r"(<!-- bench:([\w-]+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 
@@ -26,12 +28,21 @@ def rendered(page: str, folder: Path = RESULTS) -> str:
 
     def renew(match: re.Match[str]) -> str:
         if match[2] not in TABLES:
-            raise ValueError(f"{PAGE.name} has a place for a table {match[2]!r}; known: {', '.join(TABLES)}")
+            raise ValueError(f"a page has a place for a table {match[2]!r}; known: {', '.join(TABLES)}")
         path = latest(match[2], folder)
         return match[0] if path is None else f"{match[1]}\n{render(Result.read(path))}\n{match[3]}"
 
     return _PLACE.sub(renew, page)
 
 
+def figures(folder: Path = RESULTS) -> dict[str, str]:
+    """Every figure by the name of its file in the docs."""
+    newest = {name: path for name in TABLES if (path := latest(name, folder)) is not None}
+    return {file: svg for name, path in newest.items() for file, svg in TABLES[name].draw(Result.read(path)).items()}
+
+
 def write() -> None:
-    PAGE.write_text(rendered(PAGE.read_text()))
+    for page in PAGES:
+        page.write_text(rendered(page.read_text()))
+    for file, svg in figures().items():
+        (DOCS / file).write_text(svg)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from markupsafe import Markup
 from torch import Tensor
 
 from qkv.core.attend import attend
@@ -18,7 +17,7 @@ from qkv.core.mechanisms.linear import linear_attention
 from qkv.core.mechanisms.linformer import linformer
 from qkv.core.mechanisms.lsh import errors
 from qkv.look.chart import Series, line_chart
-from qkv.look.svg import tag
+from qkv.look.figure import HEIGHT, WIDTH, figure
 
 HERE = Path(__file__).parent
 T, D, DRAWS = 256, 16, 12
@@ -28,19 +27,6 @@ BANDS = (4, 16, 64)  # ranks of keys and values along the length
 RANKS = (4, 8, 16, 32, 64, 128)
 SHARPNESS = (5, 10, 20)  # ‖q‖, the greatest that a score of shared-QK attention can be
 ROUNDS = (1, 2, 4, 8, 16)
-
-STYLE = """
-svg { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
-.page { fill: #fbfaf8; } .chart-title { fill: #1c1b22; font-size: 13px; font-weight: 600; }
-.tick { fill: #5d5b68; font-size: 11px; } .grid { stroke: #e4e1db; } .axis { stroke: #a5a1b5; } .hit { fill: transparent; }
-.line { fill: none; stroke-width: 1.8; } .line.s0 { stroke: #3b2fb5; } .line.s1 { stroke: #d2611c; }
-.line.s2 { stroke: #0f8a7e; } .dot.s0 { fill: #3b2fb5; } .dot.s1 { fill: #d2611c; } .dot.s2 { fill: #0f8a7e; }
-@media (prefers-color-scheme: dark) {
-  .page { fill: #131217; } .chart-title { fill: #ebe9f2; } .tick { fill: #a29fb0; } .grid { stroke: #32303b; }
-  .axis { stroke: #6a6680; } .line.s0 { stroke: #a79bff; } .line.s1 { stroke: #ffa263; } .line.s2 { stroke: #56cfc1; }
-  .dot.s0 { fill: #a79bff; } .dot.s1 { fill: #ffa263; } .dot.s2 { fill: #56cfc1; }
-}
-"""
 
 Points = dict[int, float]
 
@@ -113,17 +99,7 @@ def chart(title: str, label: str, columns: Mapping[str, Points]) -> str:
     lines = [
         Series(name, [(math.log2(n), y) for n, y in points.items()], dots=True) for name, points in columns.items()
     ]
-    page = tag("rect", width=520, height=280, rx=10, class_="page")
-    inner = line_chart(title, lines, x_label=label, width=488, height=256, log=True)
-    return tag(
-        "svg",
-        tag("style", Markup(STYLE)),
-        page,
-        tag("svg", inner, x=16, y=16, width=488, height=256),
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox="0 0 520 280",
-        width=520,
-    )
+    return figure(line_chart(title, lines, x_label=label, width=WIDTH, height=HEIGHT, log=True))
 
 
 def performers() -> dict[str, Points]:

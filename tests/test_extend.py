@@ -6,8 +6,9 @@ import inspect
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from pydantic import Field
@@ -22,7 +23,14 @@ from qkv.core.linear import Linear
 from qkv.core.patterns import Extent, Pattern, Verdict
 from qkv.core.positions import Position, PositionModule, Widths
 from qkv.core.spec import Cost
+from qkv.data.encoding import Encoder
+from qkv.data.judge import Judge, Measured
+from qkv.data.sources import Example, Source, Split, Table
+from qkv.data.task import Chance, Item, Task
 from qkv.model.attention import Mixer, Pass
+from qkv.run.preview import preview
+from qkv.run.recipe import Recipe
+from qkv.run.train import train as run_recipe
 from qkv.train.loop import fit
 from qkv.train.objective import NextToken, Objective
 from qkv.train.settings import Training
@@ -124,6 +132,42 @@ class Focal(Objective, kind="focal-test"):
         return {"focal": Term(((1 - (-nll).exp()) ** self.gamma * nll).sum(), batch.counts["focal"], value=nll.sum())}
 
 
+class Tones(Source, kind="tones-test"):
+    """Made sound: 64 samples of a sine of so many periods, in noise."""
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        random, time = np.random.default_rng([len(split), seed, epoch]), np.linspace(0, 2 * np.pi, 64)
+        periods = random.integers(1, 5, 256)
+        return [{"periods": int(n), "wave": np.sin(n * time) + random.normal(0, 0.2, 64)} for n in periods]
+
+
+class HowManyPeriods(Task, kind="periods-test"):
+    """Waves as images one pixel high, cut into patches of samples; the class is the number of periods."""
+
+    words: ClassVar[bool] = False
+    n_labels = property(lambda self: 5)
+
+    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item:
+        wave = np.float32(example["wave"])[None, None]
+        return Item({"ids": wave}, np.int64(example["periods"]), tokens=9, example=example)
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return Right()
+
+
+class Right(Judge):
+    """The share of classes that are right."""
+
+    def __init__(self) -> None:
+        self.right: list[bool] = []
+
+    def add(self, outputs: Tensor, batch: Batch) -> None:
+        self.right += (outputs.argmax(-1) == batch.labels).tolist()
+
+    def found(self) -> dict[str, Measured]:
+        return {"accuracy": Measured(sum(self.right) / len(self.right))}
+
+
 # -- and what everyone then does ---------------------------------------------------------------------------------------
 
 
@@ -208,3 +252,24 @@ def test_parts_from_outside_decode_step_by_step() -> None:
 @pytest.mark.parametrize("cls", [Dilated, Kerple, Wave, Maxout, Unit, Averaging, Focal])
 def test_each_is_under_twenty_lines(cls: type) -> None:
     assert len(inspect.getsource(cls).splitlines()) < 20
+
+
+def test_a_modality_from_outside_trains_by_a_recipe(tmp_path: Path) -> None:
+    """A kind of data, what becomes of it and how it is judged; the model, the loop and the command line are as ever."""
+    model = {"preset": "vit-base-16", "image": [1, 64], "patch": [1, 8], "channels": 1, "d_model": 32, "n_layers": 1}
+    tree = {
+        **{"name": "tones", "data": "tones-test", "task": "periods-test", "objective": "labels"},
+        **{"model": {**model, "n_heads": 2, "d_ff": 64}, "batching": {"tokens": 32 * 9}},
+        "training": {
+            "max_steps": 60,
+            "eval_every": 30,
+            "optimizer": {"kind": "adamw", "lr": 0.003},
+            "metric": "accuracy",
+            "mode": "max",
+        },
+    }
+    recipe = Recipe.from_tree(tree)
+    done = run_recipe(recipe, tmp_path / "run", device="cpu")
+    assert done.evaluation is not None and done.evaluation.metrics["accuracy"] > 0.8
+    assert qkv.load(tmp_path / "run", device="cpu").model.spec.head.labels == 5
+    assert dict(preview(recipe).rows[0].lines())["ids"].startswith("1 × 1 × 64 numbers")

@@ -10,6 +10,8 @@ from qkv.core.backends.strips import n_scores, plain_plan
 from qkv.core.batch import Batch
 from qkv.core.bigbird import BigBird
 from qkv.core.layout import Layout
+from qkv.core.mechanisms.features import Elu1
+from qkv.core.mechanisms.linear import linear_attention
 from qkv.core.patterns import Pattern, dilated, global_tokens, strided
 from qkv.core.ranks import ALONE
 from qkv.train.objective import NextToken
@@ -103,6 +105,24 @@ class Attention:
 
     def _attend(self) -> torch.Tensor:
         return qkv.attend(self.q, self.k, self.v, pattern=self.pattern, backend=self.backend)
+
+
+class LinearAttention:
+    """Linear attention with φ = elu + 1, causal; forward, or forward and backward."""
+
+    def __init__(self, tokens: int, backward: bool, heads: int = 8, width: int = 64) -> None:
+        self.backward, self.layout, self.features = backward, Layout.full(tokens), Elu1()
+        self.q, self.k, self.v, self.grad = inputs(tokens, heads, width, backward)
+        if tokens > 1024:  # libraries load, threads start
+            LinearAttention(512, backward, heads, width)()
+
+    def __call__(self) -> None:
+        self.q.grad = self.k.grad = self.v.grad = None
+        with torch.set_grad_enabled(self.backward):
+            q, k = self.features.features(self.q), self.features.features(self.k)
+            out = linear_attention(q, k, self.v, self.layout, causal=True)
+        if self.backward:
+            out.backward(self.grad)
 
 
 def patterns(tokens: int, window: int) -> dict[str, Pattern]:

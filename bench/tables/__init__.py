@@ -7,6 +7,7 @@ from . import (
     cache,
     decode,
     families,
+    growth,
     loading,
     moe,
     multi30k,
@@ -23,6 +24,7 @@ TABLES: dict[str, Table] = {
     table.name: table
     for table in (
         attention.TABLE,
+        growth.TABLE,
         train.TABLE,
         rows.TABLE,
         multi30k.TABLE,

@@ -50,7 +50,7 @@ def render(result: Result) -> str:
         header = [f"{title}, ms", *BACKENDS, "PyTorch's function", "tiled ÷ sdpa"]
         records = [record for record in result.records(backward=backward) if not {"memory", "row"} & set(record.key)]
         parts.append(markdown(header, (_row(record) for record in records)))
-    parts += [_memory(result), render_grid(result), *attention_sparse.render(result)]
+    parts += [_memory(result), render_grid(result), attention_sparse.render(result)]
     lines = [*_verdicts(result), *errors(result)]
     parts.append("\n".join(lines))
     found = profiles(result, "tiled", _title)

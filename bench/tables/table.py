@@ -17,7 +17,8 @@ Rows = Iterable[Iterable[str]]
 class Table:
     """`cases(quick)` says what is compared, `render(result)` writes it as Markdown; `rounds` unless asked otherwise.
 
-    `lacks` says, where it can't be measured here, why.
+    `lacks` says, where it can't be measured here, why. `draw(result)` gives the figures that `render` refers to: SVG by the
+    name of its file.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Table:
     cases: Callable[[bool], list[Case]]
     render: Callable[[Result], str]
     lacks: Callable[[], str] = str
+    draw: Callable[[Result], dict[str, str]] = lambda result: {}
 
 
 def probe(quick: bool) -> Contender:

@@ -33,7 +33,9 @@ _HOME = {
     "core.cache": ["Cache"],
     "core.caches": ["CacheKind", "FullCache", "QuantizedCache", "SinkCache", "PagedCache"],
     "core.mechanisms.features": ["FeatureMap", "Elu1", "Relu", "Favor"],
+    "core.pooling": ["pool", "KernelRegression"],
     "core.ring": ["ring"],
+    "core.scores": ["Score", "ScaledDot", "Dot", "General", "Additive", "Concat", "Gaussian", "ExactMatch"],
     "core.tap": ["record", "weights"],
     "model.attention": ["Attention", "Mixer"],
     "model.block": ["Block"],
@@ -133,9 +135,11 @@ if TYPE_CHECKING:
         strided,
         window,
     )
+    from .core.pooling import KernelRegression, pool
     from .core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
     from .core.ring import ring
     from .core.scalings import NTK, DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, Scaling, YaRN
+    from .core.scores import Additive, Concat, Dot, ExactMatch, Gaussian, General, ScaledDot, Score
     from .core.spec import Cost, Spec
     from .core.tap import record, weights
     from .data.sources import Source

@@ -55,10 +55,12 @@ def test_a_table_runs_and_its_file_reads_back(name: str, tmp_path: Path) -> None
     assert "| --- |" in text and "Tiny." in text
 
 
-def test_the_page_says_what_the_results_say() -> None:
-    page = render.PAGE.read_text()
-    assert page == render.rendered(page), "run python -m bench render"
-    assert all(f"<!-- bench:{name} -->" in page for name in TABLES)
+def test_the_docs_say_and_draw_what_the_results_say() -> None:
+    pages = [page.read_text() for page in render.PAGES]
+    assert pages == [render.rendered(page) for page in pages], "run python -m bench render"
+    assert all(f"<!-- bench:{name} -->" in "".join(pages) for name in TABLES)
+    for file, svg in render.figures().items():
+        assert (render.DOCS / file).read_text() == svg, "run python -m bench render"
 
 
 def test_kept_results_are_whole_and_not_quick() -> None:

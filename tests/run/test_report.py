@@ -16,7 +16,7 @@ from qkv.model.build import build
 from qkv.run import report
 from qkv.run.load import Run
 from qkv.run.report import Section, Story, choose, write_report
-from qkv.run.text import Task
+from qkv.run.text import Use
 
 HOSTILE = '</title><script>alert("1")</script><img onerror=y>'
 SAMPLES = [
@@ -89,7 +89,7 @@ def _trained(folder: Path, family: str, **sizes: Any) -> Path:
     spec = TokenizerSpec.from_dict({"kind": "char", "special": ["<de>", "<fr>"]})
     tokenizer = train(spec, iter([s[key] for s in SAMPLES for key in ("source", "target")]))
     sizes = {"vocab_size": tokenizer.vocab_size, "d_model": 16, "n_layers": 2, "n_heads": 2, **sizes}
-    task: Task = "translate" if family == "transformer" else "continue"
+    task: Use = "translate" if family == "transformer" else "continue"
     Run(build(preset(family, **sizes), seed=0).eval(), tokenizer, task=task).save(folder)
     (folder / "recipe.yaml").unlink(missing_ok=True)  # the fixture's is only a name
     return folder

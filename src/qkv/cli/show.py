@@ -92,16 +92,11 @@ def _show_rows(found: Preview, json: bool) -> None:
         typer.echo(dumps(asdict(found), indent=2, ensure_ascii=False))
         return
     for row in found.rows:
-        for label, tokens, ids in row.lines():
+        for label, text in row.lines():
             typer.secho(f"{label:>8} ", nl=False, bold=True)
-            typer.echo(" ".join(_shown(*both) for both in zip(tokens, ids, strict=True)))
+            typer.echo(text)
         typer.echo()
     typer.echo(str(found))
-
-
-def _shown(token: str, number: int) -> str:
-    """A token beside its id; a label that does not count is a dash."""
-    return "–" if number < 0 else f"{token}·{number}"
 
 
 def _print(tree: Mapping[str, Any], json: bool) -> None:

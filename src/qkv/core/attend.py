@@ -17,6 +17,7 @@ from .layout import Layout
 from .patterns import Full, Pattern
 from .plan import Plan
 from .request import Request, Result, default_scale
+from .scores import Comparison
 from .spec import nearest
 
 _FULL = Full()
@@ -41,6 +42,7 @@ def attend(
     plan: Plan | None = None,
     clean: bool = False,
     name: str = "",
+    score: Comparison | None = None,
 ) -> Any:
     """softmax(scale · QKᵀ + bias) V over the pairs that pattern, segments and padding allow (Vaswani et al. 2017).
 
@@ -58,6 +60,7 @@ def attend(
         backend: "auto", or one by name, which raises ValueError with its reason when it cannot serve.
         k, v: tensors, or `Held` keys and values, as quantized caches have them.
         plan: what layers of one pass share. clean: padded keys and values are known to be zero already.
+        score: what compares queries and keys in place of the scaled dot product (`core.scores`), all T·S scores being held.
 
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that may see nothing gets 0, and
     a log-sum-exp of −∞. Raises ValueError for shapes that don't meet, and where an alignment would have to be guessed.
@@ -66,8 +69,9 @@ def attend(
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
     check(q, k, v, layout, kv_layout, bias, dropout, softcap)
     scale = default_scale(q.shape[-1]) if scale is None else scale
-    about = (pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse, plan or Plan(), name)
-    result: Result | None = _over_codes(q, k, v, about) if backend == "auto" and clean and not tap.recording() else None
+    about = (pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse, plan or Plan(), name, score)
+    coded_too = backend == "auto" and clean and score is None and not tap.recording()
+    result: Result | None = _over_codes(q, k, v, about) if coded_too else None
     if result is None:
         k, v = (x.dense() if isinstance(x, Held) else x for x in (k, v))
         if kv_layout.padding != "none" and not clean:
@@ -92,10 +96,12 @@ def choose(request: Request, backend: str = "auto") -> str:
     if backend != "auto":
         if backend not in BACKENDS:
             raise ValueError(f"there is no backend {backend!r}; {nearest(backend, ['auto', *BACKENDS])}")
-        reason = BACKENDS[backend].refuses(request)
+        reason = _by_other_scores(request, backend) or BACKENDS[backend].refuses(request)
         if reason is not None:
             raise ValueError(f"backend {backend!r} can't serve this request: {reason}; choose another, or 'auto'")
         return backend
+    if request.score is not None:
+        return "reference"
     size = request.q.shape[0] * request.n_heads * request.q.shape[1] * request.k.shape[1] * 4
     if BACKENDS["capped"].refuses(request) is None and size <= _DENSE >> 2:
         return "capped"
@@ -104,6 +110,13 @@ def choose(request: Request, backend: str = "auto") -> str:
     if size > _DENSE and _falls_to_plain_mathematics(request):
         return "tiled"
     return "tiled" if _long(request) and tiled.share(request) < _SPARSE[request.q.dtype == torch.bfloat16] else "sdpa"
+
+
+def _by_other_scores(request: Request, backend: str) -> str | None:
+    """Why a kernel can't compare as the request wants it."""
+    if request.score is None or backend == "reference":
+        return None
+    return f"it compares by dot products, and {type(request.score).__name__} is none, for which 'reference' holds all scores"
 
 
 def _long(request: Request) -> bool:

@@ -17,11 +17,13 @@ class Batch:
     """Tensors for one forward pass.
 
     inputs:   keyword arguments of the model's forward: `ids`, `layout`, `target`, `target_layout`, `token_types` …
-    labels:   (B, T) int64, already aligned with the output (nothing downstream shifts them again); −100 is not counted.
+    labels:   what the head's loss takes: for tokens (B, T) int64, already aligned with the output (nothing downstream shifts
+              them again); −100 is not counted.
     counts:   how many labels each named loss term will count; known here, before the forward pass.
     tokens:   real tokens (source and target) in the batch; `slots` counts padding too.
     position: JSON-able; a stream opened with it goes on with the batch after this one.
     texts:    the examples behind the rows, where evaluation needs them.
+    targets:  what an objective wants besides, by name: whether two sentences follow one another, the boxes in a picture.
     """
 
     inputs: dict[str, Any]
@@ -30,7 +32,8 @@ class Batch:
     tokens: int = 0
     slots: int = 0
     position: dict[str, Any] = field(default_factory=dict)
-    texts: tuple[dict[str, str], ...] = ()
+    texts: tuple[dict[str, Any], ...] = ()
+    targets: dict[str, Any] = field(default_factory=dict)
 
     def to(self, device: torch.device | str) -> Batch:
         """On a device. A GPU copies from page-locked memory while the host goes on, so the tensors are put there first."""
@@ -40,8 +43,13 @@ class Batch:
             staged = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
             return staged.to(device, non_blocking=True)
 
-        inputs, labels = _pytree.tree_map_only(Tensor, move, (self.inputs, self.labels))  # a Layout is a pytree
-        return replace(self, inputs=inputs, labels=labels)
+        moving = (self.inputs, self.labels, self.targets)
+        inputs, labels, targets = _pytree.tree_map_only(Tensor, move, moving)  # a Layout is a pytree
+        return replace(self, inputs=inputs, labels=labels, targets=targets)
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter(self.inputs.values())))
 
 
 @dataclass(frozen=True, eq=False)

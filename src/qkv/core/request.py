@@ -13,13 +13,17 @@ from .bias import Bias
 from .layout import Layout
 from .patterns import Pattern
 from .plan import Plan
+from .scores import Comparison
 
 Result = Tensor | tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E), K dividing H, and how they are to meet."""
+    """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E), K dividing H, and how they are to meet.
+
+    score: how they are compared, where that is not by scaled dot products. held: the weights, where who asks has them already.
+    """
 
     q: Float[Tensor, "B T H D"]
     k: Float[Tensor, "B S K D"]
@@ -34,6 +38,8 @@ class Request:
     return_lse: bool
     plan: Plan
     name: str = ""
+    score: Comparison | None = None
+    held: Float[Tensor, "B H T S"] | None = None
 
     @property
     def n_heads(self) -> int:

@@ -46,6 +46,8 @@ def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence
     from .backends import reference
     from .bias import Bias
 
+    if request.held is not None:
+        return _cut(request.held.detach(), heads, rows)
     q, k, v, bias, layout = request.q, request.k, request.v, request.dense_bias(), request.layout
     mask = request.mask()
     chosen = list(range(request.n_heads)) if heads is None else list(heads)
@@ -68,9 +70,15 @@ def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence
         v=v.index_select(2, kv),
         bias=cut(bias),
         dropout=0.0,
+        score=None if request.score is None else request.score.of(head),
     )
     assert not isinstance(small.bias, Bias)
     with torch.no_grad():
         out = reference.weights(small, cut(mask))
         valid = layout.valid[:, at] if layout.padding != "none" else None
         return out if valid is None else out.masked_fill(~valid[:, None, :, None], 0.0)
+
+
+def _cut(held: Tensor, heads: Sequence[int] | None, rows: Sequence[int] | None) -> Tensor:
+    held = held if heads is None else held[:, list(heads)]
+    return held if rows is None else held[:, :, list(rows)]

@@ -30,7 +30,9 @@ def cache_parts(
             continue
         if not isinstance(mixer, Attention) or not mixer.keeps_keys:
             return None
-        for name, size in how.bytes(_kept(tokens, mixer, how), *mixer.widths(spec.d_model)[1:], dtype.itemsize).items():
+        _, heads, d_key, d_value = mixer.widths(spec.d_model)
+        kept, width = _kept(tokens, mixer, how), mixer.score.width(d_key)
+        for name, size in how.bytes(kept, heads, width, d_value, dtype.itemsize).items():
             total[name] = total.get(name, 0) + size
     return total
 

@@ -16,10 +16,12 @@ from pydantic import Field, field_validator, model_validator
 
 from ..core.batch import Batch
 from ..core.spec import Spec
+from .cut import Cut
 from .encoding import Encoder
-from .pools import Cut, Pool, Pools
+from .pools import Pool, Pools
 from .rows import OVER_LONG
 from .sources import Counts, Source, Split
+from .task import Task, TextTask
 from .workers import ahead, by_processes
 
 
@@ -99,23 +101,27 @@ _POOL, _LARGEST_POOL = 8192, 131_072
 
 def stream(
     source: Source,
-    tokenizer: Encoder,
+    tokenizer: Encoder | None,
     batching: Batching,
     *,
     seq2seq: bool,
+    task: Task | None = None,
     split: Split = "train",
     seed: int = 0,
     position: dict[str, Any] | None = None,
     epochs: int | None = None,
 ) -> Stream:
-    """Batches of one split, right padded. Training is endless unless `epochs` is given; other splits last one pass.
+    """Batches of one split, right padded, as a `task` makes them; without one, of texts and pairs as they are.
+
+    Training is endless unless `epochs` is given; other splits last one pass.
 
     `position` of any batch resumes with the batch after it, bit for bit. Raises ValueError when the data are missing or
     broken, when no example is left after filtering, and when a position is of data of another size.
     """
-    batching.check(seq2seq)
+    if task is None or isinstance(task, TextTask):
+        batching.check(seq2seq and task is None)
     last = epochs if epochs is not None or split == "train" else 1
-    return Stream(Pools(source, tokenizer, batching, seq2seq, split, seed), position or {}, last)
+    return Stream(Pools(source, tokenizer, batching, seq2seq, split, seed, task), position or {}, last)
 
 
 class Stream(Iterator[Batch]):

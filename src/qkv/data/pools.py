@@ -4,77 +4,27 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from ..core.batch import IGNORE, Batch
-from ..core.layout import Layout
+from ..core.batch import IGNORE
 from . import rows as making
+from .cut import Cut, Spans, counted
 from .encoding import Encoded, Encoder, Memory, Reach, Reader, Speak, speaking
 from .ragged import Index
 from .rows import Limits, Rows
 from .shuffle import Shuffle, mix
-from .sources import Counts, Example, Source, Split, Table, order
+from .sources import Counts, Skipped, Source, Split, Table, order, read
+from .task import Chance, Item, Task, TextTask
 
 if TYPE_CHECKING:
     from .batching import Batching
 
-Array = NDArray[np.int64]
-
 _CHARACTERS_A_TOKEN = 64  # no text has so many on average: a longer text is over-long before it is tokenized
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A batch in arrays, which travel between processes more cheaply than tensors."""
-
-    ids: Array  # (B, T): what the (decoder) model reads
-    labels: Array
-    lengths: list[int]
-    documents: tuple[tuple[int, ...], ...] = ()
-    source: Array | None = None
-    source_lengths: list[int] | None = None
-    source_documents: tuple[tuple[int, ...], ...] = ()
-    texts: tuple[Example, ...] = ()
-
-    @property
-    def tokens(self) -> int:
-        return sum(self.lengths) + sum(self.source_lengths or ())
-
-    @property
-    def slots(self) -> int:
-        return self.ids.size + (0 if self.source is None else self.source.size)
-
-    def batch(self, position: dict[str, Any]) -> Batch:
-        ids, layout = torch.from_numpy(self.ids), _layout(self.documents, self.lengths, self.ids.shape[1])
-        inputs: dict[str, Any] = {"ids": ids, "layout": layout}
-        if self.source is not None and self.source_lengths is not None:
-            inputs = {
-                "ids": torch.from_numpy(self.source),
-                "layout": _layout(self.source_documents, self.source_lengths, self.source.shape[1]),
-                "target": ids,
-                "target_layout": layout,
-            }
-        return Batch(
-            inputs,
-            labels=torch.from_numpy(self.labels),
-            counts={"loss": int((self.labels != IGNORE).sum())},
-            tokens=self.tokens,
-            slots=self.slots,
-            position=position,
-            texts=self.texts,
-        )
-
-
-def _layout(documents: Sequence[Sequence[int]], lengths: list[int], width: int) -> Layout:
-    return Layout.packed(documents, width) if documents else Layout.from_lengths(lengths, width)
 
 
 @dataclass(frozen=True)
@@ -97,11 +47,12 @@ class Pools:
     """
 
     source: Source
-    tokenizer: Encoder
+    tokenizer: Encoder | None
     batching: Batching
     seq2seq: bool
     split: Split
     seed: int
+    task: Task | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -110,7 +61,7 @@ class Pools:
         self._memory: Memory | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # an open table holds memory maps, which don't pickle
-        return Pools, (self.source, self.tokenizer, self.batching, self.seq2seq, self.split, self.seed)
+        return Pools, (self.source, self.tokenizer, self.batching, self.seq2seq, self.split, self.seed, self.task)
 
     def table(self, epoch: int) -> Table:
         with self._opening:
@@ -132,7 +83,10 @@ class Pools:
         return -(-len(self.table(epoch)) // self._size(epoch))
 
     def _size(self, epoch: int) -> int:
-        pool = self.batching.pool_size(self.seq2seq, self.source.fixed)
+        if self.task is not None and not isinstance(self.task, TextTask):
+            pool = self.batching.pool or self.task.pool
+        else:
+            pool = self.batching.pool_size(self.seq2seq and self.task is None, self.source.fixed)
         return max(1, pool // getattr(self.table(epoch), "weight", 1))
 
     @property
@@ -140,16 +94,58 @@ class Pools:
         return self.batching.shuffle and self.split == "train"
 
     def build(self, epoch: int, number: int) -> Pool:
-        table, counts = self.table(epoch), Counts()
-        found = self._reader(table).read(table, self._entries(epoch, number), self._speak(epoch), counts)
-        random = Random(mix(self.seed, epoch, number)) if self._shuffles else None
-        cuts: list[Cut] = []
-        if found is not None:
-            sort = random is not None or not found.running  # in evaluation, a text is read as it stands
-            cuts = self._cuts(self._rows(found, random, counts), random, sort)
+        counts, random = Counts(), Random(mix(self.seed, epoch, number)) if self._shuffles else None
+        if self.task is None or isinstance(self.task, TextTask):
+            cuts = self._of_text(epoch, number, random, counts)
+        else:
+            cuts = self._of_items(self.task, epoch, number, random, counts)
         counts.tokens = sum(cut.tokens for cut in cuts)
         counts.slots = sum(cut.slots for cut in cuts)
         return Pool(epoch, number, number == self.count(epoch) - 1, self.examples(epoch), cuts, counts)
+
+    def _of_text(self, epoch: int, number: int, random: Random | None, counts: Counts) -> list[Cut]:
+        table = self.table(epoch)
+        found = self._reader(table).read(table, self._entries(epoch, number), self._speak(epoch), counts)
+        if found is None:
+            return []
+        sort = random is not None or not found.running  # in evaluation, a text is read as it stands
+        if isinstance(self.task, TextTask):
+            if not found.running or found.conversations:
+                raise ValueError(f"the task {self.task.kind} is on running text, which this source does not give")
+            rows = self.task.rows(found, self._words, self.batching, self._chance(epoch, number), counts)
+        else:
+            rows = self._rows(found, random, counts)
+        return self._cuts(rows, random, sort)
+
+    def _of_items(self, task: Task, epoch: int, number: int, random: Random | None, counts: Counts) -> list[Cut]:
+        """Batches of what a task makes of examples one by one, those of like length together."""
+        examples = read(self.table(epoch), self._entries(epoch, number).tolist(), counts)
+        items: list[Item] = []
+        for made in task.items(examples, self.tokenizer, self._chance(epoch, number)):
+            if isinstance(made, Skipped):
+                counts.skipped[str(made)] += 1
+            else:
+                items.append(made)
+        if not items:
+            return []
+        own, source = np.array([item.lengths for item in items], np.int64).T
+        chosen = by_length(own, source)
+        edges = cut_rows(own[chosen], source[chosen], self.batching.tokens, self.batching.max_rows)
+        pad = 0 if self.tokenizer is None else self.tokenizer.pad_id or 0
+        cuts = [task.collate([items[i] for i in chosen[a:b]], pad) for a, b in pairwise(edges)]
+        if random is not None:
+            random.shuffle(cuts)
+        return cuts
+
+    def _chance(self, epoch: int, number: int) -> Chance:
+        training = self.split == "train"
+        return Chance(np.random.default_rng(mix(self.seed, epoch, number) if training else number), training)
+
+    @property
+    def _words(self) -> Encoder:
+        if self.tokenizer is None:
+            raise ValueError(f"the {self.source.kind} source gives texts, and reading them needs a tokenizer")
+        return self.tokenizer
 
     # -- examples -----------------------------------------------------------------------------------------------
 
@@ -176,12 +172,12 @@ class Pools:
         return self.split == "train" and (getattr(self.tokenizer, "dropout", 0) or 0) > 0
 
     def _speak(self, epoch: int) -> Speak:
-        return speaking(self.tokenizer, mix(self.seed, epoch) if self._dropout else None)
+        return speaking(self._words, mix(self.seed, epoch) if self._dropout else None)
 
     # -- rows and batches ---------------------------------------------------------------------------------------
 
     def _rows(self, found: Encoded, random: Random | None, counts: Counts) -> Rows:
-        batching, tokenizer = self.batching, self.tokenizer
+        batching, tokenizer = self.batching, self._words
         if self.seq2seq and (found.running or found.conversations):
             what = "conversations" if found.conversations else "running text"
             raise ValueError(
@@ -211,7 +207,7 @@ class Pools:
         if sort:
             rows = rows.take(by_length(rows.inputs.lengths, rows.source_lengths))
         edges = cut_rows(rows.inputs.lengths, rows.source_lengths, self.batching.tokens, self.batching.max_rows)
-        pad = self.tokenizer.pad_id or 0  # which id stands in the padding makes no difference: layouts say what is real
+        pad = self._words.pad_id or 0  # which id stands in the padding makes no difference: layouts say what is real
         cuts = [_collate(rows.take(np.arange(a, b)), pad) for a, b in pairwise(edges)]
         if random is not None:
             random.shuffle(cuts)
@@ -244,13 +240,16 @@ def cut_rows(lengths: Index, source_lengths: Index, tokens: int, max_rows: int |
 
 
 def _collate(rows: Rows, pad: int) -> Cut:
-    return Cut(
-        ids=rows.inputs.padded(pad),
-        labels=rows.labels.padded(IGNORE),
-        lengths=rows.inputs.lengths.tolist(),
-        documents=rows.documents,
-        source=rows.source.padded(pad) if rows.source is not None else None,
-        source_lengths=rows.source.lengths.tolist() if rows.source is not None else None,
-        source_documents=rows.source_documents,
-        texts=rows.examples,
-    )
+    own, labels = rows.inputs.padded(pad), rows.labels.padded(IGNORE)
+    spans = Spans(rows.inputs.lengths.tolist(), rows.documents, None if rows.roles is None else rows.roles.padded(0))
+    tokens, slots = sum(spans.lengths), own.size
+    if rows.source is None:
+        arrays, placed = {"ids": own}, {"ids": spans}
+    else:
+        arrays = {"ids": rows.source.padded(pad), "target": own}
+        placed = {"ids": Spans(rows.source.lengths.tolist(), rows.source_documents), "target": spans}
+        tokens, slots = tokens + sum(placed["ids"].lengths), slots + arrays["ids"].size
+    if rows.token_types is not None:
+        arrays["token_types"] = rows.token_types.padded(0)
+    counts = {"loss": counted(labels)} | {name: counted(target) for name, target in rows.targets.items()}
+    return Cut(arrays, dict(placed), labels, dict(rows.targets), counts, tokens, slots, rows.examples)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ class Rows:
     source:    what the encoder reads, of sequence-to-sequence rows.
     documents, source_documents: the lengths of what is isolated from one another in each row, where rows are packed.
     examples:  the texts behind the rows, where they are wanted.
+    token_types, roles: of the inputs' tokens, where they have some.
+    targets:   what an objective wants of a row besides its labels, by name: (n, …).
     """
 
     inputs: Ragged
@@ -36,6 +38,9 @@ class Rows:
     documents: tuple[tuple[int, ...], ...] = ()
     source_documents: tuple[tuple[int, ...], ...] = ()
     examples: tuple[Example, ...] = ()
+    token_types: Ragged | None = None
+    roles: Ragged | None = None
+    targets: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -54,6 +59,9 @@ class Rows:
             tuple(self.documents[i] for i in numbers) if self.documents else (),
             tuple(self.source_documents[i] for i in numbers) if self.source_documents else (),
             tuple(self.examples[i] for i in numbers) if self.examples else (),
+            None if self.token_types is None else self.token_types.take(which),
+            None if self.roles is None else self.roles.take(which),
+            {name: target[which] for name, target in self.targets.items()},
         )
 
 

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,10 @@ from .shuffle import Shuffle, mix
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-Example = dict[str, str]
-"""`{"source": ..., "target": ...}` or `{"text": ...}`; `"piece"` says "first", "middle" or "last" where the text is
-part of a document that was cut. A conversation has its `"messages"` as JSON, what was said as its `"text"`, and `"where"`,
-its file and line."""
+Example = dict[str, Any]
+"""What a source gives and a task reads. Of texts `{"source": ..., "target": ...}` or `{"text": ...}`; `"piece"` says
+"first", "middle" or "last" where the text is part of a document that was cut. A conversation has its `"messages"` as
+JSON, what was said as its `"text"`. Whatever is of a file says by `"where"` its file and line."""
 TEXTS = ("source", "target", "text")
 
 

@@ -19,6 +19,7 @@ from ..core.norm import NoNorm, Norm
 from ..core.patterns import And, Causal, Full, Pattern
 from ..core.plan import Plan
 from ..core.positions import PositionModule, Tables
+from ..core.scores import ScaledDot, Score
 from ..core.spec import Cost, Spec
 from ..core.state import CrossState, KeyValueState, LayerState, Ledgers, State
 
@@ -96,7 +97,7 @@ class Attention(Mixer, kind="attention"):
 
     `n_kv_heads` below `n_heads` is grouped-query attention, 1 multi-query. `d_head` is d_model / n_heads by default;
     `d_value`, the width of values, is d_head. `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
-    queries and keys.
+    queries and keys. `score` compares them in another way (`core.scores`); positions turn what it makes of either.
     """
 
     n_heads: int = Field(gt=0)
@@ -111,6 +112,17 @@ class Attention(Mixer, kind="attention"):
     softcap: float | None = Field(default=None, gt=0)
     qk_norm: Norm = NoNorm()
     backend: str = "auto"
+    score: Score = ScaledDot()
+
+    @model_validator(mode="after")
+    def _comparable(self) -> Attention:
+        if isinstance(self.score, ScaledDot):
+            return self
+        if type(self).module is not Attention.module:
+            raise ValueError(f"{self.kind} compares by scaled dot products alone; score={self.score.kind} is for attention")
+        if self.scale is not None:
+            raise ValueError(f"scale belongs to scaled dot products, and the score is {self.score.kind}; leave it out")
+        return self
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Attention:
@@ -133,7 +145,7 @@ class Attention(Mixer, kind="attention"):
 
     def heads(self, d_model: int) -> tuple[int, int]:
         h, _, d, _ = self.widths(d_model)
-        return h, d
+        return h, self.score.width(d)
 
     def remembers(self) -> int | None:
         return _reach(self.pattern)
@@ -156,9 +168,9 @@ class Attention(Mixer, kind="attention"):
         h, k, d, e = self.widths(d_model)
         queries, keys, out = d_model * h * d, d_model * k * (d + e), h * e * d_model
         biases = (h * d + k * (d + e)) * self.bias + d_model * self._out_bias
-        flops = 2 * ((queries + out) * tokens + keys * (memory or tokens)) + 2 * pairs * h * (d + e)
+        flops = 2 * ((queries + out) * tokens + keys * (memory or tokens)) + 2 * pairs * h * (self.score.width(d) + e)
         norms = 2 * self.qk_norm.cost(d).parameters
-        return Cost(queries + keys + out + biases + norms, flops)
+        return Cost(queries + keys + out + biases + norms, flops) + self.score.cost(d, d, h, k, tokens, memory or tokens)
 
     @property
     def _out_bias(self) -> bool:
@@ -182,6 +194,7 @@ class MultiHeadAttention(nn.Module):
         self.cross, self.name = cross, name
         self.pattern, self.scale, self.softcap = spec.pattern, spec.scale, spec.softcap
         self.dropout, self.backend = spec.dropout, spec.backend
+        self.score = None if isinstance(spec.score, ScaledDot) else spec.score.module(d, d, h, kv)
         self.q = Linear(d_model, h * d, spec.bias, into_scores=d)
         self.k = Linear(d_model, kv * d, spec.bias)
         self.v = Linear(d_model, kv * e, spec.bias)
@@ -198,6 +211,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "B T H E"]:
         """What the heads give, before it is projected; `layout` is that of the queries."""
         q = self.q_norm(self.q(x).unflatten(-1, (self.n_heads, self.d_head)))
+        if self.score is not None:
+            q = self.score.queries(q)
         if self.cross:
             k, v, kv_layout = self._memory(run, state)
             return self.meet(q, k, v, run, layout, kv_layout, None, state is not None)
@@ -241,13 +256,14 @@ class MultiHeadAttention(nn.Module):
             layout=layout,
             kv_layout=kv_layout,
             bias=bias,
-            scale=self.scale,
+            scale=self.scale if self.score is None else self.score.scale,
             dropout=self.dropout if self.training else 0.0,
             softcap=self.softcap,
             backend=self.backend,
             plan=run.plan,
             clean=clean,
             name=self.name + part,
+            score=None if self.score is None else self.score.comparison(),
         )
 
     def rule(
@@ -258,6 +274,7 @@ class MultiHeadAttention(nn.Module):
 
     def _keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         k = self.k_norm(self.k(x).unflatten(-1, (self.n_kv_heads, self.d_head)))
+        k = k if self.score is None else self.score.keys(k)
         return k, self.v(x).unflatten(-1, (self.n_kv_heads, self.d_value))
 
     def _memory(self, run: Pass, state: State | CrossState | None) -> tuple[Tensor, Tensor, Layout]:

@@ -77,13 +77,13 @@ def _token(token: str | None, number: int, folder: Path) -> str:
     return token
 
 
-def model_of(choice: ModelChoice, vocab_size: int, device: torch.device) -> TransformerModel:
+def model_of(choice: ModelChoice, vocab_size: int, device: torch.device, seed: int = 0) -> TransformerModel:
     """The model in the directory of a choice, in fp32, with room for `vocab_size` tokens and the choice's changes."""
     assert choice.directory is not None
     model = load(choice.directory, device, dtype="float32").model
     if vocab_size > model.vocab_size:
         model = resize_vocabulary(model, vocab_size)
-    return replace(model, choice.changes).model if choice.changes else model
+    return replace(model, choice.changes, seed=seed).model if choice.changes else model
 
 
 def keep_base(run: Path, name: str) -> None:

@@ -43,7 +43,7 @@ def _has_mps() -> bool:
 
 def flops_per_token(spec: Transformer, batch: Batch) -> float:
     """FLOPs of a training step (forward and twice that backward) for each real token, by rows like those of a batch."""
-    rows = len(batch.labels) if batch.labels is not None else 1
+    rows = batch.rows
     own, source = _row_length(batch, "target", rows), 0
     if own:
         source = _row_length(batch, "ids", rows)
@@ -55,6 +55,8 @@ def flops_per_token(spec: Transformer, batch: Batch) -> float:
 def _row_length(batch: Batch, name: str, rows: int) -> int:
     if name not in batch.inputs:
         return 0
+    if batch.inputs[name].ndim > 2:  # pixels: what the batch counts besides the target's tokens
+        return batch.tokens // rows - _row_length(batch, "target", rows)
     layout = batch.inputs["layout" if name == "ids" else f"{name}_layout"]
     return round(int(layout.valid.expand(rows, -1).sum()) / rows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,6 +16,7 @@ from ..core.batch import IGNORE, Batch
 from ..core.spec import nearest
 from ..data.batching import Batching, stream
 from ..data.sources import SPLITS, Example, Source, Split, Table
+from ..data.task import Task
 from ..data.tokenizer import Tokenizer
 from ..generate import Generation
 from ..model.transformer import TransformerModel
@@ -22,7 +24,7 @@ from ..train.objective import Objective
 from . import metrics
 from .chat import Assistant
 from .evaluation import TEXT_METRICS, Evaluation, Metric
-from .text import Task, TextModel
+from .text import TextModel, Use
 
 if TYPE_CHECKING:
     from .load import Run
@@ -34,7 +36,8 @@ PROMPT = 32  # tokens of a running text that a sample goes on from, or as many a
 class Evaluated:
     """What an evaluation found.
 
-    metrics:    by name, exact_match from 0 to 1, bleu and chrf from 0 to 100; loss is nats per token.
+    metrics:    by name, exact_match from 0 to 1, bleu and chrf from 0 to 100; loss is nats per token. Of a task, the terms
+                of its loss, each by what it counts, and what its judge measures.
     signatures: how a metric was computed, where there is more than one way.
     samples:    `{"source", "target", "output"}`, without "target" where there is no one truth.
     notes:      what the data's reader has to say: what was skipped, or cut.
@@ -44,7 +47,7 @@ class Evaluated:
     examples: int
     metrics: dict[str, float]
     signatures: dict[str, str]
-    samples: list[dict[str, str]]
+    samples: list[dict[str, Any]]
     notes: list[str]
     seconds: float
 
@@ -79,12 +82,13 @@ class Evaluator:
     """Evaluates models on the splits of a source. The result depends on the model and the settings alone."""
 
     source: Source
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     batching: Batching
     evaluation: Evaluation
     generation: Generation
     objective: Objective
     seed: int = 0
+    task: Task | None = None
 
     def __call__(
         self,
@@ -101,12 +105,14 @@ class Evaluator:
         """
         began = time.perf_counter()
         kept = self.evaluation.samples if samples is None else samples
+        if self.task is not None:
+            return self._judged(self.task, model, split, limit, kept)
         examples = self._examples(split, limit, kept)
         pairs = "source" in examples[0]
         wanted = self._wanted(pairs)
         likelihood, notes = self._likelihood(model, split, tuple(examples) if pairs else None, limit)
         found = _of_likelihood(likelihood, wanted)
-        text_model = TextModel(model, self.tokenizer, task_of(model, pairs))
+        text_model = TextModel(model, self._words, task_of(model, pairs))
         settings = generation or self.generation
         settings = settings.replace(seed=self.seed if settings.seed is None else settings.seed)
         if pairs:
@@ -122,6 +128,46 @@ class Evaluator:
             {name: signature for name, (_, signature) in found.items() if signature},
             spread(shown, kept),
             notes,
+            time.perf_counter() - began,
+        )
+
+    @property
+    def _words(self) -> Tokenizer:
+        assert self.tokenizer is not None
+        return self.tokenizer
+
+    def _judged(self, task: Task, model: TransformerModel, split: Split, limit: int | None, kept: int) -> Evaluated:
+        """Every term of the loss, and what the task's judge makes of the model's outputs."""
+        began = time.perf_counter()
+        judge, batching = task.judge(self.tokenizer), self.batching.replace(workers=0, shuffle=False)
+        seq2seq, rows = model.is_encoder_decoder, 0
+        sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        with (
+            stream(
+                self.source, self.tokenizer, batching, seq2seq=seq2seq, task=task, split=split, seed=self.seed, epochs=1
+            ) as batches,
+            torch.inference_mode(),
+        ):
+            for batch in batches:
+                rows += batch.rows
+                moved = batch.to(model.device)
+                for name, term in self.objective(model, moved).items():
+                    sums[name][0] += float(term.sum if term.value is None else term.value)
+                    sums[name][1] += term.count
+                judge.read(model, moved)
+                if limit is not None and rows >= limit:
+                    break
+        metrics = {name: total / count for name, (total, count) in sums.items() if count}
+        if not metrics:
+            raise ValueError("no label counts in these examples, so there is nothing to measure")
+        found = judge.found()
+        return Evaluated(
+            split,
+            rows,
+            metrics | {name: one.value for name, one in found.items()},
+            {name: one.how for name, one in found.items() if one.how},
+            judge.samples(kept),
+            [str(batches.report)] if batches.report.skipped or batches.report.cut else [],
             time.perf_counter() - began,
         )
 
@@ -153,9 +199,7 @@ class Evaluator:
         total = Likelihood()
         batching = self.batching.replace(workers=0, shuffle=False)
         seq2seq = model.is_encoder_decoder
-        with stream(
-            source, self.tokenizer, batching, seq2seq=seq2seq, split=split, seed=self.seed, epochs=1
-        ) as batches:
+        with stream(source, self._words, batching, seq2seq=seq2seq, split=split, seed=self.seed, epochs=1) as batches:
             for batch in batches:
                 total.rows += len(batch.labels) if batch.labels is not None else 0
                 self._add(total, model, batch)
@@ -171,7 +215,7 @@ class Evaluator:
         if batch.texts:
             total.size += sum(len(text["target"].encode()) for text in batch.texts)
         elif batch.labels is not None:
-            texts = (self.tokenizer.decode(row[row != IGNORE].tolist()) for row in batch.labels)
+            texts = (self._words.decode(row[row != IGNORE].tolist()) for row in batch.labels)
             total.size += sum(len(text.encode()) for text in texts)
 
     def _outputs(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
@@ -201,7 +245,7 @@ class Evaluator:
             return self._replied(text_model, examples, settings)
         context = text_model.model.max_positions
         length = PROMPT if context is None else min(PROMPT, context // 2)
-        starts = [text_model.tokenizer.decode(self.tokenizer.encode(e["text"][:2000])[:length]) for e in examples]
+        starts = [text_model.tokenizer.decode(self._words.encode(e["text"][:2000])[:length]) for e in examples]
         starts = [start for start in starts if start.strip()]
         made = text_model.outputs(starts, settings) if starts else []
         return [{"source": start, "output": outputs[0].text} for start, outputs in zip(starts, made, strict=True)]
@@ -210,7 +254,7 @@ class Evaluator:
         """Conversations up to the assistant's last turn, what it said, and what the model says."""
         chats = [json.loads(example["messages"]) for example in examples]
         asked = [chat[: max(i for i, m in enumerate(chat) if m["role"] == "assistant")] for chat in chats]
-        speaker = Assistant(text_model.model, self.tokenizer, "answer", text_model.ids)
+        speaker = Assistant(text_model.model, self._words, "answer", text_model.ids)
         made = speaker.replies(asked, settings)
         said = ["\n".join(f"{m['role']}: {m['content']}" for m in before) for before in asked]
         truth = [chat[len(before)]["content"] for chat, before in zip(chats, asked, strict=True)]
@@ -220,7 +264,7 @@ class Evaluator:
         ]
 
 
-def task_of(model: TransformerModel, pairs: bool) -> Task:
+def task_of(model: TransformerModel, pairs: bool) -> Use:
     return "translate" if model.is_encoder_decoder else "answer" if pairs else "continue"
 
 
@@ -257,12 +301,13 @@ def evaluate_run(
     recipe = run.recipe.change([f"data.{item}" for item in data])
     evaluator = Evaluator(
         recipe.data,
-        run.text_model.tokenizer,
+        run.tokenizer,
         recipe.batching,
         recipe.evaluation,
         run.generation,
         recipe.objective,
         recipe.seed,
+        recipe.task,
     )
     chosen = next((name for name in SPLITS if name == split), None)
     if chosen is None:

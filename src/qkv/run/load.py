@@ -36,7 +36,7 @@ from .directory import (
 from .embed import Pooling, embed
 from .recipe import Recipe
 from .score import Score, score
-from .text import Output, Task, TextModel
+from .text import Output, TextModel, Use
 
 TOKENIZERS = (
     *("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"),
@@ -55,7 +55,7 @@ class Run:
     model:      in evaluation mode.
     tokenizer:  the one that it was trained with; None where the directory has none, and only ids go in and out.
     generation: how outputs are made where a call does not say otherwise.
-    task:       what the model does with a text, see `qkv.run.text.Task`.
+    task:       what the model does with a text, see `qkv.run.text.Use`.
     recipe:     how it came about; None where the directory has no `recipe.yaml`.
     path:       where it was loaded from.
     origin:     what the directory said besides, where it was one of the Hub's.
@@ -64,7 +64,7 @@ class Run:
     model: TransformerModel
     tokenizer: Tokenizer | None
     generation: Generation = field(default_factory=Generation)
-    task: Task = "continue"
+    task: Use = "continue"
     recipe: Recipe | None = None
     path: Path | None = None
     origin: hub.Origin | None = None
@@ -203,7 +203,7 @@ class Run:
 
 
 def write_settings(
-    folder: Path, spec: Transformer, task: Task, generation: Generation, recipe: Recipe | None, words: bool = True
+    folder: Path, spec: Transformer, task: Use, generation: Generation, recipe: Recipe | None, words: bool = True
 ) -> None:
     """`generation_config.json`, `recipe.yaml` and `config.json`; `words` says that there is a tokenizer."""
     write_json(folder / GENERATION, generation.to_dict())
@@ -270,7 +270,7 @@ def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, all
     return Run(model, tokenizer, generation, task, _recipe(folder), folder, origin)
 
 
-def usual_task(spec: Transformer) -> Task:
+def usual_task(spec: Transformer) -> Use:
     """What a model does with a text where nothing says otherwise."""
     return "translate" if spec.is_encoder_decoder else "read" if spec.decoder is None else "continue"
 
@@ -297,7 +297,7 @@ def _recipe(folder: Path) -> Recipe | None:
     return Recipe.load(folder / RECIPE) if (folder / RECIPE).is_file() else None
 
 
-def read_config(path: Path) -> tuple[Transformer, Task]:
+def read_config(path: Path) -> tuple[Transformer, Use]:
     """The model's spec and its task, by the `config.json` of a run."""
     data = read_json(path)
     if not isinstance(data, dict) or data.get("model_type") != hub.MODEL_TYPE or not isinstance(data.get("qkv"), dict):
@@ -313,8 +313,8 @@ def read_config(path: Path) -> tuple[Transformer, Task]:
 
 
 def _check_task(task: Any, spec: Transformer, path: Path) -> None:
-    if task not in get_args(Task) or (task == "translate") != spec.is_encoder_decoder:
-        raise ValueError(f"{path}: the task {task!r} is not one for this model; there is {', '.join(get_args(Task))}")
+    if task not in get_args(Use) or (task == "translate") != spec.is_encoder_decoder:
+        raise ValueError(f"{path}: the task {task!r} is not one for this model; there is {', '.join(get_args(Use))}")
 
 
 def check_fit(tokenizer: Tokenizer, spec: Transformer, where: str) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class Measured(NamedTuple):
-    value: float
-    signature: str  # how it was computed, as sacreBLEU writes it
+from ..data.judge import Measured
 
 
 def exact_match(outputs: Sequence[str], truths: Sequence[str]) -> Measured:

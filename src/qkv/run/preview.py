@@ -33,28 +33,40 @@ class PreviewRow:
     label: list[str]
     label_ids: list[int]
 
-    def lines(self) -> list[tuple[str, list[str], list[int]]]:
-        """(name, tokens, ids) of each side."""
+    def lines(self) -> list[tuple[str, str]]:
+        """(name, tokens beside their ids) of each side; a label that does not count is a dash."""
         first = [] if self.source is None or self.source_ids is None else [("source", self.source, self.source_ids)]
-        return [*first, ("input", self.input, self.input_ids), ("label", self.label, self.label_ids)]
+        sides = [*first, ("input", self.input, self.input_ids), ("label", self.label, self.label_ids)]
+        return [(name, " ".join(map(_shown, tokens, ids))) for name, tokens, ids in sides]
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One row as its task shows it: (name, text) of everything that the model is given."""
+
+    said: list[tuple[str, str]]
+
+    def lines(self) -> list[tuple[str, str]]:
+        return self.said
 
 
 @dataclass(frozen=True)
 class Preview:
     """The first rows of the first batch, and what the whole batch holds; `counted` are labels that a loss counts."""
 
-    rows: list[PreviewRow]
+    rows: Sequence[PreviewRow | TaskRow]
     batch_rows: int
     tokens: int
     slots: int
     counted: int
-    vocab_size: int
+    vocab_size: int | None
 
     def __str__(self) -> str:
         fill = f"{self.tokens / self.slots:.0%}" if self.slots else "0%"
         return (
             f"the first {len(self.rows)} of {self.batch_rows} rows in the first batch: {self.tokens:,} tokens in "
-            f"{self.slots:,} slots ({fill}), {self.counted:,} labels counted; a vocabulary of {self.vocab_size:,}"
+            f"{self.slots:,} slots ({fill}), {self.counted:,} labels counted"
+            + ("" if self.vocab_size is None else f"; a vocabulary of {self.vocab_size:,}")
         )
 
 
@@ -62,14 +74,19 @@ def preview(recipe: Recipe, folder: Path | None = None) -> Preview:
     """The first batch of training by a recipe; the tokenizer is that of the run in `folder`, or is made."""
     saved = folder / TOKENIZER if folder is not None else None
     tokenizer = Tokenizer.load(saved) if saved is not None and saved.is_file() else make(recipe)
-    seq2seq = recipe.model.spec(tokenizer.vocab_size).is_encoder_decoder
+    recipe = recipe.settled(tokenizer)
+    size = None if tokenizer is None else tokenizer.vocab_size
+    seq2seq, task = recipe.model.spec(size).is_encoder_decoder, recipe.task
     batching = recipe.batching.replace(workers=0)
-    with stream(recipe.data, tokenizer, batching, seq2seq=seq2seq, seed=recipe.seed) as batches:
+    with stream(recipe.data, tokenizer, batching, seq2seq=seq2seq, task=task, seed=recipe.seed) as batches:
         batch = next(batches)
-    assert batch.labels is not None
-    rows = [_row(tokenizer, batch, i) for i in range(min(ROWS, len(batch.labels)))]
-    counted = int((batch.labels != IGNORE).sum())
-    return Preview(rows, len(batch.labels), batch.tokens, batch.slots, counted, tokenizer.vocab_size)
+    numbers = range(min(ROWS, batch.rows))
+    rows: list[PreviewRow | TaskRow] = []
+    if task is not None:
+        rows += [TaskRow(task.show(batch, i, tokenizer)) for i in numbers]
+    elif tokenizer is not None:
+        rows += [_row(tokenizer, batch, i) for i in numbers]
+    return Preview(rows, batch.rows, batch.tokens, batch.slots, batch.counts.get("loss", 0), size)
 
 
 def _row(tokenizer: Tokenizer, batch: Batch, i: int) -> PreviewRow:
@@ -94,6 +111,10 @@ def _row(tokenizer: Tokenizer, batch: Batch, i: int) -> PreviewRow:
 def _valid(valid: Tensor, i: int) -> torch.Tensor:
     """A layout may have one row for all."""
     return valid[i if len(valid) > 1 else 0]
+
+
+def _shown(token: str, number: int) -> str:
+    return "–" if number < 0 else f"{token}·{number}"
 
 
 def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

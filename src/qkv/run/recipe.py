@@ -15,9 +15,12 @@ from ..core.lora import Adapter
 from ..core.spec import Spec, explain, nearest
 from ..data import cldr, listops, pairs, stdlib_text, text, toys  # noqa: F401  (their kinds of source)
 from ..data.batching import Batching
+from ..data.encoding import Encoder
 from ..data.sources import Source
+from ..data.task import Task
 from ..data.tokenizer_specs import TokenizerSpec
 from ..generate import Generation
+from ..model.heads import Head
 from ..model.transformer import Transformer
 from ..train.objective import Objective
 from ..train.settings import Training
@@ -80,7 +83,8 @@ class ModelChoice(Spec):
 
             found = spec_of(self.directory)
             return found.replace({"vocab_size": max(vocab_size or 0, found.vocab_size)}).replace(self.changes)
-        sizes = ({} if vocab_size is None else {"vocab_size": vocab_size}) | self.sizes
+        takes = "vocab_size" in _sizes(self.preset) if self.preset in families.PRESETS else True
+        sizes = ({} if vocab_size is None or not takes else {"vocab_size": vocab_size}) | self.sizes
         try:
             return families.preset(self.preset, **sizes).replace(self.changes)
         except ValidationError as error:
@@ -91,8 +95,10 @@ class Recipe(Spec):
     """name: of the experiment, and of its run directory by default; description: one line for `qkv list recipes`.
 
     data:       where examples come from.
-    tokenizer:  what is trained on the texts of the training split before the model is.
+    task:       what is made of an example, where it is more than a text to go on with or a pair to translate.
+    tokenizer:  what is trained on the texts of the training split before the model is; none where no text is read.
     model:      a preset with sizes and changes, or a trained model to go on with, see `ModelChoice`.
+    head:       what stands on the model in place of its own, with as many labels as the data have.
     adapter:    what is trained in place of the model's own weights, see `LoRA`.
     objective:  what is minimized.
     batching:   how examples become batches.
@@ -105,8 +111,10 @@ class Recipe(Spec):
     name: str = Field(pattern=r"^[\w.-]+$")
     description: str = ""
     data: Source
-    tokenizer: TokenizerSpec
+    task: Task | None = None
+    tokenizer: TokenizerSpec | None = None
     model: ModelChoice
+    head: Head | None = None
     adapter: Adapter | None = None
     objective: Objective
     batching: Batching = Batching()
@@ -142,7 +150,7 @@ class Recipe(Spec):
     @property
     def vocab_size(self) -> int:
         """What the tokenizer's vocabulary may grow to: exact once it is trained. 0 where the model has its own."""
-        if self.model.directory:
+        if self.model.directory or self.tokenizer is None:
             return 0
         return int(getattr(self.tokenizer, "vocab_size", None) or 1000)
 
@@ -153,8 +161,49 @@ class Recipe(Spec):
             path = Path(self.model.directory).expanduser()
             place = str(path.resolve()) if path.is_dir() else self.model.directory
             return self.model_copy(update={"model": self.model.model_copy(update={"directory": place})})
-        sizes = {**_sizes(self.model.preset), "vocab_size": vocab_size, **self.model.sizes}
+        own = _sizes(self.model.preset)
+        sizes = {**own, **({"vocab_size": vocab_size} if "vocab_size" in own else {}), **self.model.sizes}
         return self.model_copy(update={"model": self.model.model_copy(update={"sizes": sizes})})
+
+    def settled(self, tokenizer: Encoder | None) -> Self:
+        """The recipe with what the data say in it: the task's classes, and a head that has a place for each of them.
+
+        Raises ValueError where task, head and data don't fit together.
+        """
+        if self.task is None:
+            return self if self.head is None else self._headed(self.head)
+        spec = self.model.spec(self.vocab_size)
+        first = spec.encoder or spec.output
+        task = self.task.settle(self.data, tokenizer, first.embedding)
+        made = self.model_copy(update={"task": task})
+        head, n = self.head or spec.head, task.n_labels
+        if n is not None and head is not None and "labels" in type(head).model_fields:
+            said = self.head.to_dict() if self.head is not None and "labels" in self.head.model_fields_set else {}
+            given = said.get("labels", n)
+            if given != n:
+                raise ValueError(f"head.labels is {given}, and the data have {n} labels; leave it out")
+            return made._headed(head.replace({"labels": n}))
+        return made if self.head is None else made._headed(self.head)
+
+    def settled_as(self, other: Self) -> Self:
+        """With what another recipe was settled on, in the task and in the head, wherever this one says nothing of it."""
+        changes: dict[str, Any] = {}
+        for name in ("task", "head"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine is not None and type(mine) is type(theirs):
+                silent = type(mine).model_fields.keys() - mine.model_fields_set
+                changes[name] = mine.replace({key: getattr(theirs, key) for key in silent})
+        made = self.model_copy(update=changes)
+        settled = other.model.changes.get("head")
+        if settled is None or "head" in self.model.changes:
+            return made
+        model = self.model.model_copy(update={"changes": {**self.model.changes, "head": settled}})
+        return made.model_copy(update={"model": model, "head": other.head})
+
+    def _headed(self, head: Head) -> Self:
+        """With a head of this kind among the changes to the model."""
+        changes = {**self.model.changes, "head": head.to_dict()}
+        return self.model_copy(update={"model": self.model.model_copy(update={"changes": changes}), "head": head})
 
     def to_yaml(self) -> str:
         """What `recipe.yaml` of a run directory holds; `Recipe.load` reads it back to an equal value."""

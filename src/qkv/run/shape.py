@@ -23,6 +23,9 @@ def allowed(batching: Batching, seq2seq: bool) -> Shape:
 def _sides(batch: Batch) -> tuple[int, int]:
     """Lengths of the rows (the decoder's, and the encoder's beside it)."""
     ids = batch.inputs["ids"].shape[1]
+    if batch.inputs["ids"].ndim > 2:  # pixels
+        target = batch.inputs["target"].shape[1] if "target" in batch.inputs else 0
+        ids = batch.slots // batch.rows - target
     return (batch.inputs["target"].shape[1], ids) if "target" in batch.inputs else (ids, 0)
 
 

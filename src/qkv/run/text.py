@@ -15,7 +15,7 @@ from ..generate.processors import Processor
 from ..hub.generation import Ids
 from ..model.transformer import TransformerModel
 
-Task = Literal["translate", "answer", "continue", "read"]
+Use = Literal["translate", "answer", "continue", "read"]
 """What a model does with a text: an encoder–decoder reads it as a source; a language model trained on pairs answers it
 as a prompt, which ends as a source does; one trained on running text goes on with it; an encoder only reads."""
 
@@ -60,7 +60,7 @@ class TextModel:
 
     model: TransformerModel
     tokenizer: Tokenizer
-    task: Task
+    task: Use
     ids: Ids | None = None
 
     @property

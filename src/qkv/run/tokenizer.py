@@ -7,9 +7,22 @@ from .base import tokenizer_of
 from .recipe import Recipe
 
 
-def make(recipe: Recipe, progress: bool = False) -> Tokenizer:
-    """Train on every text of the training split, or read; the data's own markers become special tokens."""
+def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:
+    """Train on every text of the training split, or read; the data's own markers become special tokens. None where the
+    recipe has no use for one.
+
+    Raises ValueError where there is none and texts are to be read.
+    """
+    task = recipe.task
+    if task is not None and not task.words:
+        return None
     if recipe.model.directory:
         return tokenizer_of(recipe.model.directory, recipe.data.special)
+    if recipe.tokenizer is None:
+        raise ValueError("tokenizer is missing; give it as tokenizer=bpe")
     special = tuple(dict.fromkeys([*recipe.tokenizer.special, *recipe.data.special]))
-    return train(recipe.tokenizer.replace(special=special), recipe.data.texts("train"), progress=progress)
+    if task is None:
+        texts = recipe.data.texts("train")
+    else:
+        texts = (text for one in recipe.data.examples("train", shuffle=False) for text in task.texts(one))
+    return train(recipe.tokenizer.replace(special=special), texts, progress=progress)

@@ -32,7 +32,7 @@ from .fits import Room, plan_of
 from .load import check_fit, write_settings
 from .recipe import Recipe
 from .shape import widest
-from .text import Task
+from .text import Use
 from .tokenizer import make
 
 SAMPLE = 8  # batches that are looked at to see how large they get
@@ -84,9 +84,9 @@ class Job:
 
     recipe: Recipe
     out: Path
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     spec: Transformer
-    task: Task
+    use: Use
     device: torch.device
     console: Console
     full: bool  # rows are as wide as the context, without padding
@@ -102,12 +102,13 @@ class Job:
         if resume and recipe.adapter is not None and recipe.model.directory:
             check_base(out, recipe.model.directory)
         tokenizer = Tokenizer.load(saved) if resume and saved.is_file() else make(recipe, console.is_terminal)
-        spec = recipe.model.spec(tokenizer.vocab_size)
-        check_fit(tokenizer, spec, f"the recipe {recipe.name}")
-        pairs = "source" in example
-        task: Task = "translate" if spec.is_encoder_decoder else "answer" if pairs else "continue"
-        full = task == "continue" and "messages" not in example
-        return cls(recipe.resolve(spec.vocab_size), out, tokenizer, spec, task, device, console, full)
+        recipe = recipe.settled(tokenizer)
+        spec = recipe.model.spec(None if tokenizer is None else tokenizer.vocab_size)
+        if tokenizer is not None:
+            check_fit(tokenizer, spec, f"the recipe {recipe.name}")
+        use = use_of(spec, example)
+        full = use == "continue" and "messages" not in example and recipe.task is None
+        return cls(recipe.resolve(spec.vocab_size), out, tokenizer, spec, use, device, console, full)
 
     def open(self, position: dict[str, Any] | None) -> Stream:
         """The batches of training after a position."""
@@ -116,7 +117,8 @@ class Job:
             recipe.data,
             self.tokenizer,
             recipe.batching,
-            seq2seq=self.task == "translate",
+            seq2seq=self.use == "translate",
+            task=recipe.task,
             seed=recipe.seed,
             position=position,
         )
@@ -125,8 +127,9 @@ class Job:
     def sample(self) -> list[Batch]:
         """Some batches of training data. Raises ValueError where no example is left to use."""
         recipe, batching = self.recipe, self.recipe.batching.replace(pool=256, workers=0)
+        seq2seq = self.use == "translate"
         with stream(
-            recipe.data, self.tokenizer, batching, seq2seq=self.task == "translate", seed=recipe.seed
+            recipe.data, self.tokenizer, batching, seq2seq=seq2seq, task=recipe.task, seed=recipe.seed
         ) as batches:
             return [next(batches), *itertools.islice(batches, SAMPLE - 1)]
 
@@ -178,7 +181,7 @@ class Job:
         recipe, loaded = self.recipe, self.recipe.model.directory
         model: TransformerModel
         if loaded:
-            model = model_of(recipe.model, self.spec.vocab_size, self.device)
+            model = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
         else:
             model = build(self.spec, device=self.device, seed=recipe.seed)
         return model if recipe.adapter is None else adapt(model, recipe.adapter, seed=recipe.seed)
@@ -197,13 +200,14 @@ class Job:
         write_text(self.out / RECIPE, self.recipe.to_yaml())
         if self.recipe.adapter is not None and self.recipe.model.directory:
             keep_base(self.out, self.recipe.model.directory)
-        self.tokenizer.save(self.out / TOKENIZER)
-        write_settings(self.out, self.spec, self.task, self.recipe.generation, None)
+        if self.tokenizer is not None:
+            self.tokenizer.save(self.out / TOKENIZER)
+        write_settings(self.out, self.spec, self.use, self.recipe.generation, None, self.tokenizer is not None)
 
     @property
     def evaluator(self) -> Evaluator:
         r = self.recipe
-        return Evaluator(r.data, self.tokenizer, r.batching, r.evaluation, r.generation, r.objective, r.seed)
+        return Evaluator(r.data, self.tokenizer, r.batching, r.evaluation, r.generation, r.objective, r.seed, r.task)
 
     def _measure(self, model: nn.Module, step: int) -> dict[str, float]:
         """What `fit` asks for now and then: quick, on some of the validation split."""
@@ -222,7 +226,9 @@ class Job:
         return Trained(self.out, outcome, result, write_report(self.out))
 
     def _tell(self) -> None:
-        sizes = f"{self.spec.n_parameters:,} parameters, {self.tokenizer.vocab_size:,} tokens in the vocabulary"
+        sizes = f"{self.spec.n_parameters:,} parameters"
+        if self.tokenizer is not None:
+            sizes += f", {self.tokenizer.vocab_size:,} tokens in the vocabulary"
         self._say(f"Training {self.recipe.name} on {self.device}: {sizes}, run in {self.out}.")
         for note in self.notes:
             self._say(note)
@@ -242,6 +248,13 @@ def first_examples(recipe: Recipe) -> dict[Split, Example]:
             raise ValueError(f"the {split} split of the data holds no example")
         found[split] = example
     return found
+
+
+def use_of(spec: Transformer, example: Example) -> Use:
+    """What a model trained on such examples does with a text."""
+    if spec.is_encoder_decoder:
+        return "translate"
+    return "read" if spec.decoder is None else "answer" if "source" in example else "continue"
 
 
 def check_context(recipe: Recipe, spec: Transformer) -> None:

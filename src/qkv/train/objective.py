@@ -70,6 +70,10 @@ def extra_terms(extras: Mapping[str, Extra], count: int) -> Terms:
     }
 
 
+class Labels(LabelObjective, kind="labels"):
+    """What the head makes of the labels that the task gave: classes, tags, spans, numbers, pixels."""
+
+
 class NextToken(LabelObjective, kind="next-token"):
     """Language modeling: each token is predicted from those before it."""
 

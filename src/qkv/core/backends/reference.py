@@ -17,7 +17,11 @@ def scores(request: Request, mask: Tensor | None) -> tuple[Float[Tensor, "B H T 
     """Scores in at least fp32 with masked pairs at the dtype's minimum, and the mask (−∞ in a bias masks too)."""
     q, k = request.q.transpose(1, 2), _per_query_head(request.k, request)
     dtype = torch.promote_types(q.dtype, torch.float32)
-    s = (q.to(dtype) @ k.to(dtype).mT) * request.scale
+    q, k = q.to(dtype), k.to(dtype)
+    s = (q @ k.mT) * request.scale if request.score is None else request.score(q, k)
+    if request.score is not None:
+        hidden = s == float("-inf")
+        mask = ~hidden if mask is None else mask & ~hidden
     if request.softcap is not None:
         s = request.softcap * torch.tanh(s / request.softcap)
     bias = request.dense_bias()

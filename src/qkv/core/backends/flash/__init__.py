@@ -9,8 +9,8 @@ positions and segments in the kernel, or by one bit a pair. No kernel uses atomi
 fp32, fp16 and bf16, heads up to 256 wide, any number of key-value heads that divides that of queries. On CUDA devices; on
 a CPU in Triton's interpreter, when TRITON_INTERPRET=1 is set before Triton is imported.
 
-The numbers have been checked in the interpreter (fp32, fp16), and tests compile it for NVIDIA's sm_80 and sm_90; it has run on
-no GPU yet, and is not tuned for one.
+The numbers have been checked in the interpreter (fp32, fp16), and tests compile it for NVIDIA's sm_80 and sm_90; it has run
+on no GPU yet, and is not tuned for one.
 """
 
 from __future__ import annotations

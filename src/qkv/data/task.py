@@ -1,0 +1,182 @@
+"""What a model is taught by an example: how an example becomes what the model reads and what it should say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.batch import IGNORE, Batch
+from ..core.embedding import Input
+from ..core.spec import Spec
+from .cut import LAYOUTS, Array, Cut, Spans, counted
+from .encoding import Encoded, Encoder
+from .judge import Judge
+from .rows import Rows
+from .sources import TEXTS, Counts, Example, Skipped, Source
+
+if TYPE_CHECKING:
+    from .batching import Batching
+
+SEQUENCES = (*LAYOUTS, "token_types")  # inputs that are padded where they have one axis
+
+
+class Chance(NamedTuple):
+    """Where randomness comes from, and whether the examples are trained on, and so may be changed by chance.
+
+    `random` is seeded by (seed, epoch, pool) in training, by the pool alone in evaluation: what is drawn there is the same
+    each time.
+    """
+
+    random: np.random.Generator
+    training: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One example in arrays.
+
+    arrays:  what the model reads of it, by the names of its arguments, without the batch axis.
+    labels:  what it should say.
+    targets: what the objective wants besides, by name.
+    tokens:  how many the model sees of it: by default the lengths of `ids` and `target`.
+    example: what it was made of.
+    """
+
+    arrays: dict[str, Array]
+    labels: Array | None = None
+    targets: dict[str, Any] = field(default_factory=dict)
+    tokens: int | None = None
+    example: Example = field(default_factory=dict)
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Tokens on the side that is predicted from, and on that of the encoder beside it."""
+        ids, target = self.arrays["ids"], self.arrays.get("target")
+        own = len(ids) if self.tokens is None else self.tokens
+        return (own, 0) if target is None else (len(target), own)
+
+
+class Task(Spec, role="task"):
+    """How examples become batches, and how outputs are judged. A new one is a subclass with a `kind` and an `item`.
+
+    class Length(Task, kind="length"):
+        def item(self, example, tokenizer, chance):
+            ids = tokenizer.encode_batch([example["text"]])[0]
+            return Item({"ids": np.array(ids)}, labels=np.float32(len(ids)))
+
+    pool:  how many examples are read ahead and sorted by length, where the recipe does not say.
+    words: whether it needs a tokenizer.
+    """
+
+    pool: ClassVar[int] = 1024
+    words: ClassVar[bool] = True
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        """The task with what is known only now filled in: the classes in the training data, the size of the images that
+        the model reads (`seen` is what its first stack reads). The run's recipe keeps what it gives.
+
+        Raises ValueError where data, model and task don't fit together.
+        """
+        return self
+
+    @property
+    def n_labels(self) -> int | None:
+        """How many classes or numbers the model's head is to have; None where its own number stands."""
+        return None
+
+    def texts(self, example: Example) -> Iterator[str]:
+        """What a tokenizer is trained on."""
+        yield from (example[name] for name in TEXTS if name in example)
+
+    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
+        """One example in arrays; or why it is left out, which is counted. Raises ValueError where it must not be."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what becomes of an example")
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        """All examples of a pool, for a task that is faster with several at once. One may become several items."""
+        return [self.item(example, tokenizer, chance) for example in examples]
+
+    def collate(self, items: Sequence[Item], pad: int) -> Cut:
+        """A batch: sequences padded on the right to the longest, labels of one axis with −100, all else stacked."""
+        first = items[0]
+        arrays = {name: joined([item.arrays[name] for item in items], name, pad) for name in first.arrays}
+        labels = None if first.labels is None else joined([np.asarray(i.labels) for i in items], "labels", IGNORE)
+        placed = {n: Spans([len(i.arrays[n]) for i in items]) for n in LAYOUTS if n in arrays and arrays[n].ndim == 2}
+        targets = {name: np.stack([np.asarray(item.targets[name]) for item in items]) for name in first.targets}
+        lengths = [item.lengths for item in items]
+        return Cut(
+            arrays,
+            dict(placed),
+            labels,
+            targets,
+            counts=self.counts(labels, targets),
+            tokens=sum(map(sum, lengths)),
+            slots=len(items) * sum(map(max, zip(*lengths, strict=True))),
+            texts=tuple(item.example for item in items),
+        )
+
+    def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
+        """How many labels each term of the loss counts: "loss" those of the head, others by the name of their target."""
+        own = {} if labels is None else {"loss": counted(labels)}
+        return own | {name: counted(target) for name, target in targets.items()}
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        """What collects a model's outputs and measures them."""
+        return Judge()
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        """What the model sees in one row of a batch, as named lines of text: `qkv show RECIPE --data`."""
+        lines = []
+        for name, value in (*batch.inputs.items(), ("label", batch.labels), *batch.targets.items()):
+            if name not in LAYOUTS.values() and value is not None:
+                at = LAYOUTS.get(name) if name != "label" else None
+                real = batch.inputs[at].lengths if at and at in batch.inputs else None
+                lines.append((name, said(value[row][: real[row]] if real else value[row], tokenizer, name)))
+        return lines
+
+
+class TextTask(Task):
+    """A task on running text as a whole: all token ids of a pool's documents become rows at once.
+
+    Documents are tokenized once and remembered (`Batching.cache`); `rows` changes ids alone, anew in each epoch.
+    """
+
+    def rows(self, found: Encoded, tokenizer: Encoder, batching: Batching, chance: Chance, counts: Counts) -> Rows:
+        """The rows that a pool's documents become, see `data.rows`."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what becomes of running text")
+
+
+def joined(parts: list[Array], name: str, pad: int) -> Array:
+    """(B, …): sequences padded on the right, other arrays stacked. Raises ValueError where these are of unequal shape."""
+    if parts[0].ndim == 1 and name in (*SEQUENCES, "labels") and np.issubdtype(parts[0].dtype, np.integer):
+        whole = np.full((len(parts), max(map(len, parts))), pad if name != "token_types" else 0, np.int64)
+        for row, part in zip(whole, parts, strict=True):
+            row[: len(part)] = part
+        return whole
+    shapes = {part.shape for part in parts}
+    if len(shapes) > 1:
+        raise ValueError(f"{name} of one batch are of one shape, not {' and '.join(map(str, sorted(shapes)))}")
+    stacked: NDArray[Any] = np.stack(parts)
+    return stacked.astype(np.int64) if np.issubdtype(stacked.dtype, np.integer) else stacked
+
+
+def said(value: Any, tokenizer: Any, name: str) -> str:
+    """An input or a label in words: tokens beside their ids, numbers as they are, of larger arrays shape and range."""
+    if getattr(value, "ndim", 0) == 0:
+        return str(value.item() if hasattr(value, "item") else value)
+    if value.ndim == 1 and not value.is_floating_point():
+        words = tokenizer is not None and name in (*LAYOUTS, "label")
+        return " ".join(_token(i, tokenizer if words else None) for i in value.tolist())
+    numbers = value.float()
+    sizes = " × ".join(map(str, value.shape))
+    return f"{sizes} numbers from {numbers.min():.3g} to {numbers.max():.3g}, mean {numbers.mean():.3g}"
+
+
+def _token(number: int, tokenizer: Any) -> str:
+    if number == IGNORE:
+        return "–"
+    return str(number) if tokenizer is None else f"{tokenizer.tokens([number])[0]}·{number}"
