@@ -263,7 +263,8 @@ def test_a_modality_from_outside_trains_by_a_recipe(tmp_path: Path) -> None:
         "training": {
             "max_steps": 60,
             "eval_every": 30,
-            "optimizer": {"kind": "adamw", "lr": 0.003},
+            "optimizer": {"kind": "adamw", "lr": 0.01},
+            "schedule": {"kind": "constant", "warmup": 5},
             "metric": "accuracy",
             "mode": "max",
         },
