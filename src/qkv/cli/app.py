@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import allocator, catalog, chat, convert, cost, evaluate, generate, score, show, tokenizer, train
+from . import allocator, catalog, chat, convert, cost, evaluate, generate, score, show, tokenizer, train, vectors
 
 app = typer.Typer(
     name="qkv",
@@ -51,6 +51,7 @@ app.command("chat")(chat.chat)
 app.command("score")(score.score)
 app.command("embed")(score.embed)
 app.add_typer(tokenizer.app, name="tokenizer")
+app.add_typer(vectors.app, name="vectors")
 app.command("convert")(convert.convert)
 app.command("list")(catalog.list_)
 app.command("show")(show.show)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .extent import Extent, Verdict
-from .graphs import untraced
+from .graphs import constant, untraced
 from .layout import Layout, View
 from .logic import Full, Pattern
 
@@ -66,7 +66,7 @@ class BigBird(Pattern, kind="bigbird"):
     @property
     def repeats(self) -> bool:
         """Whether some block is there more than once."""
-        return int(self.counts.max()) > 1
+        return _repeats(self)
 
     def log_times(self, q: View, k: View) -> Tensor:
         """ln of how often each key is there, (B or 1, heads, T, S); 0 where it is not at all."""
@@ -82,8 +82,9 @@ class BigBird(Pattern, kind="bigbird"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return self._times(q.position, k.position, 0 if head is None else head) > 0
 
-    @untraced  # decided on the host, by tables that a graph has no use for
     def block(self, q: Extent, k: Extent) -> Verdict:
+        if torch.compiler.is_compiling():  # the tables below are the host's
+            return True, False
         seen, missed = _sums(self)
         rows, columns = (self._of(q.low), self._of(q.high)), (self._of(k.low), self._of(k.high))
         return _some(seen, rows, columns), ~_some(missed, rows, columns)
@@ -111,9 +112,18 @@ def _over(pattern: BigBird, width: int, heads: int) -> Pattern:
     return pattern.replace(blocks=blocks, heads=1 if pattern.seed is None else heads)
 
 
-@untraced
-@lru_cache(maxsize=256)
+@constant  # of the pattern alone, which is a value
 def _counts(pattern: BigBird) -> Tensor:
+    return _table(pattern)
+
+
+@constant
+def _repeats(pattern: BigBird) -> bool:
+    return int(_table(pattern).max()) > 1
+
+
+@lru_cache(maxsize=256)
+def _table(pattern: BigBird) -> Tensor:
     n = pattern._n_blocks
     row = torch.arange(n, device="cpu")
     once = (row[:, None] - row).abs() <= 1
@@ -125,7 +135,6 @@ def _counts(pattern: BigBird) -> Tensor:
     return counts
 
 
-@untraced
 @lru_cache(maxsize=256)
 def _sums(pattern: BigBird) -> tuple[Tensor, Tensor]:
     """How many pairs of blocks, of all above and left of one, some head sees, and how many some head does not."""

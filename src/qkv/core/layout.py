@@ -71,6 +71,7 @@ class Layout:
         sequential:  between real tokens of one segment, the distance of positions is the distance of indices.
         start:       the position of the first token when it is the same known number in every row, else None.
         lengths:     real tokens in each row, where the maker knew them.
+        n_global:    the most tokens of a row that have the role GLOBAL, where the maker knew it.
         grid:        the grid of an image's patches; its axes are the token's number in the grid, row and column (−1, −1
                      where a token has no place).
     """
@@ -84,6 +85,7 @@ class Layout:
     start: int | None = None
     lengths: tuple[int, ...] | None = None
     grid: Grid | None = None
+    n_global: int | None = None
 
     def __post_init__(self) -> None:
         if self.positions.ndim == 2:
@@ -234,18 +236,19 @@ class Layout:
         )
 
     def with_roles(self, roles: Int[Tensor, "B T"]) -> Layout:
-        return replace(self, roles=roles)
+        return replace(self, roles=roles, n_global=None)
 
     def with_global(self, mask: Bool[Tensor, "B T"]) -> Layout:
         """With the tokens that a mask marks (True or 1) global besides what they are: Longformer's see all and are seen by
-        all (Beltagy et al. 2020, §3.1)."""
+        all (Beltagy et al. 2020, §3.1). Reads the mask once on the host."""
         if mask.ndim != 2 or mask.shape[1] != self.shape[1]:
             raise ValueError(f"a mask of global tokens is (batch, {self.shape[1]}) here, not {tuple(mask.shape)}")
         chosen = (mask.bool() & self.valid).long() * int(Role.GLOBAL)
-        return self.with_roles(chosen if self.roles is None else self.roles | chosen)
+        roles = chosen if self.roles is None else self.roles | chosen
+        return replace(self, roles=roles, n_global=int(((roles & Role.GLOBAL) != 0).sum(1).max()))
 
 
-_FACTS = ("padding", "one_segment", "sequential", "start", "lengths", "grid")
+_FACTS = ("padding", "one_segment", "sequential", "start", "lengths", "grid", "n_global")
 _pytree.register_pytree_node(
     Layout,
     lambda x: ([x.positions, x.segments, x.roles], tuple(getattr(x, f) for f in _FACTS)),

@@ -46,13 +46,12 @@ class GloVe(VectorMethod, kind="glove"):
         fit = _Fit(len(corpus.words), self.width, random)
         counts = torch.from_numpy(counted.counts)
         target, weight = counts.log(), (counts / self.x_max).pow(self.alpha).clamp(max=1)
-        # The words of a pair as two rows of one table: those of w̃ stand behind those of w.
-        rows = torch.from_numpy(np.stack([counted.words, counted.contexts + len(corpus.words)], 1))
-        steps = self.epochs * -(-len(rows) // _PAIRS)
+        words, contexts = torch.from_numpy(counted.words), torch.from_numpy(counted.contexts)
+        steps = self.epochs * -(-len(words) // _PAIRS)
         done = 0
         for _ in range(self.epochs):
-            for chosen in torch.randperm(len(rows), generator=random).split(_PAIRS):
-                fit.step(rows[chosen], target[chosen], weight[chosen], self.lr)
+            for chosen in torch.randperm(len(words), generator=random).split(_PAIRS):
+                fit.step(words[chosen], contexts[chosen], target[chosen], weight[chosen], self.lr)
                 done += 1
                 if progress is not None:
                     progress(done / steps)
@@ -105,25 +104,22 @@ def _sums(keys: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray
 
 
 class _Fit:
-    """Both tables as one of 2V rows. A row of w is (w, b, 1) and one of w̃ is (w̃, 1, b̃), so that a product of two is a
-    score with its biases."""
+    """A row of w is (w, b, 1) and one of w̃ is (w̃, 1, b̃), so that their product is a score with its biases."""
 
     def __init__(self, words: int, width: int, random: torch.Generator) -> None:
         self.width = width
-        self.table = (torch.rand(2 * words, width + 2, generator=random) - 0.5) / width
-        self.learned = torch.ones(2, width + 2)  # by side: all but the ones beside biases
-        self.learned[0, -1] = self.learned[1, -2] = 0
-        self.table[:words, -1] = self.table[words:, -2] = 1
-        self.squares = torch.ones_like(self.table)
+        self.w, self.c = (torch.rand(2, words, width + 2, generator=random) - 0.5).div_(width).unbind()
+        self.w[:, -1] = self.c[:, -2] = 1
+        self.squares = torch.ones_like(self.w), torch.ones_like(self.c)
 
-    def step(self, rows: Int[Tensor, "P 2"], target: Tensor, weight: Tensor, lr: float) -> None:
-        flat = rows.flatten()
-        pair = self.table.index_select(0, flat).view(len(rows), 2, -1)
-        error = weight * (pair.prod(1).sum(-1) - target)
-        slope = (error[:, None, None] * pair.flip(1) * self.learned).flatten(0, 1)
-        self.squares.index_add_(0, flat, slope.square())
-        self.table.index_add_(0, flat, slope / self.squares.index_select(0, flat).sqrt_(), alpha=-lr)
+    def step(self, i: Int[Tensor, " P"], j: Int[Tensor, " P"], target: Tensor, weight: Tensor, lr: float) -> None:
+        a, b = self.w.index_select(0, i), self.c.index_select(0, j)
+        error = (weight * (torch.linalg.vecdot(a, b) - target))[:, None]
+        to_w, to_c = b.mul_(error), a.mul_(error)
+        to_w[:, -1] = to_c[:, -2] = 0  # the ones beside biases stay
+        for table, squares, rows, slope in zip((self.w, self.c), self.squares, (i, j), (to_w, to_c), strict=True):
+            squares.index_add_(0, rows, slope * slope)
+            table.index_add_(0, rows, slope.mul_(squares.index_select(0, rows).rsqrt_()), alpha=-lr)
 
     def vectors(self) -> Float[NDArray[np.float32], "V E"]:
-        words, contexts = self.table.chunk(2)
-        return (words + contexts)[:, : self.width].numpy().copy()
+        return (self.w + self.c)[:, : self.width].numpy().copy()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .shuffle import text_hash
-from .sources import Example, Skipped, Source, Split, Table
+from .sources import TEXTS, Example, Skipped, Source, Split, Table
 
 SHARE = 50  # one in so many examples is held out for each split that has no file of its own
 MOST = 1000  # and about so many at most
@@ -83,7 +83,10 @@ class FileSource(HoldingSource):
 
 
 def _hash(example: Example) -> int:
-    return text_hash(*(example.get(name, "") for name in ("source", "target", "text")))
+    """Of its texts, or of where it stands where it is no text."""
+    if any(name in example for name in TEXTS):
+        return text_hash(*(example.get(name, "") for name in TEXTS))
+    return text_hash(str(example["where"]))
 
 
 class _Choice(NamedTuple):

@@ -109,11 +109,13 @@ class _Text:
         size, w = BLOCK + 2 * self.window, self.window
         distance = (torch.arange(size) - torch.arange(w, w + BLOCK)[:, None]).abs()
         distance[distance == 0] = size  # no word is its own context
-        for chosen in (order := torch.randperm(len(self.reach), generator=random)).split(blocks):
+        order = torch.randperm(len(self.reach), generator=random)
+        for begin in range(0, len(order), blocks):
+            chosen = order[begin : begin + blocks]
             around, sentences, reach = self.ids[chosen], self.sentences[chosen], self.reach[chosen]
             same = sentences[:, w : w + BLOCK, None] == sentences[:, None, :]
             pairs = same & (distance <= reach[:, :, None])
-            yield float(chosen.storage_offset() / len(order)), _Step(around[:, w : w + BLOCK], around, pairs)
+            yield begin / len(order), _Step(around[:, w : w + BLOCK], around, pairs)
 
 
 def _update(v: Tensor, u: Tensor, step: _Step, noise: Int[Tensor, "B K"], negatives: int, lr: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, get_args
+from typing import IO, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,13 @@ def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False)
     return rows.vectors()
 
 
+def as_form(name: str) -> Form:
+    """A form by its name. Raises ValueError with the nearest names."""
+    if name not in get_args(Form):
+        raise ValueError(f"there is no form of vector files {name!r}; {nearest(name, get_args(Form))}")
+    return cast("Form", name)
+
+
 def write(vectors: Vectors, path: str | Path, form: Form | None = None) -> Path:
     """Write a file, whole or not at all. Without a form `.bin` means binary and everything else word2vec's text; a further
     `.gz` compresses. Reading it gives the same numbers back.
@@ -64,9 +71,7 @@ def write(vectors: Vectors, path: str | Path, form: Form | None = None) -> Path:
     empty.
     """
     path = Path(path)
-    form = form or ("binary" if path.name.removesuffix(".gz").endswith(".bin") else "word2vec")
-    if form not in get_args(Form):
-        raise ValueError(f"there is no form of vector files {form!r}; {nearest(form, get_args(Form))}")
+    form = as_form(form or ("binary" if path.name.removesuffix(".gz").endswith(".bin") else "word2vec"))
     for word in vectors.words:
         if not word or "\n" in word or word != word.strip(" \r\t") or (form == "binary" and " " in word):
             raise ValueError(f"the word {word!r} can't be written to a {form} file, which could not be read back")

@@ -64,7 +64,11 @@ class Corpus:
         placed = place[found]
         kept = placed >= 0
         return cls(
-            tuple(spelled[order]), counts[order], placed[kept], sentences[kept], int(len(found) - np.count_nonzero(kept))
+            tuple(spelled[order]),
+            counts[order],
+            placed[kept],
+            sentences[kept],
+            int(len(found) - np.count_nonzero(kept)),
         )
 
     @classmethod

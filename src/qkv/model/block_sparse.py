@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Literal
 
 from torch import Tensor, nn
 
 from ..core.bias import Bias
 from ..core.bigbird import BigBird
+from ..core.graphs import constant
 from ..core.layout import Layout
 from ..core.patterns import Pattern
 from .attention import Attention, MultiHeadAttention, Pass
@@ -38,11 +40,14 @@ class MultiHeadBlockSparseAttention(MultiHeadAttention):
         super().__init__(spec, d_model, cross=False, name=name)
         self.drawn = spec.pattern
         self.undrawn = spec.pattern if spec.draws == "always" else spec.pattern.replace(seed=None)
+        self.bound: dict[tuple[bool, int], Pattern] = {}  # by whether random blocks are drawn, and the rows' width
 
     def rule(
         self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None
     ) -> tuple[Pattern, Tensor | Bias | None]:
-        pattern = (self.drawn if self.training else self.undrawn).over(kv_layout.shape[1], self.n_heads)
+        width = index(kv_layout.shape[1])  # a graph is for one width
+        _bind(self, self.training, width)
+        pattern = self.bound[self.training, width]
         if not isinstance(pattern, BigBird) or not pattern.repeats:
             return pattern, bias
 
@@ -52,3 +57,11 @@ class MultiHeadBlockSparseAttention(MultiHeadAttention):
             return times if bias is None else times + (bias(q, k) if isinstance(bias, Bias) else bias)
 
         return pattern, run.plan.once(f"times {pattern.text}", (layout, kv_layout, bias), counted)
+
+
+@constant  # patterns are made on the host; a graph finds what was made while it was traced
+def _bind(layer: MultiHeadBlockSparseAttention, drawn: bool, width: int) -> int:
+    """Make the pattern for rows of a width, if there is none yet; how many there are."""
+    if (drawn, width) not in layer.bound:
+        layer.bound[drawn, width] = (layer.drawn if drawn else layer.undrawn).over(width, layer.n_heads)
+    return len(layer.bound)

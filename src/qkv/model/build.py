@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import nn
 
+from .base import ModelSpec
 from .initial import initialize
-from .transformer import Transformer, TransformerModel
-
-Built = TypeVar("Built", bound=TransformerModel)
 
 
 def build(
-    spec: Transformer,
+    spec: ModelSpec,
     *,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
     initialized: bool = True,
-    cls: type[Built] = TransformerModel,  # type: ignore[assignment]
-) -> Built:
+    cls: Callable[[Any], nn.Module] | None = None,
+) -> Any:
     """The model that a spec describes, its parameters drawn by (seed, parameter name).
 
-    `cls` is the class to make, for those that add to it. On `device="meta"` nothing is allocated. `initialized=False`
-    leaves parameters as they come, for weights to be loaded.
+    `cls` is the class to make in place of the spec's own, for those that add to it. On `device="meta"` nothing is allocated.
+    `initialized=False` leaves parameters as they come, for weights to be loaded.
     """
     before = torch.get_default_dtype()
     try:
         torch.set_default_dtype(dtype)
         with torch.device(device):
-            model = cls(spec)
+            model = spec.module() if cls is None else cls(spec)
     finally:
         torch.set_default_dtype(before)
     if initialized and torch.device(device).type != "meta":
-        layers = max(stack.n_layers for _, stack in spec.stacks())
-        initialize(model, spec.initialization, seed, layers)
+        initialize(model, spec.initialization, seed, spec.n_layers)
     return model

@@ -73,8 +73,7 @@ class MultiHeadGlobalAttention(MultiHeadAttention):
         if found is None:
             return super().mixed(x, run, layout)
         local = super().mixed(x, run, found.others)
-        seen = self._global(x, run, found)[found.layout.valid.expand(len(x), -1)]
-        return local.masked_scatter(found.where[:, :, None, None], seen)
+        return found.put(self._global(x, run, found), local)
 
     def _global(self, x: Float[Tensor, "B T M"], run: Pass, found: Found) -> Float[Tensor, "B G H E"]:
         q = self.q_norm(self.q_global(found.pick(x)).unflatten(-1, (self.n_heads, self.d_head)))
@@ -91,25 +90,22 @@ class MultiHeadGlobalAttention(MultiHeadAttention):
 class Found:
     """Which tokens of a batch are global.
 
-    where:  by token; B is 1 where all rows are alike.
     index:  where they stand in each row, in order. A row with fewer than others goes on with tokens that are not.
     layout: of the tokens at `index`, those which are not global being padding.
     others: the layout of all tokens, the global ones being padding.
     """
 
-    where: Bool[Tensor, "B T"]
     index: Int[Tensor, "B G"]
     layout: Layout
     others: Layout
 
     @classmethod
-    @untraced  # how many there are decides on shapes
     def by(cls, chosen: Global, layout: Layout) -> Found | None:
         """None where no token is global."""
         if chosen.first is None and layout.roles is None:
             return None
         where = chosen.holds(layout.queries())[..., 0] & layout.valid
-        count = int(where.sum(1).max())
+        count = _most(chosen, layout, where)
         if count == 0:
             return None
         index = where.int().argsort(dim=1, descending=True, stable=True)[:, :count]
@@ -124,11 +120,28 @@ class Found:
             one_segment=layout.one_segment,
         )
         hidden = torch.where(where[..., None], -1, layout.positions)
-        return cls(where, index, own, replace(layout, positions=hidden, padding="mixed", lengths=None))
+        return cls(index, own, replace(layout, positions=hidden, padding="mixed", lengths=None))
 
     def pick(self, t: Tensor) -> Tensor:
         """The global tokens' part of (B or 1, T, …): (B or 1, G, …)."""
         return _picked(t, self.index)
+
+    def put(self, part: Float[Tensor, "B G H E"], whole: Float[Tensor, "B T H E"]) -> Float[Tensor, "B T H E"]:
+        """`whole` with the global tokens' part in its places; what is picked besides stays as it is."""
+        part = torch.where(self.layout.valid[:, :, None, None], part, self.pick(whole))
+        return whole.scatter(1, self.index[:, :, None, None].expand_as(part), part)
+
+
+def _most(chosen: Global, layout: Layout, where: Bool[Tensor, "B T"]) -> int:
+    """As many as the global tokens of any row, or more. The host knows where they are the first ones or were marked."""
+    if chosen.first is not None:
+        return min(chosen.first, layout.shape[1])
+    return _counted(where) if layout.n_global is None else layout.n_global
+
+
+@untraced  # the answer decides on shapes
+def _counted(where: Bool[Tensor, "B T"]) -> int:
+    return int(where.sum(1).max())
 
 
 def _picked(t: Tensor, index: Int[Tensor, "B G"]) -> Tensor:

@@ -19,15 +19,16 @@ from ..core.extras import Extras
 from ..core.layout import Layout
 from ..core.patches import PatchEmbedding
 from ..core.positions import Learned
-from ..core.spec import Cost, Spec
-from . import vision  # noqa: F401  # so that its heads are known wherever there are models
+from ..core.spec import Cost
+from . import series, vision  # noqa: F401  # so that their heads are known wherever there are models
 from .attention import Attention, Mixer, MultiHeadAttention
+from .base import ModelSpec
 from .heads import Classifier, ClassifierModule, Head, HeadModule, LanguageModel, Pooler, PoolerModule
 from .initial import Glorot, Initialization
 from .stack import Recompute, Stack, StackModule
 
 
-class Transformer(Spec, kind="transformer"):
+class Transformer(ModelSpec, kind="transformer"):
     """Any member of the family, as a value.
 
     `decoder` alone is a GPT, `encoder` alone a BERT, both the original. `vocab_size` is the output vocabulary,
@@ -112,6 +113,17 @@ class Transformer(Spec, kind="transformer"):
         return self.encoder is not None and self.decoder is not None
 
     @property
+    def n_layers(self) -> int:
+        return max(stack.n_layers for _, stack in self.stacks())
+
+    @property
+    def width(self) -> int:
+        return self.d_model
+
+    def module(self) -> TransformerModel:
+        return TransformerModel(self)
+
+    @property
     def shares_table(self) -> bool:
         """Whether two stacks read one table of tokens."""
         return self.tie_embeddings and all(isinstance(stack.embedding, Embedding) for _, stack in self.stacks())
@@ -132,11 +144,6 @@ class Transformer(Spec, kind="transformer"):
         for part in (self.pooler, self.classifier):
             total += Cost() if part is None else part.cost(self.d_model)
         return total + Cost(tables)
-
-    @property
-    def n_parameters(self) -> int:
-        """Exact, from the formulas; what is shared counts once."""
-        return self.cost().parameters
 
     def _vocabulary(self, stack: str) -> int:
         apart = stack == "encoder" and self.decoder is not None and self.source_vocab_size is not None

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_serializer, model_validator
 from .. import families
 from ..core.lora import Adapter
 from ..core.spec import Spec, explain, nearest
-from ..data import cldr, listops, pairs, stdlib_text, text, toys  # noqa: F401  (their kinds of source)
+from ..data import cldr, listops, pairs, stdlib_text, tasks, text, toys  # noqa: F401  (their kinds)
 from ..data.batching import Batching
 from ..data.encoding import Encoder
 from ..data.sources import Source

@@ -19,7 +19,7 @@ import torch
 from markupsafe import Markup
 from safetensors import SafetensorError, safe_open
 
-from ..look import capture, picture
+from ..look import capture, picture, pictures
 from ..look.chart import Series, line_chart
 from ..look.history import History
 from ..look.html import render
@@ -39,6 +39,7 @@ from .directory import (
     write_json,
     write_text,
 )
+from .wording import HOW, QUALITY, scaled, shown, titled
 
 if TYPE_CHECKING:
     from ..model.transformer import TransformerModel
@@ -48,10 +49,6 @@ ATTENTION = "attention.json"
 MACHINE = "machine.json"
 _SHOWN = 6  # samples on the page
 _PICTURED = 2  # of them with their attention
-
-_FRACTIONS = ("exact_match", "accuracy")  # 0 … 1, shown in percent
-_QUALITY = (*_FRACTIONS, "bleu", "chrf")  # drawn together, 0 … 100
-_NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 
 
 @dataclass(frozen=True)
@@ -96,6 +93,11 @@ class Story:
     @property
     def name(self) -> str:
         return str(self.recipe.get("name") or self.run_dir.resolve().name)
+
+    @property
+    def task(self) -> str | None:
+        """The kind of task that the run was taught; None where it only read texts or pairs."""
+        return (self.recipe.get("task") or {}).get("kind")
 
     @cached_property
     def parameters(self) -> int | None:
@@ -178,10 +180,10 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
     made, history, machine = [], story.history, story.machine
     metrics = _metrics(story)
     chosen = (story.recipe.get("training") or {}).get("metric")  # by which the best weights were
-    wanted = (*([chosen] if chosen in _QUALITY else []), *_QUALITY, "perplexity")
+    wanted = (*([chosen] if chosen in QUALITY else []), *QUALITY, "perplexity")
     headline = next((key for key in wanted if key in metrics), None)
     if headline:
-        made.append((_titled(headline), _shown(headline, metrics[headline]), _where(story)))
+        made.append((titled(headline), shown(headline, metrics[headline]), _where(story)))
     if story.parameters:
         made.append(("Parameters", readable(float(story.parameters)), f"{story.parameters:,}"))
     seconds = history.last("train", "elapsed")
@@ -211,11 +213,10 @@ def learning(story: Story) -> Section | None:
         Series("validation", history.series("eval", "loss"), dots=True),
     ]
     quality = [
-        Series(_titled(key), [(x, _scaled(key, y)) for x, y in history.series("eval", key)], dots=True)
-        for key in _QUALITY
+        Series(titled(key), [(x, scaled(key, y)) for x, y in history.series("eval", key)], dots=True) for key in QUALITY
     ]
     large = [
-        line_chart("Loss (nats per token)", losses),
+        line_chart("Loss" if story.task else "Loss (nats per token)", losses),
         line_chart("Quality on held-out data", quality, zero=True)
         or line_chart(
             "Perplexity on held-out data", [Series("perplexity", history.series("eval", "perplexity"), True)]
@@ -240,17 +241,20 @@ def learning(story: Story) -> Section | None:
 def results(story: Story) -> Section | None:
     """The metrics of the weights delivered, each with the signature of its computation."""
     signatures = story.evaluation.get("signatures") or {}
-    rows = [(_titled(k), _shown(k, v), signatures.get(k) or _HOW.get(k, "")) for k, v in _metrics(story).items()]
+    rows = [
+        (titled(k), shown(k, v), signatures.get(k) or (HOW.get(k, "") if not story.task else ""))
+        for k, v in _metrics(story).items()
+    ]
     return Section("Results", Markup(render("metrics.html", rows=rows)), _where(story)) if rows else None
 
 
 def samples(story: Story) -> Section | None:
     """Outputs beside the truth, marked right or wrong; in a wrong one, what the truth does not have is underlined."""
-    shown = story.samples[:_SHOWN]
-    if not shown:
+    chosen = story.samples[:_SHOWN]
+    if not chosen:
         return None
     views = []
-    for sample in shown:
+    for sample in chosen:
         output, target = str(sample["output"]), sample.get("target")
         right = is_right(sample) if target is not None else None
         views.append(
@@ -259,6 +263,7 @@ def samples(story: Story) -> Section | None:
                 "output": output if right is not False else marked(output, str(target)),
                 "target": target,
                 "right": right,
+                "picture": pictures.draw(sample["picture"]) if sample.get("picture") else None,
                 "score": readable(sample["score"]) if isinstance(sample.get("score"), float) else None,
             }
         )
@@ -269,7 +274,7 @@ def samples(story: Story) -> Section | None:
 
 def attention(story: Story) -> Section | None:
     """Where the model looks, in two of the samples: drawn anew where the run loads, else from `attention.json`."""
-    if not story.samples:
+    if not story.samples or story.task:  # a task's samples are not what a text model read and wrote
         return None
     path = story.run_dir / ATTENTION
     try:
@@ -353,13 +358,6 @@ def _ids(ids: Sequence[int | None], model: TransformerModel) -> torch.Tensor:
 
 # -- words ------------------------------------------------------------------------------------------------------
 
-_HOW = {
-    "exact_match": "outputs that equal the truth to the letter",
-    "loss": "mean negative log-likelihood of a token, in nats",
-    "perplexity": "e to the loss",
-    "bits_per_byte": "negative log-likelihood for a byte of text, in bits",
-}
-
 
 def _metrics(story: Story) -> dict[str, float]:
     """Of the weights delivered where they were evaluated, else of the last evaluation on the way."""
@@ -376,20 +374,6 @@ def _where(story: Story) -> str:
     if split:
         return f"{split} split, {examples:,} examples" if isinstance(examples, int) else f"{split} split"
     return "last evaluation while training"
-
-
-def _titled(key: str) -> str:
-    return _NAMES.get(key) or key.replace("_", " ").capitalize()
-
-
-def _scaled(key: str, value: float) -> float:
-    return 100 * value if key in _FRACTIONS else value
-
-
-def _shown(key: str, value: float) -> str:
-    if key in _FRACTIONS:
-        return f"{100 * value:.2f} %"
-    return f"{value:.2f}" if key in _QUALITY else readable(value)
 
 
 def _percent(value: float) -> str:

@@ -1,0 +1,180 @@
+"""Training on real data: what the recipes reach on published data sets, beside baselines, one YAML file a figure.
+
+title:     the line in the table
+data:      the folder of ../shared/data (or of --data) that it needs; left out, with a word, where it is not there
+threads:   what it computes with (default: 1)
+prepare:   a shell command that turns odd archives into files that our sources read (optional)
+steps:     shell commands, in order; {data} is the folder, {all} that of all data, {out} a scratch folder for runs
+figures:   [{name, run, metric}]: what of {out}/RUN/evaluation.json goes into the table
+baselines: shell commands that print one line of JSON at their end: {"name": …, a figure's name: …}
+published: what the literature has for a model of that size, and where (optional)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .. import machine
+
+ENTRIES = Path(__file__).resolve().parent
+KEPT = ENTRIES.parent / "results" / "real"
+DATA = machine.ROOT.parent / "shared" / "data"
+SCRATCH = machine.ROOT / "runs" / "real"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One figure of the table, as its file says; see above."""
+
+    name: str
+    title: str
+    steps: tuple[str, ...]
+    figures: tuple[dict[str, str], ...]
+    data: str = ""
+    threads: int = 1
+    prepare: str = ""
+    baselines: tuple[str, ...] = ()
+    published: str = ""
+
+    @classmethod
+    def read(cls, path: Path) -> Entry:
+        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+        lists = {key: tuple(said[key]) for key in ("steps", "figures", "baselines") if key in said}
+        return cls(**{"name": path.stem, **said, **lists})
+
+    def lacks(self, data: Path) -> str | None:
+        """Why it can't be measured here."""
+        return None if not self.data or (data / self.data).is_dir() else f"there is no {data / self.data}"
+
+
+@dataclass
+class Found:
+    """What an entry gave: figures and baselines by name, where and how."""
+
+    entry: dict[str, Any]
+    date: str
+    machine: dict[str, Any]
+    code: dict[str, Any]
+    commands: list[str]
+    seconds: list[float] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
+    examples: dict[str, int] = field(default_factory=dict)
+    baselines: list[dict[str, Any]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def entries(only: str = "") -> list[Entry]:
+    """Every entry with all of these words in its name or title."""
+    found = [Entry.read(path) for path in sorted(ENTRIES.glob("*.yaml"))]
+    return [one for one in found if all(word in f"{one.name} {one.title}" for word in only.split())]
+
+
+def measure(entry: Entry, data: Path = DATA, scratch: Path = SCRATCH) -> Found:
+    """Train, evaluate, and run the baselines. Raises SystemExit where a command fails."""
+    out = scratch / entry.name
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    places = {"data": str(data / entry.data), "all": str(data), "out": str(out)}
+    steps = [step.format(**places) for step in (entry.prepare, *entry.steps) if step]
+    found = Found(
+        asdict(entry), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), machine.describe(), machine.code(), steps
+    )
+    for step in steps:
+        began = time.monotonic()
+        _run(step, entry.threads)
+        found.seconds.append(time.monotonic() - began)
+    for figure in entry.figures:
+        said = json.loads((out / figure["run"] / "evaluation.json").read_text())
+        found.figures[figure["name"]] = said["metrics"][figure["metric"]]
+        found.examples[figure["name"]] = said["examples"]
+    for command in entry.baselines:
+        printed = _run(command.format(**places), entry.threads)
+        found.baselines.append(json.loads(printed.strip().splitlines()[-1]))
+    found.versions = {"python": sys.version.split()[0], "torch": _version("torch")}
+    return found
+
+
+def keep(found: Found) -> Path:
+    KEPT.mkdir(parents=True, exist_ok=True)
+    path = KEPT / f"{found.entry['name']}.json"
+    path.write_text(json.dumps(asdict(found), indent=1) + "\n")
+    return path
+
+
+def _run(command: str, threads: int) -> str:
+    """A shell command with this Python's programs first; what it prints, unless it fails."""
+    bin_ = Path(sys.executable).parent
+    where = {"PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": str(threads)}
+    print(f"$ {command}", file=sys.stderr, flush=True)
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=machine.ROOT, env={**os.environ, **where}, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{command}\nended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import version
+
+    return version(package)
+
+
+def shown(value: float, name: str) -> str:
+    """A number for the table: shares in percent, correlations and losses as they are."""
+    plain = ("loss", "nll", "entropy", "spearman", "pearson", "mcc", "mse", "mae", "bleu", "perplexity", "rouge")
+    return f"{value:.3f}" if any(word in name.lower() for word in plain) or not -1 <= value <= 1 else f"{value:.1%}"
+
+
+def kept() -> list[Found]:
+    return [Found(**json.loads(path.read_text())) for path in sorted(KEPT.glob("*.json"))]
+
+
+def table(all_: Sequence[Found]) -> str:
+    """The figures as Markdown, each beside its baselines; below it how each was made."""
+    lines = ["| what | ours | beside | published | minutes | test examples |", "|---|---|---|---|---|---|"]
+    for one in all_:
+        ours = ", ".join(f"{name} **{shown(value, name)}**" for name, value in one.figures.items())
+        lines.append(
+            f"| [{one.entry['title']}](#{one.entry['name']}) | {ours} | {_beside(one)} | {one.entry['published']} "
+            f"| {sum(one.seconds) / 60:.1f} | {max(one.examples.values(), default=0):,} |"
+        )
+    return "\n".join([*lines, "", *(_how(one) for one in all_)])
+
+
+def _beside(one: Found) -> str:
+    said = []
+    for baseline in one.baselines:
+        numbers = [f"{name} {shown(v, name)}" for name, v in baseline.items() if isinstance(v, float | int)]
+        said.append(f"{baseline['name']}: {', '.join(numbers)}")
+    return "; ".join(said)
+
+
+def _how(one: Found) -> str:
+    cores = f"{one.entry['threads']} thread{'s' if one.entry['threads'] > 1 else ''}"
+    made = [command.replace(str(SCRATCH), "runs/real").replace(str(DATA), "../shared/data") for command in one.commands]
+    return "\n".join(
+        [
+            f'### <a id="{one.entry["name"]}"></a>{one.entry["title"]}',
+            "",
+            f"{one.date}, {one.machine['processor']}, {cores}, torch {one.versions['torch']}, "
+            f"sources {one.code['digest']}: `python -m bench real --only {one.entry['name']}`, which runs",
+            "",
+            "```text",
+            *made,
+            "```",
+            "",
+        ]
+    )

@@ -1,0 +1,152 @@
+"""Pictures as arrays: read from the bytes of any format that Pillow knows, brought to a size, normalized, and back."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .sources import Skipped
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Pixels = NDArray[np.uint8]
+"""(C, H, W), 0 … 255, with C of 3 for colors and 1 for gray."""
+Size = tuple[int, int]  # height and width
+Color = Literal["rgb", "gray"]
+Fit = Literal["crop", "stretch", "pad"]
+Filter = Literal["bilinear", "bicubic", "nearest"]
+
+CHANNELS: dict[Color, int] = {"rgb": 3, "gray": 1}
+MOST_PIXELS = 64 << 20  # of one picture; a decoded one takes up to 3 bytes a pixel
+
+# The modes of Pillow in which a number is an intensity or a place in a palette; 32-bit numbers are measurements.
+_PLAIN = {"1", "L", "P", "RGB", "CMYK", "YCbCr", "LAB", "HSV", "RGBX"}
+_ALPHA = {"LA", "PA", "RGBA", "La", "RGBa"}
+
+
+# -- from bytes --------------------------------------------------------------------------------------------------------
+
+
+def decode(data: bytes, color: Color = "rgb", most: int = MOST_PIXELS) -> Pixels | Skipped:
+    """The picture in the bytes of a file, as its EXIF data turn it; or why there is none.
+
+    A picture of more than `most` pixels is refused by what its header says, before anything is decoded. What is
+    transparent lies on white; 16 bits a channel become 8.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            if image.width * image.height > most:
+                return _too_large(most)
+            image.load()
+            return _array(image, color)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        return _too_large(most)
+    except UnidentifiedImageError:
+        return Skipped("empty" if not data else "no picture in a known format")
+    except (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error) as error:  # as formats have it
+        return Skipped("truncated" if "truncated" in str(error) else "damaged")
+
+
+def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS) -> Pixels:
+    """The picture in a file. Raises ValueError that names the file where there is none."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
+    found = decode(path.read_bytes(), color, most)
+    if isinstance(found, Skipped):
+        raise ValueError(f"{str(path)!r} can't be read as a picture: it is {found}")
+    return found
+
+
+def _too_large(most: int) -> Skipped:
+    return Skipped(f"larger than {most:,} pixels")
+
+
+def _array(image: Image, color: Color) -> Pixels | Skipped:
+    from PIL import Image as images
+    from PIL import ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    mode = image.mode
+    if mode.startswith("I;16"):
+        image = images.fromarray((np.asarray(image, np.uint16) >> 8).astype(np.uint8))
+    elif mode in _ALPHA or "transparency" in image.info:
+        image = image.convert("RGBA")
+        image = images.alpha_composite(images.new("RGBA", image.size, "white"), image)
+    elif mode not in _PLAIN:
+        return Skipped(f"of numbers that are no brightness (mode {mode})")
+    flat = np.asarray(image.convert("RGB" if color == "rgb" else "L"))
+    return np.ascontiguousarray(flat.transpose(2, 0, 1)) if flat.ndim == 3 else flat[None]
+
+
+# -- to a size ---------------------------------------------------------------------------------------------------------
+
+
+def resized(pixels: Pixels, size: Size, filter: Filter = "bilinear") -> Pixels:
+    """The picture in another size. Filters look at all the pixels that become one; "nearest" takes one, as masks need."""
+    from PIL import Image
+
+    if pixels.shape[1:] == tuple(size):
+        return pixels
+    image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+    how = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+    flat = np.asarray(image.resize(size[::-1], how.get(filter, Image.Resampling.NEAREST)))
+    return np.ascontiguousarray(flat.transpose(2, 0, 1)) if flat.ndim == 3 else flat[None]
+
+
+def fitted(pixels: Pixels, size: Size, fit: Fit = "crop", filter: Filter = "bilinear", fill: int = 0) -> Pixels:
+    """The picture in a size of another shape.
+
+    "crop" covers the size and keeps what is in the middle, "pad" lies within it, on `fill`, and "stretch" is drawn to it.
+    """
+    height, width = pixels.shape[1:]
+    if (height, width) == tuple(size) or fit == "stretch":
+        return resized(pixels, size, filter)
+    ratios = (size[0] / height, size[1] / width)
+    ratio = max(ratios) if fit == "crop" else min(ratios)
+    whole = resized(pixels, (max(1, round(height * ratio)), max(1, round(width * ratio))), filter)
+    if fit == "crop":
+        top, left = ((have - want) // 2 for have, want in zip(whole.shape[1:], size, strict=True))
+        return np.ascontiguousarray(whole[:, top : top + size[0], left : left + size[1]])
+    out = np.full((len(pixels), *size), fill, np.uint8)
+    top, left = ((want - have) // 2 for have, want in zip(whole.shape[1:], size, strict=True))
+    out[:, top : top + whole.shape[1], left : left + whole.shape[2]] = whole
+    return out
+
+
+# -- to numbers for a model --------------------------------------------------------------------------------------------
+
+
+def normalized(pixels: NDArray[Any], mean: tuple[float, ...], std: tuple[float, ...]) -> NDArray[np.float32]:
+    """(x / 255 − mean) / std for each channel of (…, C, H, W)."""
+    scale = 1 / (255 * np.asarray(std, np.float32))
+    shift = np.asarray(mean, np.float32) / np.asarray(std, np.float32)
+    out: NDArray[np.float32] = np.multiply(pixels, scale[:, None, None], dtype=np.float32)
+    out -= shift[:, None, None]
+    return out
+
+
+def pictured(numbers: NDArray[Any], mean: tuple[float, ...], std: tuple[float, ...]) -> Pixels:
+    """What `normalized` gives, as pixels again; what lies outside of 0 … 255 is cut off there."""
+    mean_, std_ = (np.asarray(value, np.float32)[:, None, None] for value in (mean, std))
+    whole = (np.asarray(numbers, np.float32) * std_ + mean_) * 255
+    found: Pixels = np.rint(whole).clip(0, 255).astype(np.uint8)
+    return found
+
+
+def statistics(pictures: list[Pixels]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel of 0 … 1 over all pixels of some pictures, to four places."""
+    count = sum(picture[0].size for picture in pictures)
+    total = sum(np.asarray(p, np.float64).sum((1, 2)) for p in pictures) / 255
+    squares = sum(np.square(p, dtype=np.float64).sum((1, 2)) for p in pictures) / 255**2
+    mean = total / count
+    std = np.sqrt(np.maximum(squares / count - mean**2, 1e-6))
+    return tuple(np.round(mean, 4).tolist()), tuple(np.round(std, 4).tolist())

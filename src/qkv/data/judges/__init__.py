@@ -1,0 +1,1 @@
+"""How good a model's outputs are, one file a kind of output."""

@@ -1,0 +1,83 @@
+"""How many words a tagger tags right, and how many entities it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ...core.batch import Batch
+from ..judge import Judge, Measured
+from .entities import Scheme, agreement
+
+
+@dataclass
+class Tagged:
+    """A text whose rows may come in several batches. `found` has "" where no row has said anything yet."""
+
+    words: Sequence[str]
+    tags: Sequence[str]
+    found: list[str]
+
+
+class TagsJudge(Judge):
+    """Reads scores (B, T, tags) at the first token of each word: `batch.texts` say by `"at"` where these are (−1: nowhere),
+    and by `"first"` which word they begin with.
+
+    A word that no token is left of is taken for `O`. A tag that training lacked is never predicted, so it counts as an
+    error. Words whose tag is "" are not counted.
+    """
+
+    def __init__(self, tags: tuple[str, ...], scheme: Scheme) -> None:
+        self._names, self._scheme = tags, scheme
+        self._all: dict[int, Tagged] = {}
+
+    def add(self, outputs: Tensor, batch: Batch) -> None:
+        best = outputs.argmax(-1).tolist()
+        for row, example in zip(best, batch.texts, strict=True):
+            words = example["words"]
+            told = self._all.setdefault(id(words), Tagged(words, example["tags"], [""] * len(words)))
+            first, at = example["first"], example["at"]
+            told.found[first : first + len(at)] = [self._names[row[i]] if i >= 0 else "O" for i in at]
+
+    def found(self) -> dict[str, Measured]:
+        pairs = [(mine, true) for one in self._all.values() for mine, true in zip(one.found, one.tags, strict=True)]
+        counted = [(mine, true) for mine, true in pairs if true]
+        if not counted:
+            return {}
+        right = sum(mine == true for mine, true in counted)
+        said = f"{len(counted):,} words"
+        if self._scheme == "plain":
+            unseen = sum(true not in self._names for _, true in counted)
+            said += f", {unseen:,} of them with a tag that training lacked" if unseen else ""
+        made = {"accuracy": Measured(right / len(counted), f"of {said}")}
+        return made if self._scheme == "plain" else made | self._entities()
+
+    def _entities(self) -> dict[str, Measured]:
+        all_ = self._all.values()
+        agreed = agreement((one.found for one in all_), (one.tags for one in all_), self._scheme)
+        how = f"{self._scheme}, micro average, {agreed.true:,} entities, {agreed.predicted:,} predicted"
+        return {
+            "entity_f1": Measured(agreed.f1, how),
+            "entity_precision": Measured(agreed.precision, how),
+            "entity_recall": Measured(agreed.recall, how),
+        }
+
+    def samples(self, count: int) -> list[dict[str, Any]]:
+        shown = list(self._all.values())
+        count = min(count, len(shown))
+        return [_sample(shown[(2 * i + 1) * len(shown) // (2 * count)]) for i in range(count)]
+
+
+def _sample(one: Tagged) -> dict[str, Any]:
+    if isinstance(one.words, str):  # symbols: their tags make a string too
+        tags = "".join(tag or "-" for tag in one.tags)
+        return {"source": one.words, "output": "".join(tag or "-" for tag in one.found), "target": tags}
+    return {"source": " ".join(one.words), "output": _marked(one.words, one.found), "target": _marked(one.words, one.tags)}
+
+
+def _marked(words: Sequence[str], tags: Sequence[str]) -> str:
+    """Words with their tags; those outside of entities stand alone."""
+    return " ".join(word if tag in ("O", "") else f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))

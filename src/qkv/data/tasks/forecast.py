@@ -1,0 +1,69 @@
+"""Forecasting: what a series does next, from patches of its past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+
+from ...core.embedding import Input
+from ...core.patches import Patches
+from ..encoding import Encoder
+from ..judge import Judge
+from ..judges.forecast import ForecastJudge
+from ..series import SeriesSource
+from ..sources import Example, Skipped, Source
+from ..task import Chance, Item, Task
+
+
+class Forecast(Task, kind="forecast"):
+    """The `horizon` values that follow a history, each column for itself (PatchTST, Nie et al. 2023).
+
+    A column of a window is an image one pixel high: the model's patches are stretches of it. It is normalized by the mean
+    and the standard deviation of its own history, and what the model says is scaled back by them (Kim et al. 2022,
+    reversible instance normalization, without its learned scale); `normalized: false` leaves values as the source has
+    them. `history`, `horizon` and the columns come from the data.
+    """
+
+    pool: ClassVar[int] = 512
+    words: ClassVar[bool] = False
+
+    normalized: bool = True
+    history: int = 0
+    horizon: int = 0
+    tokens: int = 0
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        if not isinstance(source, SeriesSource):
+            raise ValueError(
+                f"forecasts are of series, and the data are of the kind {source.kind!r}; take series or waves"
+            )
+        if not isinstance(seen, Patches) or seen.channels != 1 or seen.image != (1, source.history):
+            raise ValueError(
+                f"a history of {source.history} values is read as an image of 1 × {source.history} with one channel: give "
+                f"model.image=[1,{source.history}], model.channels=1 and patches one high, such as model.patch=[1,8]"
+            )
+        return self.replace({"history": source.history, "horizon": source.horizon, "tokens": seen.grid.tokens})
+
+    @property
+    def n_labels(self) -> int | None:
+        return self.horizon or None
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        """One item for each column of each window."""
+        return [self._column(one, j) for one in examples for j in range(one["history"].shape[1])]
+
+    def _column(self, example: Example, column: int) -> Item:
+        past, future = example["history"][:, column], example["future"][:, column]
+        mean, scale = (float(past.mean()), float(past.std()) + 1e-5) if self.normalized else (0.0, 1.0)
+        about = {"mean": mean, "scale": scale, "column": example["names"][column], "where": example["where"]}
+        return Item(
+            {"ids": ((past - mean) / scale)[None, None]},
+            labels=(future - mean) / np.float32(scale),
+            tokens=self.tokens,
+            example=about,
+        )
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return ForecastJudge()

@@ -1,0 +1,324 @@
+"""Decoders that look at the whole source at every step: Bahdanau et al. (2015) and Luong et al. (2015).
+
+Everything that does not depend on the step before is made for all steps at once: what the source's states are as keys, what
+they are to the layer that reads the context (W_c Σ_j a_j h_j = Σ_j a_j W_c h_j), what the target's embeddings give to the
+gates, and, after the loop, contexts and output. A step is left with a score, a soft-max, one mean of what was made, and
+the cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..core import tap
+from ..core.layout import Layout
+from ..core.linear import Linear
+from ..core.patterns import Full
+from ..core.plan import Plan
+from ..core.recurrent import GATES, Recurrence, Rows, States
+from ..core.request import Request
+from ..core.scores import Additive, General, Score
+from ..core.spec import Cost
+from .recurrent_decoder import Bridge, Context, Decoder, Held, Maxout, Widths, bridged, dense, holding, recurrence, states_of
+from .recurrent_encoder import Memory
+
+NAME = "decoder.cross"  # of the requests that a tap is told of
+
+
+class Align(nn.Module):
+    """a_t = softmax_j score(g_t, h_j) over a source's real tokens, or over a window of them."""
+
+    def __init__(self, score: Score, w: Widths) -> None:
+        super().__init__()
+        self.score = score.module(w.d_s, w.d_m)
+
+    def keys(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S 1 A"]:
+        return self.score.keys(states[:, :, None])
+
+    def forward(
+        self, g: Float[Tensor, "B T G"], memory: Memory, place: Float[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T S"]:
+        return torch.softmax(_hidden(self.scores(g, memory), _padding(memory)), -1)
+
+    def scores(self, g: Float[Tensor, "B T G"], memory: Memory) -> Float[Tensor, "B T S"]:
+        assert memory.keys is not None
+        q, k = self.score.queries(g[:, :, None]), memory.keys
+        comparison = self.score.comparison()
+        if comparison is not None:
+            return comparison(q.transpose(1, 2), k.transpose(1, 2))[:, 0]
+        scale = q.shape[-1] ** -0.5 if self.score.scale is None else self.score.scale
+        return torch.bmm(q[:, :, 0] * scale, k[:, :, 0].mT)
+
+
+def _padding(memory: Memory) -> Tensor | None:
+    """(B, 1, S), True where there is no token."""
+    return None if memory.layout.padding == "none" else ~memory.layout.valid[:, None]
+
+
+def _hidden(scores: Tensor, hidden: Tensor | None) -> Tensor:
+    return scores if hidden is None else scores.masked_fill(hidden, float("-inf"))
+
+
+class Windowed(Align):
+    """Luong's local attention (2015, §3.2): only keys at most `reach` from p_t, which is
+
+        monotonic (local-m):  t, and at most the source's last token,
+        predictive (local-p): S · σ(vᵀ tanh(W g_t)), and weights are multiplied by exp(−(j − p_t)² / 2σ²), σ = reach / 2.
+    """
+
+    def __init__(self, score: Score, w: Widths, reach: int, predictive: bool) -> None:
+        super().__init__(score, w)
+        self.reach = reach
+        self.predict = nn.Sequential(Linear(w.d_s, w.d_s, bias=False), nn.Tanh(), Linear(w.d_s, 1, bias=False))
+        if not predictive:
+            self.predict = None  # type: ignore[assignment]
+
+    def forward(
+        self, g: Float[Tensor, "B T G"], memory: Memory, place: Float[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T S"]:
+        valid = memory.layout.valid
+        number = (valid.cumsum(1) - 1).to(g.dtype)[:, None]
+        last = number[..., -1]
+        if self.predict is None:
+            assert place is not None
+            center = torch.minimum(place.to(g.dtype), last)[..., None]
+        else:
+            center = (last[..., None] + 1) * torch.sigmoid(self.predict(g))
+        away = number - center
+        outside = (away.abs() > self.reach) | ~valid[:, None]
+        weights = torch.softmax(_hidden(self.scores(g, memory), outside), -1)
+        return weights if self.predict is None else weights * torch.exp(away.square() * (-2 / self.reach**2))
+
+
+class AttentiveDecoder(Decoder):
+    """What the two have in common: keys, first states, and what a tap is told."""
+
+    align: Align
+    bridge: Bridge
+
+    def prepare(self, memory: Memory) -> Memory:
+        return replace(memory, keys=self.align.keys(memory.states), folded=self.fold(memory.states))
+
+    def fold(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S G"]:
+        """W_c h_j for every token of the source."""
+        raise NotImplementedError
+
+    def _tell(self, queries: Tensor, weights: Tensor, rows: Rows | None, memory: Memory) -> None:
+        """The alignment, as attention of one head: the weights are there already."""
+        if not tap.recording():
+            return
+        q, held = (queries, weights) if rows is None else (rows.spread(queries), rows.spread(weights))
+        assert memory.keys is not None
+        layout, values = Layout.full(q.shape[1], device=q.device), memory.states[:, :, None]
+        about = (Full(), layout, memory.layout, None, 1.0, 0.0, None, False, Plan(), NAME)
+        tap.offer(Request(q[:, :, None], memory.keys, values, *about, held=held[:, None]))
+
+
+class Steps:
+    """The states of all layers, step by step; rows stay as they are beyond their end where that matters."""
+
+    def __init__(self, layers: Recurrence, held: Held, rows: Rows | None, width: int) -> None:
+        self.layers = layers
+        self.states: list[States] = list(zip(*(t.unbind(0) for t in states_of(held)), strict=True))
+        columns = None if rows is None else torch.arange(width) < rows.lengths[:, None]
+        self.real = None if columns is None else columns.to(held["h"].device)[..., None].unbind(1)
+
+    @property
+    def top(self) -> Float[Tensor, "B G"]:
+        return self.states[-1][0]
+
+    def advance(self, gates: Tensor, t: int) -> None:
+        made = self.layers.advance(gates, self.states)
+        self.states = made if self.real is None else self.kept(made, self.states, t)
+
+    def kept(self, new: list[States], old: list[States], t: int) -> list[States]:
+        pairs = zip(new, old, strict=True)
+        return [tuple(self.real_or(a, b, t) for a, b in zip(*pair, strict=True)) for pair in pairs]
+
+    def real_or(self, new: Tensor, old: Tensor, t: int) -> Tensor:
+        return new if self.real is None else torch.where(self.real[t], new, old)
+
+    def held(self, **more: Tensor) -> Held:
+        return holding(tuple(torch.stack(layers) for layers in zip(*self.states, strict=True)), **more)
+
+
+class Bahdanau(Context, kind="bahdanau"):
+    """A context of its own for every target token (Bahdanau et al. 2015, §3.1):
+
+        a_t = softmax_j(vᵀ tanh(W_s s_{t−1} + W_h h_j)),   c_t = Σ_j a_{t,j} h_j,   s_t = f(s_{t−1}, [E y_{t−1}; c_t]),
+        s_0 = tanh(W ←h_1),   maxout(U s_t + V E y_{t−1} + C c_t) to the head.
+
+    `score` may be another one. `d_o` is the width of the maxout, by default that of embeddings.
+    """
+
+    score: Score = Additive()
+    d_o: int | None = Field(default=None, gt=0)
+
+    def width(self, w: Widths) -> int:
+        return self.d_o or w.d_e
+
+    def check(self, w: Widths) -> None:
+        self.score.check(w.d_s, w.d_m)
+
+    def module(self, w: Widths) -> Decoder:
+        return BahdanauDecoder(self, w)
+
+    def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
+        """W_c h_j is made once a token of the source, and so wide are the means that steps take."""
+        read = GATES[w.cell] * w.d_s
+        layers, folded = recurrence(w, w.d_e + w.d_m, tokens), 2 * w.d_m * read * (source - tokens)
+        return {
+            "decoder": layers + Cost(flops=folded) + dense(w.d_h, bridged(w)),
+            "attention": _looking(self.score, w, tokens, source, w.d_m + read),
+            "readout": dense(w.d_s + w.d_e + w.d_m, 2 * self.width(w), tokens),
+        }
+
+
+def _looking(score: Score, w: Widths, tokens: int, source: int, values: int) -> Cost:
+    """Scores, and means of values that are so wide."""
+    return score.cost(w.d_s, w.d_m, 1, 1, tokens, source) + Cost(flops=2 * tokens * source * (score.width(w.d_m) + values))
+
+
+class BahdanauDecoder(AttentiveDecoder):
+    """The module of `Bahdanau`."""
+
+    def __init__(self, spec: Bahdanau, w: Widths) -> None:
+        super().__init__()
+        self.align = Align(spec.score, w)
+        self.bridge = Bridge(w.d_h, w)
+        self.layers = Recurrence(w.cell, w.d_e + w.d_m, w.d_s, w.n_layers, dropout=w.dropout)
+        self.readout = Maxout(w.d_s + w.d_e + w.d_m, spec.width(w))
+        self.d_e = w.d_e
+
+    def fold(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S G"]:
+        return self.layers.read(states, start=self.d_e)
+
+    def begin(self, memory: Memory) -> Held:
+        assert memory.final is not None
+        return holding(self.bridge(memory.final[:, -1]))
+
+    def forward(
+        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, held: Held, finals: bool
+    ) -> tuple[Float[Tensor, "B T W"], Held]:
+        assert memory.folded is not None
+        read, folded = self.layers.read(x).unbind(1), memory.folded
+        steps = Steps(self.layers, held, rows if finals else None, x.shape[1])
+        before, tops, weights = [], [], []
+        for t, gates in enumerate(read):
+            before.append(steps.top)
+            weights.append(self.align(steps.top[:, None], memory))
+            steps.advance(torch.baddbmm(gates[:, None], weights[-1].to(gates.dtype), folded)[:, 0], t)
+            tops.append(steps.top)
+        a, s = torch.cat(weights, 1), torch.stack(tops, 1)
+        self._tell(torch.stack(before, 1), a, rows, memory)
+        c = torch.bmm(a, memory.states.to(a.dtype))
+        return self.readout(torch.cat([s, x, c], -1)), steps.held() if finals else {}
+
+
+class Luong(Context, kind="luong"):
+    """Attention after the recurrence (Luong et al. 2015):
+
+        a_t = softmax_j score(s_t, h_j),   c_t = Σ_j a_{t,j} h_j,   s̃_t = tanh(W_c [c_t; s_t]) to the head.
+
+    score:     dot, general or concat (eq. 8), or any other.
+    feeding:   the next step reads [E y_t; s̃_t] (§3.3). Without, the recurrence is a fused kernel's, and all steps look at once.
+    alignment: which keys: all (`global`), or those at most `reach` from a place: `monotonic` or `predictive` (§3.2).
+    """
+
+    score: Score = General()
+    feeding: bool = True
+    alignment: Literal["global", "monotonic", "predictive"] = "global"
+    reach: int = Field(default=10, gt=0)
+
+    @model_validator(mode="after")
+    def _matters(self) -> Luong:
+        if self.alignment == "global" and self.reach != type(self).model_fields["reach"].default:
+            raise ValueError("reach is of a window, and global attention has none; take alignment monotonic or predictive")
+        return self
+
+    def check(self, w: Widths) -> None:
+        self.score.check(w.d_s, w.d_m)
+
+    def module(self, w: Widths) -> Decoder:
+        return LuongDecoder(self, w)
+
+    def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
+        """A window is counted as if all were looked at, which is how it is computed."""
+        combine = dense(w.d_s, w.d_s, tokens, bias=False) + dense(w.d_m, w.d_s, source, bias=False)
+        window = dense(w.d_s, w.d_s, tokens, False) + dense(w.d_s, 1, tokens, False)
+        attention = _looking(self.score, w, tokens, source, w.d_s)
+        return {
+            "decoder": recurrence(w, w.d_e + w.d_s * self.feeding, tokens) + dense(w.d_m, bridged(w)) * (not w.fits),
+            "attention": attention + window * (self.alignment == "predictive"),
+            "readout": combine,
+        }
+
+
+class LuongDecoder(AttentiveDecoder):
+    """The module of `Luong`."""
+
+    bridge: Bridge | None  # type: ignore[assignment]
+
+    def __init__(self, spec: Luong, w: Widths) -> None:
+        super().__init__()
+        local, predictive = spec.alignment != "global", spec.alignment == "predictive"
+        self.align = Windowed(spec.score, w, spec.reach, predictive) if local else Align(spec.score, w)
+        self.feeding, self.counting, self.wants_finals = spec.feeding, local and not predictive, w.fits
+        self.bridge = None if w.fits else Bridge(w.d_m, w)
+        self.layers = Recurrence(w.cell, w.d_e + w.d_s * spec.feeding, w.d_s, w.n_layers, dropout=w.dropout)
+        self.combine = Linear(w.d_m + w.d_s, w.d_s, bias=False)
+        self.d_m = w.d_m
+
+    def fold(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S G"]:
+        return F.linear(states, self.combine.weight[:, : self.d_m])
+
+    def begin(self, memory: Memory) -> Held:
+        if self.bridge is None:
+            made = holding(memory.finals)
+        else:
+            assert memory.final is not None
+            made = holding(self.bridge(memory.final.flatten(1)))
+        nothing = made["h"].new_zeros(1, *made["h"].shape[1:])
+        fed = {"fed": nothing} if self.feeding else {}
+        return made | fed | ({"place": nothing[..., :1]} if self.counting else {})
+
+    def forward(
+        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, held: Held, finals: bool
+    ) -> tuple[Float[Tensor, "B T W"], Held]:
+        assert memory.folded is not None
+        folded, w_s = memory.folded, self.combine.weight[:, self.d_m :]
+        place = held["place"][0] + torch.arange(x.shape[1], device=x.device) if self.counting else None
+        if self.feeding:
+            s, a, out, after = self._by_steps(x, rows if finals else None, memory, held, folded, w_s, place)
+        else:
+            s, last = self.layers(x, rows, states_of(held), finals)
+            a = self.align(s, memory, place)
+            out, after = torch.tanh(torch.bmm(a.to(folded.dtype), folded) + F.linear(s, w_s)), holding(last)
+        self._tell(s, a, rows, memory)
+        if place is not None and finals:
+            count = x.shape[1] if rows is None else rows.lengths.to(x.device)[:, None]
+            after["place"] = held["place"] + count
+        return out, after if finals else {}
+
+    def _by_steps(
+        self, x: Tensor, rows: Rows | None, memory: Memory, held: Held, folded: Tensor, w_s: Tensor, place: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Held]:
+        """States, weights and s̃ of all steps, each of which reads the s̃ of the one before."""
+        steps, fed = Steps(self.layers, held, rows, x.shape[1]), held["fed"][0]
+        tops, weights, outs = [], [], []
+        for t, gates in enumerate(self.layers.read(x).unbind(1)):
+            steps.advance(gates + self.layers.read(fed, start=x.shape[-1]), t)
+            a = self.align(steps.top[:, None], memory, None if place is None else place[:, t : t + 1])
+            c = torch.bmm(a.to(folded.dtype), folded)[:, 0]
+            fed = steps.real_or(torch.tanh(c + F.linear(steps.top, w_s)).to(x.dtype), fed, t)
+            tops.append(steps.top)
+            weights.append(a)
+            outs.append(fed)
+        return torch.stack(tops, 1), torch.cat(weights, 1), torch.stack(outs, 1), steps.held(fed=fed[None])

@@ -1,0 +1,17 @@
+"""How recurrent models began: numbers from one uniform distribution."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from .initial import Draw, Initialization
+
+
+class Uniform(Initialization, kind="uniform"):
+    """U(±bound) for every parameter, biases too (Sutskever et al. 2014, §3.4: 0.08; Luong et al. 2015, §4.1: 0.1)."""
+
+    bound: float = Field(default=0.08, gt=0)
+
+    def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
+        return ("constant", module.initial(name)) if hasattr(module, "initial") else ("uniform", self.bound)

@@ -1,0 +1,56 @@
+"""How metrics are called and written for people."""
+
+from __future__ import annotations
+
+from ..look.svg import readable
+
+FRACTIONS = (
+    *("exact_match", "accuracy", "top5", "f1", "macro_f1", "micro_f1", "entity_f1", "token_f1", "exact", "mcc"),
+    *("spearman", "pearson", "miou", "pixel_accuracy", "map", "map50", "masked_accuracy", "sentence_accuracy"),
+)
+"""From 0 to 1, or −1 to 1 where they are correlations; shown times 100."""
+SCORES = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
+QUALITY = (*FRACTIONS, *SCORES)
+"""Drawn together: the more the better."""
+
+_CORRELATIONS = ("mcc", "spearman", "pearson")
+_NAMES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+    "top5": "Top-5 accuracy",
+    "f1": "F1",
+    "macro_f1": "Macro F1",
+    "micro_f1": "Micro F1",
+    "mcc": "Matthews correlation",
+    "entity_f1": "F1 of entities",
+    "token_f1": "F1 of tokens",
+    "exact": "Exact match",
+    "miou": "Mean IoU",
+    "map": "Mean AP",
+    "map50": "AP at IoU 0.5",
+}
+HOW = {
+    "exact_match": "outputs that equal the truth to the letter",
+    "loss": "mean negative log-likelihood of a token, in nats",
+    "perplexity": "e to the loss",
+    "bits_per_byte": "negative log-likelihood for a byte of text, in bits",
+}
+
+
+def titled(key: str) -> str:
+    return _NAMES.get(key) or key.replace("_", " ").capitalize()
+
+
+def scaled(key: str, value: float) -> float:
+    return 100 * value if key in FRACTIONS else value
+
+
+def shown(key: str, value: float) -> str:
+    if key in _CORRELATIONS:
+        return f"{value:.3f}"
+    if key in FRACTIONS:
+        return f"{100 * value:.2f} %"
+    return f"{value:.2f}" if key in QUALITY else readable(value)
