@@ -3,17 +3,12 @@ name, in `COMMANDS`: each takes its arguments and gives `{"name": …, figure: n
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 import sys
 
-from .. import baselines
+from ..real import baselines
 
-found = {}
-for module in pkgutil.iter_modules(baselines.__path__):
-    if module.name != "__main__":
-        found |= importlib.import_module(f"{baselines.__name__}.{module.name}").COMMANDS
+found = baselines()
 if len(sys.argv) < 2 or sys.argv[1] not in found:
     raise SystemExit(f"give the name of a baseline: {', '.join(sorted(found))}")
 print(json.dumps(found[sys.argv[1]](sys.argv[2:])))

@@ -1,4 +1,4 @@
-"""Recurrent translators: their sizes, and how PyTorch alone trains them: bare `nn.LSTM` and `nn.GRU`, and a loop over steps."""
+"""Recurrent translators: their sizes, and what PyTorch alone makes of them, bare `nn.LSTM` and `nn.GRU`, and loops."""
 
 from __future__ import annotations
 

@@ -12,13 +12,15 @@ published: what the literature has for a model of that size, and where (optional
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +28,7 @@ from typing import Any
 
 import yaml
 
+from .. import baselines as packaged
 from .. import machine
 
 ENTRIES = Path(__file__).resolve().parent
@@ -79,6 +82,15 @@ def entries(only: str = "") -> list[Entry]:
     """Every entry with all of these words in its name or title."""
     found = [Entry.read(path) for path in sorted(ENTRIES.glob("*.yaml"))]
     return [one for one in found if all(word in f"{one.name} {one.title}" for word in only.split())]
+
+
+def baselines() -> dict[str, Callable[[list[str]], dict[str, Any]]]:
+    """Every baseline by its name."""
+    found: dict[str, Callable[[list[str]], dict[str, Any]]] = {}
+    for module in pkgutil.iter_modules(packaged.__path__):
+        if module.name != "__main__":
+            found |= importlib.import_module(f"{packaged.__name__}.{module.name}").COMMANDS
+    return found
 
 
 def measure(entry: Entry, data: Path = DATA, scratch: Path = SCRATCH) -> Found:

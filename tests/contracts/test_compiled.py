@@ -1,4 +1,4 @@
-"""compiled = eager: as one graph (but for BigBird), outputs and gradients, dropout off; through Inductor too in the full
+"""compiled = eager: as one graph, outputs and gradients, dropout off; through Inductor too in the full
 suite.
 
 Compiling takes seconds, so the fast suite takes every value of every axis once and the full one every pair.
@@ -14,8 +14,6 @@ import torch
 from axes import BLOCKS, FAMILIES, HEADS, backends, named, patterns, positions, words
 from selection import Combination, Contract
 from small import alone, gradients, ids, model, packed, padded, randn, same, same_gradients
-
-from qkv.core.bigbird import BigBird
 
 AXES = {
     "pattern": patterns(),
@@ -46,8 +44,7 @@ def compare(case: Combination, how: str, tolerance: float) -> None:
         inputs = {"ids": ids(2, 4, seed=2), "layout": source, "target": inputs["ids"], "target_layout": layout}
     if case.result == "loss":
         inputs["labels"] = ids(2, 7, seed=3)
-    whole = not any(isinstance(part, BigBird) for _, part in case.pattern.walk())  # its table is made on the host
-    compiled = torch.compile(built, backend=how, fullgraph=whole)
+    compiled = torch.compile(built, backend=how, fullgraph=True)
     wanted, found = (outcome(f, inputs, layout.valid.expand(2, -1)) for f in (built, compiled))
     same(found, wanted, tolerance)
     found.backward()

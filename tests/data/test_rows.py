@@ -190,7 +190,7 @@ def test_of_a_conversation_only_what_the_assistant_says_counts() -> None:
     rows = making.conversation_rows(found, Limits(6, "skip"), counts)
     assert read(rows) == [("abCDeF", "_CD_F_"), ("a", "B")]
     assert counts.skipped == {"over-long": 1, "with a prompt that fills the context": 1}
-    packed = making.packed_prompts(rows, 8)
+    packed = making.packed(rows, 8)
     assert read(packed) == [("abCDeFa", "_CD_F_B")] and packed.documents == ((6, 1),)
     counts = Counts()
     assert read(making.conversation_rows(found, Limits(3, "cut"), counts)) == [("abC", "_CD"), ("a", "B")]

@@ -63,6 +63,18 @@ def test_the_first_tokens_or_those_with_the_role() -> None:
     torch.testing.assert_close(by_role(x, Pass.over(Layout.full(T).with_roles(roles), PositionModule())), first)
 
 
+def test_marked_tokens_are_counted_on_the_host_and_found_where_they_are() -> None:
+    """A layout may know of more global tokens than a part of it has: what is picked besides stays as it is."""
+    module, _ = made()
+    marked = Layout.from_lengths((T, 4, 8)).with_global(GLOBALS)
+    assert marked.n_global == 2 and marked.with_roles(GLOBALS).n_global is None
+    x, part = torch.randn(3, T, M, dtype=torch.float64), marked.slice(0, 5)
+    assert part.n_global == 2
+    found = module(x[:, :5], Pass.over(part, PositionModule()))
+    wanted = module(x[:, :5], Pass.over(part.with_roles(part.roles), PositionModule()))
+    torch.testing.assert_close(found, wanted)
+
+
 @pytest.mark.parametrize("roles", [None, torch.zeros(1, T, dtype=torch.int64)])
 def test_without_global_tokens_it_is_attention(roles: Tensor | None) -> None:
     module, spec = made()

@@ -61,7 +61,7 @@ class BigBird(Pattern, kind="bigbird"):
     @property
     def counts(self) -> Tensor:
         """(heads, blocks, blocks) int64: how often a row's block has a column's; 0 is not at all."""
-        return _counts(self)
+        return _counts(self.text, self.heads, self._n_blocks)
 
     @property
     def repeats(self) -> bool:
@@ -112,18 +112,26 @@ def _over(pattern: BigBird, width: int, heads: int) -> Pattern:
     return pattern.replace(blocks=blocks, heads=1 if pattern.seed is None else heads)
 
 
+@torch.library.custom_op("qkv::bigbird_counts", mutates_args=())
+def _counts(pattern: str, heads: int, blocks: int) -> Tensor:
+    """The table of a pattern that is given in its JSON, as an operator that a graph can hold."""
+    return _table(pattern).clone()
+
+
+@_counts.register_fake
+def _(pattern: str, heads: int, blocks: int) -> Tensor:
+    return torch.empty(heads, blocks, blocks, dtype=torch.long)
+
+
 @constant  # of the pattern alone, which is a value
-def _counts(pattern: BigBird) -> Tensor:
-    return _table(pattern)
-
-
-@constant
 def _repeats(pattern: BigBird) -> bool:
-    return int(_table(pattern).max()) > 1
+    return int(_table(pattern.text).max()) > 1
 
 
 @lru_cache(maxsize=256)
-def _table(pattern: BigBird) -> Tensor:
+def _table(text: str) -> Tensor:
+    pattern = BigBird.from_json(text)
+    assert isinstance(pattern, BigBird)
     n = pattern._n_blocks
     row = torch.arange(n, device="cpu")
     once = (row[:, None] - row).abs() <= 1
@@ -138,7 +146,7 @@ def _table(pattern: BigBird) -> Tensor:
 @lru_cache(maxsize=256)
 def _sums(pattern: BigBird) -> tuple[Tensor, Tensor]:
     """How many pairs of blocks, of all above and left of one, some head sees, and how many some head does not."""
-    seen = pattern.counts > 0
+    seen = _table(pattern.text) > 0
     return _summed(seen.any(0)), _summed(~seen.all(0))
 
 

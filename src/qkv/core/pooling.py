@@ -61,12 +61,15 @@ def _axes(queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor
     """All of them as (B, length, width)."""
     if keys.ndim not in (2, 3) or values.ndim not in (keys.ndim - 1, keys.ndim):
         raise ValueError(
-            f"keys are (S, C) and values (S, E) or (S,), or batches of these, not {tuple(keys.shape)} and {tuple(values.shape)}"
+            f"keys are (S, C) and values (S, E) or (S,), or batches of these, not {tuple(keys.shape)} and "
+            f"{tuple(values.shape)}"
         )
     if queries.ndim not in (keys.ndim - 1, keys.ndim):
         raise ValueError(f"queries are (T, D) or (D,) beside keys {tuple(keys.shape)}, not {tuple(queries.shape)}")
     if keys.shape[: keys.ndim - 1] != values.shape[: keys.ndim - 1]:
-        raise ValueError(f"every key has a value: there are {tuple(keys.shape[:-1])} keys, values {tuple(values.shape)}")
+        raise ValueError(
+            f"every key has a value: there are {tuple(keys.shape[:-1])} keys, values {tuple(values.shape)}"
+        )
     v = values.unsqueeze(-1) if values.ndim < keys.ndim else values
     q = queries.unsqueeze(-2) if queries.ndim < keys.ndim else queries
     if keys.ndim == 2:
@@ -81,8 +84,8 @@ def _scorer(score: Score | ScoreModule | Mapping[str, Any] | str, d_query: int, 
     made = spec.module(d_query, d_key)
     if next(made.parameters(), None) is not None and not isinstance(spec, Gaussian):
         raise ValueError(
-            f"the score {spec.kind!r} has parameters; give its module, {type(spec).__name__}().scorer({d_query}, {d_key}), which "
-            "can be trained"
+            f"the score {spec.kind!r} has parameters; give its module, {type(spec).__name__}().scorer({d_query}, {d_key}), "
+            "which can be trained"
         )
     return made
 
@@ -97,15 +100,20 @@ class KernelRegression(nn.Module):
 
         ŷ(x) = Σ_i K((x − x_i)/σ) y_i / Σ_i K((x − x_i)/σ),   K(u) = exp(−‖u‖²/2)
 
-    It is `pool` with the score `gaussian`, keys x_i and values y_i. keys (S, D), values (S, E) or (S,).
+    It is `pool` with the score `gaussian`, keys x_i and values y_i. keys (S, D), values (S, E) or (S,). `sigma` is by default
+    the mean distance of a point to the nearest other one: from a width that is too large, errors lead nowhere.
     """
 
     keys: Tensor
     values: Tensor
 
-    def __init__(self, keys: Float[Tensor, "S D"], values: Float[Tensor, "S E"], sigma: float = 1.0) -> None:
+    def __init__(self, keys: Float[Tensor, "S D"], values: Float[Tensor, "S E"], sigma: float | None = None) -> None:
         super().__init__()
         _axes(keys, keys, values)
+        if len(keys) < 2:
+            raise ValueError("a regression is over points that predict one another; give at least two")
+        if sigma is None:
+            sigma = max(float(torch.cdist(keys, keys).fill_diagonal_(torch.inf).amin(1).mean()), 1e-6)
         self.register_buffer("keys", keys)
         self.register_buffer("values", values)
         self.score = Gaussian(sigma=sigma, learned=True).scorer(keys.shape[-1])
@@ -123,8 +131,6 @@ class KernelRegression(nn.Module):
 
         The point itself is left out: with it, the best width would be 0.
         """
-        if len(self.keys) < 2:
-            raise ValueError("a width is learned from points that predict one another; give at least two")
         others = ~torch.eye(len(self.keys), dtype=torch.bool, device=self.keys.device)
         optimizer = torch.optim.Adam(self.score.parameters(), lr=lr)
         for _ in range(steps):

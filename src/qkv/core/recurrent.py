@@ -1,9 +1,9 @@
 """Recurrent layers over whole sequences, in PyTorch's fused kernels (cuDNN, oneDNN), and one step of them.
 
-    rnn:   h_t = tanh(W_ih x_t + b_ih + W_hh h_{t−1} + b_hh)                                     (Elman 1990)
+    rnn:   h_t = tanh(W_ih x_t + b_ih + W_hh h_{t−1} + b_hh)                                (Elman 1990)
     gru:   r, z = σ(W_ih x_t + W_hh h_{t−1} + b);  n = tanh(W_in x_t + b_in + r ∘ (W_hn h_{t−1} + b_hn));
-           h_t = (1 − z) ∘ n + z ∘ h_{t−1}                                                       (Cho et al. 2014)
-    lstm:  i, f, o = σ(…), g = tanh(…);  c_t = f ∘ c_{t−1} + i ∘ g;  h_t = o ∘ tanh(c_t)         (Hochreiter & Schmidhuber 1997)
+           h_t = (1 − z) ∘ n + z ∘ h_{t−1}                                                  (Cho et al. 2014)
+    lstm:  i, f, o = σ(…), g = tanh(…);  c_t = f ∘ c_{t−1} + i ∘ g;  h_t = o ∘ tanh(c_t)    (Hochreiter & Schmidhuber 1997)
 
 Rows of a batch are of unequal length. A kernel that reads padding would carry it on, so rows stand at the left here (`Rows`),
 and a direction that goes backward begins at a row's own end.
@@ -22,9 +22,11 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from .dropout import dropout
 from .layout import Layout
+from .shared import Shared
 
 Cell = Literal["rnn", "gru", "lstm"]
 States = tuple[Tensor, ...]  # h (L · directions, B, d), and c where the cell has one
+Step = Callable[[Tensor, list[States]], list[States]]
 
 GATES: dict[Cell, int] = {"rnn": 1, "gru": 3, "lstm": 4}
 _LAYERS: dict[Cell, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
@@ -54,7 +56,7 @@ class Rows:
 
     @classmethod
     def of(cls, layout: Layout, batch: int) -> Rows | None:
-        """None where no row has padding. Raises ValueError for several documents in a row, which a state would leak between."""
+        """None where no row has padding. Raises ValueError for rows of several documents, which a state would leak between."""
         if not layout.one_segment:
             raise ValueError(
                 "a recurrent model reads one sequence a row, and this layout packs several; set batching.packing to false"
@@ -109,8 +111,8 @@ class Recurrence(nn.Module):
     ) -> tuple[Float[Tensor, "B T D"], States | None]:
         """The top layer's states, both directions side by side, and where `finals` all layers' states at each row's end.
 
-        What stands beyond a row's end means nothing. Without `finals` a kernel that reads padding may do: it is faster where
-        there is little of it, and what comes of padding is left out.
+        What stands beyond a row's end means nothing. Without `finals` a kernel that reads padding may do: it is faster
+        where there is little of it, and what comes of padding is left out.
         """
         if rows is None:
             out, last = self.rnn(x, self._start(start))
@@ -149,22 +151,33 @@ class Recurrence(nn.Module):
 
     # -- step by step -------------------------------------------------------------------------------------------
 
-    def read(self, x: Float[Tensor, "*B E"], start: int = 0) -> Float[Tensor, "*B G"]:
-        """W_ih x + b_ih of the first layer for a part of its input, from column `start` on; b_ih with the first columns."""
-        weight, _, bias, _ = self._weights(0)
-        part = weight[:, start : start + x.shape[-1]]
-        return nn.functional.linear(x, part, bias if start == 0 else None)
+    def read(self, x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B G"]:
+        """W_ih x + b_ih of the first layer, for the first columns of its input."""
+        return nn.functional.linear(x, self.columns(0, x.shape[-1]), self._weights(0)[2])
 
-    def advance(self, gates: Float[Tensor, "B G"], states: list[States]) -> list[States]:
-        """One step of all layers: `gates` is what the first one read, `states` (h, and c) of each layer."""
-        made: list[States] = []
-        for layer, state in enumerate(states):
-            w_ih, w_hh, b_ih, b_hh = self._weights(layer)
-            if layer:
-                below = dropout(made[-1][0], self.dropout, self.training)
-                gates = nn.functional.linear(below, w_ih, b_ih)
-            made.append(stepped(self.cell, gates, nn.functional.linear(state[0], w_hh, b_hh), state))
-        return made
+    def columns(self, start: int, stop: int | None = None) -> Float[Tensor, "G E"]:
+        """W_ih of the first layer, for some columns of its input."""
+        return self._weights(0)[0][:, start:stop]
+
+    def by_steps(self) -> Step:
+        """`step(gates, states)` for a loop: the next states (h, and c) of all layers, `gates` being what the first one read."""
+        products = [
+            (Shared(w_ih.mT), Shared(w_hh.mT), b_ih, b_hh) for w_ih, w_hh, b_ih, b_hh in map(self._weights, self._all)
+        ]
+
+        def step(gates: Float[Tensor, "B G"], states: list[States]) -> list[States]:
+            made: list[States] = []
+            for state, (reads, turns, b_ih, b_hh) in zip(states, products, strict=True):
+                if made:
+                    gates = reads(dropout(made[-1][0], self.dropout, self.training)) + b_ih
+                made.append(stepped(self.cell, gates, turns(state[0]) + b_hh, state))
+            return made
+
+        return step
+
+    @property
+    def _all(self) -> range:
+        return range(self.n_layers)
 
 
 def stepped(cell: Cell, x: Float[Tensor, "B G"], h: Float[Tensor, "B G"], state: States) -> States:

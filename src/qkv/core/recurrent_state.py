@@ -18,7 +18,8 @@ class RecurrentState:
     def check_rewind(self, n: int) -> None:
         if n:
             raise ValueError(
-                f"a recurrent state has only what its last token left and can't rewind {n} of them; start again from the source"
+                f"a recurrent state has only what its last token left and can't rewind {n} of them; start again from the "
+                "source"
             )
 
     def rewind(self, n: int) -> None:

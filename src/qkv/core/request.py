@@ -22,7 +22,7 @@ Result = Tensor | tuple[Tensor, Tensor]
 class Request:
     """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E), K dividing H, and how they are to meet.
 
-    score: how they are compared, where that is not by scaled dot products. held: the weights, where who asks has them already.
+    score: how they are compared, where that is not by scaled dot products. held: the weights, where they are known already.
     """
 
     q: Float[Tensor, "B T H D"]

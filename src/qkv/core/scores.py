@@ -1,8 +1,8 @@
 """How a query and a key are compared, before the soft-max: the scores of the papers that attention came from.
 
-A score is in two parts. What each side becomes by itself, W_s g of a query and W_h h of a key, is a product of matrices, made
-once a sentence whatever the number of queries. Then the sides meet: by a dot product, which fused kernels compute, or by a
-`Comparison` of another kind, for which all T·S scores are made.
+A score is in two parts. What each side becomes by itself, W_s g of a query and W_h h of a key, is a product of matrices,
+made once a sentence whatever the number of queries. Then the sides meet: by a dot product, which fused kernels compute, or
+by a `Comparison` of another kind, for which all T·S scores are made.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class Score(Spec, role="score"):
                 f"scores that can are {able}"
             )
 
-    def cost(self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0) -> Cost:
+    def cost(
+        self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0
+    ) -> Cost:
         """Parameters, and FLOPs for so many queries and keys of a sentence; where they meet, a pair takes 2 · width."""
         return Cost()
 
@@ -84,9 +86,14 @@ class ScoreModule(nn.Module):
 
     scale: float | None = 1.0  # of dot products; None is 1/√width
 
+    def matrices(self) -> Float[Tensor, "H A D"] | None:
+        """W_s of each head; None where queries stay as they are."""
+        return None
+
     def queries(self, q: Float[Tensor, "B T H D"]) -> Float[Tensor, "B T H A"]:
         """What a query is when it meets keys."""
-        return q
+        matrices = self.matrices()
+        return q if matrices is None else torch.einsum("bthd,had->btha", q, matrices)
 
     def keys(self, k: Float[Tensor, "B S K D"]) -> Float[Tensor, "B S K A"]:
         """What a key is when it meets queries."""
@@ -111,14 +118,16 @@ class Dot(Score, kind="dot"):
 
 
 class General(Score, kind="general"):
-    """qᵀ W k (Luong et al. 2015, eq. 8, general). W is made part of the query, so it is a dot product where it meets keys."""
+    """qᵀ W k (Luong et al. 2015, eq. 8, general). W is made part of the query, which then meets keys in a dot product."""
 
     unequal: ClassVar[bool] = True
 
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
         return Bilinear(d_query, d_key, n_heads)
 
-    def cost(self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0) -> Cost:
+    def cost(
+        self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0
+    ) -> Cost:
         matrix = n_heads * d_query * d_key
         return Cost(matrix, 2 * matrix * queries)
 
@@ -130,8 +139,8 @@ class Bilinear(ScoreModule):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(n_heads, d_query, d_key))
 
-    def queries(self, q: Float[Tensor, "B T H D"]) -> Float[Tensor, "B T H A"]:
-        return torch.einsum("bthd,hda->btha", q, self.weight)
+    def matrices(self) -> Float[Tensor, "H A D"]:
+        return self.weight.mT
 
 
 class Additive(Score, kind="additive"):
@@ -147,7 +156,9 @@ class Additive(Score, kind="additive"):
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
         return Perceptron(self.width(d_key), d_query, d_key, n_heads, n_kv_heads)
 
-    def cost(self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0) -> Cost:
+    def cost(
+        self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0
+    ) -> Cost:
         d_a = self.width(d_key)
         of_queries, of_keys = n_heads * d_a * d_query, n_kv_heads * d_a * d_key
         return Cost(of_queries + of_keys + n_heads * d_a, 2 * (of_queries * queries + of_keys * keys))
@@ -162,8 +173,8 @@ class Perceptron(ScoreModule):
         self.key = nn.Parameter(torch.empty(n_kv_heads, d_a, d_key))
         self.v = nn.Parameter(torch.empty(n_heads, d_a))
 
-    def queries(self, q: Float[Tensor, "B T H D"]) -> Float[Tensor, "B T H A"]:
-        return torch.einsum("bthd,had->btha", q, self.query)
+    def matrices(self) -> Float[Tensor, "H A D"]:
+        return self.query
 
     def keys(self, k: Float[Tensor, "B S K D"]) -> Float[Tensor, "B S K A"]:
         return torch.einsum("bskd,kad->bska", k, self.key)
@@ -180,7 +191,8 @@ class Sum(Comparison):
 
     def __call__(self, q: Float[Tensor, "B H T A"], k: Float[Tensor, "B H S A"]) -> Float[Tensor, "B H T S"]:
         bent = torch.tanh(q.unsqueeze(3) + k.unsqueeze(2))
-        return (bent @ self.v.to(bent.dtype)[:, None, :, None]).squeeze(-1)
+        v = self.v.to(bent.dtype)
+        return bent @ v[0] if len(v) == 1 else (bent @ v[:, None, :, None]).squeeze(-1)
 
     def of(self, heads: Tensor) -> Comparison:
         return replace(self, v=self.v[heads])
@@ -192,7 +204,9 @@ class Concat(Additive, kind="concat"):
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
         return JointPerceptron(self.width(d_key), d_query, d_key, n_heads, n_kv_heads)
 
-    def cost(self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0) -> Cost:
+    def cost(
+        self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0
+    ) -> Cost:
         d_a, apart = self.width(d_key), super().cost(d_query, d_key, n_heads, n_kv_heads, queries, keys)
         return Cost(n_kv_heads * d_a * (d_query + d_key) + n_heads * d_a, apart.flops)
 
@@ -206,9 +220,8 @@ class JointPerceptron(ScoreModule):
         self.weight = nn.Parameter(torch.empty(n_kv_heads, d_a, d_query + d_key))
         self.v = nn.Parameter(torch.empty(n_heads, d_a))
 
-    def queries(self, q: Float[Tensor, "B T H D"]) -> Float[Tensor, "B T H A"]:
-        weight = self.weight[..., : self.d_query].repeat_interleave(self.group, 0)
-        return torch.einsum("bthd,had->btha", q, weight)
+    def matrices(self) -> Float[Tensor, "H A D"]:
+        return self.weight[..., : self.d_query].repeat_interleave(self.group, 0)
 
     def keys(self, k: Float[Tensor, "B S K D"]) -> Float[Tensor, "B S K A"]:
         return torch.einsum("bskd,kad->bska", k, self.weight[..., self.d_query :])
@@ -218,9 +231,9 @@ class JointPerceptron(ScoreModule):
 
 
 class Gaussian(Score, kind="gaussian"):
-    """−‖q − k‖² / 2σ², so that weights are a Gaussian kernel's (Nadaraya 1964; Watson 1964). σ is `width`, or begins there.
+    """−‖q − k‖² / 2σ², so that weights are a Gaussian kernel's (Nadaraya 1964; Watson 1964).
 
-    `sigma` is σ; a `learned` one is trained, one for each head.
+    `sigma` is σ, or where it is `learned` what it begins with, for each head by itself.
     """
 
     sigma: float = Field(default=1.0, gt=0, allow_inf_nan=False)
@@ -229,7 +242,9 @@ class Gaussian(Score, kind="gaussian"):
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
         return Kernel(self.sigma, self.learned, n_heads)
 
-    def cost(self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0) -> Cost:
+    def cost(
+        self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0
+    ) -> Cost:
         return Cost(n_heads * self.learned)
 
 
@@ -268,7 +283,7 @@ class Distance(Comparison):
 
 
 class ExactMatch(Score, kind="exact-match"):
-    """0 where q equals k and −∞ elsewhere: what a dictionary does. Equal keys share the weight; without any, the result is 0."""
+    """0 where q equals k, −∞ elsewhere: what a dictionary does. Equal keys share the weight; without any, the result is 0."""
 
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
         return Kronecker()

@@ -1,6 +1,6 @@
-"""Text files as random access: lines, blocks and pieces of files of any size, plain or gzip, without reading them in.
+"""Text files as random access: lines, blocks and pieces of files of any size, plain or packed, without reading them in.
 
-A plain file is memory-mapped. A `.gz` file is inflated once (into memory when small, else into the cache folder,
+A plain file is memory-mapped. A `.gz` or `.xz` file is inflated once (into memory when small, else into the cache folder,
 `$QKV_CACHE` or `~/.cache/qkv`), because a compressed file can't be shuffled or resumed in its middle. Lines end at
 `\\n` (or `\\r\\n`) and nowhere else, so that the two files of a parallel corpus can't drift apart.
 """
@@ -11,6 +11,7 @@ import bisect
 import codecs
 import contextlib
 import gzip
+import lzma
 import mmap
 import os
 import shutil
@@ -31,10 +32,11 @@ Bytes = bytes | mmap.mmap
 IN_MEMORY = 32 << 20  # bytes: a larger inflated file or line index lives on disk
 PIECE = 64 << 10  # bytes: a file read as one document comes in pieces of about this size
 _CHUNK = 1 << 20
+_PACKED = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def open_bytes(path: str | Path) -> Bytes:
-    """The bytes of a file, inflated if its name ends in .gz. Raises ValueError when it is missing, empty or broken."""
+    """The bytes of a file, inflated where its name ends in .gz or .xz. Raises ValueError when missing, empty or broken."""
     path = Path(path).expanduser()
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
@@ -47,7 +49,7 @@ def open_bytes(path: str | Path) -> Bytes:
 
 @lru_cache(maxsize=256)
 def _opened(path: Path, size: int, mtime_ns: int) -> Bytes:
-    if path.suffix == ".gz":
+    if path.suffix in _PACKED:
         return _inflated(path, size, mtime_ns)
     return _mapped(path) if size else b""
 
@@ -62,15 +64,16 @@ def _inflated(path: Path, size: int, mtime_ns: int) -> Bytes:
     if cached.exists():
         return _mapped(cached)
     try:
-        with gzip.open(path) as packed:
+        with _PACKED[path.suffix](path) as packed:
             head = packed.read(IN_MEMORY + 1)
             if len(head) <= IN_MEMORY:
                 return head
             with _written_beside(cached) as out:
                 out.write(head)
                 shutil.copyfileobj(packed, out, _CHUNK)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{str(path)!r} is not a whole gzip file ({error})") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        kind = "gzip" if path.suffix == ".gz" else "xz"
+        raise ValueError(f"{str(path)!r} is not a whole {kind} file ({error})") from None
     return _mapped(cached)
 
 

@@ -28,7 +28,7 @@ class Framed(NamedTuple):
     cut: int = 0
 
 
-class Frame(NamedTuple):
+class Around(NamedTuple):
     """The tokens before, between and after so many texts, and the type of each of those and of the texts."""
 
     tokens: tuple[tuple[int, ...], ...]
@@ -73,14 +73,14 @@ def framed(
 
 
 @lru_cache(maxsize=32)
-def frame_of(tokenizer: Encoder, texts: Literal[1, 2] | int = 1) -> Frame:
+def frame_of(tokenizer: Encoder, texts: Literal[1, 2] | int = 1) -> Around:
     """What stands around one text, or around and between two."""
     raw: Any = getattr(tokenizer, "raw", None)  # not every Encoder is the library's
     template = None if raw is None else _template(raw, texts)
     return template if template is not None and template.size else _own(tokenizer, texts)
 
 
-def _template(raw: Any, texts: int) -> Frame:
+def _template(raw: Any, texts: int) -> Around:
     """The frame in a tokenizer's file, seen from what it makes of texts."""
     made = raw.encode("a", *["a"] * (texts - 1), add_special_tokens=True)
     tokens: list[list[int]] = [[]]
@@ -96,16 +96,16 @@ def _template(raw: Any, texts: int) -> Frame:
             types.append([])
     missing = texts - len(of_texts)  # a tokenizer may have no token for an "a"
     if missing:
-        return Frame(((),) * (texts + 1), ((),) * (texts + 1), (0,) * texts)
-    return Frame(tuple(map(tuple, tokens)), tuple(map(tuple, types)), tuple(of_texts))
+        return Around(((),) * (texts + 1), ((),) * (texts + 1), (0,) * texts)
+    return Around(tuple(map(tuple, tokens)), tuple(map(tuple, types)), tuple(of_texts))
 
 
-def _own(tokenizer: Encoder, texts: int) -> Frame:
+def _own(tokenizer: Encoder, texts: int) -> Around:
     bos, eos = (() if i is None else (i,) for i in (tokenizer.bos_id, tokenizer.eos_id))
     if texts == 2 and not eos:
         raise ValueError("two texts are parted by an end-of-sequence token, and this tokenizer has none; give it one")
     kinds = tuple(range(texts))
-    return Frame((bos, *(eos for _ in kinds)), ((0,) * len(bos), *((kind,) * len(eos) for kind in kinds)), kinds)
+    return Around((bos, *(eos for _ in kinds)), ((0,) * len(bos), *((kind,) * len(eos) for kind in kinds)), kinds)
 
 
 def _fitting(sizes: list[int], room: int | None, cut: str, frame: int) -> list[int]:

@@ -29,7 +29,7 @@ _PAIRS = 4096  # in one step
 class GloVe(VectorMethod, kind="glove"):
     """x_max, alpha: of f, which keeps frequent pairs from weighing too much.
 
-    AdaGrad (Duchi et al. 2011) divides each number's gradient by the root of the sum of its squares so far, one to begin with.
+    AdaGrad (Duchi et al. 2011) divides each number's gradient by the root of the sum of its squares so far, plus one.
     """
 
     window: int = Field(default=10, ge=1, le=1000)
@@ -100,7 +100,7 @@ def _counted(corpus: Corpus, window: int) -> Iterator[tuple[NDArray[np.int64], N
 def _sums(keys: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Different keys in order, each with the sum of its values."""
     unique, places = np.unique(keys, return_inverse=True)
-    return unique, np.bincount(places, values, len(unique))
+    return unique, np.bincount(places, values, len(unique)).astype(np.float64, copy=False)
 
 
 class _Fit:

@@ -10,32 +10,31 @@ import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
 from ..core.spec import nearest
 from .files import open_bytes
-from .sources import Skipped, Split
+from .sources import SPLITS, Skipped, Split
 
-SUFFIXES = frozenset(".jpg .jpeg .png .gif .bmp .webp .tif .tiff .ppm .pgm .pbm .pnm".split())
+SUFFIXES = frozenset(
+    (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm")
+)
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 MOST_BYTES = 256 << 20  # of one file
 _MOST_UNPACKED = 1 << 30  # of the files in an archive that can only be read from front to back
 
-_SPLITS: dict[str, Split] = {
-    **{"train": "train", "training": "train", "test": "test", "testing": "test"},
-    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
-}
+_OTHER_NAMES: dict[str, Split] = {"training": "train", "testing": "test", "valid": "validation", "val": "validation"}
+_SPLITS: dict[str, Split] = {split: split for split in SPLITS} | _OTHER_NAMES
 
 
-class Files(Protocol):
+class Files(Hashable, Protocol):
     """Files by number, each with its name, and its class where something says it."""
 
-    @property
-    def names(self) -> Sequence[str]: ...
+    names: Sequence[str]
 
     def label(self, i: int) -> str | None: ...
 
@@ -46,25 +45,33 @@ class Files(Protocol):
 
 
 @lru_cache(maxsize=32)
-def opened(path: Path, stamp: tuple[int, int], columns: tuple[str | None, str | None] = (None, None)) -> Files:
-    """The pictures of a folder, archive or table. `stamp`, size and time of what is there, renews what is remembered.
+def opened(
+    path: Path,
+    stamp: tuple[int, int],
+    columns: tuple[str | None, str | None] = (None, None),
+    suffixes: frozenset[str] = SUFFIXES,
+) -> Files:
+    """The pictures (or files with other `suffixes`) of a folder, archive or table. `stamp`, size and time of what is there,
+    renews what is remembered.
 
     Raises ValueError where there is nothing of these, or no picture in it.
     """
     name = path.name.lower()
     if path.is_dir():
-        found: Files = Folder(path)
+        found: Files = Folder(path, suffixes)
     elif name.endswith(TABLES):
         found = Listed(path, *columns)
     elif name.endswith(".zip"):
-        found = Zip(path)
+        found = Zip(path, suffixes)
     elif name.endswith(ARCHIVES):
-        found = _tar(path)
+        found = _tar(path, suffixes)
     else:
         said = "there is no folder or file" if not path.exists() else "pictures are not read from"
         raise ValueError(f"{said} {str(path)!r}; give a folder, a table ({TABLES[0]}) or an archive ({ARCHIVES[0]} …)")
     if not found.names:
-        raise ValueError(f"there is no picture in {str(path)!r}; names of pictures end in {', '.join(sorted(SUFFIXES))}")
+        raise ValueError(
+            f"there is no picture in {str(path)!r}; names of pictures end in {', '.join(sorted(SUFFIXES))}"
+        )
     return found
 
 
@@ -77,10 +84,10 @@ def stamp_of(path: Path) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
-def is_picture(name: str) -> bool:
+def is_wanted(name: str, suffixes: frozenset[str]) -> bool:
     """Whether a file is one by its name; hidden ones are not."""
     path = PurePosixPath(name)
-    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    return path.suffix.lower() in suffixes and not path.name.startswith(".")
 
 
 # -- by their places ---------------------------------------------------------------------------------------------------
@@ -93,7 +100,8 @@ class Placed:
     """
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
-        self.path, self.names = path, names
+        self.path = path
+        self.names = names
         self._folders = [PurePosixPath(name).parts[:-1] for name in names]
         holding = {parts[-1].lower() for parts in self._folders if parts}
         self._unsorted = bool(holding) and holding <= _SPLITS.keys() and len(holding) > 1
@@ -110,12 +118,12 @@ class Placed:
 class Folder(Placed):
     """The pictures in a folder, also below."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, suffixes: frozenset[str]) -> None:
         found = []
         for base, folders, files in os.walk(path):
             folders.sort()
             at = Path(base).relative_to(path)
-            found += [(at / name).as_posix() for name in sorted(files) if is_picture(name)]
+            found += [(at / name).as_posix() for name in sorted(files) if is_wanted(name, suffixes)]
         super().__init__(path, found)
 
     def read(self, i: int) -> bytes | Skipped:
@@ -138,12 +146,14 @@ def _too_large() -> Skipped:
 class Zip(Placed):
     """The pictures in a .zip file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, suffixes: frozenset[str]) -> None:
         try:
             self._archive = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError) as error:
             raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
-        self._members = sorted((m for m in self._archive.infolist() if is_picture(m.filename)), key=lambda m: m.filename)
+        self._members = sorted(
+            (m for m in self._archive.infolist() if is_wanted(m.filename, suffixes)), key=lambda m: m.filename
+        )
         if any(member.flag_bits & 1 for member in self._members):
             raise ValueError(f"{str(path)!r} is encrypted; unpack it and give the folder")
         super().__init__(path, [member.filename for member in self._members])
@@ -184,27 +194,27 @@ class Unpacked(Placed):
         return self._files[self.names[i]]
 
 
-def _tar(path: Path) -> Files:
+def _tar(path: Path, suffixes: frozenset[str]) -> Files:
     broken = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError)
     try:
         with tarfile.open(path, "r:") as archive:
-            return Tar(path, [m for m in archive if m.isfile() and is_picture(m.name)])
+            return Tar(path, [m for m in archive if m.isfile() and is_wanted(m.name, suffixes)])
     except tarfile.ReadError:
         pass  # a compressed one
     except broken as error:
         raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
     try:
         with tarfile.open(path, "r|*") as archive:
-            return Unpacked(path, _unpacked(path, archive))
+            return Unpacked(path, _unpacked(path, archive, suffixes))
     except broken as error:
         raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
 
 
-def _unpacked(path: Path, archive: tarfile.TarFile) -> dict[str, bytes]:
+def _unpacked(path: Path, archive: tarfile.TarFile, suffixes: frozenset[str]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     total = 0
     for member in archive:
-        if not (member.isfile() and is_picture(member.name)):
+        if not (member.isfile() and is_wanted(member.name, suffixes)):
             continue
         total += member.size
         if total > _MOST_UNPACKED:
@@ -243,6 +253,7 @@ class Listed:
         at = self._column(header, image, ("image", "path", "file", "filename"))
         labeled = self._column(header, label, ("label", "class"), required=False)
         self._rows = [self._row(row, at or 0, labeled, rows.line_num) for row in rows if row]
+        self.names: Sequence[str] = [row.image for row in self._rows]
 
     def _column(
         self, header: list[str], given: str | None, usual: tuple[str, ...], required: bool = True
@@ -256,10 +267,6 @@ class Listed:
         if len(row) <= max(image, label or 0):
             raise ValueError(f"{str(self.path)!r}, line {line:,}, has {len(row)} cells, fewer than the header names")
         return _Row(row[image].strip(), None if label is None else row[label].strip() or None)
-
-    @property
-    def names(self) -> Sequence[str]:
-        return [row.image for row in self._rows]
 
     def label(self, i: int) -> str | None:
         return self._rows[i].label

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Pixels = NDArray[np.uint8]
 """(C, H, W), 0 … 255, with C of 3 for colors and 1 for gray."""
 Size = tuple[int, int]  # height and width
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 Color = Literal["rgb", "gray"]
 Fit = Literal["crop", "stretch", "pad"]
 Filter = Literal["bilinear", "bicubic", "nearest"]
@@ -90,15 +91,16 @@ def _array(image: Image, color: Color) -> Pixels | Skipped:
 # -- to a size ---------------------------------------------------------------------------------------------------------
 
 
-def resized(pixels: Pixels, size: Size, filter: Filter = "bilinear") -> Pixels:
-    """The picture in another size. Filters look at all the pixels that become one; "nearest" takes one, as masks need."""
+def resized(pixels: Pixels, size: Size, filter: Filter = "bilinear", box: Box | None = None) -> Pixels:
+    """The picture, or a box of it, in another size. Filters look at all the pixels that become one; "nearest" takes one, as
+    masks need."""
     from PIL import Image
 
-    if pixels.shape[1:] == tuple(size):
+    if pixels.shape[1:] == tuple(size) and box is None:
         return pixels
     image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
     how = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-    flat = np.asarray(image.resize(size[::-1], how.get(filter, Image.Resampling.NEAREST)))
+    flat = np.asarray(image.resize(size[::-1], how.get(filter, Image.Resampling.NEAREST), box))
     return np.ascontiguousarray(flat.transpose(2, 0, 1)) if flat.ndim == 3 else flat[None]
 
 
@@ -127,10 +129,10 @@ def fitted(pixels: Pixels, size: Size, fit: Fit = "crop", filter: Filter = "bili
 
 def normalized(pixels: NDArray[Any], mean: tuple[float, ...], std: tuple[float, ...]) -> NDArray[np.float32]:
     """(x / 255 − mean) / std for each channel of (…, C, H, W)."""
-    scale = 1 / (255 * np.asarray(std, np.float32))
-    shift = np.asarray(mean, np.float32) / np.asarray(std, np.float32)
+    mean_, std_ = np.asarray(mean, np.float32), np.asarray(std, np.float32)
+    scale, shift = np.float32(1) / (np.float32(255) * std_), mean_ / std_
     out: NDArray[np.float32] = np.multiply(pixels, scale[:, None, None], dtype=np.float32)
-    out -= shift[:, None, None]
+    np.subtract(out, shift[:, None, None], out=out)
     return out
 
 

@@ -12,6 +12,10 @@ from .shuffle import mix, text_hash
 from .sources import SPLITS, Example, Source, Split, Table
 from .toys import HELD_OUT, Made
 
+_FIRST = ("Ka", "Lo", "Mi", "Ta", "Ve", "Ru", "Sa", "Ne", "Do", "Be", "Fa", "Gi", "Ho", "Ju", "Pe", "Zu")
+_MIDDLE = ("ra", "li", "mo", "ne", "su", "ti", "ve", "do", "ka", "pe", "nu", "ri")
+_LAST = ("n", "s", "l", "r", "th", "ka", "ra", "no", "wi", "x")
+
 
 class Invented(Source):
     """Each epoch makes `train` new examples. Those of validation and test are always the same, and training makes none
@@ -50,3 +54,9 @@ def _held_out(source: Invented, split: Split) -> list[Example]:
         if len(found) == wanted:
             break
     return list(found.values())
+
+
+def name(random: Random) -> str:
+    """A name of two to four syllables."""
+    middle = "".join(random.choices(_MIDDLE, k=random.randint(0, 2)))
+    return random.choice(_FIRST) + middle + random.choice(_LAST)

@@ -33,8 +33,11 @@ def pieces_of(texts: Sequence[str], tokenizer: Encoder | None) -> list[Pieces]:
     """The tokens of texts in their places. Raises ValueError without a tokenizer that tells them."""
     if not isinstance(tokenizer, Tokenizer):
         raise ValueError("what labels words or finds spans needs a tokenizer that says where its tokens stand")
-    with explained(texts):
+    try:
         encoded = tokenizer.raw.encode_batch(list(texts), add_special_tokens=False)
+    except Exception:
+        tokenizer.encode_batch(list(texts))  # raises the same as a ValueError that says which text can't be read
+        raise
     return [_placed(text, e.ids, e.offsets) for text, e in zip(texts, encoded, strict=True)]
 
 

@@ -193,7 +193,7 @@ class Pools:
                 rows = making.conversation_rows(found, limits, counts)
             else:
                 rows = making.prompt_rows(found, tokenizer, limits, counts)
-            return making.packed_prompts(rows, batching.context) if batching.packing else rows
+            return making.packed(rows, batching.context) if batching.packing else rows
         if batching.packing:
             return making.packed_rows(found, tokenizer, batching.context)
         if batching.rows == "stream":

@@ -197,12 +197,7 @@ def packed_rows(found: Encoded, tokenizer: Encoder, context: int) -> Rows:
     starts = np.repeat(documents.starts, counts) + done
     lengths = np.minimum(context, np.repeat(documents.lengths - 1, counts) - done)
     flat = documents.flat
-    return _packed(Rows(Ragged(flat, starts, lengths), Ragged(flat, starts + 1, lengths)), context)
-
-
-def packed_prompts(rows: Rows, context: int) -> Rows:
-    """Rows of one prompt and answer each, or of one conversation, packed into rows of `context` tokens."""
-    return _packed(rows, context)
+    return packed(Rows(Ragged(flat, starts, lengths), Ragged(flat, starts + 1, lengths)), context)
 
 
 def packed_pairs(rows: Rows, width: int) -> Rows:
@@ -217,10 +212,12 @@ def packed_pairs(rows: Rows, width: int) -> Rows:
     return Rows(inputs, _laid(rows.labels, members)[0], source, documents, source_documents)
 
 
-def _packed(rows: Rows, width: int) -> Rows:
+def packed(rows: Rows, width: int) -> Rows:
+    """Rows of one sequence each, packed into rows of `width` tokens, isolated from one another."""
     members = pack(rows.inputs.lengths.tolist(), width)
     inputs, documents = _laid(rows.inputs, members)
-    return Rows(inputs, _laid(rows.labels, members)[0], documents=documents)
+    types, roles = (None if part is None else _laid(part, members)[0] for part in (rows.token_types, rows.roles))
+    return Rows(inputs, _laid(rows.labels, members)[0], documents=documents, token_types=types, roles=roles)
 
 
 def _laid(parts: Ragged, members: list[list[int]]) -> tuple[Ragged, tuple[tuple[int, ...], ...]]:

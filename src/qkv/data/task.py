@@ -70,10 +70,17 @@ class Task(Spec, role="task"):
 
     pool:  how many examples are read ahead and sorted by length, where the recipe does not say.
     words: whether it needs a tokenizer.
+    roles: the control tokens that its tokenizer has to have, such as "mask"; one that is trained gets them.
     """
 
     pool: ClassVar[int] = 1024
     words: ClassVar[bool] = True
+    roles: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def special(self) -> tuple[str, ...]:
+        """Markers that its tokenizer has to have, such as the sentinels of span corruption."""
+        return ()
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
         """The task with what is known only now filled in: the classes in the training data, the size of the images that

@@ -102,6 +102,11 @@ class TokenizerSpec(Spec, role="tokenizer"):
     def controls(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(n for n in (self.pad, self.unk, self.bos, self.eos, self.mask) if n))
 
+    def with_roles(self, roles: Iterable[str]) -> Self:
+        """With a control token for each of these roles, named in the way of those that there are."""
+        way = any(name.startswith("[") for name in self.controls)
+        return self.replace({role: ROLES[role][way] for role in roles if getattr(self, role) is None})
+
     @property
     def names(self) -> list[str]:
         """Control tokens and markers, which have the first ids."""

@@ -47,8 +47,8 @@ def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False)
         )
     header = _header(data)
     rows = _Rows(path, encoding, keep_first)
-    if header is not None and not (header.count and 0 < header.width <= len(data)):
-        raise rows.wrong("line 1", f"it promises {header.count} words of {header.width} numbers, which can't be")
+    if header is not None and not (header.words and 0 < header.width <= len(data)):
+        raise rows.wrong("line 1", f"it promises {header.words} words of {header.width} numbers, which can't be")
     if header is not None and _is_binary(data, header):
         _read_binary(data, header, rows)
     else:
@@ -109,7 +109,7 @@ def _written(vectors: Vectors, form: Form) -> Iterator[bytes]:
 
 
 class _Header(NamedTuple):
-    count: int
+    words: int
     width: int
     end: int  # the byte after its line
 
@@ -229,10 +229,10 @@ def _read_text(data: Bytes, header: _Header | None, rows: _Rows) -> None:
             raise rows.wrong(f"line {number:,}", f"there are {_trailing(line)} numbers, and {said} {width}")
         if rows.takes(fields[0], f"line {number:,}"):
             rows.numbers.frombytes(_numbers(fields[1:], rows, number).tobytes())
-    if header and len(rows.places) + len(rows.again) != header.count:
+    if header and len(rows.places) + len(rows.again) != header.words:
         raise rows.wrong(
             "line 1",
-            f"it promises {header.count:,} words, and {len(rows.places) + len(rows.again):,} follow: the file is cut off, "
+            f"it promises {header.words:,} words, and {len(rows.places) + len(rows.again):,} follow: the file is cut off, "
             "or was changed; fetch it again, or take the first line away",
         )
     if not rows.places:

@@ -1,7 +1,7 @@
 """Recurrent translators by name: what came before the Transformer, in the sizes that were published.
 
-`rnnencdec` and `rnnsearch` are those which Bahdanau et al. (2015, §4.2) compare, `seq2seq` is that of Sutskever et al. (2014,
-§3.4), `luong-*` those of Luong et al. (2015, §4.1); vocabularies are the papers' too.
+`rnnencdec` and `rnnsearch` are those which Bahdanau et al. (2015, §4.2) compare, `seq2seq` is that of Sutskever et al.
+(2014, §3.4), `luong-*` those of Luong et al. (2015, §4.1); vocabularies are the papers' too.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "rnnencdec": {"directions": 1, "context": {"kind": "fixed-context", "d_o": 500}},
     "seq2seq": {
         **_DEEP,
-        **{"vocab_size": 80000, "source_vocab_size": 160000, "context": "final-state"},
+        "vocab_size": 80000,
+        "source_vocab_size": 160000,
+        "context": "final-state",
         "initialization": {"kind": "uniform", "bound": 0.08},
     },
     "luong-global": {**_LUONG, "context": {"kind": "luong", "score": "dot"}},

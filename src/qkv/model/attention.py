@@ -119,7 +119,9 @@ class Attention(Mixer, kind="attention"):
         if isinstance(self.score, ScaledDot):
             return self
         if type(self).module is not Attention.module:
-            raise ValueError(f"{self.kind} compares by scaled dot products alone; score={self.score.kind} is for attention")
+            raise ValueError(
+                f"{self.kind} compares by scaled dot products alone; score={self.score.kind} is for attention"
+            )
         if self.scale is not None:
             raise ValueError(f"scale belongs to scaled dot products, and the score is {self.score.kind}; leave it out")
         return self
@@ -170,7 +172,9 @@ class Attention(Mixer, kind="attention"):
         biases = (h * d + k * (d + e)) * self.bias + d_model * self._out_bias
         flops = 2 * ((queries + out) * tokens + keys * (memory or tokens)) + 2 * pairs * h * (self.score.width(d) + e)
         norms = 2 * self.qk_norm.cost(d).parameters
-        return Cost(queries + keys + out + biases + norms, flops) + self.score.cost(d, d, h, k, tokens, memory or tokens)
+        return Cost(queries + keys + out + biases + norms, flops) + self.score.cost(
+            d, d, h, k, tokens, memory or tokens
+        )
 
     @property
     def _out_bias(self) -> bool:

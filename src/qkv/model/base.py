@@ -1,4 +1,4 @@
-"""What every model is, whatever it is made of: a spec that says what the rest of the house asks, and a module that it makes."""
+"""What every model is, whatever it is made of: a spec that answers what the rest of the house asks, and its module."""
 
 from __future__ import annotations
 
@@ -77,6 +77,4 @@ class SequenceModel(Protocol):
         cache: CacheKind | Mapping[str, Any] | str | None = None,
     ) -> Cache: ...
 
-    def step(
-        self, ids: Tensor, cache: Cache, layout: Layout | None = None, all_positions: bool = False
-    ) -> Tensor: ...
+    def step(self, ids: Tensor, cache: Cache, layout: Layout | None = None, all_positions: bool = False) -> Tensor: ...

@@ -47,6 +47,9 @@ class HeadModule(nn.Module):
     def loss(self, hidden: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> LossSums:
         raise NotImplementedError
 
+    def tie(self, stack: nn.Module) -> None:
+        """Share what is to be one parameter with the stack below; asked again after anything that replaces parameters."""
+
 
 class Transform(Spec, kind="transform"):
     """norm(f(h W + b)), what masked language models do to hidden states before they meet the vocabulary (BERT).
@@ -111,10 +114,14 @@ class LanguageModelHead(HeadModule):
     def __init__(self, spec: LanguageModel, d_model: int, vocab_size: int) -> None:
         super().__init__()
         self.scale = 1 / math.sqrt(d_model) if spec.scale == "rsqrt" else 1.0
-        self.softcap, self.fused = spec.softcap, spec.fused
+        self.softcap, self.fused, self.tied = spec.softcap, spec.fused, spec.tied
         self.transform = None if spec.transform is None else TransformModule(spec.transform, d_model)
         self.weight = nn.Parameter(torch.empty(vocab_size, spec.width(d_model)))
         self.bias = nn.Parameter(torch.empty(vocab_size)) if spec.bias else None
+
+    def tie(self, stack: nn.Module) -> None:
+        if self.tied:
+            self.weight = stack.get_submodule("embedding").weight
 
     def forward(self, hidden: Float[Tensor, "B T M"]) -> Float[Tensor, "B T V"]:
         logits = F.linear(self._ready(hidden), self.weight, self.bias)
@@ -180,6 +187,53 @@ class TokenClassifierHead(HeadModule):
         if scores.shape[-1] == 1:  # the two classes no and yes, whose log-odds is the score
             scores = torch.cat([torch.zeros_like(scores), scores], -1)
         return cross_entropy(scores, labels, label_smoothing, z_loss)
+
+
+class Span(Head, kind="span"):
+    """Two scores for each token, that an answer begins and that it ends there: h W + b (Devlin et al. 2019, §4.2).
+
+    Labels are (B, 2), the first and the last token of a span. Each is one of the row's real tokens, and the loss is the
+    cross-entropy over these.
+    """
+
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    def module(self, d_model: int, vocab_size: int) -> HeadModule:
+        return SpanHead(self, d_model)
+
+    def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
+        return Cost(2 * d_model + 2, 4 * d_model * tokens)
+
+
+class SpanHead(HeadModule):
+    """The module of `Span`."""
+
+    takes_layout = True
+
+    def __init__(self, spec: Span, d_model: int) -> None:
+        super().__init__()
+        self.dropout = spec.dropout
+        self.out = Linear(d_model, 2)
+
+    def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Float[Tensor, "B T 2"]:
+        return self.out(dropout(hidden, self.dropout, self.training))
+
+    def loss(
+        self,
+        hidden: Float[Tensor, "B T M"],
+        labels: Int[Tensor, "B 2"],
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+        layout: Layout | None = None,
+    ) -> LossSums:
+        assert layout is not None
+        if label_smoothing:
+            raise ValueError(
+                f"label_smoothing is {label_smoothing}, but rows differ in how many tokens there are; set 0"
+            )
+        padding = ~layout.valid.expand(hidden.shape[:2]).unsqueeze(1)
+        scores = self(hidden, layout).float().transpose(1, 2).masked_fill(padding, -math.inf)
+        return cross_entropy(scores, labels, z_loss=z_loss)
 
 
 class SequenceClassifier(Head, kind="sequence-classifier"):

@@ -71,14 +71,20 @@ class Recurrent(ModelSpec, kind="recurrent"):
                 f"{self.vocab_size}; set tie_embeddings to false or give one vocabulary"
             )
         if self.head.tied and self.head.width(self.width) != self.d_e:
-            raise ValueError(f"a tied head needs embeddings as wide as what it reads, {self.width}, not {self.d_e}; untie it")
+            raise ValueError(
+                f"a tied head needs embeddings as wide as what it reads, {self.width}, not {self.d_e}; untie it"
+            )
         self.context.check(self.widths)
         return self
 
     @property
     def widths(self) -> Widths:
         cell = self.decoder_cell or self.cell
-        fits = self.directions == 1 and (self.cell, self.d_h, self.encoder_layers) == (cell, self.d_s, self.decoder_layers)
+        fits = self.directions == 1 and (self.cell, self.d_h, self.encoder_layers) == (
+            cell,
+            self.d_s,
+            self.decoder_layers,
+        )
         d_m = self.directions * self.d_h
         return Widths(cell, self.d_e, self.d_s, d_m, self.d_h, self.decoder_layers, self.dropout, fits)
 
@@ -184,7 +190,9 @@ class RecurrentModel(nn.Module):
     def recompute(self, policy: str) -> None:
         """Raises ValueError for any policy but `none`: a recurrence is one piece, which can't be made again in parts."""
         if policy != "none":
-            raise ValueError(f"a recurrent model has no blocks to recompute; recompute={policy!r} is for Transformers, leave it")
+            raise ValueError(
+                f"a recurrent model has no blocks to recompute; recompute={policy!r} is for Transformers, leave it"
+            )
 
     # -- forward ------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ the cell.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -25,9 +26,24 @@ from ..core.plan import Plan
 from ..core.recurrent import GATES, Recurrence, Rows, States
 from ..core.request import Request
 from ..core.scores import Additive, General, Score
+from ..core.shared import Shared
 from ..core.spec import Cost
-from .recurrent_decoder import Bridge, Context, Decoder, Held, Maxout, Widths, bridged, dense, holding, recurrence, states_of
+from .recurrent_decoder import (
+    Bridge,
+    Context,
+    Decoder,
+    Held,
+    Maxout,
+    Widths,
+    bridged,
+    dense,
+    holding,
+    recurrence,
+    states_of,
+)
 from .recurrent_encoder import Memory
+
+Ask = Callable[[Float[Tensor, "B G"]], Float[Tensor, "B A"]]
 
 NAME = "decoder.cross"  # of the requests that a tap is told of
 
@@ -43,13 +59,24 @@ class Align(nn.Module):
         return self.score.keys(states[:, :, None])
 
     def forward(
-        self, g: Float[Tensor, "B T G"], memory: Memory, place: Float[Tensor, "B T"] | None = None
+        self,
+        g: Float[Tensor, "B T G"],
+        memory: Memory,
+        ask: Ask | None = None,
+        place: Float[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T S"]:
-        return torch.softmax(_hidden(self.scores(g, memory), _padding(memory)), -1)
+        """`ask` is what `asking` made before a loop over steps; without, all steps are here."""
+        return torch.softmax(_hidden(self.scores(g, memory, ask), _padding(memory)), -1)
 
-    def scores(self, g: Float[Tensor, "B T G"], memory: Memory) -> Float[Tensor, "B T S"]:
+    def asking(self) -> Ask:
+        """W_s g for a loop over steps."""
+        matrices = self.score.matrices()
+        return (lambda g: g) if matrices is None else Shared(matrices[0].mT)
+
+    def scores(self, g: Float[Tensor, "B T G"], memory: Memory, ask: Ask | None) -> Float[Tensor, "B T S"]:
         assert memory.keys is not None
-        q, k = self.score.queries(g[:, :, None]), memory.keys
+        q = self.score.queries(g[:, :, None]) if ask is None else ask(g[:, 0])[:, None, None]
+        k = memory.keys
         comparison = self.score.comparison()
         if comparison is not None:
             return comparison(q.transpose(1, 2), k.transpose(1, 2))[:, 0]
@@ -69,8 +96,8 @@ def _hidden(scores: Tensor, hidden: Tensor | None) -> Tensor:
 class Windowed(Align):
     """Luong's local attention (2015, §3.2): only keys at most `reach` from p_t, which is
 
-        monotonic (local-m):  t, and at most the source's last token,
-        predictive (local-p): S · σ(vᵀ tanh(W g_t)), and weights are multiplied by exp(−(j − p_t)² / 2σ²), σ = reach / 2.
+    monotonic (local-m):  t, and at most the source's last token,
+    predictive (local-p): S · σ(vᵀ tanh(W g_t)), and weights are multiplied by exp(−(j − p_t)² / 2σ²), σ = reach / 2.
     """
 
     def __init__(self, score: Score, w: Widths, reach: int, predictive: bool) -> None:
@@ -81,7 +108,11 @@ class Windowed(Align):
             self.predict = None  # type: ignore[assignment]
 
     def forward(
-        self, g: Float[Tensor, "B T G"], memory: Memory, place: Float[Tensor, "B T"] | None = None
+        self,
+        g: Float[Tensor, "B T G"],
+        memory: Memory,
+        ask: Ask | None = None,
+        place: Float[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T S"]:
         valid = memory.layout.valid
         number = (valid.cumsum(1) - 1).to(g.dtype)[:, None]
@@ -93,7 +124,7 @@ class Windowed(Align):
             center = (last[..., None] + 1) * torch.sigmoid(self.predict(g))
         away = number - center
         outside = (away.abs() > self.reach) | ~valid[:, None]
-        weights = torch.softmax(_hidden(self.scores(g, memory), outside), -1)
+        weights = torch.softmax(_hidden(self.scores(g, memory, ask), outside), -1)
         return weights if self.predict is None else weights * torch.exp(away.square() * (-2 / self.reach**2))
 
 
@@ -125,7 +156,7 @@ class Steps:
     """The states of all layers, step by step; rows stay as they are beyond their end where that matters."""
 
     def __init__(self, layers: Recurrence, held: Held, rows: Rows | None, width: int) -> None:
-        self.layers = layers
+        self.step = layers.by_steps()
         self.states: list[States] = list(zip(*(t.unbind(0) for t in states_of(held)), strict=True))
         columns = None if rows is None else torch.arange(width) < rows.lengths[:, None]
         self.real = None if columns is None else columns.to(held["h"].device)[..., None].unbind(1)
@@ -135,7 +166,7 @@ class Steps:
         return self.states[-1][0]
 
     def advance(self, gates: Tensor, t: int) -> None:
-        made = self.layers.advance(gates, self.states)
+        made = self.step(gates, self.states)
         self.states = made if self.real is None else self.kept(made, self.states, t)
 
     def kept(self, new: list[States], old: list[States], t: int) -> list[States]:
@@ -183,7 +214,9 @@ class Bahdanau(Context, kind="bahdanau"):
 
 def _looking(score: Score, w: Widths, tokens: int, source: int, values: int) -> Cost:
     """Scores, and means of values that are so wide."""
-    return score.cost(w.d_s, w.d_m, 1, 1, tokens, source) + Cost(flops=2 * tokens * source * (score.width(w.d_m) + values))
+    return score.cost(w.d_s, w.d_m, 1, 1, tokens, source) + Cost(
+        flops=2 * tokens * source * (score.width(w.d_m) + values)
+    )
 
 
 class BahdanauDecoder(AttentiveDecoder):
@@ -198,7 +231,7 @@ class BahdanauDecoder(AttentiveDecoder):
         self.d_e = w.d_e
 
     def fold(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S G"]:
-        return self.layers.read(states, start=self.d_e)
+        return F.linear(states, self.layers.columns(self.d_e))
 
     def begin(self, memory: Memory) -> Held:
         assert memory.final is not None
@@ -208,13 +241,13 @@ class BahdanauDecoder(AttentiveDecoder):
         self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, held: Held, finals: bool
     ) -> tuple[Float[Tensor, "B T W"], Held]:
         assert memory.folded is not None
-        read, folded = self.layers.read(x).unbind(1), memory.folded
+        read, contexts, ask = self.layers.read(x).unbind(1), Shared(memory.folded), self.align.asking()
         steps = Steps(self.layers, held, rows if finals else None, x.shape[1])
         before, tops, weights = [], [], []
         for t, gates in enumerate(read):
             before.append(steps.top)
-            weights.append(self.align(steps.top[:, None], memory))
-            steps.advance(torch.baddbmm(gates[:, None], weights[-1].to(gates.dtype), folded)[:, 0], t)
+            weights.append(self.align(steps.top[:, None], memory, ask))
+            steps.advance(gates + contexts(weights[-1].to(gates.dtype))[:, 0], t)
             tops.append(steps.top)
         a, s = torch.cat(weights, 1), torch.stack(tops, 1)
         self._tell(torch.stack(before, 1), a, rows, memory)
@@ -228,7 +261,7 @@ class Luong(Context, kind="luong"):
         a_t = softmax_j score(s_t, h_j),   c_t = Σ_j a_{t,j} h_j,   s̃_t = tanh(W_c [c_t; s_t]) to the head.
 
     score:     dot, general or concat (eq. 8), or any other.
-    feeding:   the next step reads [E y_t; s̃_t] (§3.3). Without, the recurrence is a fused kernel's, and all steps look at once.
+    feeding:   the next step reads [E y_t; s̃_t] (§3.3). Without, the recurrence is a fused kernel's, and all look at once.
     alignment: which keys: all (`global`), or those at most `reach` from a place: `monotonic` or `predictive` (§3.2).
     """
 
@@ -240,7 +273,9 @@ class Luong(Context, kind="luong"):
     @model_validator(mode="after")
     def _matters(self) -> Luong:
         if self.alignment == "global" and self.reach != type(self).model_fields["reach"].default:
-            raise ValueError("reach is of a window, and global attention has none; take alignment monotonic or predictive")
+            raise ValueError(
+                "reach is of a window, and global attention has none; take alignment monotonic or predictive"
+            )
         return self
 
     def check(self, w: Widths) -> None:
@@ -293,14 +328,14 @@ class LuongDecoder(AttentiveDecoder):
         self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, held: Held, finals: bool
     ) -> tuple[Float[Tensor, "B T W"], Held]:
         assert memory.folded is not None
-        folded, w_s = memory.folded, self.combine.weight[:, self.d_m :]
         place = held["place"][0] + torch.arange(x.shape[1], device=x.device) if self.counting else None
         if self.feeding:
-            s, a, out, after = self._by_steps(x, rows if finals else None, memory, held, folded, w_s, place)
+            s, a, out, after = self._by_steps(x, rows if finals else None, memory, held, place)
         else:
             s, last = self.layers(x, rows, states_of(held), finals)
-            a = self.align(s, memory, place)
-            out, after = torch.tanh(torch.bmm(a.to(folded.dtype), folded) + F.linear(s, w_s)), holding(last)
+            a, w_s = self.align(s, memory, place=place), self.combine.weight[:, self.d_m :]
+            c = torch.bmm(a.to(memory.folded.dtype), memory.folded)
+            out, after = torch.tanh(c + F.linear(s, w_s)), holding(last)
         self._tell(s, a, rows, memory)
         if place is not None and finals:
             count = x.shape[1] if rows is None else rows.lengths.to(x.device)[:, None]
@@ -308,16 +343,23 @@ class LuongDecoder(AttentiveDecoder):
         return out, after if finals else {}
 
     def _by_steps(
-        self, x: Tensor, rows: Rows | None, memory: Memory, held: Held, folded: Tensor, w_s: Tensor, place: Tensor | None
+        self, x: Tensor, rows: Rows | None, memory: Memory, held: Held, place: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Held]:
         """States, weights and s̃ of all steps, each of which reads the s̃ of the one before."""
+        assert memory.folded is not None
+        contexts, ask, combine = (
+            Shared(memory.folded),
+            self.align.asking(),
+            Shared(self.combine.weight[:, self.d_m :].mT),
+        )
+        feed = Shared(self.layers.columns(x.shape[-1]).mT)
         steps, fed = Steps(self.layers, held, rows, x.shape[1]), held["fed"][0]
         tops, weights, outs = [], [], []
         for t, gates in enumerate(self.layers.read(x).unbind(1)):
-            steps.advance(gates + self.layers.read(fed, start=x.shape[-1]), t)
-            a = self.align(steps.top[:, None], memory, None if place is None else place[:, t : t + 1])
-            c = torch.bmm(a.to(folded.dtype), folded)[:, 0]
-            fed = steps.real_or(torch.tanh(c + F.linear(steps.top, w_s)).to(x.dtype), fed, t)
+            steps.advance(gates + feed(fed), t)
+            a = self.align(steps.top[:, None], memory, ask, None if place is None else place[:, t : t + 1])
+            c = contexts(a.to(memory.folded.dtype))[:, 0]
+            fed = steps.real_or(torch.tanh(c + combine(steps.top)).to(x.dtype), fed, t)
             tops.append(steps.top)
             weights.append(a)
             outs.append(fed)

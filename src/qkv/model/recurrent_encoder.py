@@ -30,7 +30,7 @@ class Memory:
 
 
 class RecurrentEncoder(nn.Module):
-    """h_j = [→h_j; ←h_j] (Schuster & Paliwal 1997), or →h_j alone; `reverse` reads from the end (Sutskever et al. 2014, §3.3)."""
+    """h_j = [→h_j; ←h_j] (Schuster & Paliwal 1997), or →h_j alone; `reverse` reads from the end (Sutskever et al. 2014)."""
 
     def __init__(
         self, cell: Cell, d_in: int, d_h: int, n_layers: int, directions: int, dropout: float, reverse: bool
@@ -57,7 +57,11 @@ class RecurrentEncoder(nn.Module):
     def _final(self, states: Tensor, rows: Rows | None) -> Float[Tensor, "B N D"]:
         """What each direction ends with: the one at a row's last token, the other at its first."""
         d = self.layers.d_out
-        ends = states[:, -1, :d] if rows is None else take(states[..., :d], (rows.lengths - 1).to(states.device)[:, None])[:, 0]
+        ends = (
+            states[:, -1, :d]
+            if rows is None
+            else take(states[..., :d], (rows.lengths - 1).to(states.device)[:, None])[:, 0]
+        )
         both = [ends, states[:, 0, d:]] if self.layers.directions == 2 else [ends]
         return torch.stack(both, 1)
 
@@ -67,6 +71,6 @@ def check_lengths(x: Tensor, rows: Rows | None) -> None:
     empty = [] if rows is None else (rows.lengths == 0).nonzero().flatten().tolist()
     if x.shape[1] == 0 or empty:
         raise ValueError(
-            f"source {empty[0] if empty else 0} has no tokens, and a recurrent encoder says nothing of nothing; leave it out, or "
-            "give it an end-of-sequence token"
+            f"source {empty[0] if empty else 0} has no tokens, and a recurrent encoder says nothing of nothing; leave it out, "
+            "or give it an end-of-sequence token"
         )

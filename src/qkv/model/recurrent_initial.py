@@ -14,4 +14,4 @@ class Uniform(Initialization, kind="uniform"):
     bound: float = Field(default=0.08, gt=0)
 
     def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
-        return ("constant", module.initial(name)) if hasattr(module, "initial") else ("uniform", self.bound)
+        return super().draw(module, name, value, n_layers) if hasattr(module, "initial") else ("uniform", self.bound)

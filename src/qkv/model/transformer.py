@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..core.cache import Cache
 from ..core.caches import CacheKind, named
-from ..core.cross_entropy import LossSums
+from ..core.cross_entropy import LossSums, cross_entropy
 from ..core.embedding import Embedding
 from ..core.extras import Extras
 from ..core.layout import Layout
@@ -174,8 +174,8 @@ class TransformerModel(nn.Module):
         """Make shared tables one parameter; again after anything that replaces parameters."""
         if self.encoder is not None and self.decoder is not None and self.spec.shares_table:
             self.decoder.embedding.weight = self.encoder.embedding.weight
-        if isinstance(self.spec.head, LanguageModel) and self.spec.head.tied and self.head is not None:
-            self.head.weight = self._output.embedding.weight
+        if self.head is not None:
+            self.head.tie(self._output)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Casting, moving and emptying may replace parameters; what was shared stays so."""
@@ -259,10 +259,19 @@ class TransformerModel(nn.Module):
         target_mask: Tensor | None = None,
         token_types: Int[Tensor, "B S"] | None = None,
         labels: Int[Tensor, "B T"] | None = None,
+        classes: Int[Tensor, " B"] | None = None,
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
-    ) -> Float[Tensor, "B T V"] | LossSums:
-        """Logits (B, T, V); with `labels`, aligned with the output and −100 where none counts, the loss sums instead."""
+    ) -> Float[Tensor, "B T V"] | LossSums | tuple[LossSums, LossSums]:
+        """Logits (B, T, V); with `labels`, aligned with the output and −100 where none counts, the loss sums instead.
+
+        With `classes` of the sequences too, as BERT is pre-trained, the sums of the head and those of the classifier.
+        """
+        if classes is not None:
+            if self.pooler is None or self.classifier is None or labels is None:
+                raise ValueError("classes beside labels need a model with a pooler and a classifier, and labels")
+            ids, layout = self._laid(ids, layout, attention_mask)
+            attention_mask = None
         extras = Extras() if self.training and labels is not None else None
         seen: dict[str, Layout] = {}
         if self.head is not None and self.head.takes_layout:
@@ -289,7 +298,10 @@ class TransformerModel(nn.Module):
         if labels is None:
             return self.head(hidden, **seen)
         sums = self.head.loss(hidden, labels, label_smoothing, z_loss, **seen)
-        return sums if extras is None else sums._replace(extras=extras.terms())
+        sums = sums if extras is None else sums._replace(extras=extras.terms())
+        if classes is None:
+            return sums
+        return sums, cross_entropy(self.classifier(self.pooler(hidden, layout)), classes)
 
     def pooled(
         self,

@@ -57,7 +57,8 @@ class ImageClassifier(OfImages, kind="image-classifier"):
     """Scores of `labels` classes, W h + b, with h the class token's state (ViT) or the `mean` of the patches' states.
 
     `distilled` adds a second layer that reads the distillation token, trained on what a teacher says; the scores are the
-    mean of both (DeiT, Touvron et al. 2021). Labels are (B,), or then also (B, 2): the true and the teacher's.
+    mean of both (DeiT, Touvron et al. 2021). Labels are (B,), or then also (B, 2): the true and the teacher's. Numbers that
+    are not whole, (B, labels), are shares of the classes, as of mixed pictures.
     """
 
     labels: int = Field(default=1000, gt=0)
@@ -97,13 +98,15 @@ class ImageClassifierHead(ImageHead):
     def loss(
         self,
         hidden: Float[Tensor, "B T M"],
-        labels: Int[Tensor, " B"] | Int[Tensor, "B 2"],
+        labels: Int[Tensor, " B"] | Int[Tensor, "B 2"] | Float[Tensor, "B labels"],
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
         layout: Layout | None = None,
     ) -> LossSums:
         assert layout is not None
         scores = self._scores(hidden, layout)
+        if labels.is_floating_point():
+            return soft_cross_entropy(scores, labels, label_smoothing, z_loss)
         labels = labels[:, None].expand(-1, scores.shape[1]) if labels.ndim == 1 else labels
         return cross_entropy(scores, labels, label_smoothing, z_loss)
 
@@ -113,6 +116,28 @@ class ImageClassifierHead(ImageHead):
         if self.teacher is not None:
             scores.append(self.teacher(dropout(hidden[:, 1], self.dropout, self.training)))
         return torch.stack(scores, 1)
+
+
+def soft_cross_entropy(
+    scores: Float[Tensor, "B layers labels"],
+    labels: Float[Tensor, "B labels"],
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> LossSums:
+    """−Σ q log p for each layer's scores, in fp32, where q are the shares of the classes, smoothed: (1 − ε) q + ε / labels.
+
+    The plain value is without smoothing; ζ log² Z is added as it is in `core.cross_entropy`.
+    """
+    if labels.shape != (len(scores), scores.shape[2]):
+        wanted = (len(scores), scores.shape[2])
+        raise ValueError(f"shares of the classes are (batch, labels), here {wanted}, not {tuple(labels.shape)}")
+    exact = torch.promote_types(scores.dtype, torch.float32)
+    log_p = scores.to(exact).log_softmax(-1)
+    nll = -(labels[:, None] * log_p).sum()
+    loss = (1 - label_smoothing) * nll - label_smoothing * log_p.mean(-1).sum() if label_smoothing else nll
+    if z_loss:
+        loss = loss + z_loss * scores.to(exact).logsumexp(-1).square().sum()
+    return LossSums(loss, nll.detach(), torch.tensor(scores.shape[0] * scores.shape[1], device=scores.device))
 
 
 # -- pixels ------------------------------------------------------------------------------------------------------------

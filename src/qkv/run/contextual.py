@@ -49,8 +49,11 @@ class Word:
         return [self._picture(layer) for layer in self.layers]
 
     def _picture(self, layer: LayerStates) -> Markup:
-        places = principal(layer.states).tolist()
-        points = [Point(x, y, group, text) for (x, y), group, text in zip(places, self.groups, self.texts, strict=True)]
+        places = principal(layer.states)
+        first = torch.tensor(self.groups) == 0
+        if places[first, 0].mean() > places[~first, 0].mean():  # the first meaning stands on the left in every picture
+            places = places * torch.tensor([-1.0, 1.0])
+        points = [Point(x, y, group, text) for (x, y), group, text in zip(places.tolist(), self.groups, self.texts, strict=True)]
         apart = separation(layer.states, self.groups)
         note = f"separation {readable(apart)}" if apart else f"one point for all {len(points)} sentences"
         return scatter(f"{self.word}: {layer.name}", points, self.senses, note=note)
@@ -75,8 +78,8 @@ def senses(story: Story) -> Section | None:
     chart = line_chart("Separation of meanings, mean of the words", lines, x_label="layer (0: embedding)", zero=True)
     pictures = [tag("div", *word.draw(), class_="charts small") for word in words]
     note = (
-        "Each dot is a sentence of the test split, placed by the word's vector there and colored by its meaning; point at it to "
-        "read it. Separation: the distance between meanings over the spread within them."
+        "Each dot is a sentence of the test split, placed by the word's vector there and colored by its meaning; point at "
+        "it to read it. Separation: the distance between meanings over the spread within them."
     )
     return Section("Meanings", join(tag("div", chart, class_="charts"), *pictures), note)
 

@@ -22,6 +22,7 @@ from ..data.tokenizer_specs import TokenizerSpec
 from ..generate import Generation
 from ..model.heads import Head
 from ..model.transformer import Transformer
+from ..train import objectives  # noqa: F401  (their kinds)
 from ..train.objective import Objective
 from ..train.settings import Training
 from . import overrides, yamls

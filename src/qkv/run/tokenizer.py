@@ -16,13 +16,15 @@ def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:
     task = recipe.task
     if task is not None and not task.words:
         return None
+    markers = (*recipe.data.special, *(task.special if task is not None else ()))
     if recipe.model.directory:
-        return tokenizer_of(recipe.model.directory, recipe.data.special)
+        return tokenizer_of(recipe.model.directory, markers)
     if recipe.tokenizer is None:
         raise ValueError("tokenizer is missing; give it as tokenizer=bpe")
-    special = tuple(dict.fromkeys([*recipe.tokenizer.special, *recipe.data.special]))
+    spec = recipe.tokenizer.with_roles(task.roles if task is not None else ())
+    special = tuple(dict.fromkeys([*spec.special, *markers]))
     if task is None:
         texts = recipe.data.texts("train")
     else:
         texts = (text for one in recipe.data.examples("train", shuffle=False) for text in task.texts(one))
-    return train(recipe.tokenizer.replace(special=special), texts, progress=progress)
+    return train(spec.replace(special=special), texts, progress=progress)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +16,16 @@ from ..core.spec import Spec
 from ..data import vector_files
 from ..data.tokenizer import Tokenizer
 from ..data.vectors import Vectors
+from ..model.base import ModelSpec
+from .build import build
 
 
-class StaticVectors(Spec, kind="static-vectors"):
+class StaticVectors(Spec):
     """A recipe's `vectors: {path: glove.6B.100d.txt, frozen: true}`: what the token embedding begins with.
 
-    path:   a file of word2vec or GloVe, see `qkv.data.vector_files.read`.
-    frozen: keep the whole table as it is; what is tied to it is then fixed too.
-    keep_first: where a word stands twice in the file, its first vector counts.
+    path:       a file of word2vec or GloVe.
+    frozen:     keep the whole table as it is; what is tied to it is then fixed too.
+    encoding, keep_first: see `qkv.data.vector_files.read`.
     """
 
     path: str
@@ -30,8 +33,13 @@ class StaticVectors(Spec, kind="static-vectors"):
     encoding: str = "utf-8"
     keep_first: bool = False
 
-    def read(self) -> Vectors:
-        return vector_files.read(Path(self.path).expanduser(), encoding=self.encoding, keep_first=self.keep_first)
+    def read(self, spec: ModelSpec, tokenizer: Tokenizer | None) -> Vectors:
+        """The vectors, for a model that is yet to be built. Raises ValueError where they don't fit it or its tokenizer."""
+        if tokenizer is None:
+            raise ValueError("vectors are for models that read tokens, and this one has no tokenizer; leave them out")
+        vectors = vector_files.read(Path(self.path).expanduser(), encoding=self.encoding, keep_first=self.keep_first)
+        _check(token_tables(build(spec, device="meta", initialized=False)), tokenizer, vectors)
+        return vectors
 
 
 @dataclass(frozen=True)
@@ -83,31 +91,30 @@ def load_vectors(
     """
     vectors = vectors if isinstance(vectors, Vectors) else vector_files.read(vectors)
     tables = token_tables(model)
-    if not tables:
-        raise ValueError("this model has no table of tokens to write vectors into")
-    for table in tables:
-        check_width(vectors, table.shape[1])
-    rows = _rows(tokenizer, vectors)
-    if not rows:
-        raise ValueError(
-            f"none of the tokenizer's words has a vector, of {len(vectors):,} there are; its tokens look like "
-            f"{', '.join(repr(word) for _, word in _some(words(tokenizer)))}, the file's words like "
-            f"{', '.join(map(repr, vectors.words[:5]))}"
-        )
+    rows = _check(tables, tokenizer, vectors)
     for table in tables:
         _fill(table, vectors, rows)
         table.requires_grad_(table.requires_grad and not frozen)
     return coverage(tokenizer, vectors, texts)
 
 
-def check_width(vectors: Vectors, width: int) -> None:
-    """That vectors fit an embedding. Raises ValueError that says what would."""
-    if vectors.width != width:
+def _check(tables: Sequence[nn.Parameter], tokenizer: Tokenizer, vectors: Vectors) -> dict[int, int]:
+    """The row of the vectors for each token that has one. Raises ValueError where they can't stand in these tables."""
+    if not tables:
+        raise ValueError("this model has no table of tokens to write vectors into")
+    for width in (table.shape[1] for table in tables if table.shape[1] != vectors.width):
         raise ValueError(
-            f"the vectors have {vectors.width} numbers and the model's embedding {width}; give model.d_model="
-            f"{vectors.width}, or an embedding of its own width (model.decoder.embedding.width={vectors.width}), or other "
-            "vectors"
+            f"the vectors have {vectors.width} numbers and the model's embedding {width}; make that {vectors.width} wide "
+            f"(model.d_model={vectors.width}; model.d_e of a recurrent model), or give other vectors"
         )
+    rows = _rows(tokenizer, vectors)
+    if not rows:
+        ours = [word for _, word in itertools.islice(words(tokenizer), 5)]
+        raise ValueError(
+            f"none of the tokenizer's words has a vector, of the {len(vectors):,} there are: its words are like "
+            f"{', '.join(map(repr, ours))}, those of the vectors like {', '.join(map(repr, vectors.words[:5]))}"
+        )
+    return rows
 
 
 def token_tables(model: nn.Module) -> list[nn.Parameter]:
@@ -147,10 +154,6 @@ def _rows(tokenizer: Tokenizer, vectors: Vectors) -> dict[int, int]:
     index = vectors.index
     found = ((i, index.get(word, index.get(word.lower()))) for i, word in words(tokenizer))
     return {i: row for i, row in found if row is not None}
-
-
-def _some(found: Iterator[tuple[int, str]], count: int = 5) -> list[tuple[int, str]]:
-    return [item for item, _ in zip(found, range(count), strict=False)]
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import nn
 
 from ..core.batch import Batch, Term, Terms
+from ..core.cross_entropy import LossSums
 from ..core.extras import Extra
 from ..core.spec import Spec
 
@@ -46,11 +47,18 @@ class LabelObjective(Objective):
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         if batch.labels is None:
             raise ValueError(f"the objective {self.kind!r} needs batches with labels, and this one has none")
+        return self.terms(model(**batch.inputs, labels=batch.labels, **self.asked(model)), batch, model.training)
+
+    def asked(self, model: nn.Module) -> dict[str, float]:
+        """What the model is told about its loss besides the labels."""
         z_loss = {"z_loss": self.z_loss} if self.z_loss and model.training else {}
-        sums = model(**batch.inputs, labels=batch.labels, label_smoothing=self.label_smoothing, **z_loss)
+        return {"label_smoothing": self.label_smoothing, **z_loss}
+
+    def terms(self, sums: LossSums, batch: Batch, training: bool) -> Terms:
+        """The terms of what the model gave."""
         count = self.counts(batch)["loss"]
         terms = {"loss": Term(sums.loss, count, value=sums.nll), **extra_terms(sums.extras or {}, count)}
-        if z_loss and not self.label_smoothing:
+        if self.z_loss and training and not self.label_smoothing:
             log_z = (sums.loss.detach() - sums.nll) / self.z_loss
             terms["z"] = Term(log_z, count, weight=0.0, over="loss")
         return terms
@@ -87,3 +95,6 @@ class SequenceToSequence(LabelObjective, kind="sequence-to-sequence"):
         if "target" not in batch.inputs:
             raise ValueError("the objective 'sequence-to-sequence' needs pairs; this data has no target side")
         return super().__call__(model, batch)
+
+
+from . import objectives as _kinds  # noqa: E402, F401  (their kinds, which build on what stands above)

@@ -75,7 +75,11 @@ def _sample(one: Tagged) -> dict[str, Any]:
     if isinstance(one.words, str):  # symbols: their tags make a string too
         tags = "".join(tag or "-" for tag in one.tags)
         return {"source": one.words, "output": "".join(tag or "-" for tag in one.found), "target": tags}
-    return {"source": " ".join(one.words), "output": _marked(one.words, one.found), "target": _marked(one.words, one.tags)}
+    return {
+        "source": " ".join(one.words),
+        "output": _marked(one.words, one.found),
+        "target": _marked(one.words, one.tags),
+    }
 
 
 def _marked(words: Sequence[str], tags: Sequence[str]) -> str:

@@ -1,3 +1,25 @@
 """What models are taught, one file a task. Importing this registers them, and the sources that only they read."""
 
-from . import forecast  # noqa: F401
+import importlib
+import pkgutil
+
+from .. import (  # noqa: F401
+    box_files,
+    choices,
+    columns,
+    facts,
+    labelled,
+    mask_files,
+    matches,
+    mentions,
+    mixture,
+    paraphrases,
+    questions,
+    shapes,
+    sounds,
+    verdicts,
+    whereabouts,
+)
+
+for _found in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_found.name}")

@@ -1,0 +1,33 @@
+"""Chosen candidates beside the right ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ...core.batch import Batch
+from ..judge import Judge, Measured
+from .picking import evenly
+
+
+class Chosen(Judge):
+    """Each output is a candidate's score; the targets' `rows` (B, K) say whose, −1 for none. The highest is chosen."""
+
+    def __init__(self) -> None:
+        self._shown: list[tuple[dict[str, Any], int, int]] = []
+
+    def add(self, outputs: Tensor, batch: Batch) -> None:
+        assert batch.labels is not None
+        rows = batch.targets["rows"].cpu()
+        scores = outputs.flatten()[rows.clamp(min=0)].masked_fill(rows < 0, float("-inf"))
+        self._shown += zip(batch.texts, batch.labels.tolist(), scores.argmax(-1).tolist(), strict=True)
+
+    def found(self) -> dict[str, Measured]:
+        return {"accuracy": Measured(sum(truth == said for _, truth, said in self._shown) / len(self._shown))}
+
+    def samples(self, count: int) -> list[dict[str, Any]]:
+        return [
+            {"source": example["text"], "target": example["choices"][truth], "output": example["choices"][said]}
+            for example, truth, said in evenly(self._shown, count)
+        ]

@@ -1,0 +1,129 @@
+"""How well objects are found: the average precision of COCO (Lin et al. 2014), by pycocotools."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ...core.batch import IGNORE, Batch
+from ...core.boxes import corners
+from ..images import pictured
+from ..judge import Judge, Measured
+from ..png import class_color, png
+
+_KEPT = 16  # pictures kept to be shown
+_SHOWN = 0.5  # how sure a detection is that is shown
+_MOST = 100  # detections of a picture, the surest, that COCO counts
+
+
+class Located(Judge):
+    """map: the mean over classes and over IoU 0.5, 0.55 … 0.95 of the average precision; map50: at IoU 0.5 alone.
+
+    Every detection counts once, for the class that it finds likeliest, "no object" left aside.
+    """
+
+    def __init__(self, classes: tuple[str, ...], mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        self._classes, self._scale = classes, (mean, std)
+        self._images: list[dict[str, Any]] = []
+        self._truths: list[dict[str, Any]] = []
+        self._made: list[dict[str, Any]] = []
+        self._kept: list[dict[str, Any]] = []
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        sure, classes = outputs.logits.softmax(-1)[..., :-1].max(-1)
+        found = corners(outputs.boxes)
+        truths = corners(batch.targets["boxes"].cpu())
+        for row, about in enumerate(batch.texts):
+            real = batch.targets["classes"][row].cpu() != IGNORE
+            named = batch.targets["classes"][row].cpu()[real].numpy(), truths[row][real].numpy()
+            made = classes[row].numpy(), found[row].numpy(), sure[row].numpy()
+            self._take(about, named, made)
+            if len(self._kept) < _KEPT:
+                self._keep(batch.inputs["ids"][row], about, named, made)
+
+    def _take(self, about: dict[str, Any], truth: tuple[Any, Any], made: tuple[Any, Any, Any]) -> None:
+        """An image as COCO has it, in pixels of the picture as it was."""
+        height, width = about["size"]
+        image, scale = len(self._images) + 1, np.array([width, height, width, height])
+        self._images.append({"id": image, "height": height, "width": width})
+        for number, box in zip(*truth, strict=True):
+            entry = _entry(image, number, box * scale)
+            self._truths.append({**entry, "id": len(self._truths) + 1, "iscrowd": 0})
+        for number, box, score in sorted(zip(*made, strict=True), key=lambda one: -one[2])[:_MOST]:
+            self._made.append({**_entry(image, number, box * scale), "score": float(score)})
+
+    def _keep(
+        self, pixels: torch.Tensor, about: dict[str, Any], truth: tuple[Any, Any], made: tuple[Any, Any, Any]
+    ) -> None:
+        shown = made[2] >= _SHOWN
+        self._kept.append(
+            {
+                "source": about["where"],
+                "output": self._said(made[0][shown]),
+                "target": self._said(truth[0]),
+                "picture": {
+                    "kind": "boxes",
+                    "image": png(pictured(pixels.cpu().numpy(), *self._scale)),
+                    "size": list(pixels.shape[1:]),
+                    "truth": self._drawn(*truth),
+                    "made": self._drawn(made[0][shown], made[1][shown], made[2][shown]),
+                },
+            }
+        )
+
+    def _said(self, numbers: NDArray[np.int64]) -> str:
+        """2 circle, 1 square"""
+        counted = Counter(numbers.tolist())
+        return ", ".join(f"{counted[k]} {self._classes[k]}" for k in sorted(counted)) or "nothing"
+
+    def _drawn(self, numbers: Any, boxes: Any, scores: Any = None) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": self._classes[number],
+                "color": "#{:02x}{:02x}{:02x}".format(*class_color(int(number) + 1)),
+                "box": [round(float(share), 4) for share in box],
+                **({} if scores is None else {"score": round(float(scores[i]), 3)}),
+            }
+            for i, (number, box) in enumerate(zip(numbers, boxes, strict=True))
+        ]
+
+    def found(self) -> dict[str, Measured]:
+        if not self._truths:
+            return {}
+        precision = average_precision(self._images, self._truths, self._made, len(self._classes))
+        how = f"COCO's average precision, by pycocotools, {len(self._truths):,} objects"
+        return {"map": Measured(precision[0], how), "map50": Measured(precision[1], f"{how}, at IoU 0.5")}
+
+    def samples(self, count: int) -> list[dict[str, Any]]:
+        return self._kept[:count]
+
+
+def _entry(image: int, number: int, box: NDArray[Any]) -> dict[str, Any]:
+    left, top, right, bottom = (float(edge) for edge in box)
+    size = right - left, bottom - top
+    return {"image_id": image, "category_id": int(number) + 1, "bbox": [left, top, *size], "area": size[0] * size[1]}
+
+
+def average_precision(
+    images: list[dict[str, Any]], truths: list[dict[str, Any]], made: list[dict[str, Any]], classes: int
+) -> tuple[float, float]:
+    """AP over IoU 0.5 … 0.95, and AP at 0.5, of boxes in COCO's form; classes without an object are left out."""
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does
+        known = COCO()
+        categories = [{"id": k + 1, "name": str(k)} for k in range(classes)]
+        known.dataset = {"info": {}, "images": images, "annotations": truths, "categories": categories}
+        known.createIndex()
+        judged = COCOeval(known, known.loadRes(made), "bbox")
+        judged.evaluate()
+        judged.accumulate()
+        judged.summarize()
+    return float(judged.stats[0]), float(judged.stats[1])

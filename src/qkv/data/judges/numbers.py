@@ -1,0 +1,57 @@
+"""Numbers beside the truth: how well they go together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from ...core.batch import Batch
+from ..cut import Array
+from ..judge import Judge, Measured
+from .picking import evenly, read_of
+
+
+class Numbers(Judge):
+    """The head's only output is the number, of which `score` makes what it means."""
+
+    def __init__(self, score: Callable[[float], float]) -> None:
+        self._score = score
+        self._shown: list[tuple[str, float, float]] = []
+
+    def add(self, outputs: Tensor, batch: Batch) -> None:
+        assert batch.labels is not None
+        numbers = outputs.reshape(len(outputs), -1)[:, 0].tolist()
+        self._shown += zip(map(read_of, batch.texts), batch.labels.tolist(), numbers, strict=True)
+
+    def found(self) -> dict[str, Measured]:
+        truth, said = ([one[i] for one in self._shown] for i in (1, 2))
+        return correlations(truth, said)
+
+    def samples(self, count: int) -> list[dict[str, Any]]:
+        return [
+            {"source": text, "target": f"{self._score(truth):.2f}", "output": f"{self._score(said):.2f}"}
+            for text, truth, said in evenly(self._shown, count)
+        ]
+
+
+def correlations(truth: Sequence[float], said: Sequence[float]) -> dict[str, Measured]:
+    """Of ranks (Spearman) and of values (Pearson), −1 to 1; 0 where either side is the same everywhere."""
+    a, b = np.asarray(truth, float), np.asarray(said, float)
+    return {"spearman": Measured(pearson(ranks(a), ranks(b))), "pearson": Measured(pearson(a, b))}
+
+
+def pearson(a: Array, b: Array) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    spread = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / spread if spread > 0 else 0.0
+
+
+def ranks(values: Array) -> Array:
+    """1 for the least; equal values share the mean of their ranks."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    shared: Array = (ends - (counts - 1) / 2)[places]
+    return shared

@@ -1,0 +1,104 @@
+"""How well pixels are told apart: intersection over union of each class, and the share of pixels that are right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from ...core.batch import IGNORE, Batch
+from ..images import pictured
+from ..judge import Judge, Measured
+from ..png import class_color, class_png, png
+
+_KEPT = 16  # pictures that are put together from their tiles
+
+
+@dataclass
+class _Canvas:
+    """A picture with its truth and prediction, as far as its tiles have come."""
+
+    image: NDArray[np.uint8]
+    truth: NDArray[np.int64]
+    made: NDArray[np.int64]
+    confusion: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+
+
+class Segmented(Judge):
+    """miou: the mean over the classes of |truth ∩ prediction| / |truth ∪ prediction| in pixels, all pictures together;
+    classes that are in neither are left out. pixel_accuracy: the share of pixels with the right class."""
+
+    def __init__(self, classes: tuple[str, ...], mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        self._classes, self._scale = classes, (mean, std)
+        self._confusion = np.zeros((len(classes), len(classes)), np.int64)
+        self._kept: dict[str, _Canvas] = {}
+
+    def add(self, outputs: Tensor, batch: Batch) -> None:
+        assert batch.labels is not None
+        labels = batch.labels.cpu()
+        scores = F.interpolate(outputs, size=labels.shape[1:], mode="bilinear", align_corners=False)
+        for row, (made, truth) in enumerate(zip(scores.argmax(1), labels, strict=True)):
+            n, counted = len(self._classes), truth != IGNORE
+            pairs = torch.bincount(n * truth[counted] + made[counted], minlength=n * n)
+            confusion = pairs.reshape(n, n).numpy()
+            self._confusion += confusion
+            self._keep(batch, row, truth.numpy(), made.numpy(), confusion)
+
+    def _keep(
+        self, batch: Batch, row: int, truth: NDArray[Any], made: NDArray[Any], confusion: NDArray[np.int64]
+    ) -> None:
+        about = batch.texts[row]
+        top, left, whole = about["place"]
+        canvas = self._kept.get(about["where"])
+        if canvas is None:
+            if len(self._kept) == _KEPT:
+                return
+            empty = np.full(whole, IGNORE)
+            image = np.zeros((len(batch.inputs["ids"][row]), *whole), np.uint8)
+            canvas = self._kept[about["where"]] = _Canvas(image, empty, empty.copy(), 0 * confusion)
+        canvas.confusion = canvas.confusion + confusion
+        here = tuple(slice(at, min(at + n, end)) for at, n, end in zip((top, left), truth.shape, whole, strict=True))
+        part = tuple(slice(0, one.stop - one.start) for one in here)
+        canvas.image[(..., *here)] = pictured(batch.inputs["ids"][row].cpu().numpy(), *self._scale)[(..., *part)]
+        own = truth[part] != IGNORE
+        canvas.truth[here][own] = truth[part][own]
+        canvas.made[here] = np.where(own | (canvas.made[here] == IGNORE), made[part], canvas.made[here])
+
+    def found(self) -> dict[str, Measured]:
+        shares = ious(self._confusion)
+        right = np.trace(self._confusion) / max(self._confusion.sum(), 1)
+        named = ((name, share) for name, share in zip(self._classes, shares, strict=True) if np.isfinite(share))
+        how = ", ".join(f"{name} {share:.3f}" for name, share in named)
+        return {
+            "miou": Measured(float(np.nanmean(shares)), f"of classes in all pixels together: {how}"),
+            "pixel_accuracy": Measured(float(right)),
+        }
+
+    def samples(self, count: int) -> list[dict[str, Any]]:
+        names = [[name, "#{:02x}{:02x}{:02x}".format(*class_color(k))] for k, name in enumerate(self._classes)]
+        return [
+            {
+                "source": where,
+                "output": f"mean IoU {np.nanmean(ious(canvas.confusion)):.3f}",
+                "picture": {
+                    "kind": "mask",
+                    "image": png(canvas.image),
+                    "truth": class_png(canvas.truth),
+                    "made": class_png(canvas.made),
+                    "classes": names,
+                },
+            }
+            for where, canvas in list(self._kept.items())[:count]
+        ]
+
+
+def ious(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The intersection over union of each class; NaN for one that is in neither truth nor prediction."""
+    both = np.diag(confusion).astype(float)
+    either = confusion.sum(0) + confusion.sum(1) - both
+    return np.divide(both, either, out=np.full(len(both), np.nan), where=either > 0)

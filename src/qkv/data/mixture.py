@@ -1,0 +1,111 @@
+"""Several sources as one, each behind a prefix that says what is asked: text to text for many tasks (Raffel et al. 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from ..core.spec import Spec
+from .files import Joined
+from .shuffle import Shuffle, mix
+from .sources import Example, Skipped, Source, Split, Table
+
+
+class Part(Spec):
+    """One of the sources, and what each of its texts begins with, such as "summarize: "."""
+
+    source: Source
+    prefix: str = ""
+
+
+class Mixture(Source, kind="mixture"):
+    """The parts' examples, drawn so that a part of n examples is seen in proportion to min(n, limit)^(1/temperature).
+
+    With temperature 1 every example is seen alike often; the higher it is, the more alike the parts are (Arivazhagan et al.
+    2019; Raffel et al. 2020, §3.5.2). An epoch is as long as the parts together. A part that is seen more often than it has
+    examples begins anew, in another order, when all were seen; one that is seen less goes on in the next epoch where it
+    stopped. Validation and test are the parts' own, one after the other.
+    """
+
+    parts: tuple[Part, ...] = Field(min_length=1)
+    temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    limit: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _not_nested(self) -> Self:
+        if any(isinstance(part.source, Mixture) for part in self.parts):
+            raise ValueError("a part of a mixture is no mixture itself: list its parts here")
+        return self
+
+    @property
+    def special(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(marker for part in self.parts for marker in part.source.special))
+
+    def notes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(note for part in self.parts for note in part.source.notes()))
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        tables = [_Prefixed(p.source.table(split, seed=seed, epoch=epoch), p.prefix) for p in self.parts]
+        if split != "train":
+            return Joined(tables)
+        whole = Joined(tables)
+        counts = shares([len(table) for table in tables], len(whole), self.temperature, self.limit)
+        drawn = [_Drawn(t, n, mix(seed, i), epoch * n) for i, (t, n) in enumerate(zip(tables, counts, strict=True))]
+        return Joined(drawn)
+
+
+def shares(sizes: Sequence[int], total: int, temperature: float = 1.0, limit: int | None = None) -> list[int]:
+    """How many of `total` examples are drawn from each part: at least one, together `total`."""
+    weights = [min(size, limit or size) ** (1 / temperature) for size in sizes]
+    exact = [total * weight / sum(weights) for weight in weights]
+    counts = [max(1, int(share)) for share in exact]
+    for i in sorted(range(len(sizes)), key=lambda i: counts[i] - exact[i])[: max(0, total - sum(counts))]:
+        counts[i] += 1
+    return counts
+
+
+class _Prefixed:
+    """A table whose texts begin with a prefix."""
+
+    def __init__(self, table: Table, prefix: str) -> None:
+        if getattr(table, "sequential", False):
+            raise ValueError("a part of a mixture can be read in any order; a stream of the Hub can't")
+        self._table, self._prefix = table, prefix
+        self.weight = getattr(table, "weight", 1)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __getitem__(self, i: int) -> Example | Skipped | None:
+        entry = self._table[i]
+        if not isinstance(entry, dict) or not self._prefix:
+            return entry
+        name = "source" if "source" in entry else "text"
+        return {**entry, name: self._prefix + entry[name]}
+
+
+class _Drawn:
+    """The entries at places begin … begin + size − 1 of an endless row of shuffled passes through a table."""
+
+    def __init__(self, table: _Prefixed, size: int, seed: int, begin: int) -> None:
+        self._table, self._size, self._seed, self._begin = table, size, seed, begin
+        self.weight = table.weight
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, i: int) -> Example | Skipped | None:
+        if not 0 <= i < self._size:
+            raise IndexError(i)
+        again, place = divmod(self._begin + i, len(self._table))
+        return self._table[int(_order(len(self._table), mix(self._seed, again))[place])]
+
+
+@lru_cache(maxsize=64)
+def _order(size: int, seed: int) -> NDArray[np.int64]:
+    return Shuffle(size, seed)(np.arange(size))

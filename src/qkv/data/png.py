@@ -1,0 +1,44 @@
+"""Small pictures as text, for a sample that is kept in a file of JSON and drawn on a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Wong 2011: colors that people who confuse red and green tell apart.
+_COLORS = ((230, 230, 230), (0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0))
+
+
+def png(pixels: NDArray[Any]) -> str:
+    """The PNG of a picture (C, H, W) of 0 … 255, in base64."""
+    from PIL import Image
+
+    flat = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+    return _encoded(Image.fromarray(np.ascontiguousarray(flat, np.uint8)))
+
+
+def class_png(classes: NDArray[Any]) -> str:
+    """The PNG of numbers of classes (H, W), each in a color of its own; those below 0 are white."""
+    from PIL import Image
+
+    palette = [color for k in range(255) for color in class_color(k)]
+    image = Image.fromarray(np.where(classes < 0, 255, classes).astype(np.uint8), "P")
+    image.putpalette([*palette, 255, 255, 255])
+    return _encoded(image)
+
+
+def class_color(number: int) -> tuple[int, int, int]:
+    """Red, green and blue of a class: those of a small palette, darker at each turn through it."""
+    turn, place = divmod(number, len(_COLORS))
+    red, green, blue = (round(part * 0.75**turn) for part in _COLORS[place])
+    return red, green, blue
+
+
+def _encoded(image: Any) -> str:
+    file = io.BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return base64.b64encode(file.getvalue()).decode("ascii")

@@ -1,0 +1,75 @@
+"""Which class a text is of, or two texts beside one another: sentiment, topics, inference, acceptability."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from ...core.embedding import Input
+from ...core.spec import nearest
+from ..encoding import Encoder
+from ..judge import Judge
+from ..judges.classes import Classes
+from ..sources import Example, Skipped, Source
+from .sentences import Sentences
+
+
+class Classify(Sentences, kind="classify"):
+    """classes: their names, in the order of the head's scores; by default every label in the training data, sorted, numbers
+    by size. The head is a `sequence-classifier`, with a score for each.
+    """
+
+    classes: tuple[str, ...] = ()
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        made = super().settle(source, tokenizer, seen)
+        if self.classes:
+            return made
+        found: set[str] = set()
+        for example in source.examples("train", shuffle=False):
+            name = _named(example)
+            if name is None:
+                self._refused(example, _other_kind(example), "whose label is no class")
+            else:
+                found.add(name)
+        if len(found) < 2:
+            there = f"only the class {next(iter(found))!r}" if found else "no class"
+            raise ValueError(f"the training data have {there}, and there is nothing to tell apart; give two at least")
+        return made._filled(classes=tuple(sorted(found, key=_by_size)))
+
+    @property
+    def n_labels(self) -> int | None:
+        return len(self.classes) or None
+
+    def label(self, example: Example) -> Any | Skipped:
+        name = _named(example)
+        if name is None:
+            return self._refused(example, _other_kind(example), "whose label is no class")
+        if name not in self.classes:
+            what = f"the class {name!r} is not in the training data; {nearest(name, self.classes)}"
+            return self._refused(example, f"{what}; give it examples to learn from", "of a class unseen in training")
+        return np.int64(self.classes.index(name))
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return Classes(self.classes)
+
+    def named(self, label: float) -> str:
+        return self.classes[int(label)]
+
+
+def _named(example: Example) -> str | None:
+    """The class of an example; None where its label is none."""
+    label = example.get("label")
+    return label if isinstance(label, str) else str(label) if type(label) is int else None
+
+
+def _other_kind(example: Example) -> str:
+    if "label" not in example:
+        return "there is no label; name the column that holds it, as data.label=…"
+    label = example["label"]
+    return f"the label is {label!r}, a {type(label).__name__}; a class is a text or a whole number"
+
+
+def _by_size(name: str) -> tuple[int, int, str]:
+    return (0, int(name), "") if name.isdecimal() else (1, 0, name)

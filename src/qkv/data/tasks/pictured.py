@@ -1,0 +1,85 @@
+"""What tasks on pictures with more than a class share: pictures of the model's size, normalized."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.embedding import Input
+from ...core.patches import Patches
+from ..encoding import Encoder
+from ..images import Pixels, Size, decode, normalized, statistics
+from ..sources import Example, Skipped, Source
+from ..task import Task
+
+_SEEN = 200  # training pictures that mean and deviation are taken of
+
+
+class PictureTask(Task):
+    """A task on examples with an "image": pixels (C, H, W), the bytes of a file, or the path of one.
+
+    image:     height and width of what the model reads; its own by default.
+    channels:  3 for colors, 1 for gray; the model's.
+    tokens:    of one picture in the model.
+    mean, std: of each channel, 0 … 1, by which pixels are normalized; those of some training pictures by default.
+    """
+
+    pool: ClassVar[int] = 256
+    words: ClassVar[bool] = False
+
+    image: Size | None = None
+    channels: int = 3
+    tokens: int = 0
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        if not isinstance(seen, Patches):
+            raise ValueError(f"the task {self.kind!r} is on pictures, and this model reads none; take one over patches")
+        size = self.image or seen.image
+        grid = seen.grid_of(size)
+        if not grid.patches:
+            raise ValueError(f"pictures of {size[0]} × {size[1]} pixels hold no patch of the model; raise task.image")
+        made = self.replace({"image": size, "channels": seen.channels, "tokens": grid.tokens})
+        if made.mean and made.std:
+            return made
+        examples = islice(source.examples("train", shuffle=False), _SEEN)
+        found = [pixels for one in examples if not isinstance(pixels := made.pixels(one), Skipped)]
+        if not found:
+            raise ValueError(f"none of the first {_SEEN} training examples has a picture that can be read")
+        mean, std = statistics(found)
+        return made.replace({"mean": made.mean or mean, "std": made.std or std})
+
+    @property
+    def size(self) -> Size:
+        """Height and width of what the model reads."""
+        assert self.image is not None, "a task is settled before it makes items"
+        return self.image
+
+    def pixels(self, example: Example) -> Pixels | Skipped:
+        """The picture of an example, with the model's channels; or why there is none."""
+        found = example.get("image")
+        if found is None:
+            raise ValueError(f"{example.get('where', 'an example')} has no picture, which the task {self.kind!r} is on")
+        if isinstance(found, np.ndarray):
+            return channelled(found, self.channels)
+        data = found.read_bytes() if isinstance(found, Path) else found
+        made = decode(data, "gray" if self.channels == 1 else "rgb")
+        return Skipped(f"whose picture is {made}") if isinstance(made, Skipped) else made
+
+    def numbers(self, pixels: Pixels) -> NDArray[np.float32]:
+        return normalized(pixels, self.mean, self.std)
+
+
+def channelled(pixels: NDArray[Any], channels: int) -> Pixels:
+    """A picture in colors or in gray, whichever it was."""
+    if len(pixels) == channels:
+        return pixels
+    if len(pixels) == 1:
+        return np.repeat(pixels, channels, 0)
+    gray: Pixels = np.rint(np.tensordot((0.299, 0.587, 0.114), pixels, 1)).astype(np.uint8)[None]
+    return gray

@@ -1,0 +1,71 @@
+"""How alike two texts are, each made a vector without the other: by the cosine of the vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from ...core.embedding import Input
+from ..encoding import Encoder
+from ..judge import Judge
+from ..judges.cosines import Cosines
+from ..sources import Example, Skipped, Source
+from ..task import Chance, Item
+from .regress import score_of, scores_of
+from .sentences import Sentences
+
+
+class Similarity(Sentences, kind="similarity"):
+    """Both texts of a pair are rows of one batch. The head is a `sentence-vector`; the objective is `cosine`, which wants
+    scores, or `contrastive`, which wants pairs that belong together.
+
+    low, high: the scores of what has nothing in common and of what is the same; by default the least and the greatest of
+               the training data. Data without scores are pairs that belong together.
+    positive:  train on pairs with this score at least, as those that belong together. Validation and test have all.
+
+    A text without a second one is paired with itself: by dropout it has two vectors (Gao et al. 2021, SimCSE).
+    """
+
+    low: float | None = None
+    high: float | None = None
+    positive: float | None = None
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        made = super().settle(source, tokenizer, seen)
+        first = next(source.examples("train", shuffle=False), {})
+        if "score" not in first:
+            if self.positive is not None:
+                raise ValueError("task.positive chooses pairs by their score, and these data have none; leave it out")
+            return made
+        scores = scores_of(self, source)
+        made = made._filled(low=min(scores), high=max(scores))
+        if made.low == made.high:
+            raise ValueError(f"every pair of the training data has the score {made.low:g}; there is nothing to learn")
+        return made
+
+    def sides(self, example: Example) -> list[tuple[str, ...]]:
+        return [(example["text"],), (example.get("pair", example["text"]),)]
+
+    def label(self, example: Example) -> Any | Skipped:
+        if "score" not in example:
+            return None
+        score = score_of(self, example, self.low, self.high)
+        if isinstance(score, Skipped):
+            return score
+        low, high = self.low or 0.0, 1.0 if self.high is None else self.high
+        return np.float32((score - low) / (high - low))
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        made = super().items(examples, tokenizer, chance)
+        if self.positive is None or not chance.training:
+            return made
+        together = (float(example["score"]) >= self.positive for example in examples)
+        return [
+            item if isinstance(item, Skipped) or fits else Skipped("too unlike to belong together")
+            for item, fits in zip(made, together, strict=True)
+        ]
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return Cosines()

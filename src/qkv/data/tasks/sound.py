@@ -1,0 +1,106 @@
+"""Sounds of a class each, as pictures of how loud which pitch is when."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ...core.embedding import Input
+from ...core.patches import Patches
+from ..audio import Wave, log_mel
+from ..classes import Unseen, number_of, of_source
+from ..encoding import Encoder
+from ..judge import Judge
+from ..judges.sounds import SoundClasses
+from ..sources import Example, Skipped, Source
+from ..task import Chance, Item, Task
+
+_SEEN = 200  # training sounds that mean and deviation are taken of
+
+
+class Sound(Task, kind="sound"):
+    """The class of a sound, from patches of its log-mel spectrogram (AST, Gong et al. 2021).
+
+    The model reads an image of `n_mels` × frames; a sound is cut off where that ends, or filled up with silence. In
+    training it begins at any place that leaves it whole, and stretches of up to `mask` of the time and of the pitches are
+    hidden (SpecAugment, Park et al. 2019).
+
+    n_fft, hop: samples in a frame, and from one frame to the next.
+    mean, std:  of all spectrograms, by which they are normalized; those of some training sounds by default.
+    unseen:     what becomes of a class that the training data don't have: "refuse" it by name, or "skip" and count it.
+    """
+
+    pool: ClassVar[int] = 512
+    words: ClassVar[bool] = False
+
+    n_fft: int = Field(default=256, ge=16)
+    hop: int = Field(default=80, ge=1)
+    mask: float = Field(default=0.2, ge=0, lt=1)
+    unseen: Unseen = "refuse"
+    classes: tuple[str, ...] = ()
+    image: tuple[int, int] = (0, 0)
+    tokens: int = 0
+    mean: float | None = None
+    std: float | None = None
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        if not isinstance(seen, Patches) or seen.channels != 1:
+            raise ValueError(
+                "sounds are read as images of one channel, mel bands × frames; give the model patches of such"
+            )
+        made = self.replace({"image": seen.image, "tokens": seen.grid.tokens})
+        if not made.classes:
+            made = made.replace({"classes": of_source(source)})
+        if made.mean is None or made.std is None:
+            examples = islice(source.examples("train", shuffle=False), _SEEN)
+            all_ = np.stack([made.spectrogram(example, None) for example in examples])
+            made = made.replace({"mean": float(all_.mean()), "std": float(all_.std())})
+        return made
+
+    @property
+    def n_labels(self) -> int | None:
+        return len(self.classes) or None
+
+    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
+        number = number_of(example, self.classes, self.unseen)
+        if isinstance(number, Skipped):
+            return number
+        assert self.mean is not None and self.std is not None
+        picture = (self.spectrogram(example, chance) - np.float32(self.mean)) / np.float32(self.std)
+        if chance.training and self.mask:
+            self._hide(picture, chance.random)
+        about = {name: example[name] for name in ("label", "where")}
+        return Item({"ids": picture[None]}, np.int64(number), tokens=self.tokens, example={**about, "mels": picture})
+
+    def spectrogram(self, example: Example, chance: Chance | None) -> NDArray[np.float32]:
+        """(mels, frames) of a sound, in powers of ten."""
+        mels, frames = self.image
+        samples, length = example["audio"], frames * self.hop
+        samples = _placed(samples, length, chance)
+        found = log_mel(torch.from_numpy(samples)[None], example["rate"], n_mels=mels, n_fft=self.n_fft, hop=self.hop)
+        return found[0].numpy()
+
+    def _hide(self, picture: NDArray[np.float32], random: np.random.Generator) -> None:
+        for axis, size in enumerate(picture.shape):
+            width = random.integers(0, int(size * self.mask) + 1)
+            start = random.integers(0, size - width + 1)
+            picture[(slice(None),) * axis + (slice(start, start + width),)] = 0
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return SoundClasses(self.classes)
+
+
+def _placed(samples: Wave, length: int, chance: Chance | None) -> Wave:
+    """So many samples: silence around a shorter sound, a part of a longer one; where is by chance in training."""
+    room = abs(length - len(samples))
+    start = int(chance.random.integers(0, room + 1)) if chance is not None and chance.training else room // 2
+    if len(samples) >= length:
+        return samples[start : start + length]
+    whole = np.zeros(length, np.float32)
+    whole[start : start + len(samples)] = samples
+    return whole

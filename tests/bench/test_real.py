@@ -1,0 +1,64 @@
+"""Every entry of docs/results.md is one that can be run: its recipes are known, with these overrides, and so are its baselines."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import real
+from qkv.run.recipe import Recipe
+
+ENTRIES = real.entries()
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_steps_are_recipes_with_overrides_that_there_are(entry: real.Entry, tmp_path: Path) -> None:
+    places = {"data": "data", "all": "all", "out": str(tmp_path)}
+    runs = set()
+    for step in entry.steps:
+        words = shlex.split(step.format(**places))
+        if words[:2] != ["qkv", "train"]:
+            continue
+        at = words.index("--out")
+        runs.add(Path(words[at + 1]).name)
+        settings = [word for word in words[3:at] if "=" in word and not word.startswith("--")]
+        Recipe.load(words[2], settings)
+    assert {figure["run"] for figure in entry.figures} <= runs
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_baselines_are_known(entry: real.Entry) -> None:
+    known = real.baselines()
+    for command in entry.baselines:
+        words = shlex.split(command.format(data="data", all="all", out="out"))
+        assert words[:3] == ["python", "-m", "bench.baselines"] and words[3] in known
+
+
+def test_measuring_keeps_figures_commands_and_baselines(tmp_path: Path) -> None:
+    said = json.dumps({"metrics": {"accuracy": 0.75}, "examples": 8})
+    entry = real.Entry(
+        name="toy",
+        title="A toy",
+        steps=(f"mkdir {{out}}/run && echo '{said}' > {{out}}/run/evaluation.json",),
+        figures=({"name": "accuracy", "run": "run", "metric": "accuracy"},),
+        baselines=("""echo '{"name": "guessing", "accuracy": 0.5}'""",),
+    )
+    found = real.measure(entry, tmp_path, tmp_path / "scratch")
+    assert found.figures == {"accuracy": 0.75} and found.baselines == [{"name": "guessing", "accuracy": 0.5}]
+    table = real.table([found])
+    assert "accuracy **75.0%**" in table and "guessing: accuracy 50.0%" in table and "mkdir" in table
+
+
+def test_a_step_that_fails_says_so(tmp_path: Path) -> None:
+    entry = real.Entry(name="toy", title="A toy", steps=("echo no such thing >&2; false",), figures=())
+    with pytest.raises(SystemExit, match="ended with 1: no such thing"):
+        real.measure(entry, tmp_path, tmp_path / "scratch")
+
+
+def test_data_that_are_not_there_leave_an_entry_out(tmp_path: Path) -> None:
+    entry: Any = real.Entry(name="toy", title="A toy", steps=(), figures=(), data="nowhere")
+    assert "there is no" in (entry.lacks(tmp_path) or "")
