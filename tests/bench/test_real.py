@@ -1,4 +1,4 @@
-"""Every entry of docs/results.md is one that can be run: its recipes are known, with these overrides, and so are its baselines."""
+"""Every entry of docs/results.md can be run: its recipes are known, with these overrides, and so are its baselines."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_baselines_are_known(entry: real.Entry) -> None:
 
 
 def test_measuring_keeps_figures_commands_and_baselines(tmp_path: Path) -> None:
-    said = json.dumps({"metrics": {"accuracy": 0.75}, "examples": 8})
+    said = json.dumps({"metrics": {"accuracy": 0.75}, "examples": 8}).replace("{", "{{").replace("}", "}}")
     entry = real.Entry(
         name="toy",
         title="A toy",
         steps=(f"mkdir {{out}}/run && echo '{said}' > {{out}}/run/evaluation.json",),
         figures=({"name": "accuracy", "run": "run", "metric": "accuracy"},),
-        baselines=("""echo '{"name": "guessing", "accuracy": 0.5}'""",),
+        baselines=("""echo '{{"name": "guessing", "accuracy": 0.5}}'""",),
     )
     found = real.measure(entry, tmp_path, tmp_path / "scratch")
     assert found.figures == {"accuracy": 0.75} and found.baselines == [{"name": "guessing", "accuracy": 0.5}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -20,6 +22,9 @@ M, T = 12, 7
 SIZES: dict[str, Any] = {"n_heads": 4, "n_kv_heads": 2, "max_positions": 9, "rank": 3}
 
 
+SHARED = {"encoder.blocks.*.attention.share": "layers"}
+
+
 def layer(**options: Any) -> tuple[MultiHeadLinformer, Linformer]:
     spec = Linformer(**{**SIZES, **options})
     module = spec.module(M).double()
@@ -35,7 +40,7 @@ def model(**options: Any) -> Any:
     return qkv.build(spec.replace({"encoder.blocks.*.attention": mixer}), dtype=torch.float64).eval()
 
 
-@pytest.mark.parametrize(("share", "matrices"), [("none", 4), ("heads", 2), ("keys-values", 1)])
+@pytest.mark.parametrize(("share", "matrices"), [("none", 4), ("heads", 2), ("keys-values", 1), ("layers", 1)])
 def test_the_equation_and_what_is_shared(share: str, matrices: int) -> None:
     module, spec = layer(share=share, d_value=5)
     x = torch.randn(2, T, M, dtype=torch.float64)
@@ -53,6 +58,45 @@ def test_the_equation_and_what_is_shared(share: str, matrices: int) -> None:
     assert spec.cost(M).parameters == count
     projections = sum(p.numel() for name, p in module.named_parameters() if name.startswith("project"))
     assert projections == matrices * 3 * 9
+
+
+def test_layers_share_one_matrix_and_its_gradient_is_the_sum_of_theirs() -> None:
+    built, apart = model(share="layers"), model(share="keys-values")
+    names = [f"encoder.blocks.{i}.attention.project_keys" for i in range(2)]
+    for some in (built, built.float(), copy.deepcopy(built).double(), qkv.replace(apart, SHARED).model):
+        first, second = (some.get_parameter(name) for name in names)
+        assert first is second
+        assert some.spec.n_parameters == sum(p.numel() for p in some.parameters())
+    built = built.double()
+    state = built.state_dict()
+    apart.load_state_dict(state)
+    ids = torch.arange(10)[None] % 7
+    torch.testing.assert_close(built(ids), apart(ids))
+    for some in (built, apart):
+        some(ids).square().sum().backward()
+    each = [apart.get_parameter(name).grad for name in names]
+    torch.testing.assert_close(built.get_parameter(names[0]).grad, each[0] + each[1])
+
+
+def test_reversible_layers_share_it_too() -> None:
+    spec = model(share="layers").spec.replace({"encoder.blocks.*.placement": "reversible"})
+    built = qkv.build(spec, dtype=torch.float64)
+    ids = torch.arange(10)[None] % 7
+
+    def gradient() -> Any:
+        built.zero_grad()
+        built.hidden(ids).square().sum().backward()
+        return built.encoder.blocks[1].attention.project_keys.grad.clone()
+
+    found = gradient()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("qkv.model.stack.reversible", lambda blocks, x, run: reduce(lambda x, f: f(x, run), blocks, x))
+        torch.testing.assert_close(gradient(), found)
+
+
+def test_layers_that_share_need_one_shape() -> None:
+    with pytest.raises(ValueError, match=r"share project_keys need it in one shape, and these have \(1, 3, 16\) and \(1, 4"):
+        model(share="layers").spec.replace({"encoder.blocks.0.attention.rank": 3})
 
 
 def test_costs_are_linear_in_the_length() -> None:

@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from . import allocator, catalog, chat, convert, cost, evaluate, generate, score, show, tokenizer, train, vectors
+from . import (
+    allocator,
+    catalog,
+    chat,
+    classify,
+    convert,
+    cost,
+    evaluate,
+    generate,
+    score,
+    show,
+    tokenizer,
+    train,
+    vectors,
+)
 
 app = typer.Typer(
     name="qkv",
@@ -50,6 +64,7 @@ app.command("translate", help=generate.translate_help)(generate.generate)
 app.command("chat")(chat.chat)
 app.command("score")(score.score)
 app.command("embed")(score.embed)
+app.command("classify")(classify.classify)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")
 app.command("convert")(convert.convert)

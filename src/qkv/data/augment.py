@@ -96,7 +96,7 @@ def boxes(
     draws are too large."""
     height, width = size
     area = height * width * random.uniform(*scale, (10, n))
-    shape = np.exp(random.uniform(*np.log(ratio), (10, n)))
+    shape = np.exp(random.uniform(np.log(ratio[0]), np.log(ratio[1]), (10, n)))
     tall, wide = np.rint(np.sqrt(area / shape)).astype(int), np.rint(np.sqrt(area * shape)).astype(int)
     fits = (tall > 0) & (tall <= height) & (wide > 0) & (wide <= width)
     first, every = fits.argmax(0), np.arange(n)
@@ -148,10 +148,11 @@ class RandomErasing(Augmentation, kind="random-erasing"):
     fill: Literal["noise", "mean"] = "noise"
 
     def __call__(self, pixels: Pixels, random: Random) -> Pixels:
-        n, channels, *size = pixels.shape
+        n, _, height, width = pixels.shape
         chosen = random.random(n) < self.p
-        inside = inside_of(boxes(n, (size[0], size[1]), self.scale, self.ratio, random), (size[0], size[1]))
-        mask = np.broadcast_to((inside & chosen[:, None, None])[:, None], pixels.shape)
+        inside = inside_of(boxes(n, (height, width), self.scale, self.ratio, random), (height, width))
+        inside[~chosen] = False
+        mask = np.broadcast_to(inside[:, None], pixels.shape)
         out = pixels.copy()
         if self.fill == "noise":
             out[mask] = random.integers(0, 256, int(mask.sum()), np.uint8)

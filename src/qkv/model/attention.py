@@ -60,6 +60,11 @@ class Mixer(Spec, role="attention"):
         """Number of heads and width of a head, for position schemes; None for what has no heads to turn or bias."""
         return None
 
+    @property
+    def shared(self) -> dict[str, tuple[int, ...]]:
+        """Parameters, and their shapes, that all such layers of a stack have in common."""
+        return {}
+
     def remembers(self) -> int | None:
         """How many of the last tokens a decoding step can need; None is all of them."""
         return None

@@ -23,13 +23,14 @@ class Linformer(Attention, kind="linformer"):
     """softmax(scale · Q (E K)ᵀ) F V, with E and F of `rank` rows and `max_positions` columns (Wang et al. 2020, §4).
 
     `share` says what E and F are shared among: "none" has an E and an F for each key-value head, "heads" one E and one F
-    for a layer, "keys-values" one matrix in place of both. Every token sees all, so the pattern is full, and nothing is
-    decoded token by token. Rotary positions turn keys before they are projected.
+    for a layer, "keys-values" one matrix in place of both, "layers" one matrix for all such layers of a stack. Every token
+    sees all, so the pattern is full, and nothing is decoded token by token. Rotary positions turn keys before they are
+    projected.
     """
 
     max_positions: int = Field(gt=0)
     rank: int = Field(default=256, gt=0)
-    share: Literal["none", "heads", "keys-values"] = "heads"
+    share: Literal["none", "heads", "keys-values", "layers"] = "heads"
 
     @model_validator(mode="after")
     def _projects_all(self) -> Linformer:
@@ -43,9 +44,13 @@ class Linformer(Attention, kind="linformer"):
 
     @property
     def matrices(self) -> tuple[int, int]:
-        """How many of E, and of F, are a layer's own."""
+        """How many of E, and of F, a layer uses."""
         each = (self.n_kv_heads or self.n_heads) if self.share == "none" else 1
-        return each, 0 if self.share == "keys-values" else each
+        return each, each if self.share in ("none", "heads") else 0
+
+    @property
+    def shared(self) -> dict[str, tuple[int, ...]]:
+        return {"project_keys": (1, self.rank, self.max_positions)} if self.share == "layers" else {}
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         refuse_crossing(self, cross)

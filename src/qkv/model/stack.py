@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Literal, cast
@@ -66,6 +67,15 @@ class Stack(Spec, kind="stack"):
             )
         return self
 
+    @model_validator(mode="after")
+    def _have_in_common(self) -> Stack:
+        for name in self.shared:
+            shapes = {block.attention.shared[name] for block in self.blocks if name in block.attention.shared}
+            if len(shapes) > 1:
+                said = " and ".join(str(shape) for shape in sorted(shapes))
+                raise ValueError(f"layers that share {name} need it in one shape, and these have {said}")
+        return self
+
     @field_validator("embedding", mode="before")
     @classmethod
     def _of_tokens(cls, value: Any) -> Any:
@@ -107,6 +117,12 @@ class Stack(Spec, kind="stack"):
     def is_reversible(self) -> bool:
         return any(block.placement == "reversible" for block in self.blocks)
 
+    @property
+    def shared(self) -> dict[str, list[int]]:
+        """Parameters of attention that blocks have in common, and the blocks that have them."""
+        names = dict.fromkeys(name for block in self.blocks for name in block.attention.shared)
+        return {name: [i for i, b in enumerate(self.blocks) if name in b.attention.shared] for name in names}
+
     def block(self, i: int) -> Block:
         """The i-th block, with its share of the stack's stochastic depth."""
         if not self.drop_path:
@@ -131,7 +147,8 @@ class Stack(Spec, kind="stack"):
             count = len(list(run))
             pairs = _pairs(block.attention, tokens)
             total += block.cost(d_model, tokens, pairs, memory, tokens * memory) * count
-        return total
+        again = ((i, name) for name, blocks in self.shared.items() for i in blocks[1:])  # counted once more than they are
+        return total + Cost(-sum(math.prod(self.blocks[i].attention.shared[name]) for i, name in again))
 
 
 def _pairs(mixer: Mixer, tokens: int) -> int:
@@ -179,8 +196,16 @@ class StackModule(nn.Module):
         self.between = nn.ModuleList(spec.position.module(widths) for _ in range(1, spec.tables))
         _check_heads(spec, self.position, d_model, name)
         self.blocks = nn.ModuleList(spec.block(i).module(d_model, f"{name}.blocks.{i}") for i in range(spec.n_layers))
+        self.shared = spec.shared
+        self.tie()
         self.norm = spec.norm.module(d_model)
         self.reversible = spec.is_reversible
+
+    def tie(self) -> None:
+        """Make what blocks have in common one parameter; again after anything that replaces parameters."""
+        for name, (first, *others) in self.shared.items():
+            for i in others:
+                setattr(self.block(i).attention, name, getattr(self.block(first).attention, name))
 
     def forward(
         self,

@@ -172,6 +172,9 @@ class TransformerModel(nn.Module):
 
     def tie(self) -> None:
         """Make shared tables one parameter; again after anything that replaces parameters."""
+        for stack in (self.encoder, self.decoder):
+            if stack is not None:
+                stack.tie()
         if self.encoder is not None and self.decoder is not None and self.spec.shares_table:
             self.decoder.embedding.weight = self.encoder.embedding.weight
         if self.head is not None:

@@ -21,6 +21,7 @@ from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
 from . import hub, sharded, weights
 from .chat import chat
+from .classify import Classified, classify, similarity
 from .directory import (
     CONFIG,
     GENERATION,
@@ -138,6 +139,14 @@ class Run:
     def embed(self, texts: Sequence[str], pooling: Pooling = "mean") -> list[Tensor]:
         """Last hidden states, see `qkv.run.embed.embed`: (M,) a text, or (T, M) where pooling is "none"."""
         return embed(self.text_model, _texts(texts), pooling)
+
+    def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
+        """The class of each text, or of each text beside its pair, with the probability of every class."""
+        return classify(self, _texts(texts), pairs and _texts(pairs))
+
+    def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
+        """How alike a[i] and b[i] are, see `qkv.run.classify.similarity`."""
+        return similarity(self, _texts(a), _texts(b))
 
     def save(
         self,

@@ -8,6 +8,7 @@ from .. import (  # noqa: F401
     choices,
     columns,
     facts,
+    image_sources,
     labelled,
     mask_files,
     matches,

@@ -14,6 +14,8 @@ from ..judges.classes import Classes
 from ..sources import Example, Skipped, Source
 from .sentences import Sentences
 
+_NO_CLASS = "whose label is no class"
+
 
 class Classify(Sentences, kind="classify"):
     """classes: their names, in the order of the head's scores; by default every label in the training data, sorted, numbers
@@ -23,20 +25,19 @@ class Classify(Sentences, kind="classify"):
     classes: tuple[str, ...] = ()
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
-        made = super().settle(source, tokenizer, seen)
         if self.classes:
-            return made
+            return self._filled(seen)
         found: set[str] = set()
         for example in source.examples("train", shuffle=False):
             name = _named(example)
             if name is None:
-                self._refused(example, _other_kind(example), "whose label is no class")
+                self._refused(example, _other_kind(example), _NO_CLASS)
             else:
                 found.add(name)
         if len(found) < 2:
             there = f"only the class {next(iter(found))!r}" if found else "no class"
             raise ValueError(f"the training data have {there}, and there is nothing to tell apart; give two at least")
-        return made._filled(classes=tuple(sorted(found, key=_by_size)))
+        return self._filled(seen, classes=tuple(sorted(found, key=_by_size)))
 
     @property
     def n_labels(self) -> int | None:
@@ -45,7 +46,7 @@ class Classify(Sentences, kind="classify"):
     def label(self, example: Example) -> Any | Skipped:
         name = _named(example)
         if name is None:
-            return self._refused(example, _other_kind(example), "whose label is no class")
+            return self._refused(example, _other_kind(example), _NO_CLASS)
         if name not in self.classes:
             what = f"the class {name!r} is not in the training data; {nearest(name, self.classes)}"
             return self._refused(example, f"{what}; give it examples to learn from", "of a class unseen in training")

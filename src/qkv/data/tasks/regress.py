@@ -27,9 +27,8 @@ class Regress(Sentences, kind="regress"):
     spread: float | None = None
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
-        made = super().settle(source, tokenizer, seen)
         scores = scores_of(self, source)
-        return made._filled(center=float(np.mean(scores)), spread=float(np.std(scores)) or 1.0)
+        return self._filled(seen, center=float(np.mean(scores)), spread=float(np.std(scores)) or 1.0)
 
     @property
     def n_labels(self) -> int | None:

@@ -51,10 +51,11 @@ class Sentences(Task):
     longest: int = Field(default=128, ge=4)
     over_long: Literal["cut", "skip"] = "cut"
     strange: Literal["refuse", "skip"] = "refuse"
-    segments: int = Field(default=0, ge=0)
+    segments: int | None = Field(default=None, ge=0)
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
-        return self._filled(segments=int(getattr(seen, "token_types", 0)))
+        """Raises ValueError where the data have no labels, or none that tell anything apart."""
+        return self._filled(seen)
 
     def texts(self, example: Example) -> Iterator[str]:
         yield from (text for row in self.sides(example) for text in row)
@@ -88,7 +89,7 @@ class Sentences(Task):
         owned = [item.rows for item in items if isinstance(item, Framings)]
         rows = [row for some in owned for row in some]
         arrays = {"ids": joined([row.ids for row in rows], "ids", pad)}
-        if self.segments > 1:
+        if (self.segments or 0) > 1:
             arrays["token_types"] = joined([row.token_types for row in rows], "token_types", 0)
         spans = Spans([len(row.ids) for row in rows])
         labels = None if items[0].labels is None else np.stack([np.asarray(item.labels) for item in items])
@@ -137,9 +138,10 @@ class Sentences(Task):
         made = Framings({"ids": framings[0].ids}, label, example=example, rows=framings)
         return Skipped(OVER_LONG) if self.over_long == "skip" and made.cut else made
 
-    def _filled(self, **found: Any) -> Self:
+    def _filled(self, seen: Input, **found: Any) -> Self:
         """With what was found in every field that is not given."""
-        return self.replace({name: value for name, value in found.items() if name not in self.model_fields_set})
+        found["segments"] = int(getattr(seen, "token_types", 0))
+        return self.replace({name: value for name, value in found.items() if getattr(self, name) in (None, ())})
 
     def _refused(self, example: Example, what: str, reason: str) -> Skipped:
         """An example that the task has no use for. Raises ValueError where it must not be."""

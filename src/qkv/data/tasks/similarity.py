@@ -33,14 +33,13 @@ class Similarity(Sentences, kind="similarity"):
     positive: float | None = None
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
-        made = super().settle(source, tokenizer, seen)
         first = next(source.examples("train", shuffle=False), {})
         if "score" not in first:
             if self.positive is not None:
                 raise ValueError("task.positive chooses pairs by their score, and these data have none; leave it out")
-            return made
+            return self._filled(seen)
         scores = scores_of(self, source)
-        made = made._filled(low=min(scores), high=max(scores))
+        made = self._filled(seen, low=min(scores), high=max(scores))
         if made.low == made.high:
             raise ValueError(f"every pair of the training data has the score {made.low:g}; there is nothing to learn")
         return made

@@ -1,0 +1,138 @@
+"""What class a text is of, and how alike two texts are, by a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..core.layout import Layout
+from ..data.framing import framed
+from ..data.task import Task
+from ..data.tasks.classify import Classify
+from ..data.tasks.regress import Regress
+from ..data.tasks.sentences import Sentences
+from ..model.heads import SequenceClassifier
+from ..model.sentence import SentenceVector
+from .embed import embed
+from .text import batches
+
+if TYPE_CHECKING:
+    from .load import Run
+
+Rows = list[tuple[list[int], list[int]]]
+"""The ids of each row, and their token types."""
+
+
+@dataclass(frozen=True)
+class Classified:
+    """The class of a text, and the probability of every class, the likeliest first.
+
+    Where a text may be of several classes (`problem_type` of a model of the Hub), each probability is of yes against no.
+    """
+
+    label: str
+    probabilities: dict[str, float]
+
+
+def classify(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
+    """The class of each text, or of each text beside its pair. Classes have the names of the training data, or those of the
+    directory (`id2label`).
+
+    Raises ValueError where the model has no sequence classifier, or an empty text is given.
+    """
+    names = classes_of(run)
+    several = run.origin is not None and run.origin.config.get("problem_type") == "multi_label_classification"
+    scores = torch.stack(_scores(run, texts, pairs))
+    shares = (scores.sigmoid() if several else scores.softmax(-1)).tolist()
+    ranked = (sorted(zip(names, row, strict=True), key=lambda one: -one[1]) for row in shares)
+    return [Classified(row[0][0], dict(row)) for row in ranked]
+
+
+def similarity(run: Run, a: Sequence[str], b: Sequence[str]) -> list[float]:
+    """How alike a[i] and b[i] are: the score of a model that was trained to give one for both together, else the cosine of
+    the vectors that the model has for each.
+
+    Vectors are those of the head `sentence-vector`; of a model without one, the mean of the last hidden states.
+    """
+    if len(a) != len(b):
+        raise ValueError(f"there are {len(a)} first texts and {len(b)} second ones; each needs the other")
+    task, head = _task(run), run.model.spec.head
+    if isinstance(task, Regress):
+        return [task.score(float(score)) for score in _scores(run, a, b)]
+    if isinstance(head, SentenceVector):
+        first, second = _scores(run, a), _scores(run, b)
+    else:
+        first, second = (embed(run.text_model, texts) for texts in (a, b))
+    return [float(F.cosine_similarity(u, v, dim=-1)) for u, v in zip(first, second, strict=True)]
+
+
+def classes_of(run: Run) -> tuple[str, ...]:
+    """The names of a model's classes. Raises ValueError where it tells none apart."""
+    head, task = run.model.spec.head, _task(run)
+    if not isinstance(head, SequenceClassifier):
+        has = "no head" if head is None else f"the head {head.kind}"
+        raise ValueError(
+            f"{run.path or 'this model'} has {has}, which tells no classes apart; train one: qkv train classify model=…"
+        )
+    if head.labels == 1:
+        raise ValueError(f"{run.path or 'this model'} gives a number, not a class; ask for it by similarity")
+    if isinstance(task, Classify) and len(task.classes) == head.labels:
+        return task.classes
+    said: Mapping[Any, str] = (run.origin.config.get("id2label") if run.origin is not None else None) or {}
+    return tuple(str(said.get(str(i), said.get(i, f"LABEL_{i}"))) for i in range(head.labels))
+
+
+def _task(run: Run) -> Task | None:
+    return None if run.recipe is None else run.recipe.task
+
+
+@torch.inference_mode()
+def _scores(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Tensor]:
+    """What the head says of each text, in fp32 on the CPU."""
+    if pairs is not None and len(pairs) != len(texts):
+        raise ValueError(f"there are {len(texts)} texts and {len(pairs)} pairs; give a pair for each text")
+    empty = next((i for i, text in enumerate([*texts, *(pairs or ())]) if not text.strip()), None)
+    if empty is not None:
+        raise ValueError(f"text {empty % len(texts) + 1} is empty, so there is nothing to read")
+    rows = _rows(run, texts, pairs)
+    made: list[Tensor] = [torch.empty(0)] * len(rows)
+    for group in batches([len(ids) for ids, _ in rows]):
+        outputs = run.model(**_inputs(run, [rows[i] for i in group]))
+        for i, output in zip(group, outputs.float().cpu(), strict=True):
+            made[i] = output
+    return made
+
+
+def _rows(run: Run, texts: Sequence[str], pairs: Sequence[str] | None) -> Rows:
+    """Texts as the model was trained to read them: one of the Hub by its tokenizer's template, one trained here by its task."""
+    text_model, task = run.text_model, _task(run)
+    tokenizer = text_model.tokenizer
+    if text_model.ids is not None:
+        return [(made.ids, made.types) for made in tokenizer.with_template(texts, pairs)]
+    room = task.longest if isinstance(task, Sentences) else run.model.max_positions
+    sides = [tokenizer.encode_batch(side) for side in (texts, pairs) if side is not None]
+    made = [framed(tokenizer, *both, room=room) for both in zip(*sides, strict=True)]
+    return [(one.ids.tolist(), one.token_types.tolist()) for one in made]
+
+
+def _inputs(run: Run, rows: Rows) -> dict[str, Any]:
+    """What the model reads, padded on the right. An encoder–decoder's decoder reads the same text, one token behind."""
+    spec, device = run.model.spec, run.model.device
+    lengths = [len(ids) for ids, _ in rows]
+    ids, types = torch.zeros(2, len(rows), max(lengths), dtype=torch.long, device=device)
+    for i, (row, kinds) in enumerate(rows):
+        ids[i, : len(row)], types[i, : len(row)] = torch.tensor(row), torch.tensor(kinds)
+    layout = Layout.from_lengths(lengths, device=device)
+    inputs: dict[str, Any] = {"ids": ids, "layout": layout}
+    first = spec.encoder or spec.output
+    if getattr(first.embedding, "token_types", 0) > 1:
+        inputs["token_types"] = types
+    if run.model.is_encoder_decoder:
+        start = torch.full_like(ids[:, :1], run.text_model.start or 0)
+        inputs |= {"target": torch.cat([start, ids[:, :-1]], 1), "target_layout": layout}
+    return inputs
