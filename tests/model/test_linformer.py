@@ -80,7 +80,7 @@ def test_layers_share_one_matrix_and_its_gradient_is_the_sum_of_theirs() -> None
 
 def test_reversible_layers_share_it_too() -> None:
     spec = model(share="layers").spec.replace({"encoder.blocks.*.placement": "reversible"})
-    built = qkv.build(spec, dtype=torch.float64)
+    built = qkv.build(spec, dtype=torch.float64).eval()
     ids = torch.arange(10)[None] % 7
 
     def gradient() -> Any:
@@ -95,7 +95,9 @@ def test_reversible_layers_share_it_too() -> None:
 
 
 def test_layers_that_share_need_one_shape() -> None:
-    with pytest.raises(ValueError, match=r"share project_keys need it in one shape, and these have \(1, 3, 16\) and \(1, 4"):
+    with pytest.raises(
+        ValueError, match=r"share project_keys need it in one shape, and these have \(1, 3, 16\) and \(1, 4"
+    ):
         model(share="layers").spec.replace({"encoder.blocks.0.attention.rank": 3})
 
 

@@ -77,7 +77,7 @@ def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts
 
     A loaded model has its own tokens for these places, the `frame` of its tokenizer.
     """
-    frame = _frame(tokenizer)
+    frame = frame_of_pairs(tokenizer)
     room = max(limits.longest - len(frame.before) - len(frame.after), 0)
     over = np.maximum(*(side.lengths for side in found.sides)) > room
     found = _fitting(found, over, limits, counts)
@@ -91,7 +91,7 @@ def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts
     )
 
 
-def _frame(tokenizer: Encoder) -> Frame:
+def frame_of_pairs(tokenizer: Encoder) -> Frame:
     """A tokenizer's own frame; else eos ends a text, and bos begins a target, or eos where there is no bos."""
     own: Frame | None = getattr(tokenizer, "frame", None)  # not every Encoder has one
     if own is not None:

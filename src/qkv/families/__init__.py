@@ -16,6 +16,7 @@ from . import (
     bigbird,
     bigcode,
     bloom,
+    captioner,
     deit,
     distilbert,
     electra,
@@ -85,6 +86,7 @@ FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
     (vit_mae.vit_mae, vit_mae.SIZES),
     (yolos.yolos, yolos.SIZES),
     (segmenter.segmenter, segmenter.SIZES),
+    (captioner.captioner, captioner.SIZES),
 )
 PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
     name: (factory, sizes) for factory, named in FACTORIES for name, sizes in named.items()

@@ -41,7 +41,8 @@ def generate(
     """Continue every prompt; each gets what it would get alone, whatever shares its batch.
 
     ids:       (B, T) prompts, padded on either side as `layout` or `attention_mask` says, or a list of rows of any
-               lengths. For an encoder–decoder this is the source, and the decoder starts from `target` or `bos_id`.
+               lengths. For an encoder–decoder this is the source, which may be pixels (B, C, H, W) where its encoder
+               reads patches, and the decoder starts from `target` or `bos_id`.
     settings:  a `Generation`; `options` are changes to it by field name (`num_beams=4`).
     eos_id:    the token, or tokens, that end a sequence. Only the layout says what is padding: pad = eos is fine.
     stop:      called with a row's new tokens; True ends the row there.

@@ -27,7 +27,7 @@ class Prompts:
     rows:    the same tokens on the host, without padding.
     limits:  the new tokens each row may get: max_new_tokens, or fewer where the model's context ends.
     cache:   how keys and values are kept.
-    source, source_layout: the encoder's input, for an encoder–decoder.
+    source, source_layout: the encoder's input, for an encoder–decoder: tokens, or pixels (B, C, H, W).
     """
 
     ids: Tensor
@@ -72,7 +72,7 @@ def prepare(
     source: Tensor | None = None
     source_layout: Layout | None = None
     if model.is_encoder_decoder:
-        source, source_layout = batch_of(ids, layout, attention_mask, model.device)
+        source, source_layout = _source(ids, layout, attention_mask, model.device)
         if target is None:
             if bos_id is None:
                 raise ValueError(
@@ -90,6 +90,19 @@ def prepare(
     context = None if cache is not None and cache.endless else model.max_positions
     limits = tuple(_room(i, len(row), max_new_tokens, context) for i, row in enumerate(rows))
     return Prompts(prompt, where, rows, limits, cache, source, source_layout)
+
+
+def _source(
+    ids: Ids, layout: Layout | None, attention_mask: Tensor | None, device: torch.device
+) -> tuple[Tensor, Layout | None]:
+    """What an encoder reads: tokens, or numbers such as pixels, whose own embedding says where they are."""
+    if not isinstance(ids, Tensor) or not ids.is_floating_point() or ids.ndim < 3:
+        return batch_of(ids, layout, attention_mask, device)
+    if attention_mask is not None:
+        raise ValueError("an attention mask is for tokens; a layout says which parts of a picture are shown")
+    if not len(ids):
+        raise ValueError("there are no prompts: the source has no rows")
+    return ids.to(device), None if layout is None else layout.to(device)
 
 
 def batch_of(

@@ -147,7 +147,9 @@ class Stack(Spec, kind="stack"):
             count = len(list(run))
             pairs = _pairs(block.attention, tokens)
             total += block.cost(d_model, tokens, pairs, memory, tokens * memory) * count
-        again = ((i, name) for name, blocks in self.shared.items() for i in blocks[1:])  # counted once more than they are
+        again = (
+            (i, name) for name, blocks in self.shared.items() for i in blocks[1:]
+        )  # counted once more than they are
         return total + Cost(-sum(math.prod(self.blocks[i].attention.shared[name]) for i, name in again))
 
 

@@ -263,15 +263,20 @@ class PixelDecoderHead(ImageHead):
 class MaskTokens(OfImages, kind="mask-tokens"):
     """A mask for every class, by one learned token each (Segmenter, Strudel et al. 2021, §3.2):
 
-    [p, c] = decoder([W h + b, classes]);  scores = norm(⟨p V_p / |p V_p|, c V_c / |c V_c|⟩),
+    [p, c] = decoder([W h + b, classes]);  scores = s · norm(⟨p V_p / |p V_p|, c V_c / |c V_c|⟩),
     the norm being over the classes of each patch h.
 
     Scores are (B, labels, rows, columns); the loss resizes them to labels of (B, H, W), bilinearly.
+
+    finer: into how many rows and columns each patch is parted, whose scores V_p makes apart; 1 in the paper.
+    scale: s. In the paper it is 1, and how sure a model can be grows with the norm's gain alone, which takes long.
     """
 
     labels: int = Field(default=150, gt=0)
     width: int = Field(default=768, gt=0)
     decoder: Stack
+    finer: int = Field(default=1, gt=0)
+    scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _reads_states(self) -> MaskTokens:
@@ -284,10 +289,11 @@ class MaskTokens(OfImages, kind="mask-tokens"):
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
         seen = tokens + self.labels if tokens else 0
-        into, square = d_model * self.width, self.width * self.width
-        parameters = into + self.width + self.labels * self.width + 2 * square
-        flops = 2 * into * tokens + 2 * square * seen + 2 * self.labels * self.width * tokens
-        norm = LayerNorm().cost(self.labels, tokens)
+        into, square, parts = d_model * self.width, self.width * self.width, self.finer**2
+        parameters = into + self.width + self.labels * self.width + (parts + 1) * square
+        of_patches = parts * (square + self.labels * self.width) * tokens
+        flops = 2 * (into * tokens + of_patches + square * (seen - tokens))
+        norm = LayerNorm().cost(self.labels, parts * tokens)
         return Cost(parameters, flops) + norm + self.decoder.cost(self.width, None, 0, seen)
 
 
@@ -296,10 +302,11 @@ class MaskTokensHead(ImageHead):
 
     def __init__(self, spec: MaskTokens, d_model: int) -> None:
         super().__init__()
+        self.finer, self.scale = spec.finer, spec.scale
         self.project = Linear(d_model, spec.width)
         self.classes = nn.Parameter(torch.empty(spec.labels, spec.width))
         self.decoder = StackModule(spec.decoder, 0, spec.width, None, "head.decoder")
-        self.of_patches = Linear(spec.width, spec.width, bias=False)
+        self.of_patches = Linear(spec.width, spec.finer**2 * spec.width, bias=False)
         self.of_classes = Linear(spec.width, spec.width, bias=False)
         self.norm = LayerNorm().module(spec.labels)
 
@@ -309,9 +316,9 @@ class MaskTokensHead(ImageHead):
         x = torch.cat([patches, self.classes.expand(len(hidden), -1, -1)], 1)
         x = self.decoder(x, Layout.full(x.shape[1], device=x.device))
         patches, classes = x.split((patches.shape[1], len(self.classes)), 1)
-        patches, classes = F.normalize(self.of_patches(patches), dim=-1), F.normalize(self.of_classes(classes), dim=-1)
-        scores = self.norm(patches @ classes.mT)
-        return scores.mT.unflatten(-1, (layout.grid.rows, layout.grid.columns))
+        parts = self.of_patches(patches).unflatten(-1, (self.finer**2, -1)).flatten(1, 2)
+        scores = self.norm(F.normalize(parts, dim=-1) @ F.normalize(self.of_classes(classes), dim=-1).mT)
+        return joined(scores.mT.unflatten(2, (-1, self.finer**2)), layout.grid, self.finer) * self.scale
 
     def loss(
         self,

@@ -1,8 +1,10 @@
-"""Numbers that say how good outputs are: exact match, BLEU, chrF, and the likelihoods' perplexity and bits per byte."""
+"""Numbers that say how good outputs are: exact match, BLEU, chrF, ROUGE, and the likelihoods' perplexity and bits per byte."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +29,41 @@ def chrf(outputs: Sequence[str], truths: Sequence[str]) -> Measured:
     from sacrebleu.metrics import CHRF
 
     return _sacre(CHRF(), outputs, truths)
+
+
+def rouge(outputs: Sequence[str], truths: Sequence[str], what: str) -> Measured:
+    """ROUGE, 0 to 100 (Lin 2004): the mean over the texts of the F1 of words (`what` is "rouge1"), of pairs of words
+    ("rouge2"), or of the longest common subsequence of words ("rougeL").
+
+    Words are runs of a–z and 0–9 after lowering case, without stemming, as in Google's `rouge-score`. Texts in other scripts
+    have none, and so score 0.
+    """
+    shares = [_rouge_f1(_words(a), _words(b), what) for a, b in zip(outputs, truths, strict=True)]
+    return Measured(100 * math.fsum(shares) / len(shares), "mean F1|words:a-z0-9|case:lower|stemmer:no")
+
+
+def _rouge_f1(output: list[str], truth: list[str], what: str) -> float:
+    if what == "rougeL":
+        same, said, true = _common(output, truth), len(output), len(truth)
+    else:
+        n = {"rouge1": 1, "rouge2": 2}[what]
+        a, b = (Counter(zip(*(words[i:] for i in range(n)), strict=False)) for words in (output, truth))
+        same, said, true = (a & b).total(), a.total(), b.total()
+    return 2 * same / (said + true) if same else 0.0
+
+
+def _common(a: list[str], b: list[str]) -> int:
+    """The length of the longest common subsequence."""
+    row = [0] * (len(b) + 1)
+    for word in a:
+        before = 0  # what stood to the upper left
+        for j, other in enumerate(b, 1):
+            before, row[j] = row[j], before + 1 if word == other else max(row[j], row[j - 1])
+    return row[-1]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall("[a-z0-9]+", text.lower())
 
 
 def perplexity(nll: float, count: int) -> float:

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_serializer, model_validator
 from .. import families
 from ..core.lora import Adapter
 from ..core.spec import Spec, explain, nearest
-from ..data import cldr, listops, pairs, stdlib_text, tasks, text, toys  # noqa: F401  (their kinds)
+from ..data import cldr, listops, pairs, senses, stdlib_text, tasks, text, toys  # noqa: F401  (their kinds)
 from ..data.batching import Batching
 from ..data.encoding import Encoder
 from ..data.sources import Source
@@ -28,6 +28,7 @@ from ..train.settings import Training
 from . import overrides, yamls
 from .directory import RECIPE, read_text
 from .evaluation import Evaluation
+from .vectors import StaticVectors
 
 PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
 COMPARE, MEASURE = "compare", "measure"  # what makes a comparison of a recipe, see `study.Comparison`
@@ -100,6 +101,7 @@ class Recipe(Spec):
     tokenizer:  what is trained on the texts of the training split before the model is; none where no text is read.
     model:      a preset with sizes and changes, or a trained model to go on with, see `ModelChoice`.
     head:       what stands on the model in place of its own, with as many labels as the data have.
+    vectors:    what the token embedding begins with, see `StaticVectors`.
     adapter:    what is trained in place of the model's own weights, see `LoRA`.
     objective:  what is minimized.
     batching:   how examples become batches.
@@ -116,6 +118,7 @@ class Recipe(Spec):
     tokenizer: TokenizerSpec | None = None
     model: ModelChoice
     head: Head | None = None
+    vectors: StaticVectors | None = None
     adapter: Adapter | None = None
     objective: Objective
     batching: Batching = Batching()

@@ -26,7 +26,7 @@ from ..look.html import render
 from ..look.svg import join, readable, tag
 from ..look.words import duration, marked
 from ..train.metrics import read_metrics
-from . import yamls
+from . import contextual, yamls
 from .directory import (
     EVALUATION,
     METRICS,
@@ -193,7 +193,7 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
     if speed is not None:
         made.append(("Tokens per second", readable(speed), f"median; MFU {mfu:.0%}" if mfu else "median"))
     if machine.get("processor"):
-        cores = f"{machine['cores']} cores" if "cores" in machine else ""
+        cores = f"{machine['cores']} core{'s' if machine['cores'] != 1 else ''}" if "cores" in machine else ""
         detail = ", ".join(filter(None, (cores, machine.get("gpu"))))
         made.append(("Machine", str(machine["processor"]), detail))
     if machine.get("torch"):
@@ -295,7 +295,7 @@ def attention(story: Story) -> Section | None:
     return Section("Attention", _row("pictures", [p.draw() for p in made]), note)
 
 
-SECTIONS: list[Callable[[Story], Section | None]] = [learning, results, samples, attention]
+SECTIONS: list[Callable[[Story], Section | None]] = [learning, results, samples, attention, contextual.senses]
 
 
 # -- attention of samples ---------------------------------------------------------------------------------------

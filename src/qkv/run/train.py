@@ -16,6 +16,7 @@ from ..core.lora import adapt, fold
 from ..data.batching import Stream, stream
 from ..data.sources import SPLITS, Example, Split
 from ..data.tokenizer import Tokenizer
+from ..data.vectors import Vectors
 from ..model.transformer import Transformer, TransformerModel
 from ..train.loop import fit
 from ..train.outcome import Outcome
@@ -34,8 +35,10 @@ from .recipe import Recipe
 from .shape import widest
 from .text import Use
 from .tokenizer import make
+from .vectors import load_vectors
 
 SAMPLE = 8  # batches that are looked at to see how large they get
+TEXTS = 1000  # of the training split, over which it is told how much of them has a vector
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class Job:
     device: torch.device
     console: Console
     full: bool  # rows are as wide as the context, without padding
+    vectors: Vectors | None = None  # what the token embedding begins with
     opened: Stream | None = None  # the training data, for their report at the end
     notes: list[str] = field(default_factory=list)  # what was chosen
 
@@ -108,7 +112,8 @@ class Job:
             check_fit(tokenizer, spec, f"the recipe {recipe.name}")
         use = use_of(spec, example)
         full = use == "continue" and "messages" not in example and recipe.task is None
-        return cls(recipe.resolve(spec.vocab_size), out, tokenizer, spec, use, device, console, full)
+        vectors = None if recipe.vectors is None else recipe.vectors.read(spec, tokenizer)
+        return cls(recipe.resolve(spec.vocab_size), out, tokenizer, spec, use, device, console, full, vectors)
 
     def open(self, position: dict[str, Any] | None) -> Stream:
         """The batches of training after a position."""
@@ -184,7 +189,17 @@ class Job:
             model = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
         else:
             model = build(self.spec, device=self.device, seed=recipe.seed)
+        self._begin_with_vectors(model)
         return model if recipe.adapter is None else adapt(model, recipe.adapter, seed=recipe.seed)
+
+    def _begin_with_vectors(self, model: TransformerModel) -> None:
+        choice = self.recipe.vectors
+        if choice is None or self.vectors is None or self.tokenizer is None:
+            return
+        texts = itertools.islice(self.recipe.data.texts("train"), TEXTS)
+        found = load_vectors(model, self.tokenizer, self.vectors, choice.frozen, texts)
+        self.notes += [f"{choice.path}: {note}." for note in self.vectors.notes]
+        self.notes.append(f"Vectors: {found}; in the first {TEXTS:,} texts at most.")
 
     def _deliver(self, model: TransformerModel) -> None:
         """Leave the adapter as such, and the model with the adapter in its weights: a run like any other."""

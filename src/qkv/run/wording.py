@@ -31,6 +31,9 @@ _NAMES = {
     "miou": "Mean IoU",
     "map": "Mean AP",
     "map50": "AP at IoU 0.5",
+    "mse": "Squared error",
+    "mae": "Absolute error",
+    "last_value_mse": "Squared error of the last value",
 }
 HOW = {
     "exact_match": "outputs that equal the truth to the letter",

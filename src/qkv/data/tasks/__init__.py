@@ -5,6 +5,7 @@ import pkgutil
 
 from .. import (  # noqa: F401
     box_files,
+    caption_files,
     choices,
     columns,
     facts,

@@ -15,7 +15,7 @@ from ...core.embedding import Input
 from ...core.spec import nearest
 from ..cut import Array, Cut
 from ..encoding import Encoder
-from ..images import Pixels, resized
+from ..images import Pixels
 from ..judge import Judge
 from ..judges.located import Located
 from ..sources import Example, Skipped, Source
@@ -83,7 +83,7 @@ class Detect(PictureTask, kind="detect"):
             pixels, boxes, kept = self._changed(pixels, boxes, chance.random)
             classes = classes[kept]
         height, width = pixels.shape[1:]
-        numbers = self.numbers(resized(pixels, self.size))
+        numbers = self.numbers(self.drawn(pixels))
         if chance.training and self.light:
             shift = chance.random.uniform(-self.light, self.light, 2)
             numbers = numbers * np.float32(1 + shift[0]) + np.float32(shift[1])

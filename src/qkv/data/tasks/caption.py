@@ -1,0 +1,70 @@
+"""Captions: a sentence about a picture, or the answer to a question about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ...core.batch import IGNORE
+from ..encoding import Encoder
+from ..judge import Judge
+from ..judges.captioned import Captioned
+from ..sources import Example, Skipped
+from ..task import Chance, Item
+from .pictured import PictureTask
+
+
+class Caption(PictureTask, kind="caption"):
+    """Pictures with an "answer", and perhaps a "question": the decoder reads
+
+        start + question + end + answer    or    start + answer
+
+    after what the encoder makes of the picture, and learns each token of the answer, and the end after it. A tokenizer
+    without a beginning of a sequence starts by its end.
+
+    max_length: tokens of question, answer and what stands around them at most; longer ones are skipped, and counted.
+    """
+
+    pool: ClassVar[int] = 512
+    words: ClassVar[bool] = True
+
+    max_length: int = Field(default=128, ge=2)
+
+    def texts(self, example: Example) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(example[name] for name in ("question", "answer") if example.get(name))
+
+    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
+        return self.items([example], tokenizer, chance)[0]
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        assert tokenizer is not None
+        asked = tokenizer.encode_batch([example.get("question", "") for example in examples])
+        answers = tokenizer.encode_batch([example["answer"] for example in examples])
+        return [self._item(*parts, tokenizer) for parts in zip(examples, asked, answers, strict=True)]
+
+    def _item(
+        self, example: Example, asked: Sequence[int], answer: Sequence[int], tokenizer: Encoder
+    ) -> Item | Skipped:
+        end = tokenizer.eos_id
+        if end is None:
+            raise ValueError("captions need a tokenizer with an end-of-sequence token")
+        start = end if tokenizer.bos_id is None else tokenizer.bos_id
+        prompt = [start, *asked, end] if len(asked) else [start]
+        whole = [*prompt, *answer, end]
+        if len(whole) > self.max_length:
+            return Skipped("over-long")
+        if not len(answer):
+            return Skipped("with an empty answer")
+        pixels = self.pixels(example)
+        if isinstance(pixels, Skipped):
+            return pixels
+        labels = np.array([IGNORE] * (len(prompt) - 1) + whole[len(prompt) :], np.int64)
+        arrays = {"ids": self.numbers(self.drawn(pixels)), "target": np.array(whole[:-1], np.int64)}
+        about = {name: example.get(name, "") for name in ("where", "question", "answer")}
+        return Item(arrays, labels, tokens=self.tokens, example=about)
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return Captioned(tokenizer, self.max_length, self.mean, self.std)

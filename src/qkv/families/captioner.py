@@ -1,0 +1,76 @@
+"""Captioner: a ViT reads a picture, and a decoder writes of it, or answers a question that it begins with. The Transformer of
+Vaswani et al. 2017 with patches (Dosovitskiy et al. 2021) for its source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.embedding import Embedding
+from ..core.feedforward import Activation
+from ..core.patches import Size
+from ..core.patterns import causal
+from ..core.positions import Position, Sinusoidal
+from ..model.heads import LanguageModel
+from ..model.initial import Normal
+from ..model.stack import Stack
+from ..model.transformer import Transformer
+from .vit import vit
+
+
+def captioner(
+    *,
+    vocab_size: int = 30000,
+    image: Size = (224, 224),
+    patch: Size = (16, 16),
+    channels: int = 3,
+    d_model: int = 384,
+    n_layers: int = 6,
+    n_heads: int = 6,
+    d_ff: int = 1536,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.0,
+    before: int = 0,
+    position: Position | None = None,
+    decoder_layers: int | None = None,
+    max_positions: int | None = None,
+) -> Transformer:
+    """An encoder over patches, with `before` more tokens, and a decoder of tokens, both pre-norm; `position` is the
+    decoder's."""
+    seeing = vit(
+        image=image,
+        patch=patch,
+        channels=channels,
+        d_model=d_model,
+        n_layers=n_layers,
+        n_heads=n_heads,
+        d_ff=d_ff,
+        activation=activation,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        before=before,
+        head=False,
+    )
+    assert seeing.encoder is not None
+    block = seeing.encoder.blocks[0]
+    writing = block.replace({"attention.pattern": causal(), "cross": block.attention})
+    return Transformer(
+        vocab_size=vocab_size,
+        d_model=d_model,
+        max_positions=max_positions,
+        encoder=seeing.encoder,
+        decoder=Stack(
+            embedding=Embedding(scale="sqrt", dropout=dropout),
+            position=position or Sinusoidal(),
+            blocks=(writing,) * (decoder_layers or n_layers),
+            norm=seeing.encoder.norm,
+        ),
+        head=LanguageModel(),
+        initialization=Normal(scale_residual=False),
+    )
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "captioner": {},
+    "captioner-tiny": {"d_model": 192, "n_heads": 3, "d_ff": 768, "n_layers": 4},
+}
