@@ -47,6 +47,7 @@ PEERS = {
     ),
     "joeynmt": Peer(("joeynmt==2.3.0", "importlib-metadata")),  # the second it imports and doesn't require
     "eole": Peer(("eole==0.6.4",)),
+    "timm": Peer(("timm==1.0.31", "torchvision==0.28.0")),
 }
 
 

@@ -17,6 +17,7 @@ from . import (
     shakespeare,
     startup,
     train,
+    vit,
 )
 from .table import Table
 
@@ -37,5 +38,6 @@ TABLES: dict[str, Table] = {
         optimizers.TABLE,
         loading.TABLE,
         startup.TABLE,
+        vit.TABLE,
     )
 }

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from qkv.core.boxes import centered, corners, overlap
 
-SHARES = st.floats(0.01, 0.99, width=32)
+SHARES = st.floats(0.01, 0.99)
 BOXES = st.tuples(SHARES, SHARES, SHARES, SHARES).map(lambda b: torch.tensor(b, dtype=torch.float64))
 
 

@@ -84,7 +84,12 @@ def test_broken_voc_is_told_by_file(change: dict[str, bytes | None], said: str, 
 
 def test_a_place_without_voc_is_told(tmp_path: Path) -> None:
     (tmp_path / "torn.tar").write_bytes(b"no archive at all")
-    for path, said in ((None, r"give data\.path"), ("x", "no folder or file"), ("", "no file Annotations"), ("torn.tar", "whole")):
+    for path, said in (
+        (None, r"give data\.path"),
+        ("x", "no folder or file"),
+        ("", "no file Annotations"),
+        ("torn.tar", "whole"),
+    ):
         with pytest.raises(ValueError, match=said):
             Voc(path=None if path is None else str(tmp_path / path)).table("train")
 

@@ -10,7 +10,7 @@ import pytest
 from qkv.data.matches import Matches
 from qkv.data.paraphrases import _BEINGS, _DEEDS, _PLACES, Paraphrases
 from qkv.data.sources import Source
-from qkv.data.verdicts import _BAD, _GOOD, _NOT, Verdicts
+from qkv.data.verdicts import _GOOD, _NOT, Verdicts
 from qkv.data.whereabouts import Whereabouts
 
 SOURCES = [Verdicts(), Paraphrases(), Whereabouts(), Matches()]

@@ -35,7 +35,10 @@ def test_with_one_as_temperature_every_example_is_seen_once() -> None:
 
 
 def test_parts_are_drawn_whole_before_anything_comes_twice(tmp_path: Path) -> None:
-    parts = [{"source": pairs(tmp_path / "a.tsv", 4, "a"), "prefix": "say: "}, {"source": pairs(tmp_path / "b.tsv", 36, "b")}]
+    parts = [
+        {"source": pairs(tmp_path / "a.tsv", 4, "a"), "prefix": "say: "},
+        {"source": pairs(tmp_path / "b.tsv", 36, "b")},
+    ]
     made = Mixture(parts=parts, temperature=2.0)
     seen: Counter[str] = Counter()
     for epoch in range(4):

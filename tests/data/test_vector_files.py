@@ -92,6 +92,7 @@ def test_a_repeated_word_keeps_its_first_vector_when_asked(tmp_path: Path) -> No
         (b"2 3\nthe 1 2\na 3 4\n", "line 2: there are 2 numbers, and the first line says 3"),
         (b"3 2\nthe 1 2\na 3 4\n", "line 1: it promises 3 words, and 2 follow: the file is cut off"),
         (b"the 1 2\na x 4\n", "line 2: 'x' is no number"),
+        (b"2 2\nthe x 2\na 3 4\n", "line 2: 'x' is no number"),
         (b"the 1 2\na nan 4\n", "line 2: a number is not finite"),
         (b"the 1 2\na 1e60 4\n", "line 2: a number is not finite, or too large for fp32"),
         (b"the 1 2\na 3 4\nthe 5 6\n", "line 3: the word 'the' stood in line 1 already"),

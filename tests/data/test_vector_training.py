@@ -122,6 +122,7 @@ def test_frequent_words_are_thinned_out() -> None:
     assert keep["the"] == pytest.approx(np.sqrt(0.01 / 0.99) + 0.01 / 0.99)
     assert keep["a"] == 1
     assert SkipGram(subsample=0)._keep(corpus).tolist() == [1.0] * 11
+    assert SkipGram(width=2, subsample=1e-15).train(corpus).array.shape == (11, 2)  # hardly a word is left of it
 
 
 # -- GloVe ------------------------------------------------------------------------------------------------------------

@@ -128,3 +128,32 @@ def test_every_further_block_is_given_positions_of_its_own() -> None:
     assert not torch.equal(table.weight, model.encoder.position.weight)
     larger = Grid(8, 6, 1, 5)
     assert table.embed(image_layout(larger)).shape == (1, larger.tokens, 16)
+
+
+# -- shares of classes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["class token", "distilled"])
+@pytest.mark.parametrize(("smoothing", "z_loss"), [(0.0, 0.0), (0.1, 1e-2)])
+def test_shares_of_one_class_cost_what_the_class_costs(name: str, smoothing: float, z_loss: float) -> None:
+    model, pixels = build(MODELS[name], seed=0), torch.randn(2, 3, 16, 24)
+    labels = torch.tensor([1, 4])
+    for one, other in zip(
+        model(pixels, labels=labels, label_smoothing=smoothing, z_loss=z_loss)[:3],
+        model(pixels, labels=F.one_hot(labels, 5).float(), label_smoothing=smoothing, z_loss=z_loss)[:3],
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_shares_weigh_the_losses_of_their_classes() -> None:
+    model, pixels = build(MODELS["class token"], seed=0), torch.randn(2, 3, 16, 24)
+    losses = [model(pixels, labels=torch.tensor(pair)).loss for pair in ([0, 0], [3, 3])]
+    mixed = torch.tensor([[0.3, 0.0, 0.0, 0.7, 0.0]] * 2)
+    torch.testing.assert_close(model(pixels, labels=mixed).loss, 0.3 * losses[0] + 0.7 * losses[1])
+
+
+def test_shares_of_other_classes_are_refused() -> None:
+    model = build(MODELS["class token"], seed=0)
+    with pytest.raises(ValueError, match=r"here \(2, 5\), not \(2, 4\)"):
+        model(torch.randn(2, 3, 16, 24), labels=torch.ones(2, 4))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from run_tiny import LANGUAGE_MODEL, write_text
 
 from qkv.data.tokenizer import Tokenizer, train
 from qkv.data.tokenizer_specs import TokenizerSpec
@@ -16,6 +17,9 @@ from qkv.data.vectors import Vectors
 from qkv.families import preset
 from qkv.model.transformer import TransformerModel
 from qkv.run.build import build
+from qkv.run.load import load
+from qkv.run.recipe import Recipe
+from qkv.run.train import train as train_run
 from qkv.run.vectors import coverage, load_vectors, token_tables, words
 
 WORDS = ("the", "cat", "sat", "mat", "unseen")
@@ -92,3 +96,21 @@ def test_what_does_not_fit_is_told() -> None:
         load_vectors(model_of(tokenizer), tokenizer, other)
     with pytest.raises(ValueError, match="no table of tokens"):
         load_vectors(torch.nn.Linear(8, 8), tokenizer, VECTORS)
+
+
+def test_a_recipe_begins_with_vectors(tmp_path: Path) -> None:
+    path = write(Vectors(("the", "cat", "dog"), np.ones((3, 16), np.float32) * [[1], [2], [3]]), tmp_path / "v.txt")
+    text = [f"data.path={write_text(tmp_path)}", "data.documents=line", "tokenizer.kind=word", "model.tied=false"]
+    lm = [s for s in LANGUAGE_MODEL if not s.startswith("tokenizer.bos")]
+    recipe = Recipe.load("lm", [*lm, *text, f"vectors={{path: {path}, frozen: true}}"])
+    train_run(recipe, tmp_path / "run", device="cpu")
+    run = load(tmp_path / "run", device="cpu")
+    assert run.recipe is not None and run.recipe.vectors == recipe.vectors
+    assert run.tokenizer is not None and run.model.decoder is not None
+    table = run.model.decoder.embedding.weight
+    for word, value in (("the", 1), ("cat", 2), ("dog", 3)):
+        assert (table[run.tokenizer.id(word)] == value).all()
+    write(Vectors(("the", "cat"), np.ones((2, 5), np.float32)), path)
+    with pytest.raises(ValueError, match="the vectors have 5 numbers and the model's embedding 16"):
+        train_run(recipe, tmp_path / "other", device="cpu")
+    assert not (tmp_path / "other").exists()

@@ -31,7 +31,11 @@ def classify(
         first, second = _sides(chunk)
         for text, found in zip(chunk, loaded.classify(first, second), strict=True):
             if json:
-                typer.echo(dumps({"text": text, "label": found.label, "probabilities": found.probabilities}, ensure_ascii=False))
+                typer.echo(
+                    dumps(
+                        {"text": text, "label": found.label, "probabilities": found.probabilities}, ensure_ascii=False
+                    )
+                )
             else:
                 shares = "  ".join(f"{name} {share:.3f}" for name, share in list(found.probabilities.items())[:5])
                 typer.echo(f"{shares}\t{text}")

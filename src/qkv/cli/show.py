@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from ..model.transformer import Transformer
+    from ..model.base import ModelSpec
     from ..run.preview import Preview
     from ..run.recipe import Recipe
 
@@ -60,7 +60,7 @@ def load_recipe(name: str, changes: list[str]) -> Recipe:
     return Recipe.load(name, changes)
 
 
-def load_preset(name: str, changes: list[str]) -> Transformer:
+def load_preset(name: str, changes: list[str]) -> ModelSpec:
     """A preset's spec with changes such as `d_model=64` or `decoder.position=alibi`."""
     from ..run.overrides import apply
     from ..run.recipe import ModelChoice

@@ -19,9 +19,7 @@ def centered(boxes: Float[Tensor, "... 4"]) -> Float[Tensor, "... 4"]:
     return torch.cat([(first + last) / 2, last - first], -1)
 
 
-def overlap(
-    a: Float[Tensor, "... 4"], b: Float[Tensor, "... 4"]
-) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
+def overlap(a: Float[Tensor, "... 4"], b: Float[Tensor, "... 4"]) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
     """IoU = |A ∩ B| / |A ∪ B|, and the generalized one, IoU − (|C| − |A ∪ B|) / |C| with C the smallest box around both
     (Rezatofighi et al. 2019), of boxes by their corners. Shapes broadcast."""
     inner = _area(torch.maximum(a[..., :2], b[..., :2]), torch.minimum(a[..., 2:], b[..., 2:]))

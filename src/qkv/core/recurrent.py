@@ -48,10 +48,10 @@ def rnn_flops(cell: Cell, d_in: int, d: int, n_layers: int = 1, directions: int 
 class Rows:
     """Rows with padding, as recurrence wants them: real tokens at the left.
 
-    lengths: (B,) of real tokens, on the host. order: where column j of the moved row comes from, None where nothing moves.
+    lengths: of real tokens, known on the host. order: where column j of the moved row comes from, None where nothing moves.
     """
 
-    lengths: Int[Tensor, " B"]
+    lengths: tuple[int, ...]
     order: Int[Tensor, "B T"] | None = None
 
     @classmethod
@@ -63,8 +63,8 @@ class Rows:
             )
         if layout.padding == "none":
             return None
-        known = layout.lengths if layout.lengths is not None else layout.valid.sum(1).tolist()
-        lengths = torch.tensor(list(known)).expand(batch)
+        known = layout.lengths if layout.lengths is not None else tuple(layout.valid.sum(1).tolist())
+        lengths = known if len(known) == batch else known * batch
         if layout.padding == "right":
             return cls(lengths)
         order = (~layout.valid).to(torch.int8).argsort(dim=1, stable=True)
@@ -78,9 +78,13 @@ class Rows:
         """Moved back to where they came from."""
         return x if self.order is None else take(x, self.order.argsort(1))
 
+    def ends(self, device: torch.device) -> Int[Tensor, "B 1"]:
+        """The column after each row's last token."""
+        return torch.tensor(self.lengths, device=device)[:, None]
+
     def reversed(self, width: int, device: torch.device) -> Int[Tensor, "B T"]:
         """The index that turns the real tokens of every row around; its own inverse."""
-        column, ends = torch.arange(width, device=device), self.lengths.to(device)[:, None]
+        column, ends = torch.arange(width, device=device), self.ends(device)
         return torch.where(column < ends, ends - 1 - column, column)
 
 
@@ -118,7 +122,7 @@ class Recurrence(nn.Module):
             out, last = self.rnn(x, self._start(start))
             return out, _states(last)
         if finals or (self.directions == 2 and x.is_cuda):
-            packed = pack_padded_sequence(x, rows.lengths, batch_first=True, enforce_sorted=False)
+            packed = pack_padded_sequence(x, torch.tensor(rows.lengths), batch_first=True, enforce_sorted=False)
             out, last = self.rnn(packed, self._start(start))
             return pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])[0], _states(last)
         if self.directions == 1:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..core.spec import Cost
 from ..model.attention import Mixer
+from ..model.base import ModelSpec
 from ..model.transformer import Transformer
 
 TRAINING = 3  # forward, and backward by inputs and by weights: each as many products as forward
@@ -36,13 +37,16 @@ class Part:
     flops: int
 
 
-def training_flops(spec: Transformer, shape: Shape) -> int:
+def training_flops(spec: ModelSpec, shape: Shape) -> int:
     """FLOPs of one training step of a batch: three forward passes' worth, a multiply-add being two."""
     return TRAINING * shape.rows * spec.cost(shape.length, shape.source).flops
 
 
-def parts(spec: Transformer, shape: Shape) -> list[Part]:
+def parts(spec: ModelSpec, shape: Shape) -> list[Part]:
     """What the model consists of; sums to `spec.cost`. Norms, positions and what is small besides are `other`."""
+    if not isinstance(spec, Transformer):
+        named = spec.parts(shape.length, shape.source)
+        return [Part(name, cost.parameters, cost.flops * shape.rows) for name, cost in named.items()]
     found: dict[str, Cost] = {}
 
     def add(name: str, cost: Cost) -> None:

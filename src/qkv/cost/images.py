@@ -9,17 +9,19 @@ from torch import Tensor
 
 from ..core.batch import Batch
 from ..core.patches import Patches, masked_layout
+from ..model.base import ModelSpec
 from ..model.transformer import Transformer
 from ..model.vision import ImageClassifier, MaskTokens, PixelDecoder
 
 
-def patches_of(spec: Transformer) -> Patches | None:
+def patches_of(spec: ModelSpec) -> Patches | None:
     """How a model cuts its images, or None where it reads tokens."""
-    found = spec.encoder.embedding if spec.encoder is not None else None
+    encoder = spec.encoder if isinstance(spec, Transformer) else None
+    found = None if encoder is None else encoder.embedding
     return found if isinstance(found, Patches) else None
 
 
-def image_tokens(spec: Transformer) -> int | None:
+def image_tokens(spec: ModelSpec) -> int | None:
     """The tokens of one image that a stack reads in training, those that are hidden left out. None for text."""
     patches = patches_of(spec)
     if patches is None:
@@ -28,7 +30,7 @@ def image_tokens(spec: Transformer) -> int | None:
     return grid.tokens - grid.patches + int(grid.patches * (1 - _masked(spec)))
 
 
-def image_batch(spec: Transformer, rows: int) -> Batch:
+def image_batch(spec: ModelSpec, rows: int) -> Batch:
     """Pictures without contents, and labels as the head wants them; None for a head without a loss of its own."""
     patches = patches_of(spec)
     assert patches is not None
@@ -41,13 +43,13 @@ def image_batch(spec: Transformer, rows: int) -> Batch:
     return Batch(inputs, labels, {"loss": rows}, tokens, tokens)
 
 
-def _masked(spec: Transformer) -> float:
-    return getattr(spec.head, "masked", 0.0)
+def _masked(spec: ModelSpec) -> float:
+    return getattr(getattr(spec, "head", None), "masked", 0.0)
 
 
-def _labels(spec: Transformer, pixels: Tensor) -> Tensor | None:
+def _labels(spec: ModelSpec, pixels: Tensor) -> Tensor | None:
     rows, _, height, width = pixels.shape
-    match spec.head:
+    match getattr(spec, "head", None):
         case ImageClassifier():
             return torch.zeros(rows, dtype=torch.int64)
         case PixelDecoder():

@@ -20,7 +20,7 @@ from ..core.batch import Batch
 from ..core.layout import Layout
 from ..model.build import build
 from ..model.stack import Recompute
-from ..model.transformer import Transformer, TransformerModel
+from ..model.base import ModelSpec
 from .count import Shape
 from .images import image_batch, patches_of
 from .live import ASKS, Live, without_contents
@@ -75,7 +75,7 @@ class Plan:
     loss: Loss | None = None
 
 
-def predict(spec: Transformer, shape: Shape, plan: Plan | None = None) -> Memory | None:
+def predict(spec: ModelSpec, shape: Shape, plan: Plan | None = None) -> Memory | None:
     """The memory of training on batches of one shape. None where a part of the model decides by the values of tensors, so
     that its memory can't be known before. Nothing is allocated, whatever the sizes."""
     plan = plan or Plan()
@@ -86,9 +86,9 @@ def predict(spec: Transformer, shape: Shape, plan: Plan | None = None) -> Memory
         return None
 
 
-def ceiling(spec: Transformer, shape: Shape, plan: Plan) -> int:
+def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
     """More than `predict` gives for layers of the usual kinds, found at once: enough to see that memory is no concern."""
-    floats = 0  # of one row
+    floats = 0 if spec.stacks() else spec.cost(shape.length, shape.source).flops // 4  # of one row
     for name, stack in spec.stacks():
         encodes = name == "encoder" and spec.is_encoder_decoder
         tokens, others = (shape.source, 0) if encodes else (shape.length, shape.source)
@@ -101,8 +101,8 @@ def ceiling(spec: Transformer, shape: Shape, plan: Plan) -> int:
     return LIBRARIES + weights + round(SCATTERED_RECOMPUTED * 4 * shape.rows * (floats + logits))
 
 
-def _run(spec: Transformer, shape: Shape, plan: Plan) -> Memory:
-    model: TransformerModel = build(spec, device=plan.device, initialized=False).train()
+def _run(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
+    model = build(spec, device=plan.device, initialized=False).train()
     model.recompute(plan.recompute)
     batch, live = _batch(spec, shape, plan), Live()
     live.hold_model(model)
@@ -162,7 +162,7 @@ def _autocast(plan: Plan) -> AbstractContextManager[Any]:
     return nullcontext() if plan.dtype is None else torch.autocast(plan.device.type, plan.dtype)
 
 
-def _batch(spec: Transformer, shape: Shape, plan: Plan) -> Batch:
+def _batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
     if patches_of(spec) is not None:
         return image_batch(spec, shape.rows).to(plan.device)
 

@@ -56,6 +56,8 @@ class _Table:
         if not answer.strip():
             return Skipped("with an empty answer")
         if not (self._folder / image).is_file():
-            raise ValueError(f"{where}: there is no picture {str(self._folder / image)!r}; data.images names its folder")
+            raise ValueError(
+                f"{where}: there is no picture {str(self._folder / image)!r}; data.images names its folder"
+            )
         question = json_field(record, spec.question_field) or ""
         return {"image": self._folder / image, "question": question.strip(), "answer": answer.strip(), "where": where}

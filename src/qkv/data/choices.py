@@ -67,7 +67,12 @@ class _Rows:
         answer = self._records.get(i, self._source.answer)
         if answer is None or answer == "":
             return Skipped("without an answer")
-        return {"text": text, "choices": candidates, "answer": _number(answer, candidates), "where": self._records.where(i)}
+        return {
+            "text": text,
+            "choices": candidates,
+            "answer": _number(answer, candidates),
+            "where": self._records.where(i),
+        }
 
 
 def _number(answer: Any, candidates: list[str]) -> Any:

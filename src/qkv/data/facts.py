@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from .invented import Invented, name
+from .invented import Invented
 from .sources import Example
 
 
@@ -30,6 +30,24 @@ _KINDS = (
         "{who} likes {what}.", "What does {who} like?", ("rice", "black tea", "plums", "goat cheese", "soup", "figs")
     ),
 )
+_PEOPLE = (
+    "Ada",
+    "Ben",
+    "Cleo",
+    "Dan",
+    "Eve",
+    "Finn",
+    "Gus",
+    "Hana",
+    "Ivo",
+    "Jane",
+    "Kim",
+    "Leo",
+    "Mia",
+    "Nils",
+    "Olga",
+    "Pia",
+)
 
 
 class Facts(Invented, kind="facts"):
@@ -43,8 +61,7 @@ class Facts(Invented, kind="facts"):
     unanswerable: float = Field(default=0.2, ge=0, lt=1)
 
     def made(self, random: Random) -> Example:
-        people = [name(random) for _ in range(3)]
-        all_ = [(who, kind) for who in dict.fromkeys(people) for kind in _KINDS]
+        all_ = [(who, kind) for who in random.sample(_PEOPLE, 3) for kind in _KINDS]
         picked = random.sample(all_, random.randint(self.shortest, max(self.shortest, self.longest)))
         told = [(who, kind, random.choice(kind.choices)) for who, kind in picked]
         context = " ".join(kind.says.format(who=who, what=what) for who, kind, what in told)
@@ -61,5 +78,5 @@ class Facts(Invented, kind="facts"):
 def _asked(question: str, context: str, answer: str, start: int) -> Example:
     return {
         "text": f"{question}\n{context}",
-        **{"question": question, "context": context, "answers": (answer,), "starts": (start,)},
+        "question": question, "context": context, "answers": (answer,), "starts": (start,),
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from .shuffle import Shuffle, text_hash
 from .sources import SPLITS, Example, Skipped, Source, Split
 
 Indices = NDArray[np.int64]
+Decode = Callable[[bytes, Color, int], Pixels | Skipped]
 
 
 class Store(Hashable, Protocol):
@@ -38,11 +39,11 @@ class Store(Hashable, Protocol):
 class ImageTable:
     """Some pictures of a store: `{"image": (C, H, W) of uint8, "where": …}`, and `"label"` where there is one.
 
-    `labels` are known without decoding a picture.
+    `labels` are known without decoding a picture. What is not one picture has another `name`.
     """
 
-    def __init__(self, store: Store, which: Indices) -> None:
-        self._store, self._which = store, which
+    def __init__(self, store: Store, which: Indices, name: str = "image") -> None:
+        self._store, self._which, self._name = store, which, name
 
     @property
     def labels(self) -> list[str | None]:
@@ -56,7 +57,7 @@ class ImageTable:
         pixels = self._store.pixels(number)
         if isinstance(pixels, Skipped):
             return pixels
-        example: Example = {"image": pixels, "where": f"{self._store.where}, {self._store.names[number]}"}
+        example: Example = {self._name: pixels, "where": f"{self._store.where}, {self._store.names[number]}"}
         label = self._store.label(number)
         return example if label is None else {**example, "label": label}
 
@@ -74,14 +75,19 @@ class ImageSource(Source):
     def fixed(self) -> bool:
         return True
 
+    @property
+    def holds(self) -> str:
+        """What the examples call what is to be seen."""
+        return "image"
+
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> ImageTable:
         own = self.store(split)
         if split != "train" and own is not None:
             numbers = (i for i in range(len(own.names)) if own.split(i) in (None, split))
-            return ImageTable(own, np.fromiter(numbers, np.int64))
+            return ImageTable(own, np.fromiter(numbers, np.int64), self.holds)
         whole = self.store("train")
         assert whole is not None
-        return ImageTable(whole, _placed(whole, self._missing)[split])
+        return ImageTable(whole, _placed(whole, self._missing)[split], self.holds)
 
     @property
     def _missing(self) -> tuple[Split, ...]:
@@ -159,15 +165,16 @@ class Images(ImageSource, kind="images"):
             return None
         path = Path(given).expanduser().resolve()
         columns = (self.image_column, self.label_column)
-        return _decoded(opened(path, stamp_of(path), columns), str(given), self.color, self.most_pixels, self.cache)
+        files = opened(path, stamp_of(path), columns)
+        return decoded(files, str(given), self.color, self.most_pixels, self.cache, decode)
 
 
 class _Decoded:
     """Pictures of files, kept as they are decoded until a budget of bytes is full."""
 
-    def __init__(self, files: Files, where: str, color: Color, most: int, budget: int) -> None:
+    def __init__(self, files: Files, where: str, read: Callable[[bytes], Pixels | Skipped], budget: int) -> None:
         self.where, self.names = where, files.names
-        self._files, self._color, self._most, self._left = files, color, most, budget
+        self._files, self._read, self._left = files, read, budget
         self._kept: dict[int, Pixels] = {}
 
     def label(self, i: int) -> str | None:
@@ -181,7 +188,7 @@ class _Decoded:
         if kept is not None:
             return kept
         data = self._files.read(i)
-        found = data if isinstance(data, Skipped) else decode(data, self._color, self._most)
+        found = data if isinstance(data, Skipped) else self._read(data)
         if not isinstance(found, Skipped) and found.nbytes <= self._left:
             self._left -= found.nbytes
             self._kept[i] = found
@@ -189,8 +196,9 @@ class _Decoded:
 
 
 @lru_cache(maxsize=8)
-def _decoded(files: Files, where: str, color: Color, most: int, cache: int) -> _Decoded:
-    return _Decoded(files, where, color, most, cache << 20)
+def decoded(files: Files, where: str, color: Color, most: int, cache: int, decode: Decode) -> Store:
+    """What is in some files, as `decode(bytes, color, most pixels)` reads them, kept until `cache` MiB are full."""
+    return _Decoded(files, where, partial(decode, color=color, most=most), cache << 20)
 
 
 # -- arrays ------------------------------------------------------------------------------------------------------------

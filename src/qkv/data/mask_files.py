@@ -48,9 +48,12 @@ class Masks(FileSource, kind="masks"):
         if alone:
             first = images.get(alone[0]) or masks[alone[0]]
             missing = "mask" if alone[0] in images else "picture"
-            raise ValueError(f"{str(first)!r} has no {missing} of its name ({len(alone):,} such files); add or move them")
+            raise ValueError(
+                f"{str(first)!r} has no {missing} of its name ({len(alone):,} such files); add or move them"
+            )
         return [
-            {"image": images[stem], "mask": masks[stem], "where": str(images[stem])} for stem in sorted(images, key=_natural)
+            {"image": images[stem], "mask": masks[stem], "where": str(images[stem])}
+            for stem in sorted(images, key=_natural)
         ]
 
 

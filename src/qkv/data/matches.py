@@ -1,6 +1,6 @@
 """Made reports of football matches with their headlines, for a summarizer that runs anywhere.
 
-    on sunday oslo met turin in a cold rain . … the final score was 1 to 3 .       turin beat oslo 3 to 1
+on sunday oslo met turin in a cold rain . … the final score was 1 to 3 .       turin beat oslo 3 to 1
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def _report(random: Random) -> Example:
     home, guest = random.sample(_TEAMS, 2)
     ours, theirs = random.choices(range(6), k=2)
     opening = f"on {random.choice(_DAYS)} {home} met {guest} {random.choice(_WEATHER)}"
-    scored = f"{random.choice(_PLAYERS)} of {random.choice((home, guest))} hit the bar in minute {random.randint(1, 90)}"
+    scored = (
+        f"{random.choice(_PLAYERS)} of {random.choice((home, guest))} hit the bar in minute {random.randint(1, 90)}"
+    )
     middle = random.sample((scored, *_ASIDES), 3)
     report = " . ".join((opening, *middle, f"the final score was {ours} to {theirs} ."))
     return {"source": report, "target": _headline(home, guest, ours, theirs)}

@@ -26,6 +26,7 @@ INSIDE: dict[str, Callable[[Plane, Plane], Plane]] = {
 }
 """Whether a place is in a shape that fills the square from −1 to 1, y downwards."""
 
+KINDS = tuple(INSIDE)
 COLORS = {
     "red": (214, 48, 49),
     "green": (46, 160, 67),
@@ -85,32 +86,37 @@ class Scene:
 
     def mask(self) -> NDArray[np.uint8]:
         """(H, W): 0 for the background, else the number of the shape's kind, from 1."""
-        kinds = np.array([1 + list(INSIDE).index(shape.kind) for shape in self.shapes])
+        kinds = np.array([1 + KINDS.index(shape.kind) for shape in self.shapes])
         return np.asarray((self.masks * kinds[:, None, None]).sum(0), np.uint8)
 
 
-def scene(random: np.random.Generator, size: Size, count: int, noise: float) -> Scene:
-    """So many shapes that don't touch, or fewer where there is no room, on a noisy gray ground."""
+def arranged(random: np.random.Generator, size: Size, count: int) -> tuple[Shape, ...]:
+    """So many shapes that don't touch, or fewer where there is no room."""
     shapes: list[Shape] = []
     for _ in range(count):
         for _ in range(_TRIES):
-            drawn = _shape(random, size)
-            if all(math.dist((drawn.x, drawn.y), (s.x, s.y)) > 1.2 * (drawn.radius + s.radius) for s in shapes):
-                shapes.append(drawn)
+            one = _shape(random, size)
+            if all(math.dist((one.x, one.y), (s.x, s.y)) > 1.2 * (one.radius + s.radius) for s in shapes):
+                shapes.append(one)
                 break
-    ground = np.full((3, *size), random.uniform(150, 235))
-    masks = []
-    for shape in shapes:
+    return tuple(shapes)
+
+
+def drawn(random: np.random.Generator, size: Size, shapes: tuple[Shape, ...], noise: float) -> Scene:
+    """A picture of shapes on a noisy gray ground."""
+    image = np.full((3, *size), random.uniform(150, 235), np.float32)
+    masks = np.zeros((len(shapes), *size), bool)
+    for shape, mask in zip(shapes, masks, strict=True):
         cover = shape.cover(size)
         color = np.array(COLORS[shape.color]) + random.uniform(-15, 15, 3)
-        ground += cover * (color[:, None, None] - ground)
-        masks.append(cover >= 0.5)
-    ground += random.normal(0, 255 * noise, ground.shape)
-    return Scene(ground.clip(0, 255).astype(np.uint8), tuple(shapes), np.array(masks))
+        image += cover * (color[:, None, None] - image)
+        mask[:] = cover >= 0.5
+    image += 255 * noise * random.standard_normal(image.shape, np.float32)
+    return Scene(image.clip(0, 255).astype(np.uint8), shapes, masks)
 
 
 def _shape(random: np.random.Generator, size: Size) -> Shape:
-    kind, color, name = (str(random.choice(list(known))) for known in (INSIDE, COLORS, SIZES))
+    kind, color, name = (known[int(random.integers(len(known)))] for known in (KINDS, tuple(COLORS), tuple(SIZES)))
     radius = random.uniform(*SIZES[name]) * min(size)
     y, x = (random.uniform(radius, n - radius) for n in size)
     return Shape(kind, color, name, x, y, radius)
@@ -144,7 +150,7 @@ class Shapes(Source, kind="shapes"):
     @property
     def classes(self) -> tuple[str, ...]:
         """What the numbers in a mask mean."""
-        return ("background", *INSIDE)
+        return ("background", *KINDS)
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         """Seeds of held-out pictures are below 0, where no training has its own."""
@@ -152,9 +158,12 @@ class Shapes(Source, kind="shapes"):
         chance = (seed, epoch) if not held else (-1, held)
         return Made(getattr(self, split), lambda i: self.made(np.random.default_rng(mix(*chance, i)), split, i))
 
+    def shapes(self, random: np.random.Generator) -> tuple[Shape, ...]:
+        return arranged(random, self.size, int(random.integers(self.least, self.most + 1)))
+
     def made(self, random: np.random.Generator, split: Split, number: int) -> Example:
         """One picture of a split."""
-        found = scene(random, self.size, int(random.integers(self.least, self.most + 1)), self.noise)
+        found = drawn(random, self.size, self.shapes(random), self.noise)
         return {
             "image": found.image,
             "mask": found.mask(),
@@ -179,15 +188,16 @@ class Scenes(Shapes, kind="scenes"):
 
     def made(self, random: np.random.Generator, split: Split, number: int) -> Example:
         while True:
-            found = scene(random, self.size, int(random.integers(self.least, self.most + 1)), self.noise)
-            said = sentence(found.shapes)
-            place = text_hash(said) % HELD_OUT if said else -1
+            shapes = self.shapes(random)
+            said = sentence(shapes)
+            place = text_hash(said) % HELD_OUT
             if said and ("validation" if place == 0 else "test" if place == 1 else "train") == split:
                 break
         ask = random.random() < self.questions
-        asked, answer = question(random, found.shapes) if ask else ("", said)
+        asked, answer = question(random, shapes) if ask else ("", said)
+        image = drawn(random, self.size, shapes, self.noise).image
         where = f"made picture {number + 1:,} of the {split} split"
-        return {"image": found.image, "question": asked, "answer": answer, "where": where}
+        return {"image": image, "question": asked, "answer": answer, "where": where}
 
 
 def sentence(shapes: tuple[Shape, ...]) -> str:
@@ -211,7 +221,8 @@ def related(a: Shape, b: Shape) -> tuple[Shape, Shape, str]:
 def question(random: np.random.Generator, shapes: tuple[Shape, ...]) -> tuple[str, str]:
     """A question that one answer is true of."""
     one = shapes[int(random.integers(len(shapes)))]
-    wanted = str(random.choice([color for color in COLORS if color != one.color]))
+    others = [color for color in COLORS if color != one.color]
+    wanted = others[int(random.integers(len(others)))]
     asked = {
         "how many shapes are there ?": NUMBERS[len(shapes)],
         f"is there a {one.color} {one.kind} ?": "yes",

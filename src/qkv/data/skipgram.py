@@ -94,7 +94,7 @@ class _Text:
         ids = torch.from_numpy(corpus.ids).long()
         kept = torch.rand(len(ids), generator=random) < keep.float()[ids]
         ids, sentences = ids[kept], torch.from_numpy(corpus.sentences)[kept]
-        filled = -len(ids) % BLOCK
+        filled = max(BLOCK - len(ids), -len(ids) % BLOCK)
 
         def blocks(values: Tensor, fill: int) -> Tensor:
             padded = torch.nn.functional.pad(values, (window, window + filled), value=fill)

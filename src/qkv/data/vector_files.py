@@ -24,7 +24,7 @@ from .vectors import Vectors
 
 Form = Literal["word2vec", "binary", "glove"]
 
-_NUMBER = b"0123456789+-.eEinfatyINFATY \t\r"  # what a line of numbers is written with
+_WRITTEN = bytes(range(0x20, 0x7F)) + b"\t\r"  # what a line of numbers has no other bytes than
 _LONGEST_WORD = 1 << 12  # bytes
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -183,7 +183,7 @@ def _is_binary(data: Bytes, header: _Header) -> bool:
     begin = data.find(b" ", header.end)
     end = data.find(b"\n", begin)
     sample = data[begin : min(end if end > 0 else len(data), begin + 4 * header.width)] if begin > 0 else b""
-    return bool(sample.translate(None, _NUMBER))
+    return bool(sample.translate(None, _WRITTEN))
 
 
 # -- binary -----------------------------------------------------------------------------------------------------------

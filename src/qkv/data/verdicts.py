@@ -26,7 +26,13 @@ class Verdicts(Invented, kind="verdicts"):
         first, second = random.sample(_THINGS, 2)
         main, other = _clause(first, good, random), _clause(second, not good, random)
         text = random.choice(
-            (main, f"{other} but {main}", f"although {other} , {main}", f"{main} although {other}", f"{other} , yet {main}")
+            (
+                main,
+                f"{other} but {main}",
+                f"although {other} , {main}",
+                f"{main} although {other}",
+                f"{other} , yet {main}",
+            )
         )
         return {"text": text, "label": "positive" if good else "negative"}
 

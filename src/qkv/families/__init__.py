@@ -35,6 +35,7 @@ from . import (
     qwen2_moe,
     qwen3,
     qwen3_moe,
+    rnnsearch,
     roberta,
     segmenter,
     t5,
@@ -44,7 +45,7 @@ from . import (
     yolos,
 )
 
-Factory = Callable[..., Transformer]
+Factory = Callable[..., Any]  # a Transformer's spec, or another model's
 
 FAMILIES: dict[str, Family] = {
     family.model_type: family
@@ -86,6 +87,7 @@ FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
     (vit_mae.vit_mae, vit_mae.SIZES),
     (yolos.yolos, yolos.SIZES),
     (segmenter.segmenter, segmenter.SIZES),
+    (rnnsearch.rnnsearch, rnnsearch.SIZES),
     (captioner.captioner, captioner.SIZES),
 )
 PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
@@ -93,7 +95,7 @@ PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
 }
 
 
-def preset(name: str, **sizes: Any) -> Transformer:
+def preset(name: str, **sizes: Any) -> Any:
     """The spec of a named model, with any size changed: `preset("gpt2", n_layers=4, position="alibi")`.
 
     Raises ValueError with the nearest names for a preset or a size that does not exist.

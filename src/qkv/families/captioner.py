@@ -11,7 +11,7 @@ from ..core.patches import Size
 from ..core.patterns import causal
 from ..core.positions import Position, Sinusoidal
 from ..model.heads import LanguageModel
-from ..model.initial import Normal
+from ..model.initial import Glorot
 from ..model.stack import Stack
 from ..model.transformer import Transformer
 from .vit import vit
@@ -66,7 +66,7 @@ def captioner(
             norm=seeing.encoder.norm,
         ),
         head=LanguageModel(),
-        initialization=Normal(scale_residual=False),
+        initialization=Glorot(),
     )
 
 

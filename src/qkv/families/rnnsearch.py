@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..core.recurrent import Cell
+from ..core.scores import Additive
 from ..model.heads import LanguageModel
 from ..model.initial import Initialization
 from ..model.recurrent import Recurrent
@@ -41,6 +42,8 @@ def rnnsearch(
     given = {"kind": context} if isinstance(context, str) else context
     how = given if isinstance(given, Context) else Context.from_dict(given)
     if d_a is not None:
+        if not isinstance(getattr(how, "score", None), Additive):
+            raise ValueError(f"d_a is the width of an additive score, and the context {how!r} has none; leave it out")
         how = how.replace({"score.d_a": d_a})
     return Recurrent(
         vocab_size=vocab_size,
@@ -62,7 +65,7 @@ def rnnsearch(
     )
 
 
-_PAPER = {"context": {"kind": "bahdanau", "d_o": 500}, "d_a": 1000}
+_PAPER = {"context": {"kind": "bahdanau", "score": {"kind": "additive", "d_a": 1000}, "d_o": 500}}
 _DEEP = {"cell": "lstm", "directions": 1, "n_layers": 4, "d_e": 1000, "reverse": True}
 _LUONG = {**_DEEP, "vocab_size": 50000, "dropout": 0.2}
 

@@ -31,8 +31,13 @@ def segmenter(
     labels: int = 150,
     decoder_layers: int = 2,
     decoder_dropout: float = 0.1,
+    finer: int = 1,
+    scale: float = 1.0,
 ) -> Transformer:
-    """A mask of an image for each of `labels` classes. The decoder's layers are the encoder's, without positions."""
+    """A mask of an image for each of `labels` classes. The decoder's layers are the encoder's, without positions.
+
+    finer, scale: see `MaskTokens`; more than 1 makes a small model on little data learn sooner than the paper's does.
+    """
     spec = vit(
         image=image,
         patch=patch,
@@ -51,7 +56,7 @@ def segmenter(
     dropped = dict.fromkeys(("dropout", "attention.dropout", "feedforward.dropout"), decoder_dropout)
     block = spec.output.blocks[0].replace(dropped)
     decoder = Stack(embedding=States(), blocks=(block,) * decoder_layers, norm=spec.output.norm)
-    masks = MaskTokens(labels=labels, width=d_model, decoder=decoder)
+    masks = MaskTokens(labels=labels, width=d_model, decoder=decoder, finer=finer, scale=scale)
     return spec.replace({"head": masks, "encoder.drop_path": drop_path})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,16 @@ class ModelSpec(Spec, role="model"):
     vocab_size: int
     initialization: Initialization
 
+    if TYPE_CHECKING:  # a kind has these as fields or as properties
+
+        @property
+        def d_model(self) -> int:
+            """The width of hidden states."""
+
+        @property
+        def max_positions(self) -> int | None:
+            """The longest context; None where nothing bounds it."""
+
     @property
     def is_encoder_decoder(self) -> bool:
         raise NotImplementedError
@@ -30,10 +40,9 @@ class ModelSpec(Spec, role="model"):
         """Of the deeper of its parts."""
         raise NotImplementedError
 
-    @property
-    def width(self) -> int:
-        """Of the states that its head reads."""
-        raise NotImplementedError
+    def stacks(self) -> list[tuple[str, Any]]:
+        """Its stacks of blocks, by name, where it has any."""
+        return []
 
     def module(self) -> nn.Module:
         """The model, its parameters not filled yet."""
@@ -41,6 +50,10 @@ class ModelSpec(Spec, role="model"):
 
     def cost(self, tokens: int = 0, source: int = 0) -> Cost:
         """Parameters, and the FLOPs of one forward pass over `tokens` (and `source` tokens for an encoder beside it)."""
+        raise NotImplementedError
+
+    def parts(self, tokens: int = 0, source: int = 0) -> dict[str, Cost]:
+        """`cost`, part by part."""
         raise NotImplementedError
 
     @property

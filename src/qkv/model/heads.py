@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -30,6 +30,17 @@ class Head(Spec, role="head"):
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
         return Cost()
+
+    def module_for(self, model: Any) -> HeadModule:
+        """The module, for a head that is made of more of the model's spec than its width and vocabulary."""
+        return self.module(model.d_model, model.vocab_size)
+
+    def cost_for(self, model: Any, tokens: int = 0) -> Cost:
+        return self.cost(model.d_model, model.vocab_size, tokens)
+
+    def kept(self) -> Head:
+        """What other libraries are given of it: all that is not for its training alone."""
+        return self
 
     def check(self, seen: Input) -> None:
         """Raises ValueError where the head can't read a stack whose input is `seen`."""

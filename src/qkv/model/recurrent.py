@@ -70,9 +70,9 @@ class Recurrent(ModelSpec, kind="recurrent"):
                 f"tie_embeddings shares one table, but source_vocab_size is {self.source_vocab_size} and vocab_size "
                 f"{self.vocab_size}; set tie_embeddings to false or give one vocabulary"
             )
-        if self.head.tied and self.head.width(self.width) != self.d_e:
+        if self.head.tied and self.head.width(self.d_o) != self.d_e:
             raise ValueError(
-                f"a tied head needs embeddings as wide as what it reads, {self.width}, not {self.d_e}; untie it"
+                f"a tied head needs embeddings as wide as what it reads, {self.d_o}, not {self.d_e}; untie it"
             )
         self.context.check(self.widths)
         return self
@@ -102,7 +102,8 @@ class Recurrent(ModelSpec, kind="recurrent"):
         return max(self.encoder_layers, self.decoder_layers)
 
     @property
-    def width(self) -> int:
+    def d_o(self) -> int:
+        """The width of what the head reads."""
         return self.context.width(self.widths)
 
     @property
@@ -125,7 +126,7 @@ class Recurrent(ModelSpec, kind="recurrent"):
             "encoder": Cost(rnn_parameters(*about), rnn_flops(*about) * source),
             **self.context.cost(self.widths, tokens, source),
             "embedding tables": Cost(tables),
-            "head": self.head.cost(self.width, self.vocab_size, tokens),
+            "head": self.head.cost(self.d_o, self.vocab_size, tokens),
         }
 
     def cost(self, tokens: int = 0, source: int = 0) -> Cost:
@@ -144,7 +145,7 @@ class RecurrentModel(nn.Module):
         about = (spec.cell, spec.d_e, spec.d_h, spec.encoder_layers, spec.directions, spec.dropout, spec.reverse)
         self.encoder = RecurrentEncoder(*about)
         self.decoder: Decoder = spec.context.module(w)
-        self.head = spec.head.module(spec.width, spec.vocab_size)
+        self.head = spec.head.module(spec.d_o, spec.vocab_size)
         self.tie()
         self.register_load_state_dict_post_hook(_tie_again)
 

@@ -158,8 +158,9 @@ class Steps:
     def __init__(self, layers: Recurrence, held: Held, rows: Rows | None, width: int) -> None:
         self.step = layers.by_steps()
         self.states: list[States] = list(zip(*(t.unbind(0) for t in states_of(held)), strict=True))
-        columns = None if rows is None else torch.arange(width) < rows.lengths[:, None]
-        self.real = None if columns is None else columns.to(held["h"].device)[..., None].unbind(1)
+        device = held["h"].device
+        columns = None if rows is None else torch.arange(width, device=device) < rows.ends(device)
+        self.real = None if columns is None else columns[..., None].unbind(1)
 
     @property
     def top(self) -> Float[Tensor, "B G"]:
@@ -338,7 +339,7 @@ class LuongDecoder(AttentiveDecoder):
             out, after = torch.tanh(c + F.linear(s, w_s)), holding(last)
         self._tell(s, a, rows, memory)
         if place is not None and finals:
-            count = x.shape[1] if rows is None else rows.lengths.to(x.device)[:, None]
+            count = x.shape[1] if rows is None else rows.ends(x.device)
             after["place"] = held["place"] + count
         return out, after if finals else {}
 

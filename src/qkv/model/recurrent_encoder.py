@@ -60,7 +60,7 @@ class RecurrentEncoder(nn.Module):
         ends = (
             states[:, -1, :d]
             if rows is None
-            else take(states[..., :d], (rows.lengths - 1).to(states.device)[:, None])[:, 0]
+            else take(states[..., :d], rows.ends(states.device) - 1)[:, 0]
         )
         both = [ends, states[:, 0, d:]] if self.layers.directions == 2 else [ends]
         return torch.stack(both, 1)
@@ -68,9 +68,11 @@ class RecurrentEncoder(nn.Module):
 
 def check_lengths(x: Tensor, rows: Rows | None) -> None:
     """Raises ValueError where a row has nothing to read."""
-    empty = [] if rows is None else (rows.lengths == 0).nonzero().flatten().tolist()
-    if x.shape[1] == 0 or empty:
+    empty = 0 if x.shape[1] == 0 else None
+    if rows is not None and 0 in rows.lengths:
+        empty = rows.lengths.index(0)
+    if empty is not None:
         raise ValueError(
-            f"source {empty[0] if empty else 0} has no tokens, and a recurrent encoder says nothing of nothing; leave it out, "
+            f"source {empty} has no tokens, and a recurrent encoder says nothing of nothing; leave it out, "
             "or give it an end-of-sequence token"
         )

@@ -116,10 +116,6 @@ class Transformer(ModelSpec, kind="transformer"):
     def n_layers(self) -> int:
         return max(stack.n_layers for _, stack in self.stacks())
 
-    @property
-    def width(self) -> int:
-        return self.d_model
-
     def module(self) -> TransformerModel:
         return TransformerModel(self)
 
@@ -140,7 +136,7 @@ class Transformer(ModelSpec, kind="transformer"):
             if not (tables and self.shares_table):
                 tables += stack.embedding.table(vocab, self.d_model)
         if self.head is not None:
-            total += self.head.cost(self.d_model, self.vocab_size, tokens)
+            total += self.head.cost_for(self, tokens)
         for part in (self.pooler, self.classifier):
             total += Cost() if part is None else part.cost(self.d_model)
         return total + Cost(tables)
@@ -160,7 +156,7 @@ class TransformerModel(nn.Module):
             stack = getattr(spec, name)
             module = stack and StackModule(stack, spec._vocabulary(name), spec.d_model, spec.max_positions, name)
             self.add_module(name, module)
-        self.head = None if spec.head is None else spec.head.module(spec.d_model, spec.vocab_size)
+        self.head = None if spec.head is None else spec.head.module_for(spec)
         self.pooler = None if spec.pooler is None else PoolerModule(spec.pooler, spec.d_model)
         self.classifier = None if spec.classifier is None else ClassifierModule(spec.classifier, spec.d_model)
         self.tie()

@@ -16,7 +16,7 @@ from ..core.embedding import Input
 from ..core.layout import Grid, Layout
 from ..core.linear import Linear
 from ..core.norm import LayerNorm
-from ..core.patches import Patches, Size, States, cut, image_layout, patches_of, shown_patches
+from ..core.patches import Patches, Size, States, cut, image_layout, joined, patches_of, shown_patches
 from ..core.spec import Cost
 from .heads import Head, HeadModule
 from .stack import Stack, StackModule
@@ -318,7 +318,8 @@ class MaskTokensHead(ImageHead):
         patches, classes = x.split((patches.shape[1], len(self.classes)), 1)
         parts = self.of_patches(patches).unflatten(-1, (self.finer**2, -1)).flatten(1, 2)
         scores = self.norm(F.normalize(parts, dim=-1) @ F.normalize(self.of_classes(classes), dim=-1).mT)
-        return joined(scores.mT.unflatten(2, (-1, self.finer**2)), layout.grid, self.finer) * self.scale
+        of_each = scores.unflatten(1, (-1, self.finer**2)).mT.flatten(2)
+        return self.scale * joined(of_each, layout.grid, (self.finer, self.finer))
 
     def loss(
         self,

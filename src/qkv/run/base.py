@@ -13,7 +13,7 @@ from tokenizers import AddedToken
 from ..data import tokenizer_file
 from ..data.tokenizer import Tokenizer
 from ..model.replace import replace
-from ..model.transformer import Transformer, TransformerModel
+from ..model.transformer import TransformerModel
 from ..model.vocabulary import resize_vocabulary
 from ..train import durable
 from . import hub
@@ -22,7 +22,7 @@ from .load import has_tokenizer, is_hub, load, locate, read_config
 from .recipe import ModelChoice
 
 
-def spec_of(name: str) -> Transformer:
+def spec_of(name: str) -> Any:
     """The spec of the model in a directory. Raises ValueError where it holds none."""
     folder = locate(name)
     if is_hub(folder):

@@ -10,7 +10,7 @@ import torch
 from ..cost import time
 from ..cost.count import Shape, training_flops
 from ..model.block import Block
-from ..model.transformer import Transformer
+from ..model.base import ModelSpec
 from ..train import compiling, precision
 from ..train.settings import Training
 from .device import peak_flops
@@ -28,7 +28,7 @@ def adopt(training: Training, saved: Training) -> Training:
 class Chooser:
     """Chooses for training one model on one device; `one_shape` where all batches are full rows of the same length."""
 
-    spec: Transformer
+    spec: ModelSpec
     shape: Shape
     device: torch.device
     one_shape: bool
@@ -50,6 +50,8 @@ class Chooser:
     def _compile(self, training: Training) -> Training:
         if training.compile != "auto":
             return training
+        if not self.blocks:  # a recurrence's loop over steps is nothing to compile
+            return training.replace(compile=False)
         promised = compiling.payoff(
             self.run_seconds(training), len(self.blocks), self.device, self.one_shape, self.gated
         )

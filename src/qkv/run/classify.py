@@ -109,7 +109,7 @@ def _scores(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) 
 
 
 def _rows(run: Run, texts: Sequence[str], pairs: Sequence[str] | None) -> Rows:
-    """Texts as the model was trained to read them: one of the Hub by its tokenizer's template, one trained here by its task."""
+    """Texts as the model was trained to read them: on the Hub by its tokenizer's template, here by its task."""
     text_model, task = run.text_model, _task(run)
     tokenizer = text_model.tokenizer
     if text_model.ids is not None:

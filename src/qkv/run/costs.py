@@ -14,6 +14,7 @@ from ..cost.count import Part, Shape, parts, training_flops
 from ..cost.images import image_tokens
 from ..cost.machine import available
 from ..cost.memory import Memory, predict
+from ..model.base import ModelSpec
 from ..model.transformer import Transformer
 from ..train.precision import Precision, choose
 from ..train.settings import Training
@@ -77,7 +78,7 @@ def of_recipe(recipe: Recipe, device: torch.device, rows: int | None = None, len
 
 
 def of_preset(
-    name: str, spec: Transformer, device: torch.device, rows: int | None = None, length: int | None = None
+    name: str, spec: ModelSpec, device: torch.device, rows: int | None = None, length: int | None = None
 ) -> Costs:
     """Of a model alone, on batches of 8 rows of 512 tokens (or as many as its context holds), unless told otherwise; of
     8 images where it reads images."""
@@ -95,7 +96,7 @@ def of_preset(
 
 def of_model(
     name: str,
-    spec: Transformer,
+    spec: ModelSpec,
     shape: Shape,
     device: torch.device,
     training: Training,
@@ -122,8 +123,8 @@ def of_model(
     )
 
 
-def _caches(spec: Transformer, tokens: int) -> dict[str, int] | None:
-    if spec.decoder is None:
+def _caches(spec: ModelSpec, tokens: int) -> dict[str, int] | None:
+    if not isinstance(spec, Transformer) or spec.decoder is None:
         return None
     sizes = {name: cache_bytes(spec, tokens, kind) for name, kind in CACHES.items()}
     return {name: size for name, size in sizes.items() if size} or None

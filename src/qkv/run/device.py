@@ -10,7 +10,7 @@ import torch
 from ..core.batch import Batch
 from ..core.spec import nearest
 from ..cost.count import Shape, training_flops
-from ..model.transformer import Transformer
+from ..model.base import ModelSpec
 from ..train.precision import DTYPES, PrecisionChoice
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -41,7 +41,7 @@ def _has_mps() -> bool:
     return torch.backends.mps.is_available()
 
 
-def flops_per_token(spec: Transformer, batch: Batch) -> float:
+def flops_per_token(spec: ModelSpec, batch: Batch) -> float:
     """FLOPs of a training step (forward and twice that backward) for each real token, by rows like those of a batch."""
     rows = batch.rows
     own, source = _row_length(batch, "target", rows), 0

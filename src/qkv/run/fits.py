@@ -12,7 +12,7 @@ from ..core.lora import Adapter, adapt
 from ..cost.count import Shape
 from ..cost.machine import available
 from ..cost.memory import Loss, MakeOptimizer, Plan, ceiling, predict
-from ..model.transformer import Transformer
+from ..model.base import ModelSpec
 from ..train.average import RunningAverage
 from ..train.objective import Objective
 from ..train.precision import DTYPES, choose
@@ -24,7 +24,7 @@ GIB = 1 << 30
 
 def plan_of(
     training: Training,
-    spec: Transformer,
+    spec: ModelSpec,
     device: torch.device,
     objective: Objective | None = None,
     *,
@@ -65,7 +65,7 @@ def _loss(objective: Objective) -> Loss:
 class Room:
     """A training that wants memory, and what there is. `tokens` is `batching.tokens`."""
 
-    spec: Transformer
+    spec: ModelSpec
     shape: Shape
     plan: Plan
     tokens: int

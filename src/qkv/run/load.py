@@ -17,6 +17,7 @@ from ..data.tokenizer import Tokenizer
 from ..data.tokenizer_config import save_for_hub
 from ..generate import Generation
 from ..hub import huggingface
+from ..model.base import ModelSpec
 from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
 from . import hub, sharded, weights
@@ -212,7 +213,7 @@ class Run:
 
 
 def write_settings(
-    folder: Path, spec: Transformer, task: Use, generation: Generation, recipe: Recipe | None, words: bool = True
+    folder: Path, spec: ModelSpec, task: Use, generation: Generation, recipe: Recipe | None, words: bool = True
 ) -> None:
     """`generation_config.json`, `recipe.yaml` and `config.json`; `words` says that there is a tokenizer."""
     write_json(folder / GENERATION, generation.to_dict())
@@ -279,9 +280,9 @@ def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, all
     return Run(model, tokenizer, generation, task, _recipe(folder), folder, origin)
 
 
-def usual_task(spec: Transformer) -> Use:
+def usual_task(spec: ModelSpec) -> Use:
     """What a model does with a text where nothing says otherwise."""
-    return "translate" if spec.is_encoder_decoder else "read" if spec.decoder is None else "continue"
+    return "translate" if spec.is_encoder_decoder else "read" if isinstance(spec, Transformer) and spec.decoder is None else "continue"
 
 
 def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = False) -> Path:
@@ -306,14 +307,14 @@ def _recipe(folder: Path) -> Recipe | None:
     return Recipe.load(folder / RECIPE) if (folder / RECIPE).is_file() else None
 
 
-def read_config(path: Path) -> tuple[Transformer, Use]:
+def read_config(path: Path) -> tuple[Any, Use]:
     """The model's spec and its task, by the `config.json` of a run."""
     data = read_json(path)
     if not isinstance(data, dict) or data.get("model_type") != hub.MODEL_TYPE or not isinstance(data.get("qkv"), dict):
         found = data.get("model_type") if isinstance(data, dict) else None
         raise ValueError(f"{path} is not qkv's: its model_type is {found!r}, not {hub.MODEL_TYPE!r}")
     try:
-        spec = Transformer.from_dict(data["qkv"])
+        spec = ModelSpec.from_dict(data["qkv"])
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     task = data.get("task", usual_task(spec))
@@ -321,12 +322,12 @@ def read_config(path: Path) -> tuple[Transformer, Use]:
     return spec, task
 
 
-def _check_task(task: Any, spec: Transformer, path: Path) -> None:
+def _check_task(task: Any, spec: ModelSpec, path: Path) -> None:
     if task not in get_args(Use) or (task == "translate") != spec.is_encoder_decoder:
         raise ValueError(f"{path}: the task {task!r} is not one for this model; there is {', '.join(get_args(Use))}")
 
 
-def check_fit(tokenizer: Tokenizer, spec: Transformer, where: str) -> None:
+def check_fit(tokenizer: Tokenizer, spec: ModelSpec, where: str) -> None:
     """That the model has a place for each of the tokenizer's tokens."""
     if tokenizer.vocab_size > spec.vocab_size:
         raise ValueError(

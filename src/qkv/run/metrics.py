@@ -1,4 +1,4 @@
-"""Numbers that say how good outputs are: exact match, BLEU, chrF, ROUGE, and the likelihoods' perplexity and bits per byte."""
+"""How good outputs are, in numbers: exact match, BLEU, chrF, ROUGE, and the likelihoods' perplexity and bits per byte."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from ..data.task import Task
 from ..data.tokenizer_specs import TokenizerSpec
 from ..generate import Generation
 from ..model.heads import Head
-from ..model.transformer import Transformer
 from ..train import objectives  # noqa: F401  (their kinds)
 from ..train.objective import Objective
 from ..train.settings import Training
@@ -78,7 +77,7 @@ class ModelChoice(Spec):
             return {DIRECTORY: self.directory, REPLACE: self.changes}
         return {PRESET: self.preset, **self.sizes, REPLACE: self.changes}
 
-    def spec(self, vocab_size: int | None = None) -> Transformer:
+    def spec(self, vocab_size: int | None = None) -> Any:
         """The whole spec, for a tokenizer of this size. Raises ValueError where a name or a value is not one there is."""
         if self.directory:
             from .base import spec_of

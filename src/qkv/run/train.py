@@ -17,7 +17,8 @@ from ..data.batching import Stream, stream
 from ..data.sources import SPLITS, Example, Split
 from ..data.tokenizer import Tokenizer
 from ..data.vectors import Vectors
-from ..model.transformer import Transformer, TransformerModel
+from ..model.base import ModelSpec
+from ..model.transformer import Transformer
 from ..train.loop import fit
 from ..train.outcome import Outcome
 from . import weights
@@ -88,7 +89,7 @@ class Job:
     recipe: Recipe
     out: Path
     tokenizer: Tokenizer | None
-    spec: Transformer
+    spec: Any
     use: Use
     device: torch.device
     console: Console
@@ -181,10 +182,10 @@ class Job:
             self._deliver(model)
         return Trained(self.out, outcome) if outcome.interrupted else self._finish(model, outcome)
 
-    def _model(self) -> TransformerModel:
+    def _model(self) -> Any:
         """The model as training begins with it."""
         recipe, loaded = self.recipe, self.recipe.model.directory
-        model: TransformerModel
+        model: Any
         if loaded:
             model = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
         else:
@@ -192,7 +193,7 @@ class Job:
         self._begin_with_vectors(model)
         return model if recipe.adapter is None else adapt(model, recipe.adapter, seed=recipe.seed)
 
-    def _begin_with_vectors(self, model: TransformerModel) -> None:
+    def _begin_with_vectors(self, model: nn.Module) -> None:
         choice = self.recipe.vectors
         if choice is None or self.vectors is None or self.tokenizer is None:
             return
@@ -201,7 +202,7 @@ class Job:
         self.notes += [f"{choice.path}: {note}." for note in self.vectors.notes]
         self.notes.append(f"Vectors: {found}; in the first {TEXTS:,} texts at most.")
 
-    def _deliver(self, model: TransformerModel) -> None:
+    def _deliver(self, model: Any) -> None:
         """Leave the adapter as such, and the model with the adapter in its weights: a run like any other."""
         try:
             save_adapter(model, self.out / ADAPTER, self.recipe.model.directory or "")
@@ -228,10 +229,9 @@ class Job:
         """What `fit` asks for now and then: quick, on some of the validation split."""
         evaluation = self.recipe.evaluation
         quick = self.recipe.generation.replace(num_beams=evaluation.num_beams, num_samples=1)
-        assert isinstance(model, TransformerModel)
         return self.evaluator(model, "validation", evaluation.examples, quick, samples=0).metrics
 
-    def _finish(self, model: TransformerModel, outcome: Outcome) -> Trained:
+    def _finish(self, model: Any, outcome: Outcome) -> Trained:
         """Evaluate the delivered weights on the test split and write down what was found, `evaluation.json` and the page."""
         from .report import write_report
 
@@ -265,14 +265,14 @@ def first_examples(recipe: Recipe) -> dict[Split, Example]:
     return found
 
 
-def use_of(spec: Transformer, example: Example) -> Use:
+def use_of(spec: ModelSpec, example: Example) -> Use:
     """What a model trained on such examples does with a text."""
     if spec.is_encoder_decoder:
         return "translate"
-    return "read" if spec.decoder is None else "answer" if "source" in example else "continue"
+    return "read" if isinstance(spec, Transformer) and spec.decoder is None else "answer" if "source" in example else "continue"
 
 
-def check_context(recipe: Recipe, spec: Transformer) -> None:
+def check_context(recipe: Recipe, spec: ModelSpec) -> None:
     """That no batch has rows longer than the model's context."""
     longest, name = recipe.batching.context, "context"
     if spec.is_encoder_decoder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -10,14 +11,14 @@ from torch import nn
 from ..hub.files import Safetensors
 from ..hub.names import Names, Row
 from ..hub.weights import place
-from ..model.transformer import Transformer
+from ..model.base import ModelSpec
 from ..train.weights import model_tensors, replace_tensors
-from .build import Model, build
+from .build import build
 
 OWN = (Row("*", "*"),)  # every tensor under the name that the model has for it
 
 
-def load(spec: Transformer, path: Path, device: torch.device, dtype: torch.dtype | None = None) -> Model:
+def load(spec: ModelSpec, path: Path, device: torch.device, dtype: torch.dtype | None = None) -> Any:
     """The model of a spec with the weights in a file. Raises ValueError naming the file where they don't fit it."""
     model = build(spec, device="meta")
     place(model, Names.of(OWN, model), Safetensors([path]), where=str(path), device=device, dtype=dtype)

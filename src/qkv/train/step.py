@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from ..core.batch import Batch, Terms
 from ..core.moe import Mixture
 from ..core.ranks import Ranks
-from ..model.transformer import TransformerModel
 from .compiling import compiled
 from .objective import Objective
 from .precision import Mixed
@@ -47,7 +46,7 @@ class Stepper:
         self.optimizer = training.optimizer.build(model)  # first: what it freezes needs no fp32 masters
         self.mixed = Mixed(training.precision, model, self.device)
         self.lr = training.optimizer.lr
-        if isinstance(model, TransformerModel):
+        if hasattr(model, "recompute"):
             model.recompute(training.recompute)
         self.model = compiled(model, self.device) if training.compile is True else model
         self.balanced = [module for module in model.modules() if isinstance(module, Mixture)]

@@ -65,7 +65,14 @@ def test_captions_and_answers_are_compared_with_the_truth() -> None:
 
 def test_a_model_writes_from_pixels_what_it_says_step_by_step() -> None:
     spec = qkv.preset(
-        *("captioner",), vocab_size=WORDS.vocab_size, image=(16, 16), patch=(8, 8), d_model=16, n_layers=1, n_heads=2, d_ff=16
+        *("captioner",),
+        vocab_size=WORDS.vocab_size,
+        image=(16, 16),
+        patch=(8, 8),
+        d_model=16,
+        n_layers=1,
+        n_heads=2,
+        d_ff=16,
     )
     model = qkv.build(spec).eval()
     batch, judge = batch_of([("", "a red circle"), ("how many ?", "two")]), Captioned(WORDS, 12, *PLAIN)

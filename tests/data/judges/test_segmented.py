@@ -38,7 +38,9 @@ def test_the_measures_are_those_of_a_plain_count() -> None:
         shares.append(((mine & theirs).sum() / (mine | theirs).sum()).item())
     found = judge.found()
     assert found["miou"].value == pytest.approx(sum(shares) / 3) and "b " in found["miou"].how
-    assert found["pixel_accuracy"].value == pytest.approx(((made == truth) & counted).sum().item() / counted.sum().item())
+    assert found["pixel_accuracy"].value == pytest.approx(
+        ((made == truth) & counted).sum().item() / counted.sum().item()
+    )
 
 
 def test_a_class_that_is_nowhere_is_left_out() -> None:

@@ -42,7 +42,12 @@ def seen_boxes(numbers: np.ndarray) -> dict[int, list[float]]:
         if there.any():
             rows, columns = np.flatnonzero(there.any(1)), np.flatnonzero(there.any(0))
             edges = columns[0] / width, rows[0] / height, (columns[-1] + 1) / width, (rows[-1] + 1) / height
-            found[number] = [(edges[0] + edges[2]) / 2, (edges[1] + edges[3]) / 2, edges[2] - edges[0], edges[3] - edges[1]]
+            found[number] = [
+                (edges[0] + edges[2]) / 2,
+                (edges[1] + edges[3]) / 2,
+                edges[2] - edges[0],
+                edges[3] - edges[1],
+            ]
     return found
 
 

@@ -25,7 +25,9 @@ class Given(Source, kind="given-masks-test"):
         return self.given
 
 
-def example(height: int = 40, width: int = 52, values: tuple[int, ...] = (0, 255), where: str = "a.png") -> dict[str, Any]:
+def example(
+    height: int = 40, width: int = 52, values: tuple[int, ...] = (0, 255), where: str = "a.png"
+) -> dict[str, Any]:
     """A picture whose gray says which class each pixel has, so that one can be told from the other."""
     random = np.random.default_rng(height * width)
     classes = random.integers(len(values), size=(height, width))

@@ -38,7 +38,9 @@ def batch_of(objects: list[list[int]], seed: int = 0) -> Batch:
         boxes[row, : len(named)] = 0.1 + 0.4 * torch.rand(len(named), 4, generator=random)
     n = sum(map(len, objects))
     targets = {"classes": classes, "boxes": boxes}
-    return Batch({"ids": torch.zeros(len(objects), 1)}, None, {"class": len(objects), "box": n, "giou": n}, targets=targets)
+    return Batch(
+        {"ids": torch.zeros(len(objects), 1)}, None, {"class": len(objects), "box": n, "giou": n}, targets=targets
+    )
 
 
 def said(rows: int, detections: int, labels: int, seed: int = 1) -> Objects:

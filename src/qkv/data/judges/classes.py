@@ -55,7 +55,7 @@ def f1(table: Array) -> Array:
 
 
 def mcc(table: Array) -> float:
-    """Matthews' correlation, −1 to 1, for any number of classes (Gorodkin 2004, R_K); 0 where one side has one class alone."""
+    """Matthews' correlation, −1 to 1, of any number of classes (Gorodkin 2004, R_K); 0 where a side has one class alone."""
     n, true, said = int(table.sum()), table.sum(1).astype(float), table.sum(0).astype(float)
     spread = (n**2 - true @ true) * (n**2 - said @ said)
     return float((table.trace() * n - true @ said) / math.sqrt(spread)) if spread > 0 else 0.0

@@ -46,9 +46,9 @@ class Recognized(Classes):
     def _sample(self, example: dict[str, Any], label: int, row: list[float]) -> dict[str, Any]:
         order = np.argsort(row)[::-1][:_SHOWN].tolist()
         sample = {"source": example.get("where", ""), "target": self.names[label], "output": self.names[order[0]]}
-        if isinstance(example.get("image"), np.ndarray):
-            scores = [[self.names[i], round(row[i], 4)] for i in order]
-            sample["picture"] = {"kind": "scores", "image": png(example["image"]), "scores": scores}
+        frames = example["video"] if "video" in example else [example["image"]]
+        scores = [[self.names[i], round(row[i], 4)] for i in order]
+        sample["picture"] = {"kind": "scores", "frames": [*map(png, frames)], "scores": scores}
         return sample
 
 

@@ -50,7 +50,12 @@ class Reconstructed(Judge):
             now = counted[row, :, None]
             whole = torch.where(now, made[row], truth[row])
             inputs = cut(batch.inputs["ids"][row : row + 1].float(), patch, "last")[0]
-            parts = {"seen": inputs, "made": whole, "truth": truth[row], "hidden": (now & masked).expand_as(whole).float()}
+            parts = {
+                "seen": inputs,
+                "made": whole,
+                "truth": truth[row],
+                "hidden": (now & masked).expand_as(whole).float(),
+            }
             error = float((whole - truth[row]).square().sum() / now.sum() / truth.shape[2])
             shown = {name: joined(part[None], grid, patch, "last")[0].cpu().numpy() for name, part in parts.items()}
             self._pictures.add((str(batch.texts[row].get("where", "")), shown, error))

@@ -9,6 +9,8 @@ from .. import (  # noqa: F401
     choices,
     columns,
     facts,
+    fasta,
+    folds,
     image_sources,
     labelled,
     mask_files,
@@ -16,10 +18,13 @@ from .. import (  # noqa: F401
     mentions,
     mixture,
     paraphrases,
+    progressions,
     questions,
+    scores,
     shapes,
     sounds,
     verdicts,
+    video,
     whereabouts,
 )
 

@@ -14,7 +14,7 @@ from .sentences import Sentences
 
 
 class Choice(Sentences, kind="choice"):
-    """Each candidate is read together with the text, and scored; the scores of a text's candidates meet in a softmax, see the
+    """Each candidate is read together with the text, and scored; the scores of a text's candidates meet in a softmax: the
     objective `choice` (Radford et al. 2018, §3.3). The head is a `sequence-classifier` with one label.
     """
 
@@ -28,7 +28,9 @@ class Choice(Sentences, kind="choice"):
     def label(self, example: Example) -> Any | Skipped:
         answer, count = example["answer"], len(example["choices"])
         if type(answer) is not int:
-            what = f"the answer is {answer!r}, which is none of the {count} candidates, nor a candidate's number or letter"
+            what = (
+                f"the answer is {answer!r}, which is none of the {count} candidates, nor a candidate's number or letter"
+            )
             return self._refused(example, f"{what}; give one", "whose answer is no candidate")
         if not 0 <= answer < count:
             what = f"the answer is {answer}, and there are {count} candidates, numbered from 0; give one of them"

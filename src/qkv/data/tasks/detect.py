@@ -23,7 +23,9 @@ from ..task import Chance, Item
 from .pictured import PictureTask
 
 Boxes = NDArray[np.float32]  # (n, 4): left, top, right and bottom edge, in pixels
-_EDGE = 1.0  # by how many pixels a box may go over the edge of its picture, as annotation tools have it, and is cut there
+_EDGE = (
+    1.0  # by how many pixels a box may go over the edge of its picture, as annotation tools have it, and is cut there
+)
 
 
 class Detect(PictureTask, kind="detect"):
@@ -75,9 +77,7 @@ class Detect(PictureTask, kind="detect"):
             made += [self._made(pixels, boxes, classes, example, chance), *reasons]
         return made
 
-    def _made(
-        self, pixels: Pixels, boxes: Boxes, classes: NDArray[np.int64], example: Example, chance: Chance
-    ) -> Item:
+    def _made(self, pixels: Pixels, boxes: Boxes, classes: NDArray[np.int64], example: Example, chance: Chance) -> Item:
         about = {"where": example.get("where", ""), "size": pixels.shape[1:]}
         if chance.training:
             pixels, boxes, kept = self._changed(pixels, boxes, chance.random)

@@ -38,7 +38,11 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         return made if made.classes else made.replace({"classes": self._classes(source)})
 
     def _classes(self, source: Source) -> tuple[str, ...]:
-        """The classes in the training data, by their labels alone where a table knows these without reading pictures."""
+        """Those that the source has, or the classes in the training data, by their labels alone where a table knows these
+        without reading pictures."""
+        given: tuple[str, ...] | None = getattr(source, "classes", None)
+        if given:
+            return given
         labels = getattr(source.table("train"), "labels", None)
         if labels is None:
             labels = [example.get("label") for example in source.examples("train", shuffle=False)]

@@ -79,7 +79,11 @@ class Segment(PictureTask, kind="segment"):
                 made.append(pixels)
                 continue
             labels = self._labels(example, pixels)
-            made += self._crops(example, pixels, labels, chance) if chance.training else self._tiles(example, pixels, labels)
+            made += (
+                self._crops(example, pixels, labels, chance)
+                if chance.training
+                else self._tiles(example, pixels, labels)
+            )
         return made
 
     def _labels(self, example: Example, pixels: Pixels) -> NDArray[np.int64]:
@@ -129,7 +133,10 @@ class Segment(PictureTask, kind="segment"):
         pixels, labels = _padded(pixels, labels, self.size)
         axes = (tiles(n, side, self._overlap(side)) for n, side in zip(labels.shape, self.size, strict=True))
         for rows, columns in product(*axes):
-            at = (..., *(slice(one.start, one.start + side) for one, side in zip((rows, columns), self.size, strict=True)))
+            at = (
+                ...,
+                *(slice(one.start, one.start + side) for one, side in zip((rows, columns), self.size, strict=True)),
+            )
             own = np.full(self.size, IGNORE)
             inside = rows.own, columns.own
             own[inside] = labels[at][inside]
@@ -140,7 +147,9 @@ class Segment(PictureTask, kind="segment"):
 
     def _made(self, numbers: NDArray[np.float32], labels: NDArray[np.int64], example: Example, at: Place) -> Item:
         about = {"where": example.get("where", ""), "place": at}
-        return Item({"ids": np.ascontiguousarray(numbers)}, np.ascontiguousarray(labels), tokens=self.tokens, example=about)
+        return Item(
+            {"ids": np.ascontiguousarray(numbers)}, np.ascontiguousarray(labels), tokens=self.tokens, example=about
+        )
 
     def judge(self, tokenizer: Encoder | None) -> Judge:
         return Segmented(self.classes, self.mean, self.std)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field
@@ -86,7 +86,7 @@ class Sentences(Task):
 
     def collate(self, items: Sequence[Item], pad: int) -> Cut:
         """The rows of all examples one after the other. `rows` of the targets says which are whose, (B, K), −1 for none."""
-        owned = [item.rows for item in items if isinstance(item, Framings)]
+        owned = [cast(Framings, item).rows for item in items]
         rows = [row for some in owned for row in some]
         arrays = {"ids": joined([row.ids for row in rows], "ids", pad)}
         if (self.segments or 0) > 1:

@@ -1,0 +1,70 @@
+"""Music as words: frames, the notes that sound at one time, become their names and a full stop, `C5 G4 E4 C3 .`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Frame = tuple[int, ...]
+"""MIDI numbers of the notes that sound, from the highest down; middle C, C4, is 60."""
+
+END = "."
+_NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
+LOWEST, HIGHEST = 0, 127
+
+
+def note_name(number: int) -> str:
+    """`C4` for 60."""
+    return f"{_NAMES[number % 12]}{number // 12 - 1}"
+
+
+_NUMBERS = {note_name(number): number for number in range(LOWEST, HIGHEST + 1)}
+
+
+def frame_of(notes: Iterable[int]) -> Frame:
+    """Each note once, the highest first."""
+    return tuple(sorted(set(notes), reverse=True))
+
+
+def spelled(frames: Iterable[Frame]) -> str:
+    """Frames in words, each with a full stop behind it."""
+    return " ".join(word for frame in frames for word in (*map(note_name, frame), END))
+
+
+def frames_in(text: str) -> list[Frame]:
+    """The frames that words spell; what has no full stop yet is one, too. Raises ValueError for a word that is no note."""
+    found: list[Frame] = []
+    notes: list[int] = []
+    words = text.split()
+    for word in words:
+        if word == END:
+            found.append(frame_of(notes))
+            notes = []
+        elif word in _NUMBERS:
+            notes.append(_NUMBERS[word])
+        else:
+            raise ValueError(
+                f"{word!r} is no note; they are named from {note_name(LOWEST)} to {note_name(HIGHEST)}, as C#4"
+            )
+    return [*found, frame_of(notes)] if notes else found
+
+
+def moved(frames: Iterable[Frame], steps: int) -> list[Frame]:
+    """Every note so many semitones higher; one that leaves the range is left out."""
+    return [tuple(n + steps for n in frame if LOWEST <= n + steps <= HIGHEST) for frame in frames]
+
+
+def runs(frames: Sequence[Frame]) -> list[tuple[int, int, int]]:
+    """(note, first frame, frame after the last) of every note, held where it sounds in consecutive frames."""
+    found: list[tuple[int, int, int]] = []
+    since: dict[int, int] = {}
+    for at, frame in enumerate([*frames, ()]):
+        for note in [note for note in since if note not in frame]:
+            found.append((note, since.pop(note), at))
+        for note in frame:
+            since.setdefault(note, at)
+    return sorted(found, key=lambda run: (run[1], -run[0]))
+
+
+def is_music(word: str) -> bool:
+    """Whether a word is a note or a full stop."""
+    return word == END or word in _NUMBERS

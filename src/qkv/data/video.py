@@ -1,0 +1,157 @@
+"""Moving pictures: frames (T, C, H, W), read from animated files or made of digits that move, and cut into tubelets."""
+
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from .image_files import opened, stamp_of
+from .image_sources import Digits, ImageSource, Store, decoded
+from .images import MOST_PIXELS, Color, Fit, Pixels, Size, decode, fitted
+from .shuffle import mix
+from .sources import SPLITS, Example, Skipped, Source, Split, Table
+from .toys import Made
+
+Frames = NDArray[np.uint8]
+"""(T, C, H, W), 0 … 255."""
+
+# Where each direction leads in a step: rows down, columns to the right.
+DIRECTIONS = {
+    "left": (0, -1),
+    "right": (0, 1),
+    "up": (-1, 0),
+    "down": (1, 0),
+    "up left": (-1, -1),
+    "up right": (-1, 1),
+    "down left": (1, -1),
+    "down right": (1, 1),
+}
+_DIGIT = 8  # pixels on each side
+
+
+def tubelets(frames: Frames, depth: int) -> Pixels:
+    """(depth · C, T / depth · H, W): the frames of a tubelet as channels, tubelets of later frames below earlier ones.
+
+    Patches of p × p pixels cut from this are tubelets of depth × p × p, each with a place of its own in time and space, so
+    that patches and positions of pictures serve for videos (the tubelet embedding of ViViT, Arnab et al. 2021, §3.2).
+    """
+    t, channels, height, width = frames.shape
+    grouped = frames.reshape(t // depth, depth * channels, height, width)
+    return np.ascontiguousarray(grouped.swapaxes(0, 1).reshape(depth * channels, t // depth * height, width))
+
+
+def evenly(frames: Frames, count: int) -> Frames:
+    """So many frames, evenly from all; a frame stands for several where there are too few."""
+    n = len(frames)
+    return frames[[(2 * i + 1) * n // (2 * count) for i in range(count)]]
+
+
+def resized(frames: Frames, size: Size, fit: Fit = "crop") -> Frames:
+    """Each frame in another size, see `images.fitted`."""
+    return frames if frames.shape[2:] == tuple(size) else np.stack([fitted(frame, size, fit) for frame in frames])
+
+
+def decode_frames(data: bytes, color: Color = "rgb", most: int = MOST_PIXELS) -> Frames | Skipped:
+    """All frames of an animated GIF, WebP or PNG, or the pages of a TIFF; or why there are none. `most` pixels in all."""
+    from PIL import Image, ImageSequence
+
+    first = decode(data, color, most)
+    if isinstance(first, Skipped):
+        return first
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            count = getattr(image, "n_frames", 1)
+            if count * image.width * image.height > most:
+                return Skipped(f"larger than {most:,} pixels")
+            mode = "RGB" if color == "rgb" else "L"
+            frames = [np.asarray(frame.convert(mode)) for frame in ImageSequence.Iterator(image)]
+    except (OSError, SyntaxError, ValueError, EOFError):
+        return Skipped("damaged")
+    stack = np.stack(frames)
+    return np.ascontiguousarray(stack.transpose(0, 3, 1, 2)) if stack.ndim == 4 else stack[:, None]
+
+
+class Clips(ImageSource, kind="clips"):
+    """Animated GIF, WebP or PNG files, their folder naming the class, as `images` has it; each is a "video" of all its
+    frames. Files that can't be read are skipped and counted."""
+
+    path: str | None = None
+    validation_path: str | None = None
+    test_path: str | None = None
+    color: Color = "rgb"
+    most_pixels: int = Field(default=MOST_PIXELS, ge=1)
+    cache: int = Field(default=256, ge=0)
+
+    @property
+    def holds(self) -> str:
+        return "video"
+
+    def store(self, split: Split) -> Store | None:
+        given = {"train": self.path, "validation": self.validation_path, "test": self.test_path}[split]
+        if given is None:
+            if split == "train":
+                raise ValueError("no videos are given: data.path=… is a folder of animated files, or an archive of one")
+            return None
+        path = Path(given).expanduser().resolve()
+        files = opened(path, stamp_of(path))
+        return decoded(files, str(given), self.color, self.most_pixels, self.cache, decode_frames)
+
+
+# -- made ones ---------------------------------------------------------------------------------------------------------
+
+
+class MovingDigits(Source, kind="moving-digits"):
+    """Videos of one of scikit-learn's handwritten digits that moves through a frame, and comes in again on the other side
+    where it leaves it, as in Moving MNIST (Srivastava et al. 2015). What no single frame says is where it moves.
+
+    frames, size: how many, and how many pixels high and wide.
+    asks:       whether the label is the "direction", one of eight, or the "digit".
+    noise:      how much, in shares of the brightness.
+    train, validation, test: how many videos; training makes new ones in each epoch. The digits of a split are its own.
+    """
+
+    frames: int = Field(default=8, ge=2)
+    size: int = Field(default=16, ge=_DIGIT)
+    asks: Literal["direction", "digit"] = "direction"
+    noise: float = Field(default=0.1, ge=0, le=1)
+    train: int = Field(default=4000, ge=1)
+    validation: int = Field(default=200, ge=1)
+    test: int = Field(default=400, ge=1)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The labels that there are."""
+        return tuple(DIRECTIONS) if self.asks == "direction" else tuple(map(str, range(10)))
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        digits, own = _digits(split), SPLITS.index(split)
+
+        def make(i: int) -> Example:
+            return self.made(digits, np.random.default_rng(mix(seed, epoch, i) if own == 0 else mix(own, i)), i)
+
+        return Made({"train": self.train, "validation": self.validation, "test": self.test}[split], make)
+
+    def made(self, digits: list[Example], random: np.random.Generator, number: int) -> Example:
+        """One video of one of these digits."""
+        digit = digits[int(random.integers(len(digits)))]
+        direction = tuple(DIRECTIONS)[int(random.integers(len(DIRECTIONS)))]
+        down, right = DIRECTIONS[direction]
+        still = np.zeros((self.size, self.size), np.float32)
+        still[:_DIGIT, :_DIGIT] = digit["image"][0]
+        top, left = random.integers(0, self.size, 2).tolist()
+        moved = [np.roll(still, (top + t * down, left + t * right), (0, 1)) for t in range(self.frames)]
+        noisy = np.stack(moved) + 255 * self.noise * random.standard_normal((self.frames, *still.shape), np.float32)
+        frames = np.rint(noisy).clip(0, 255).astype(np.uint8)[:, None]
+        label = direction if self.asks == "direction" else digit["label"]
+        return {"video": frames, "label": label, "where": f"moving digits, video {number:,}"}
+
+
+@lru_cache(maxsize=3)
+def _digits(split: Split) -> list[Example]:
+    return list(Digits().examples(split, shuffle=False))

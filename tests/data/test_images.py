@@ -1,0 +1,148 @@
+"""Pictures from bytes: formats, colors and sizes as they should be; what is broken, strange or gigantic is said, not decoded."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from qkv.data.images import decode, fitted, normalized, pictured, read, resized, statistics
+from qkv.data.sources import Skipped
+
+
+def saved(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def noise(height: int, width: int, channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (channels, height, width), np.uint8)
+
+
+COLORS = noise(5, 7)
+RGB = Image.fromarray(COLORS.transpose(1, 2, 0))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM"])
+def test_lossless_formats_give_their_pixels(kind: str) -> None:
+    found = decode(saved(RGB, kind))
+    assert isinstance(found, np.ndarray) and found.dtype == np.uint8
+    np.testing.assert_array_equal(found, COLORS)
+
+
+def test_colors_become_gray_and_gray_colors() -> None:
+    gray = decode(saved(RGB), "gray")
+    assert not isinstance(gray, Skipped)
+    np.testing.assert_allclose(gray[0], np.tensordot((0.299, 0.587, 0.114), COLORS, 1), atol=1)
+    again = decode(saved(Image.fromarray(gray[0])), "rgb")
+    np.testing.assert_array_equal(again, np.repeat(gray, 3, 0))
+
+
+def test_what_is_transparent_lies_on_white() -> None:
+    clear = Image.new("RGBA", (2, 1), (255, 0, 0, 0))
+    clear.putpixel((1, 0), (255, 0, 0, 255))
+    np.testing.assert_array_equal(decode(saved(clear)), np.array([[[255, 255]], [[255, 0]], [[255, 0]]]))
+
+
+def test_sixteen_bits_become_eight_and_measurements_are_no_picture() -> None:
+    deep = Image.fromarray(np.array([[0, 256 * 200 + 9]], np.uint16))
+    np.testing.assert_array_equal(decode(saved(deep), "gray"), np.array([[[0, 200]]]))
+    assert "mode F" in str(decode(saved(Image.fromarray(np.ones((2, 2), np.float32)), "TIFF")))
+
+
+def test_a_photograph_stands_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90° with the clock
+    found = decode(saved(RGB, "PNG", exif=exif))
+    np.testing.assert_array_equal(found, np.rot90(COLORS, -1, (1, 2)))
+
+
+def test_broken_files_say_what_is_wrong() -> None:
+    whole = saved(Image.fromarray(noise(40, 40).transpose(1, 2, 0)), "JPEG")
+    assert decode(whole[: len(whole) // 2]) == "truncated"
+    assert decode(b"") == "empty"
+    assert decode(b"<html>not found</html>") == "no picture in a known format"
+    assert isinstance(decode(saved(RGB)[:40]), Skipped)
+
+
+@given(st.binary(max_size=40), st.integers(0, 200))
+def test_no_bytes_are_an_error(tail: bytes, keep: int) -> None:
+    for kind in ("PNG", "GIF"):
+        found = decode(saved(RGB, kind)[:keep] + tail)
+        assert isinstance(found, Skipped | np.ndarray)
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG that says it is so large, and holds nothing."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+@pytest.mark.filterwarnings("ignore:Image size")
+@pytest.mark.parametrize("side", [9_000, 12_000, 60_000])
+def test_bombs_are_refused_by_their_header(side: int) -> None:
+    assert decode(bomb(side, side)) == "larger than 67,108,864 pixels"
+
+
+def test_a_limit_of_ones_own() -> None:
+    assert decode(saved(RGB), most=34) == "larger than 34 pixels"
+    assert not isinstance(decode(saved(RGB), most=35), Skipped)
+
+
+def test_files_are_named_in_errors(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(saved(RGB)[:30])
+    with pytest.raises(ValueError, match=r"a\.png' can't be read as a picture: it is "):
+        read(tmp_path / "a.png")
+    with pytest.raises(ValueError, match="there is no file"):
+        read(tmp_path / "b.png")
+    with pytest.raises(ValueError, match="is a folder"):
+        read(tmp_path)
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+def test_nearest_keeps_values_and_filters_average() -> None:
+    squares = np.array([[[0, 200], [200, 0]]], np.uint8)
+    np.testing.assert_array_equal(resized(squares, (4, 4), "nearest"), squares.repeat(2, 1).repeat(2, 2))
+    assert resized(np.tile(squares, (3, 8, 8)), (1, 1))[0, 0, 0] == pytest.approx(100, abs=2)
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 12), st.integers(1, 12))
+def test_every_picture_fits_every_size(height: int, width: int, rows: int, columns: int) -> None:
+    pixels = noise(height, width)
+    for fit in ("crop", "stretch", "pad"):
+        assert fitted(pixels, (rows, columns), fit).shape == (3, rows, columns)
+
+
+def test_a_crop_is_the_middle_and_padding_is_around() -> None:
+    pixels = noise(4, 8)
+    np.testing.assert_array_equal(fitted(pixels, (4, 4)), pixels[:, :, 2:6])
+    padded = fitted(pixels, (8, 8), "pad", fill=7)
+    np.testing.assert_array_equal(padded[:, 2:6], pixels)
+    assert (padded[:, :2] == 7).all() and (padded[:, 6:] == 7).all()
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def test_normalized_pictures_have_mean_0_and_deviation_1_and_come_back() -> None:
+    pictures = [noise(6, 6), noise(3, 9) // 2]
+    mean, std = statistics(pictures)
+    numbers = np.concatenate([normalized(p, mean, std).reshape(3, -1) for p in pictures], 1)
+    np.testing.assert_allclose(numbers.mean(1), 0, atol=1e-3)
+    np.testing.assert_allclose(numbers.std(1), 1, atol=1e-3)
+    np.testing.assert_array_equal(pictured(normalized(COLORS, mean, std), mean, std), COLORS)
+    assert normalized(COLORS[None], mean, std).dtype == np.float32
