@@ -116,11 +116,12 @@ def unet_mask(arguments: list[str]) -> dict[str, Any]:
 
 
 def _crops(images: np.ndarray, masks: np.ndarray, random: np.random.Generator, side: int = 128, rows: int = 8) -> Any:
-    xs, ys = [], []
+    xs: list[np.ndarray] = []
+    ys: list[np.ndarray] = []
     for _ in range(rows):
         n = random.integers(len(images))
         top, left = random.integers(images.shape[1] - side + 1, size=2)
-        turns, flips = random.integers(4), random.random() < 0.5
+        turns, flips = int(random.integers(4)), random.random() < 0.5
         for found, whole in ((xs, images), (ys, masks)):
             part = np.rot90(whole[n, top : top + side, left : left + side], turns)
             found.append((part[:, ::-1] if flips else part).copy())
@@ -139,7 +140,9 @@ def mean_layout(arguments: list[str]) -> dict[str, Any]:
     train = list(source.examples("train", shuffle=False))
     names = sorted({name for one in train for name in one["names"]})
     layout = [entry for k, name in enumerate(names, 1) for entry in _clusters(train, name, k)]
-    images, truths, made = [], [], []
+    images: list[dict[str, Any]] = []
+    truths: list[dict[str, Any]] = []
+    made: list[dict[str, Any]] = []
     for number, one in enumerate(source.examples("test", shuffle=False), 1):
         data = one["image"].read_bytes() if isinstance(one["image"], Path) else one["image"]
         height, width = decode(data).shape[1:]  # type: ignore[union-attr]

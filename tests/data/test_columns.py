@@ -14,8 +14,8 @@ from qkv.data.sources import Skipped
 
 PLAIN = "EU B-ORG\nrejects O\n\n\nPeter B-PER\nBlackburn I-PER\n \n-DOCSTART- O\n\n#tag O\n"
 UNIVERSAL = (
-    "# sent_id = 1\n# text = Don't go\n1-2\tDon't\t_\t_\t_\n1\tDo\tdo\tAUX\tVBP\n2\tn't\tnot\tPART\tRB\n2.1\tnow\tnow\tADV\tRB\n"
-    "3\tgo\tgo\tVERB\tVB\n\n"
+    "# sent_id = 1\n# text = Don't go\n1-2\tDon't\t_\t_\t_\n1\tDo\tdo\tAUX\tVBP\n"
+    "2\tn't\tnot\tPART\tRB\n2.1\tnow\tnow\tADV\tRB\n3\tgo\tgo\tVERB\tVB\n\n"
 )
 
 
@@ -52,7 +52,7 @@ def test_a_line_without_a_tag_is_named(tmp_path: Path) -> None:
         ValueError, match=r"bad.conll', line 4: .* columns 0 and -1 .*: 'rejects'; see `word` and `tag`"
     ):
         list(source(tmp_path, "bad.conll", "EU B-ORG\n\nGerman O\nrejects\n").examples("test"))
-    with pytest.raises(ValueError, match="line 1: .* columns 0 and 3"):
+    with pytest.raises(ValueError, match=r"line 1: .* columns 0 and 3"):
         list(source(tmp_path, "few.conll", "EU NNP B-ORG\n", tag=3).examples("test"))
 
 

@@ -6,6 +6,7 @@ import pytest
 from qkv.data.lexicon import lexicon
 from qkv.data.ragged import Ragged
 from qkv.data.tokenizer import Tokenizer, train
+from qkv.data.tokenizer_specs import TokenizerSpec
 
 TEXTS = ["The cats sat on mats. They ate! Did the cat_nap?\n  foo(bar, x1) = 7\n"] * 4
 
@@ -14,8 +15,6 @@ TEXTS = ["The cats sat on mats. They ate! Did the cat_nap?\n  foo(bar, x1) = 7\n
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     sizes = {"bpe": 300, "wordpiece": 45, "unigram": 40}
     size = {"vocab_size": sizes[request.param]} if request.param in sizes else {}
-    from qkv.data.tokenizer_specs import TokenizerSpec
-
     return train(TokenizerSpec.from_dict({"kind": request.param, "special": ["<x>"], **size}), TEXTS)
 
 

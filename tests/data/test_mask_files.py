@@ -52,7 +52,7 @@ def test_files_without_another_are_told(where: str, said: str, tmp_path: Path) -
 def test_missing_folders_are_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"data\.path, a folder"):
         Masks().table("train")
-    with pytest.raises(ValueError, match="no folder .*image"):
+    with pytest.raises(ValueError, match=r"no folder .*image"):
         Masks(path=str(tmp_path)).open("train")
     write(tmp_path, [])
     with pytest.raises(ValueError, match="no picture in"):

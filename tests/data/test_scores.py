@@ -56,8 +56,8 @@ def test_midi_files_of_a_folder(tmp_path: Path) -> None:
         ([[[60], 3]], "piece 1, chord 2"),
         ([[[60], ["C"]]], "piece 1, chord 2"),
         ([3], "piece 1: a piece is a list of chords, not int"),
-        ({"valid": []}, "has no train"),
-        (7, "holds int where a list"),
+        ({"valid": []}, "has NoneType in place of a list of pieces for train"),
+        (7, "has int in place of a list"),
     ],
 )
 def test_what_is_no_music_is_named(tmp_path: Path, content: Any, said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ def test_digits_move_where_they_say(name: str) -> None:
     found = [e["video"][:, 0] for e in source.examples("train") if e["label"] == name]
     assert found
     for frames in found:
-        for before, after in zip(frames[:-1], frames[1:], strict=True):
+        for before, after in pairwise(frames):
             np.testing.assert_array_equal(np.roll(before, DIRECTIONS[name], (0, 1)), after)
 
 

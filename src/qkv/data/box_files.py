@@ -157,7 +157,8 @@ class Coco(FileSource, kind="coco"):
     """A JSON file in the form of COCO (Lin et al. 2014): "images", "annotations" with "bbox" [left, top, width, height],
     and "categories".
 
-    images: the folder that the files are in; that of the JSON file by default; crowds: take what is marked as a crowd as one object.
+    images: the folder that the files are in; that of the JSON file by default.
+    crowds: take what is marked as a crowd as one object; else it is left out.
     """
 
     path: str | None = None
@@ -188,11 +189,10 @@ class Coco(FileSource, kind="coco"):
 
 @lru_cache(maxsize=8)
 def _coco(path: Path, stamp: tuple[int, int], folder: Path, crowds: bool) -> tuple[Example, ...]:
-    with open_bytes(path) as file:
-        try:
-            whole = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{str(path)!r} is not valid JSON: {error}") from None
+    try:
+        whole = json.loads(bytes(open_bytes(path)))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{str(path)!r} is not valid JSON: {error}") from None
     missing = [key for key in ("images", "annotations", "categories") if not isinstance(_get(whole, key), list)]
     if missing:
         raise ValueError(f"{str(path)!r} is not in COCO's form: it has no list {missing[0]!r}")

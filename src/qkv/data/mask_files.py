@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .holdout import FileSource
 from .image_files import SUFFIXES, is_wanted
 from .images import MOST_PIXELS
-from .sources import Example, Split, Table
+from .sources import Split, Table
 
 Mask = NDArray[np.uint8]  # (H, W)
 

@@ -65,16 +65,22 @@ class Scores(FileSource, kind="scores"):
         if not _is_json(paths[0]):
             return _Files(paths, self.steps, self.shortest)
         found = _content(paths[0])
-        pieces = found if isinstance(found, list) else next((v for k, v in found.items() if k in _SPLITS[split]), None)
-        if pieces is None:
-            raise ValueError(f"{str(paths[0])!r} has no {' or '.join(_SPLITS[split])}")
+        pieces = _part(found, split) if isinstance(found, dict) else found
+        if not isinstance(pieces, list):
+            wanted = f" for {' or '.join(_SPLITS[split])}" if isinstance(found, dict) else ""
+            raise ValueError(f"{str(paths[0])!r} has {type(pieces).__name__} in place of a list of pieces{wanted}")
         return _Chords(paths[0], pieces, self.shortest)
 
     def _own(self, split: Split) -> list[Any] | None:
         """The pieces of a split in the file of all."""
         path = self.paths("train")[0]
-        found = _content(path) if _is_json(path) else None
-        return next((found[k] for k in _SPLITS[split] if k in found), None) if isinstance(found, dict) else None
+        found = _part(_content(path), split) if _is_json(path) else None
+        return found if isinstance(found, list) else None
+
+
+def _part(found: Any, split: Split) -> Any:
+    """What a file has for a split, None where it says nothing of splits or not of this one."""
+    return next((found[name] for name in _SPLITS[split] if name in found), None) if isinstance(found, dict) else None
 
 
 def _is_json(path: Path) -> bool:
@@ -97,9 +103,7 @@ def _parsed(path: Path, size: int, mtime_ns: int) -> Any:
 class _Chords:
     """Pieces in JSON."""
 
-    def __init__(self, path: Path, pieces: Any, shortest: int) -> None:
-        if not isinstance(pieces, list):
-            raise ValueError(f"{str(path)!r} holds {type(pieces).__name__} where a list of pieces is expected")
+    def __init__(self, path: Path, pieces: list[Any], shortest: int) -> None:
         self._path, self._pieces, self._shortest = path, pieces, shortest
 
     def __len__(self) -> int:
@@ -116,7 +120,7 @@ class _Chords:
 
     @staticmethod
     def _frame(chord: Any, where: str) -> Frame:
-        notes = chord if isinstance(chord, list) else [None]
+        notes: list[Any] = chord if isinstance(chord, list) else [None]
         bad = [n for n in notes if not isinstance(n, int) or not (n == _REST or LOWEST <= n <= HIGHEST)]
         if bad:
             raise ValueError(

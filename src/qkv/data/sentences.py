@@ -77,7 +77,7 @@ def _rows(found: _Sentences, room: int, random: np.random.Generator) -> tuple[In
     heads = np.flatnonzero(found.low == np.arange(n))
     rooms[heads] = random.integers(room // 2, room + 1, len(heads))
     after = np.searchsorted(edges, edges[:-1] + rooms, "right") - 1
-    following = np.clip(after, np.arange(n) + 1, found.high).tolist()
+    following = np.clip(after, np.minimum(np.arange(n) + 2, found.high), found.high).tolist()  # two always fit
     cuts, at = [], 0
     while at < n:
         cuts.append(at)

@@ -1,5 +1,7 @@
-"""Captioner: a ViT reads a picture, and a decoder writes of it, or answers a question that it begins with. The Transformer of
-Vaswani et al. 2017 with patches (Dosovitskiy et al. 2021) for its source."""
+"""Captioner: a ViT reads a picture, and a decoder writes of it, or answers a question that it begins with.
+
+The Transformer of Vaswani et al. 2017, pre-norm, with patches (Dosovitskiy et al. 2021) for its source.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,22 @@ from ..run.directory import State
 from ..run.load import load
 from ..run.train import train
 from .comparison import Comparison
-from .measures import Curve
-from .page import write_page
+from .measures import Curve, Measure
+from .page import Found, write_page
 
-FOUND = "comparison.json"
+KEPT = "comparison.json"
 WHOLE = "comparison.yaml"
 
 
 @dataclass(frozen=True)
 class Compared:
-    """`curves` by variant, as far as they are measured; `report` is None where it was interrupted."""
+    """`curves` by variant, as far as they are measured; `report` is None where it was interrupted. `beside` are those of the
+    measures beside the first."""
 
     folder: Path
     curves: dict[str, Curve]
     report: Path | None = None
+    beside: tuple[dict[str, Curve], ...] = ()
 
 
 def compare(
@@ -54,7 +56,7 @@ def compare(
         _clear(out, comparison.variants)
     out.mkdir(parents=True, exist_ok=True)
     directory.write_text(out / WHOLE, comparison.to_yaml())
-    curves: dict[str, Curve] = {}
+    found = [Found(measure) for measure in comparison.measure.all]
     for number, (name, recipe) in enumerate(recipes.items(), 1):
         folder = out / name
         console.print(f"{name} ({number} of {len(recipes)})", style="bold", highlight=False)
@@ -62,11 +64,14 @@ def compare(
             goes_on = resume and State.of(folder) is State.STARTED
             done = train(recipe, folder, resume=goes_on, device=device, console=console)
             if done.evaluation is None:
-                return Compared(out, curves)
-        curves[name] = comparison.measure(load(folder, device=device))
-        directory.write_json(out / FOUND, _facts(comparison, curves))
+                return Compared(out, found[0].curves)
+        run = load(folder, device=device)
+        for one in found:
+            one.add(name, run)
+        directory.write_json(out / KEPT, _facts(comparison, found))
         gc.collect()
-    return Compared(out, curves, write_page(comparison, curves, out))
+    curves, *beside = (one.curves for one in found)
+    return Compared(out, curves, write_page(comparison, found, out), tuple(beside))
 
 
 def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> None:
@@ -89,13 +94,17 @@ def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> 
 
 def _clear(out: Path, variants: Iterable[str]) -> None:
     """Remove what a comparison has found, and its variants' runs. What is no run stays, and is refused when it is met."""
-    for name in (FOUND, directory.REPORT):
+    for name in (KEPT, directory.REPORT):
         (out / name).unlink(missing_ok=True)
     for folder in (out / name for name in variants):
         if State.of(folder) in (State.STARTED, State.FINISHED):
             directory.clear(folder)
 
 
-def _facts(comparison: Comparison, curves: dict[str, Curve]) -> dict[str, Any]:
-    measure = comparison.measure
-    return {"name": comparison.name, "measure": measure.to_dict(), "x": measure.x, "y": measure.y, "curves": curves}
+def _facts(comparison: Comparison, found: Sequence[Found]) -> dict[str, Any]:
+    first, *beside = ({**_axes(one.measure), "curves": one.curves, "remarks": one.remarks} for one in found)
+    return {"name": comparison.name, **first, "beside": beside}
+
+
+def _axes(measure: Measure) -> dict[str, Any]:
+    return {"measure": measure.to_dict(), "x": measure.x, "y": measure.y}

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from ..core.spec import Spec
 from ..run import overrides, yamls
 from ..run.recipe import COMPARE, MEASURE, Recipe, tree
+from . import by_length, complexity  # noqa: F401  (their kinds)
 from .measures import Measure
 
 

@@ -17,19 +17,33 @@ Curve = list[tuple[float, float]]
 
 
 class Measure(Spec, role="measure"):
-    """A curve for a trained run. `x` and `y` name its axes; `doubling`: x grows by factors, and is drawn so."""
+    """A curve for a trained run. `x` and `y` name its axes; `doubling`: x grows by factors, and is drawn so.
+
+    `beside` are more measures of the same runs, each with a picture of its own.
+    """
 
     title: ClassVar[str]
     x: ClassVar[str]
     doubling: ClassVar[bool] = False
 
+    beside: tuple[Measure, ...] = ()
+
     @property
     def y(self) -> str:
         raise NotImplementedError
 
+    @property
+    def all(self) -> tuple[Measure, ...]:
+        """This one, and what is measured beside it."""
+        return self, *self.beside
+
     def __call__(self, run: Run) -> Curve:
         """Points in ascending x. Where a model can't be measured any further, its curve ends."""
         raise NotImplementedError
+
+    def remark(self, run: Run, curve: Curve) -> str:
+        """What there is to say of one run beside its curve, without a full stop; nothing by default."""
+        return ""
 
     def told(self, curves: dict[str, Curve]) -> list[str]:
         """What the curves say, a sentence each."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from markupsafe import Markup
@@ -10,28 +12,49 @@ from ..look.chart import Series, line_chart
 from ..look.html import render
 from ..look.svg import join, readable, tag
 from ..run.directory import REPORT, write_text
+from ..run.load import Run
 from ..run.report import Section
 from .comparison import Comparison
-from .measures import Curve
+from .measures import Curve, Measure
 
 
-def write_page(comparison: Comparison, curves: dict[str, Curve], out: Path) -> Path:
+@dataclass
+class Found:
+    """What one measure found of the variants so far."""
+
+    measure: Measure
+    curves: dict[str, Curve] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, run: Run) -> None:
+        self.curves[name] = curve = self.measure(run)
+        if curve and (remark := self.measure.remark(run, curve)):
+            self.remarks[name] = remark
+
+    def sentences(self) -> list[str]:
+        return [*self.measure.told(self.curves), *(f"{name}: {remark}." for name, remark in self.remarks.items())]
+
+
+def write_page(comparison: Comparison, found: Sequence[Found], out: Path) -> Path:
     """Write `report.html` and return its path."""
-    measure = comparison.measure
-    series = [Series(name, curve, dots=True) for name, curve in curves.items()]
-    chart = line_chart(measure.title, series, x_label=measure.x, width=760, height=380, log_x=measure.doubling)
-    sections = [
-        Section(measure.title, chart, f"{measure.y} against {measure.x}"),
-        Section("Numbers", _table(measure.x, curves)),
-        Section("Variants", _variants(comparison)),
-    ]
-    told = measure.told(curves)
-    if told:
-        sections.insert(1, Section("What it says", tag("ul", *(tag("li", sentence) for sentence in told))))
+    sections = [section for one in found for section in _sections(one)]
+    sections.append(Section("Variants", _variants(comparison)))
     lead = str(comparison.recipe.get("description") or "")
     page = render("report.html", title=comparison.name, lead=lead, facts=[], sections=sections)
     write_text(out / REPORT, page)
     return out / REPORT
+
+
+def _sections(found: Found) -> list[Section]:
+    """A measure's picture, what it says and its numbers."""
+    measure = found.measure
+    series = [Series(name, curve, dots=True) for name, curve in found.curves.items()]
+    chart = line_chart(measure.title, series, x_label=measure.x, width=760, height=380, log_x=measure.doubling)
+    made = [Section(measure.title, chart, f"{measure.y} against {measure.x}")]
+    said = found.sentences()
+    if said:
+        made.append(Section("What it says", tag("ul", *(tag("li", sentence) for sentence in said))))
+    return [*made, Section("Numbers", _table(measure.x, found.curves))]
 
 
 def _table(x: str, curves: dict[str, Curve]) -> Markup:

@@ -65,7 +65,7 @@ def test_captions_and_answers_are_compared_with_the_truth() -> None:
 
 def test_a_model_writes_from_pixels_what_it_says_step_by_step() -> None:
     spec = qkv.preset(
-        *("captioner",),
+        "captioner",
         vocab_size=WORDS.vocab_size,
         image=(16, 16),
         patch=(8, 8),

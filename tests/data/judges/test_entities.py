@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 from qkv.data.judges.entities import Entity, Scheme, agreement, entities, scheme_of
 
 IOB2 = (
-    [["O", "B-PER", "I-PER", "O", "B-LOC", "I-ORG", "B-LOC"], ["I-PER", "B-ORG", "I-ORG", "O", "B-MISC"], ["B-LOC", "B-LOC", "I-LOC", "O"]],
-    [["O", "B-PER", "I-PER", "I-PER", "B-LOC", "O", "I-LOC"], ["B-PER", "B-ORG", "I-ORG", "I-ORG", "B-MISC"], ["B-LOC", "I-LOC", "I-LOC", "B-PER"]],
-)  # fmt: skip
+    [
+        ["O", "B-PER", "I-PER", "O", "B-LOC", "I-ORG", "B-LOC"],
+        ["I-PER", "B-ORG", "I-ORG", "O", "B-MISC"],
+        ["B-LOC", "B-LOC", "I-LOC", "O"],
+    ],
+    [
+        ["O", "B-PER", "I-PER", "I-PER", "B-LOC", "O", "I-LOC"],
+        ["B-PER", "B-ORG", "I-ORG", "I-ORG", "B-MISC"],
+        ["B-LOC", "I-LOC", "I-LOC", "B-PER"],
+    ],
+)
 IOBES = (
     [["S-PER", "O", "B-LOC", "E-LOC", "B-ORG", "I-ORG", "E-ORG"], ["B-PER", "I-PER", "O", "S-LOC", "E-LOC"]],
     [["S-PER", "O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "E-ORG"], ["B-PER", "E-PER", "O", "S-LOC", "S-LOC"]],

@@ -58,7 +58,7 @@ def test_a_box_of_iou_0_7_counts_at_0_5_alone() -> None:
 
 
 def test_average_precision_is_the_area_under_its_curve() -> None:
-    """Of two objects the surest detection finds one, the next finds nothing, the third the other: 1 up to recall ½, then ⅔."""
+    """The surest detection finds one of two objects, the next none, the third the other: 1 up to recall ½, then ⅔."""
     truth = torch.tensor([[[0.1, 0.1, 0.3, 0.3], [0.6, 0.6, 0.9, 0.9]]])
     made = torch.tensor([[[0.1, 0.1, 0.3, 0.3], [0.3, 0.7, 0.5, 0.9], [0.6, 0.6, 0.9, 0.9]]])
     judge = Located(("a",), *PLAIN)

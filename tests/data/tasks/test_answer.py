@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def test_windows_cover_the_context_and_have_the_question() -> None:
     spans = [span for item in made for span in item.example["spans"]]
     assert len(made) > 2 and {end for _, end in spans} >= {len(one["context"])}
     question = TOKENIZER.encode(one["question"])
-    for item, following in zip(made, made[1:], strict=False):
+    for item, following in pairwise(made):
         assert item.arrays["ids"][1 : 1 + len(question)].tolist() == question
         assert item.example["spans"][-16:] == following.example["spans"][:16]
         assert set(item.arrays["token_types"].tolist()) == {0, 1}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_tiles_cover_a_side_and_own_each_place_once(length: int, side: int, over
     owned = [place for tile in found for place in range(tile.start + tile.own.start, tile.start + tile.own.stop)]
     assert owned == list(range(length))
     assert all(0 <= tile.own.start < tile.own.stop <= side and tile.start + side <= length for tile in found)
-    assert all(b.start - a.start <= side - overlap for a, b in zip(found[:-1], found[1:], strict=True))
+    assert all(b.start - a.start <= side - overlap for a, b in pairwise(found))
 
 
 def test_a_small_picture_stands_on_what_is_not_counted() -> None:
@@ -107,7 +108,7 @@ def test_a_small_picture_stands_on_what_is_not_counted() -> None:
 
 
 def test_batches_hold_what_a_model_and_a_loss_take() -> None:
-    source = Shapes(size=(32, 32), train=20, validation=3)
+    source = Shapes(size=(32, 32), train=16, validation=3)
     task = Segment().settle(source, None, Patches(image=(16, 16), patch=(4, 4)))
     batch = next(iter(stream(source, None, Batching(tokens=17 * 8, workers=0), seq2seq=False, task=task)))
     assert batch.inputs["ids"].shape == (8, 3, 16, 16) and batch.labels is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ class _Canvas:
     image: NDArray[np.uint8]
     truth: NDArray[np.int64]
     made: NDArray[np.int64]
-    confusion: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    confusion: NDArray[np.int64]
 
 
 class Segmented(Judge):
@@ -62,9 +62,10 @@ class Segmented(Judge):
             image = np.zeros((len(batch.inputs["ids"][row]), *whole), np.uint8)
             canvas = self._kept[about["where"]] = _Canvas(image, empty, empty.copy(), 0 * confusion)
         canvas.confusion = canvas.confusion + confusion
-        here = tuple(slice(at, min(at + n, end)) for at, n, end in zip((top, left), truth.shape, whole, strict=True))
-        part = tuple(slice(0, one.stop - one.start) for one in here)
-        canvas.image[(..., *here)] = pictured(batch.inputs["ids"][row].cpu().numpy(), *self._scale)[(..., *part)]
+        high, wide = (min(n, end - at) for n, end, at in zip(truth.shape, whole, (top, left), strict=True))
+        here, part = (slice(top, top + high), slice(left, left + wide)), (slice(high), slice(wide))
+        pixels = pictured(batch.inputs["ids"][row].cpu().numpy(), *self._scale)
+        canvas.image[:, here[0], here[1]] = pixels[:, part[0], part[1]]
         own = truth[part] != IGNORE
         canvas.truth[here][own] = truth[part][own]
         canvas.made[here] = np.where(own | (canvas.made[here] == IGNORE), made[part], canvas.made[here])

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from ...core.batch import IGNORE
+from ..cut import Array
 from ..encoding import Encoder
 from ..judge import Judge
 from ..judges.captioned import Captioned
@@ -62,7 +63,7 @@ class Caption(PictureTask, kind="caption"):
         if isinstance(pixels, Skipped):
             return pixels
         labels = np.array([IGNORE] * (len(prompt) - 1) + whole[len(prompt) :], np.int64)
-        arrays = {"ids": self.numbers(self.drawn(pixels)), "target": np.array(whole[:-1], np.int64)}
+        arrays: dict[str, Array] = {"ids": self.numbers(self.drawn(pixels)), "target": np.array(whole[:-1], np.int64)}
         about = {name: example.get(name, "") for name in ("where", "question", "answer")}
         return Item(arrays, labels, tokens=self.tokens, example=about)
 

@@ -20,12 +20,10 @@ from ..judge import Judge
 from ..judges.located import Located
 from ..sources import Example, Skipped, Source
 from ..task import Chance, Item
-from .pictured import PictureTask
+from .pictured import PictureTask, lit
 
 Boxes = NDArray[np.float32]  # (n, 4): left, top, right and bottom edge, in pixels
-_EDGE = (
-    1.0  # by how many pixels a box may go over the edge of its picture, as annotation tools have it, and is cut there
-)
+_EDGE = 1.0  # pixels that a box may go over the edge of its picture, as annotation tools have it, and is cut there
 
 
 class Detect(PictureTask, kind="detect"):
@@ -82,12 +80,10 @@ class Detect(PictureTask, kind="detect"):
         if chance.training:
             pixels, boxes, kept = self._changed(pixels, boxes, chance.random)
             classes = classes[kept]
-        height, width = pixels.shape[1:]
         numbers = self.numbers(self.drawn(pixels))
         if chance.training and self.light:
-            shift = chance.random.uniform(-self.light, self.light, 2)
-            numbers = numbers * np.float32(1 + shift[0]) + np.float32(shift[1])
-        targets = {"boxes": centered(boxes / np.array([width, height, width, height], np.float32)), "classes": classes}
+            numbers = lit(numbers, self.light, chance.random)
+        targets = {"boxes": centered(boxes / sides(*pixels.shape[1:])), "classes": classes}
         return Item({"ids": numbers}, targets=targets, tokens=self.tokens, example=about)
 
     def _objects(self, example: Example, pixels: Pixels) -> tuple[Boxes, NDArray[np.int64], list[Skipped]]:
@@ -98,7 +94,7 @@ class Detect(PictureTask, kind="detect"):
         for number, (box, name) in enumerate(zip(given, example.get("names", ()), strict=True), 1):
             reason = self._fault(box, name, width, height)
             if reason is None:
-                boxes.append(box.clip(0, [width, height, width, height]))
+                boxes.append(box.clip(0, sides(height, width)))
                 classes.append(self.classes.index(name))
             elif self.bad == "skip":
                 reasons.append(Skipped(f"objects {reason}"))
@@ -131,10 +127,10 @@ class Detect(PictureTask, kind="detect"):
         return np.ascontiguousarray(pixels), boxes, kept
 
     def _cropped(self, pixels: Pixels, boxes: Boxes, random: np.random.Generator) -> tuple[Pixels, Boxes, Array]:
-        sides = pixels.shape[1:]
-        high, wide = (max(1, round(side * random.uniform(self.crop, 1))) for side in sides)
-        top, left = (int(random.integers(side - part + 1)) for side, part in zip(sides, (high, wide), strict=True))
-        moved = (boxes - np.array([left, top, left, top], np.float32)).clip(0, np.float32([wide, high, wide, high]))
+        whole = pixels.shape[1:]
+        high, wide = (max(1, round(side * random.uniform(self.crop, 1))) for side in whole)
+        top, left = (int(random.integers(side - part + 1)) for side, part in zip(whole, (high, wide), strict=True))
+        moved = (boxes - sides(top, left)).clip(0, sides(high, wide))
         kept = area(moved) >= self.visible * area(boxes)
         return pixels[:, top : top + high, left : left + wide], moved[kept], kept
 
@@ -164,6 +160,11 @@ class Detect(PictureTask, kind="detect"):
                 said = " ".join(f"{share:.3f}" for share in box.tolist())
                 lines.append(("object", f"{self.classes[int(number)]} at {said} (center, width and height)"))
         return lines
+
+
+def sides(height: int, width: int) -> Boxes:
+    """By what the edges of a box are divided, or bounded, in a picture of this size."""
+    return np.array([width, height, width, height], np.float32)
 
 
 def centered(boxes: Boxes) -> Boxes:

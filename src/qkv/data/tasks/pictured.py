@@ -79,6 +79,12 @@ class PictureTask(Task):
         return normalized(pixels, self.mean, self.std)
 
 
+def lit(numbers: NDArray[np.float32], light: float, random: np.random.Generator) -> NDArray[np.float32]:
+    """Contrast and brightness changed by chance, each by this share at most."""
+    scale, shift = random.uniform(-light, light, 2).astype(np.float32)
+    return numbers * (1 + scale) + shift
+
+
 def channelled(pixels: NDArray[Any], channels: int) -> Pixels:
     """A picture in colors or in gray, whichever it was."""
     if len(pixels) == channels:

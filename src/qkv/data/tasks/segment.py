@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, product
+from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -20,7 +20,7 @@ from ..judges.segmented import Segmented
 from ..mask_files import Mask, read_mask
 from ..sources import Example, Skipped, Source
 from ..task import Chance, Item
-from .pictured import PictureTask
+from .pictured import PictureTask, lit
 
 _SEEN = 200  # training masks that are looked at for their values
 VOID = 255  # a pixel of no class, where masks hold classes by their numbers
@@ -79,11 +79,8 @@ class Segment(PictureTask, kind="segment"):
                 made.append(pixels)
                 continue
             labels = self._labels(example, pixels)
-            made += (
-                self._crops(example, pixels, labels, chance)
-                if chance.training
-                else self._tiles(example, pixels, labels)
-            )
+            cut = self._crops(example, pixels, labels, chance) if chance.training else self._tiles(example, pixels, labels)
+            made += cut
         return made
 
     def _labels(self, example: Example, pixels: Pixels) -> NDArray[np.int64]:
@@ -112,8 +109,8 @@ class Segment(PictureTask, kind="segment"):
         random = chance.random
         for _ in range(self.crops):
             top, left = (int(random.integers(n - side + 1)) for n, side in zip(labels.shape, self.size, strict=True))
-            at = (..., slice(top, top + self.size[0]), slice(left, left + self.size[1]))
-            both = pixels[at], labels[at]
+            down, across = slice(top, top + self.size[0]), slice(left, left + self.size[1])
+            both = pixels[:, down, across], labels[down, across]
             if self.flip and random.random() < 0.5:
                 both = both[0][..., ::-1], both[1][..., ::-1]
             if self.turn:
@@ -121,8 +118,7 @@ class Segment(PictureTask, kind="segment"):
                 both = np.rot90(both[0], turns, (1, 2)), np.rot90(both[1], turns)
             numbers = self.numbers(both[0])
             if self.light:
-                numbers = numbers * np.float32(1 + random.uniform(-self.light, self.light))
-                numbers += np.float32(random.uniform(-self.light, self.light))
+                numbers = lit(numbers, self.light, random)
             yield self._made(numbers, both[1], example, Place(0, 0, labels.shape))
 
     # -- evaluation -------------------------------------------------------------------------------------------------
@@ -133,14 +129,11 @@ class Segment(PictureTask, kind="segment"):
         pixels, labels = _padded(pixels, labels, self.size)
         axes = (tiles(n, side, self._overlap(side)) for n, side in zip(labels.shape, self.size, strict=True))
         for rows, columns in product(*axes):
-            at = (
-                ...,
-                *(slice(one.start, one.start + side) for one, side in zip((rows, columns), self.size, strict=True)),
-            )
+            down, across = (slice(one.start, one.start + n) for one, n in zip((rows, columns), self.size, strict=True))
             own = np.full(self.size, IGNORE)
-            inside = rows.own, columns.own
-            own[inside] = labels[at][inside]
-            yield self._made(self.numbers(pixels[at]), own, example, Place(rows.start, columns.start, size))
+            own[rows.own, columns.own] = labels[down, across][rows.own, columns.own]
+            numbers = self.numbers(pixels[:, down, across])
+            yield self._made(numbers, own, example, Place(rows.start, columns.start, size))
 
     def _overlap(self, side: int) -> int:
         return min(side // 4 if self.overlap is None else self.overlap, side - 1)
@@ -174,7 +167,7 @@ def tiles(length: int, side: int, overlap: int) -> list[Tile]:
     """Pieces of one length that cover another, evenly, by at least so much overlap; each place is one's own."""
     count = 1 + max(0, -(-(length - side) // (side - overlap)))
     starts = [round(k * (length - side) / max(count - 1, 1)) for k in range(count)]
-    edges = [0, *((a + side + b) // 2 for a, b in zip(starts[:-1], starts[1:], strict=True)), length]
+    edges = [0, *((a + side + b) // 2 for a, b in pairwise(starts)), length]
     return [Tile(start, slice(edges[k] - start, edges[k + 1] - start)) for k, start in enumerate(starts)]
 
 
