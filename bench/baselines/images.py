@@ -71,7 +71,7 @@ def _logistic(train: Set, test: Set) -> float:
 
 
 class LeNet(nn.Module):
-    """Two convolutions of 5 × 5 with pooling and three linear layers, as LeNet-5 (LeCun et al. 1998), with ReLU and maxima."""
+    """Two convolutions of 5 × 5 and three linear layers, as LeNet-5 (LeCun et al. 1998), with ReLU and max-pooling."""
 
     def __init__(self, channels: int, side: int, labels: int) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class LeNet(nn.Module):
 
 
 def convolutions(arguments: list[str]) -> dict[str, Any]:
-    """A LeNet trained for so many minutes, with AdamW, a cosine over the time, and the weights of the best validation."""
+    """A LeNet trained for so many minutes, with AdamW and a cosine; the weights of the best validation."""
     train, test, given = _sets(arguments)
     return {"name": f"LeNet-5, {given.minutes:g} minutes", "accuracy": _trained(train, test, given.minutes)}
 

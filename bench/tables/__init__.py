@@ -11,6 +11,7 @@ from . import (
     loading,
     moe,
     multi30k,
+    objectives,
     optimizers,
     precision,
     rows,
@@ -37,6 +38,7 @@ TABLES: dict[str, Table] = {
         precision.TABLE,
         optimizers.TABLE,
         loading.TABLE,
+        objectives.TABLE,
         startup.TABLE,
         vit.TABLE,
     )

@@ -37,7 +37,7 @@ def test_files_are_read_from_an_archive(tmp_path: Path) -> None:
         archive.writestr("in/lab.fasta", LABELS)
     source = Fasta(path=f"{tmp_path}/s.zip/in/seq.fasta", labels=f"{tmp_path}/s.zip/in/lab.fasta")
     assert next(source.examples("test"))["tags"] == ["E", "E"]
-    with pytest.raises(ValueError, match="holds no 'in/no.fasta'"):
+    with pytest.raises(ValueError, match=r"holds no 'in/no.fasta'"):
         Fasta(path=f"{tmp_path}/s.zip/in/no.fasta").table("test")
 
 

@@ -1,4 +1,4 @@
-"""Pictures from bytes: formats, colors and sizes as they should be; what is broken, strange or gigantic is said, not decoded."""
+"""Pictures from bytes: formats, colors and sizes as they should be; what is broken or gigantic is said."""
 
 from __future__ import annotations
 

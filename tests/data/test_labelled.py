@@ -85,11 +85,11 @@ def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
 
 
 def test_choices_and_their_answers(tmp_path: Path) -> None:
-    records = [{"text": "q", "choices": ["x", "y"], "answer": answer} for answer in (1, "0", "b", "y", "z", 1.5, None)]
+    records = [{"text": "q", "choices": ["x", "y"], "answer": answer} for answer in (1, "0", "b", "y", "zz", 1.5, None)]
     records.append({"text": "q", "choices": ["x", ""], "answer": 0})
     path = written(tmp_path / "x.jsonl", "\n".join(map(json.dumps, records)))
     found = entries(Choices(path=path))
-    assert [e["answer"] for e in found[:6]] == [1, 0, 1, 1, "z", 1.5]
+    assert [e["answer"] for e in found[:6]] == [1, 0, 1, 1, "zz", 1.5]
     assert found[6] == "without an answer" and found[7] == "without two candidates, or with an empty one"
     table = written(tmp_path / "x.csv", "q,one,two,three,B\n")
     (found,) = entries(Choices(path=table, text=0, choices=(1, 2, 3), answer=4))

@@ -84,5 +84,5 @@ def test_what_is_no_such_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"rows": []}')
     with pytest.raises(ValueError, match="is not a file like SQuAD's"):
         Questions(path=str(tmp_path / "x.json")).table("train")
-    with pytest.raises(ValueError, match="neither .json nor .jsonl"):
+    with pytest.raises(ValueError, match=r"neither .json nor .jsonl"):
         Questions(path=str(tmp_path / "x.txt")).open("train")

@@ -45,7 +45,7 @@ def test_midi_files_of_a_folder(tmp_path: Path) -> None:
     texts = {one["text"] for split in ("train", "validation", "test") for one in source.examples(split)}
     assert len(texts) == 10 and "C4 D3 . D4 ." in texts
     (tmp_path / "none").mkdir()
-    with pytest.raises(ValueError, match="holds no file that ends in .mid"):
+    with pytest.raises(ValueError, match=r"holds no file that ends in .mid"):
         Scores(path=str(tmp_path / "none")).table("train")
 
 

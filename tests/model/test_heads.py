@@ -108,5 +108,5 @@ def test_a_span_is_one_of_the_real_tokens_of_its_row(side: str) -> None:
         expected += torch.nn.functional.cross_entropy(scores, labels[row], reduction="sum")
     torch.testing.assert_close(sums.loss, expected)
     assert int(sums.n_labels) == 5
-    with pytest.raises(ValueError, match="label_smoothing is 0.1"):
+    with pytest.raises(ValueError, match=r"label_smoothing is 0.1"):
         head.loss(hidden, labels, 0.1, layout=layout)  # type: ignore[call-arg]

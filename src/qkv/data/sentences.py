@@ -83,7 +83,7 @@ def _rows(found: _Sentences, room: int, random: np.random.Generator) -> tuple[In
         cuts.append(at)
         at = following[at]
     begin = np.asarray(cuts, np.int64)
-    return begin, np.append(begin[1:], n)
+    return begin, np.append(begin, n)[1:]
 
 
 def _elsewhere(

@@ -159,7 +159,7 @@ FAMILY = Family(
         "BartForConditionalGeneration": Class(),
         "BartModel": Class({"head": False}, bare=True),
         "BartForSequenceClassification": Class(
-            {"head": False}, head=SequenceClassifier(pool="last"), dropout=("classifier_dropout", "classif_dropout")
+            {"head": False}, head=SequenceClassifier(pool="last"), dropout={"classifier_dropout": None, "classif_dropout": 0.0}
         ),
     },
     labels=Labels(usual=3),

@@ -13,11 +13,11 @@ from ..hub.keys import ACTIVATIONS, Field, Key
 from ..hub.names import Row
 from ..model.attention import Attention
 from ..model.block import Block
-from ..model.heads import Classifier, LanguageModel, Pooler, SequenceClassifier, Transform
+from ..model.heads import Classifier, LanguageModel, Pooler, SequenceClassifier, Span, Transform
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
-from .classes import BERTS_DROPOUT
+from .classes import BERTS_DROPOUT, answering
 from .places import Place, places
 
 
@@ -145,10 +145,11 @@ FAMILY = Family(
         "BertForNextSentencePrediction": Class({**PRETRAINING, "head": False}),
         "BertModel": Class(POOLED, bare=True, optional=("pooler",)),
         "BertForSequenceClassification": Class({"head": False}, head=SequenceClassifier(), dropout=BERTS_DROPOUT),
+        "BertForQuestionAnswering": Class({"head": False}, head=Span()),
     },
     prefix="bert.",
     fields=FIELDS,
     places=PLACES,
-    names=(*NAMES, *legacy(NAMES)),
+    names=answering((*NAMES, *legacy(NAMES))),
     harmless={"position_embedding_type": "absolute"},
 )

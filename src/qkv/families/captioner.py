@@ -72,7 +72,4 @@ def captioner(
     )
 
 
-SIZES: dict[str, dict[str, Any]] = {
-    "captioner": {},
-    "captioner-tiny": {"d_model": 192, "n_heads": 3, "d_ff": 768, "n_layers": 4},
-}
+SIZES: dict[str, dict[str, Any]] = {"captioner": {}}

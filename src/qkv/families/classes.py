@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from ..hub.family import Class
+from collections.abc import Callable
+
+from ..hub.family import Class, Table
 from ..hub.names import Row
-from ..model.heads import SequenceClassifier
+from ..model.heads import SequenceClassifier, Span
+from ..model.transformer import Transformer
 
 SCORE = Row("score.weight", "head.out.weight")
 """The classifier of a decoder."""
 
-BERTS_DROPOUT = ("classifier_dropout", "hidden_dropout_prob")
+ANSWERS = Row("qa_outputs.*", "head.out.*")
+"""What says where an answer begins and ends."""
+
+BERTS_DROPOUT = {"classifier_dropout": None, "hidden_dropout_prob": 0.1}
 
 
 def decoders(name: str, head: str = "ForCausalLM") -> dict[str, Class]:
@@ -25,3 +31,8 @@ def decoders(name: str, head: str = "ForCausalLM") -> dict[str, Class]:
 def dense(theirs: str) -> tuple[Row, ...]:
     """The names of a classifier with a layer before its scores."""
     return Row(f"{theirs}.dense.*", "head.dense.*"), Row(f"{theirs}.out_proj.*", "head.out.*")
+
+
+def answering(table: Table) -> Callable[[Transformer], Table]:
+    """A table of names with that of a head of spans in it, for specs that have one."""
+    return lambda spec: (ANSWERS, *table) if isinstance(spec.head, Span) else table

@@ -25,7 +25,7 @@ FAMILY = Family(
         "DistilBertForMaskedLM": Class(),
         "DistilBertModel": Class({"head": False}, bare=True),
         "DistilBertForSequenceClassification": Class(
-            {"head": False}, head=SequenceClassifier(activation="relu"), dropout=("seq_classif_dropout",)
+            {"head": False}, head=SequenceClassifier(activation="relu"), dropout={"seq_classif_dropout": 0.2}
         ),
     },
     prefix="distilbert.",

@@ -129,7 +129,7 @@ FAMILY = Family(
         "LongformerForMaskedLM": Class(),
         "LongformerModel": Class(POOLED, bare=True, optional=("pooler",)),
         "LongformerForSequenceClassification": Class(
-            {"head": False}, head=SequenceClassifier(), dropout=("hidden_dropout_prob",)
+            {"head": False}, head=SequenceClassifier(), dropout={"hidden_dropout_prob": 0.1}
         ),
     },
     prefix="longformer.",

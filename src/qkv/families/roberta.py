@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.positions import Learned
 from ..hub.family import Class, Family
-from ..hub.keys import Config, Field, changed
+from ..hub.keys import Config, Field, Key, changed
 from ..hub.names import Row
 from ..model.heads import SequenceClassifier
 from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
@@ -74,7 +74,7 @@ FAMILY = Family(
         "RobertaForSequenceClassification": Class({"head": False}, head=SequenceClassifier(), dropout=BERTS_DROPOUT),
     },
     prefix="roberta.",
-    fields=changed(FIELDS, *OWN),
+    fields=changed(FIELDS, *OWN, Key("vocab_size", "vocab_size", 50265)),
     places=PLACES,
     names=(
         *_TABLE,

@@ -227,7 +227,7 @@ def _classes(name: str) -> dict[str, Class]:
         f"{name}ForConditionalGeneration": Class(),
         f"{name}Model": Class({"head": False}),
         f"{name}ForSequenceClassification": Class(
-            {"head": False}, head=SequenceClassifier(pool="last"), dropout=("classifier_dropout",)
+            {"head": False}, head=SequenceClassifier(pool="last"), dropout={"classifier_dropout": 0.0}
         ),
     }
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ..core.spec import nearest
-from ..model.heads import SequenceClassifier
+from ..model.heads import Head, SequenceClassifier
 from ..model.transformer import Transformer
 from .keys import Config, Field, Labels, check_claimed, filled
 from .names import Row
@@ -24,15 +24,17 @@ class Class:
     sizes:    those that the class decides, such as which head there is.
     bare:     its tensors' names lack the family's prefix.
     optional: those of these sizes that are parts which a file may lack (a pooler).
-    head:     what stands in place of the head that the sizes make, with as many labels as the configuration has.
-    dropout:  keys of the head's dropout, of which the first that is said counts.
+    head:     what stands in place of the head that the sizes make, a classifier with as many labels as the configuration
+              has.
+    dropout:  keys of the head's dropout, of which the first that is said counts, each with what it is where a configuration
+              leaves it out; None is not said.
     """
 
     sizes: Mapping[str, Any] = field(default_factory=dict)
     bare: bool = False
     optional: tuple[str, ...] = ()
-    head: SequenceClassifier | None = None
-    dropout: tuple[str, ...] = ()
+    head: Head | None = None
+    dropout: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def variants(self) -> tuple[Mapping[str, Any], ...]:
@@ -79,7 +81,8 @@ class Family:
         full = filled(config, (*self.fields, self.labels))
         sizes = {f.size: f.read(full) for f in self.fields}
         meant = self.classes[cls or self.class_of(config)]
-        dropout = next((value for key in meant.dropout if (value := full.get(key)) is not None), 0.0)
+        said = (full.get(key, usual) for key, usual in meant.dropout.items())
+        dropout = next((value for value in said if value is not None), 0.0)
         return self._made(meant, meant.variants[variant], sizes, self.labels.read(full), dropout)
 
     def _made(

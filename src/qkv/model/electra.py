@@ -55,19 +55,18 @@ class ReplacedTokens(TokenClassifier, kind="replaced-tokens"):
         """The spec of a model's generator. Raises ValueError where the model is no encoder of tokens."""
         if model.encoder is None or model.decoder is not None or not isinstance(model.encoder.embedding, Embedding):
             raise ValueError("the head replaced-tokens is for encoders of tokens, such as the preset electra-small")
-        heads, d_ff = (model.encoder.blocks[0].attention, model.encoder.blocks[0].feedforward)
-        n_heads, narrow = getattr(heads, "n_heads", 1), model.encoder.embedding.width_of(model.d_model)
-        own_heads = max(1, round(n_heads * self.generator))
-        d_model = own_heads * (model.d_model // n_heads)
-        width = None if narrow == d_model else narrow
-        head = LanguageModel(bias=True, transform=Transform(width=width))
+        block, table = model.encoder.blocks[0], model.encoder.embedding.width_of(model.d_model)
+        n_heads, d_ff = getattr(block.attention, "n_heads", 1), getattr(block.feedforward, "d_ff", model.d_model)
+        fewer = max(1, round(n_heads * self.generator))
+        d_model = fewer * (model.d_model // n_heads)
+        width = None if table == d_model else table
         return model.replace(
             {
                 "d_model": d_model,
                 "encoder.embedding.width": width,
-                "encoder.blocks.*.attention.n_heads": own_heads,
-                "encoder.blocks.*.feedforward.d_ff": max(1, round(getattr(d_ff, "d_ff", d_model) * self.generator)),
-                "head": head,
+                "encoder.blocks.*.attention.n_heads": fewer,
+                "encoder.blocks.*.feedforward.d_ff": max(1, round(d_ff * self.generator)),
+                "head": LanguageModel(bias=True, transform=Transform(width=width)),
                 "pooler": None,
                 "classifier": None,
             }

@@ -1,4 +1,4 @@
-"""Pictures with classes: sizes, classes and normalization come from data and model; labels mixed, strange and missing ones."""
+"""Pictures with classes: sizes, classes and normalization come from data and model; strange labels."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_a_batch_is_normalized_pictures_and_class_numbers() -> None:
     assert batch.inputs["ids"].shape == (3, 3, 8, 8) and batch.inputs["ids"].dtype == torch.float32
     assert batch.labels is not None and batch.labels.tolist() == [1, 0, 1]
     assert batch.counts == {"loss": 3} and (batch.tokens, batch.slots) == (15, 15)
-    assert "where" in batch.texts[0]
+    assert batch.texts == ({},) * 3  # pictures travel once, but for those that are judged
+    assert items(TASK, [colored("red")], training=False)[0].example["label"] == "red"
 
 
 def test_training_is_changed_by_chance_and_evaluation_is_not() -> None:

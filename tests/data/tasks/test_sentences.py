@@ -92,7 +92,7 @@ def test_long_texts_are_cut_or_skipped(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize(
     ("label", "said", "reason"),
     [
-        ("nein", "the class 'nein' is not in the training data; did you mean 'no'", "of a class unseen in training"),
+        ("noo", "the class 'noo' is not in the training data; did you mean 'no'", "of a class unseen in training"),
         (0.5, "the label is 0.5, a float; a class is a text or a whole number", "whose label is no class"),
         ([1], r"the label is \[1\], a list", "whose label is no class"),
     ],

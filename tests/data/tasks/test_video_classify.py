@@ -18,7 +18,8 @@ SEEN = Patches(image=(64, 16), patch=(4, 4), channels=2)
 
 def items(task: VideoClassify, shape: tuple[int, ...]) -> list[Item]:
     video = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    return task.items([{"video": video, "label": "up"}], None, Chance(np.random.default_rng(0), True))  # type: ignore[return-value]
+    chance = Chance(np.random.default_rng(0), training=True)
+    return task.items([{"video": video, "label": "up"}], None, chance)  # type: ignore[return-value]
 
 
 def test_it_is_settled_by_data_and_model() -> None:

@@ -7,6 +7,7 @@ from .. import (  # noqa: F401
     box_files,
     caption_files,
     choices,
+    cloze,
     columns,
     facts,
     fasta,

@@ -72,8 +72,9 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
             for k, row in zip(good, shares, strict=True):
                 labels[k] = row
         for i, picture, label in zip(stack.kept, pictures, labels, strict=True):
+            about = {} if chance.training else examples[i]
             skipped = isinstance(label, Skipped)
-            made[i] = label if skipped else Item({"ids": picture}, label, tokens=self.tokens, example=examples[i])
+            made[i] = label if skipped else Item({"ids": picture}, label, tokens=self.tokens, example=about)
         return [made[i] for i in range(len(examples))]
 
     def _label(self, example: Example) -> np.int64 | Skipped:

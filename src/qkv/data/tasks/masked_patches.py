@@ -66,7 +66,8 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
         seen = self.corrupted(stack.pictures, chance.random)
         order = chance.random.random((len(seen), self.grid.patches), np.float32)
         for i, picture, truth, places in zip(stack.kept, seen, stack.pictures, order, strict=True):
-            made[i] = Item({"ids": picture}, truth, {_ORDER: places}, self.tokens, examples[i])
+            about = {} if chance.training else {"where": examples[i].get("where", "")}
+            made[i] = Item({"ids": picture}, truth, {_ORDER: places}, self.tokens, about)
         return [made[i] for i in range(len(examples))]
 
     def corrupted(self, pictures: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:

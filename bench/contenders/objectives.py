@@ -1,0 +1,54 @@
+"""Training steps on batches that are made as they are needed, or that are there already: what making them costs."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from qkv.core.batch import Batch
+from qkv.core.ranks import ALONE
+from qkv.data.batching import stream
+from qkv.run.build import build
+from qkv.run.recipe import Recipe
+from qkv.run.tokenizer import make
+from qkv.train.step import Stepper
+
+HELD = 16  # batches that are used again and again where none is made
+STEPS = 12  # of a round, so that each has its share of pools that are made
+POOL = "batching.pool=256"  # some four modules, a dozen batches or so
+DATA = ["data={kind: stdlib, packages: [json, email, http, logging], validation: 0.1, test: 0.1}"]
+
+
+class Steps:
+    """Steps of a recipe's training. `workers` as in `batching`; None takes batches that were made before."""
+
+    def __init__(self, recipe: str, settings: list[str], workers: int | str | None) -> None:
+        chosen = Recipe.load(recipe, [*DATA, POOL, *settings])
+        tokenizer = make(chosen)
+        chosen = chosen.settled(tokenizer)
+        spec = chosen.model.spec(None if tokenizer is None else tokenizer.vocab_size)
+        model = build(spec, seed=0).train()
+        batching = chosen.batching.replace(workers=0 if workers is None else workers)
+        opened = stream(
+            chosen.data, tokenizer, batching, seq2seq=spec.is_encoder_decoder, task=chosen.task, seed=chosen.seed
+        )
+        self.batches = opened if workers is not None else itertools.cycle(list(itertools.islice(opened, HELD)))
+        if workers is not None:
+            self._read_once(tokenizer is not None)
+        training = chosen.training.replace(precision="fp32", compile=False)
+        self.stepper = Stepper(model, chosen.objective, training, ALONE)
+        self.facts: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters())}
+
+    def _read_once(self, words: bool) -> None:
+        """The first epoch, in which texts become ids, which are remembered."""
+        while words and next(self.batches).position["epoch"] == 0:
+            pass
+
+    def __call__(self) -> dict[str, float]:
+        """Some steps, of batches of much the same number of tokens."""
+        tokens = loss = 0.0
+        for _ in range(STEPS):
+            batch: Batch = next(self.batches)
+            taken = self.stepper.take([batch], 1e-4)
+            tokens, loss = tokens + taken.tokens, float(taken.loss)
+        return {"loss": loss, "tokens": tokens}

@@ -1,0 +1,21 @@
+"""What a configuration leaves out means what it means to `transformers`: every family, every class, every field."""
+
+from __future__ import annotations
+
+import pytest
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from qkv.families import FAMILIES
+
+THEIRS = [model_type for model_type in FAMILIES if model_type in CONFIG_MAPPING]
+
+
+@pytest.mark.parametrize("model_type", THEIRS)
+def test_an_empty_configuration_is_the_one_with_their_defaults_written_out(model_type: str) -> None:
+    family, written = FAMILIES[model_type], CONFIG_MAPPING[model_type]().to_dict()
+    for name in family.classes:
+        assert family.spec({}, name) == family.spec(written, name), name
+
+
+def test_all_but_our_own_families_are_theirs() -> None:
+    assert len(THEIRS) >= 28 and set(FAMILIES) - set(THEIRS) <= {"segmenter"}
