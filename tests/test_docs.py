@@ -82,6 +82,40 @@ def test_the_mechanisms_work(capsys: pytest.CaptureFixture[str]):
     assert re.fullmatch(r"[\d,]+ parameters, [\d,]+ of them used by each token\n", capsys.readouterr().out)
 
 
+HISTORY = ROOT / "docs" / "attention-history.md"
+SAID = ["5.0963", "5.2327", "6.0", "True torch.Size([1])", "torch.Size([1, 8, 100])", "torch.Size([1, 1, 5, 6])"]
+
+
+def test_the_history_of_attention_says_what_python_prints(capsys: pytest.CaptureFixture[str]):
+    names: dict[str, object] = {}
+    for block in blocks(HISTORY, "python"):
+        exec(compile(block, str(HISTORY), "exec"), names)
+    *printed, rnn, lstm, attention = capsys.readouterr().out.splitlines()
+    assert printed == SAID and all(said in HISTORY.read_text(encoding="utf-8") for said in SAID)
+    left = {line.split(":")[0]: float(line.split()[1]) for line in (rnn, lstm, attention)}
+    assert left["rnn"] < 0.01 * left["lstm"] < 0.001 * left["attention"], left
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("argv", commands(HISTORY, "qkv"), ids=" ".join)
+def test_the_history_of_attentions_commands_run(argv: list[str], capsys: pytest.CaptureFixture[str]):
+    small = [text for text in TINY if not text.startswith(("model.", "tokenizer."))]
+    small += ["model.d_e=8", "model.d_h=8", "model.d_s=8"] if any("rnnsearch" in text for text in argv) else []
+    small += (
+        ["model.d_model=16", "model.d_ff=32", "model.n_layers=1"] if argv[-1].endswith("ladder-transformer") else []
+    )
+    small += ["tokenizer.vocab_size=300"] if argv[1] == "translate" else []
+    if argv[1] == "bottleneck":
+        small += ["data.train=500"] if "kind: pairs" not in " ".join(argv) else []
+        small += ["measure.examples=4", "model.d_e=8", "model.d_h=8", "model.d_s=8", "tokenizer.vocab_size=300"]
+        small += ["measure.beside=[{kind: alignment, examples: 2}]", "compare.luong=null", "compare.transformer=null"]
+        small = [text for text in small if "vocab" not in text or any("kind: bpe" in part for part in argv)]
+    small = small if argv[0] == "train" else []
+    settings, options = ([a for a in argv[2:] if ("=" in a) is wanted] for wanted in (True, False))
+    assert main([*argv[:2], *settings, *small, *options]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out
+
+
 def test_contributings_pattern_works():
     (block,) = blocks(CONTRIBUTING, "python")
     names: dict[str, object] = {"__name__": "contributing"}

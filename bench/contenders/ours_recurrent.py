@@ -19,8 +19,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "directions": 1, "context": "final-state"},
     "gru": {"cell": "gru", "directions": 1, "context": "final-state"},
     "bahdanau": {"cell": "gru", "directions": 2, "context": "bahdanau"},
-    "luong": {"cell": "lstm", "directions": 2, "context": "luong"},
-    "luong-fused": {"cell": "lstm", "directions": 2, "context": {"kind": "luong", "feeding": False}},
+    "feeding": {"cell": "gru", "directions": 2, "context": {"kind": "luong", "score": "additive"}},
 }
 
 
@@ -30,8 +29,8 @@ class FullRows:
     def __init__(self, shape: dict[str, int], kind: str, precision: str = "fp32") -> None:
         given = RecurrentShape(**shape)
         sizes = {"vocab_size": given.vocab_size, "d_e": given.d_e, "d_h": given.d_h, "d_s": given.d_s}
-        d_a = {"d_a": given.d_a} if kind == "bahdanau" else {}
-        model = qkv.build(qkv.preset("rnnsearch", **{**sizes, "d_a": None, **d_a, **KINDS[kind]}), seed=0).train()
+        d_a = {"d_a": given.d_a} if kind in ("bahdanau", "feeding") else {}
+        model = qkv.build(qkv.preset("rnnsearch", **{**sizes, **d_a, **KINDS[kind]}), seed=0).train()
         source, target = given.random_ids()
         self.batch = Batch(
             inputs={

@@ -40,6 +40,18 @@ def tiny_pairs() -> Shape:
     return {**sizes, "batch": 2, "source": 12, "target": 8}
 
 
+def recurrent() -> Shape:
+    """A recurrent translator of about five million parameters, on rows of 20 and 20 tokens."""
+    sizes = {"vocab_size": 4000, "d_e": 256, "d_h": 256, "d_s": 256, "d_a": 256}
+    return {**sizes, "batch": 64, "source": 20, "target": 20}
+
+
+def tiny_recurrent() -> Shape:
+    """For tests of the harness."""
+    sizes = {"vocab_size": 64, "d_e": 32, "d_h": 32, "d_s": 32, "d_a": 32}
+    return {**sizes, "batch": 2, "source": 9, "target": 7}
+
+
 def pair_flops(shape: Shape) -> int:
     """As `step_flops`, for encoder and decoder."""
     d, layers, source, target = shape["d_model"], shape["n_layers"], shape["source"], shape["target"]

@@ -9,9 +9,10 @@ from torch.nn import functional as F
 from . import vit
 from .plain import PlainStep
 
-# timm imports torchvision, whose compiled operators need CUDA's PyTorch, and declares a rule for one of these, which has to
-# be there by name. No vision Transformer calls it.
-torch.library.define("torchvision::nms", "(Tensor boxes, Tensor scores, float iou) -> Tensor")
+# timm imports torchvision, whose compiled operators need CUDA's PyTorch, and which declares rules for two of these; they
+# have to be there by name. No vision Transformer calls them.
+for operator in ("nms", "qnms"):
+    torch.library.define(f"torchvision::{operator}", "(Tensor boxes, Tensor scores, float iou) -> Tensor")
 
 from timm.models.vision_transformer import VisionTransformer  # noqa: E402
 

@@ -60,8 +60,8 @@ def _alone(result: Result, record: Record) -> Record | None:
 
 
 def memory(record: Record, name: str) -> float:
-    """MiB by which the process grew above its inputs."""
-    return record.median(name, "peak_mib") - record.median(name, "before_mib")
+    """MiB by which the process grew above its inputs; a page at least, for the logarithmic axis."""
+    return max(record.median(name, "peak_mib") - record.median(name, "before_mib"), 1 / 256)
 
 
 def _verdicts(result: Result) -> list[str]:

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from bench.__main__ import chosen, main, run
@@ -53,6 +54,8 @@ def test_a_table_runs_and_its_file_reads_back(name: str, tmp_path: Path) -> None
             assert all(ms > 0 for ms in record.all(contender))
     text = render.render(again)
     assert "| --- |" in text and "Tiny." in text
+    for file, svg in TABLES[name].draw(again).items():
+        assert f"]({file})" in text and ElementTree.fromstring(svg).tag.endswith("svg")
 
 
 def test_the_docs_say_and_draw_what_the_results_say() -> None:

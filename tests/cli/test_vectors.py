@@ -19,7 +19,7 @@ from qkv.data.vector_files import read
 def corpus(tmp_path: Path) -> Path:
     """Lines about the sea or the sky."""
     random = Random(0)
-    topics = ["wave fish boat salt".split(), "cloud wind bird star".split()]
+    topics = [["wave", "fish", "boat", "salt"], ["cloud", "wind", "bird", "star"]]
     path = tmp_path / "corpus.txt"
     path.write_text("".join(" ".join(random.choices(random.choice(topics), k=8)) + "\n" for _ in range(300)))
     return path

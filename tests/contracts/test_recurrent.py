@@ -60,7 +60,9 @@ def model(case: Combination, **changes: Any) -> Any:
 
 
 def test_every_context_has_an_example() -> None:
-    kinds = {made["context"] if isinstance(made["context"], str) else made["context"]["kind"] for made in CONTEXTS.values()}
+    kinds = {
+        made["context"] if isinstance(made["context"], str) else made["context"]["kind"] for made in CONTEXTS.values()
+    }
     assert kinds == {kind for kind, cls in Context.kinds.items() if cls.__module__.startswith("qkv.")}
 
 
@@ -85,7 +87,7 @@ def test_padded(case: Combination) -> None:
         same(logits[i, layout.valid[i]], built(**single)[0], what=f"row {i}'s logits")
         part = built(**single, labels=labels[i][None]).loss
         part.backward()
-        one_by_one += float(part)
+        one_by_one += float(part.detach())
     assert float(loss) == pytest.approx(one_by_one, rel=1e-10)
     same_gradients(together, gradients(built))
 
@@ -146,7 +148,9 @@ def test_reordered(case: Combination, tmp_path: Path) -> None:
         new = ids(len(choice), 1, seed=tokens.shape[1])
         tokens = torch.cat([tokens, new], 1)
         same(s.feed(cache, new)[:, 0], s.full(tokens, origin)[:, -1], what=f"logits after {choice}")
-    again = s.model.start(source=s.source[torch.tensor(origin)], source_layout=s.source_layout.select(torch.tensor(origin)))
+    again = s.model.start(
+        source=s.source[torch.tensor(origin)], source_layout=s.source_layout.select(torch.tensor(origin))
+    )
     cache.save(tmp_path / "cache")
     again.load(tmp_path / "cache")
     new = ids(3, 1, seed=77)

@@ -42,7 +42,9 @@ def test_padding_is_not_read(cell: str, directions: int, lengths: list[int], sid
     width = max(lengths) + 2
     mask = torch.zeros(len(lengths), width, dtype=torch.bool)
     for i, n in enumerate(lengths):
-        mask[i, torch.randperm(width)[:n] if side == "holes" else slice(0, n) if side == "right" else slice(-n, None)] = True
+        mask[
+            i, torch.randperm(width)[:n] if side == "holes" else slice(0, n) if side == "right" else slice(-n, None)
+        ] = True
     x = torch.randn(len(lengths), width, 3, dtype=torch.float64)
     rows = Rows.of(Layout.from_mask(mask), len(lengths))
     assert rows is not None

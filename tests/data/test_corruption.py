@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,7 @@ def test_a_span_is_hidden_in_one_way() -> None:
 
 def test_the_papers_example() -> None:
     """Raffel et al. 2020, figure 2."""
-    words = "Thank you for inviting me to your party last week .".split()
+    words = ["Thank", "you", "for", "inviting", "me", "to", "your", "party", "last", "week", "."]
     noise = np.array([word in ("for", "inviting", "last") for word in words])
     names = [*words, "<X>", "<Y>", "<Z>"]
     rows = Ragged.runs(np.arange(len(words), dtype=np.int32), [len(words)])
@@ -226,7 +227,7 @@ def test_sentences_change_places_as_a_whole(lengths: list[int], seed: int) -> No
         assert sorted(got) == row
         runs = [place[t] for i, t in enumerate(got) if i == 0 or place[t] != place[got[i - 1]]]
         assert len(runs) == len(set(runs))
-        assert all(b == a + 1 for a, b in zip(got, got[1:], strict=False) if place[a] == place[b])
+        assert all(b == a + 1 for a, b in pairwise(got) if place[a] == place[b])
 
 
 def test_every_order_of_sentences_comes() -> None:

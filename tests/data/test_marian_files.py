@@ -10,7 +10,9 @@ import pytest
 
 from qkv.data import Batching, Pairs, sentencepiece_file, stream
 from qkv.data.sentencepiece_file import Kind
+from qkv.data.sentencepiece_writing import dump
 from qkv.data.tokenizer import FromFile, Tokenizer
+from qkv.data.tokenizer_config import save_for_hub
 
 FOLDER = Path(__file__).parent / "sentencepiece"  # by make_tokenizer_golden.py
 
@@ -68,6 +70,55 @@ def test_tokens_added_later_are_on_both_sides(marian: Path) -> None:
     found = Tokenizer(*tokenizer)
     ids = found.targets.encode("<de> the cats")
     assert ids[0] == found.id("<de>") and found.targets.id("<mask>") == found.id("<mask>") == found.vocab_size - 2
+
+
+TEXTS = ["the cats ate 12 mats", "", " mats ", "Die Katzen: öfter!", ">>fra<< the cats", "a\u0301 ﬁne  ß 漢"]
+
+
+def test_saved_for_the_hub_it_is_read_again_from_its_models(marian: Path, tmp_path: Path) -> None:
+    (marian / "target.spm").write_bytes(without((FOLDER / "unigram.model").read_bytes(), "▁mats"))
+    tokenizer, saved = Tokenizer.load(marian), tmp_path / "saved"
+    save_for_hub(tokenizer, saved)
+    assert json.loads((saved / "tokenizer_config.json").read_text())["tokenizer_class"] == "MarianTokenizer"
+    assert json.loads((saved / "vocab.json").read_text()) == json.loads((marian / "vocab.json").read_text())
+    (saved / "tokenizer.json").unlink()
+    again = Tokenizer.load(saved)
+    for text in TEXTS:
+        assert again.encode(text) == tokenizer.encode(text)
+        assert again.targets.encode(text) == tokenizer.targets.encode(text)
+
+
+def test_transformers_reads_what_was_saved_with_the_same_ids(marian: Path, tmp_path: Path) -> None:
+    pytest.importorskip("sentencepiece", reason="transformers' MarianTokenizer needs it")
+    transformers = pytest.importorskip("transformers")
+    (marian / "target.spm").write_bytes(without((FOLDER / "unigram.model").read_bytes(), "▁mats"))
+    tokenizer = Tokenizer.load(marian)
+    for folder in (
+        save_for_hub(tokenizer, tmp_path / "saved"),
+        save_for_hub(Tokenizer.load(tmp_path / "saved"), tmp_path),
+    ):
+        theirs = transformers.MarianTokenizer.from_pretrained(folder)
+        for text in TEXTS:
+            assert theirs(text)["input_ids"] == tokenizer.encode(text, eos=True)
+            assert theirs(text_target=text)["input_ids"] == tokenizer.targets.encode(text, eos=True)
+
+
+def test_what_marian_cannot_read_is_said(marian: Path, tmp_path: Path) -> None:
+    parts = json.loads(Tokenizer.load(marian).to_json())
+    parts["normalizer"] = {"type": "Lowercase"}
+    with pytest.warns(
+        UserWarning, match=r"no source.spm .*: its normalizer is not one .*; it loads the tokenizer.json"
+    ):
+        save_for_hub(Tokenizer.from_json(json.dumps(parts)), tmp_path / "saved")
+    assert not (tmp_path / "saved" / "source.spm").exists()
+    config = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
+@pytest.mark.parametrize("name", ["t5", "unigram"])
+def test_models_that_are_written_are_read_again(name: str) -> None:
+    model = sentencepiece_file.parse((FOLDER / f"{name}.model").read_bytes())
+    assert sentencepiece_file.parse(dump(model)) == model
 
 
 def test_a_target_model_that_is_broken_is_named(marian: Path) -> None:

@@ -66,7 +66,10 @@ def test_half_follow_and_lengths_tell_nothing() -> None:
     total = pairs.first.lengths + pairs.second.lengths
     real, made = total[pairs.follows], total[~pairs.follows]
     assert abs(real.mean() - made.mean()) < 1.5 and abs(real.std() - made.std()) < 2.5
-    ends = [[int(row[-1]) < 0 for row in part] for part in (pairs.second.take(pairs.follows), pairs.second.take(~pairs.follows))]
+    ends = [
+        [int(row[-1]) < 0 for row in part]
+        for part in (pairs.second.take(pairs.follows), pairs.second.take(~pairs.follows))
+    ]
     assert abs(np.mean(ends[0]) - np.mean(ends[1])) < 0.03
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qkv.data.shapes import COLORS, INSIDE, NUMBERS, SIZES, Scenes, Shape, Shapes, question, related, sentence
+from qkv.data.shapes import COLORS, INSIDE, NUMBERS, SIZES, Scenes, Shape, Shapes, arranged, drawn, question, related, sentence
 from qkv.data.sources import SPLITS
 
 
@@ -23,9 +23,15 @@ def test_a_picture_its_mask_and_its_boxes_agree() -> None:
         for name, a, b, c, d in zip(made["names"], left, top, right, bottom, strict=True):
             part = made["mask"][b:d, a:c]
             number = source.classes.index(name)
-            assert set(np.unique(part)) <= {0, number}
             assert all((edge == number).any() for edge in (part[0], part[-1], part[:, 0], part[:, -1]))
         assert np.median(abs(ground - np.median(ground))) <= 1
+
+
+def test_shapes_do_not_touch() -> None:
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        masks = drawn(random, (40, 40), arranged(random, (40, 40), 4), 0.0).masks
+        assert 1 <= len(masks) <= 4 and (masks.sum(0) <= 1).all()
 
 
 @pytest.mark.parametrize("kind", INSIDE)

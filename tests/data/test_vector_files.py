@@ -1,4 +1,4 @@
-"""Files of word vectors: what is written comes back, what others write is read, and what is broken is told with its place."""
+"""Files of word vectors: what is written comes back, what others write is read, what is broken is told by its place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ tables = st.lists(word, min_size=1, max_size=8, unique=True).flatmap(
     lambda words: st.tuples(
         st.just(tuple(words)),
         st.integers(1, 5).flatmap(
-            lambda e: arrays(np.float32, (len(words), e), elements=st.floats(width=32, allow_nan=False, allow_infinity=False))
+            lambda e: arrays(
+                np.float32, (len(words), e), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)
+            )
         ),
     )
 )

@@ -153,7 +153,13 @@ def test_presets_are_counted_exactly(name: str) -> None:
 )
 @settings(max_examples=40, deadline=None)
 def test_parameters_are_counted(cell: str, context: str, directions: int, deep: int, deeper: int, tied: bool) -> None:
-    more = {"cell": cell, "context": context, "directions": directions, "encoder_layers": deep, "decoder_layers": deeper}
+    more = {
+        "cell": cell,
+        "context": context,
+        "directions": directions,
+        "encoder_layers": deep,
+        "decoder_layers": deeper,
+    }
     head = {"tied": tied and context in ("fixed-context", "bahdanau"), "bias": True}
     spec = Recurrent.from_dict({**SIZES, **more, "head": head, "tie_embeddings": tied})
     model = qkv.build(spec, device="meta")
@@ -167,6 +173,23 @@ def test_attention_costs_what_the_formula_says() -> None:
     t_x, t_y, d_a, d_h, d_s = 7, 9, 5, 16, 12
     attention = spec.parts(t_y, t_x)["attention"].flops
     assert attention == 2 * (t_x * d_a * d_h + t_y * (d_a * d_s + t_x * (d_a + d_h + 3 * d_s)))
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
+@pytest.mark.parametrize("context", ["final-state", "fixed-context", "bahdanau", "luong", {"kind": "luong", "feeding": False}])
+def test_half_precision_is_near(context: Any, cell: str) -> None:
+    """Under autocast, states in fp32 where steps are taken one by one; padded rows too."""
+    model = qkv.build(Recurrent.from_dict({**SIZES, "d_s": 4, "cell": cell, "context": context}), seed=1)
+    source, target = ids(6).expand(2, -1), ids(5, 1).expand(2, -1)
+    rows = {"layout": qkv.Layout.from_lengths([6, 4], 6), "target_layout": qkv.Layout.from_lengths([5, 2], 5)}
+    losses = []
+    for dtype in (None, torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype is not None):
+            losses.append(model(source, target, **rows, labels=target).loss)
+        losses[-1].backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+        model.zero_grad()
+    assert float(losses[1].detach()) == pytest.approx(float(losses[0].detach()), rel=0.02)
 
 
 def test_a_fixed_vector_tells_no_tap() -> None:

@@ -72,6 +72,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("mask", ["01111" * 3] * 60),
     ):
         (folder / f"{name}.fasta").write_text("".join(f">s{n}\n{text}\n" for n, text in enumerate(made)))
+    lines = (f"The city {n} has a river that was bridged by Ann Tor in {1800 + n}. It rains there.\n" for n in range(80))
+    (folder / "articles.txt").write_text("".join(lines))
     (folder / "midi-files").mkdir()
     for n in range(12):
         (folder / "midi-files" / f"{n}.mid").write_bytes(midi.written([(60 + n, 50), (62, 50), (64,)] * 4, 4))
@@ -95,4 +97,5 @@ def test_the_commands_of_the_page_run(
     monkeypatch.chdir(place)
     own = [word for word in words if not word.startswith("model=")]
     small = ["batching.context=128", "model.max_positions=128"] if words[1] == "lm" else []
-    assert main([*own[:2], *SHORT, *small, *own[2:], "--out", str(tmp_path / "run")]) == 0
+    out = [] if "--out" in words else ["--out", str(tmp_path / "run")]
+    assert main([*own[:2], *SHORT, *small, *own[2:], *out]) == 0

@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_told() -> None:
     with pytest.raises(ValueError, match=r"the vectors have 8 numbers and the model's embedding 16; make that 8 wide"):
         load_vectors(model_of(tokenizer, d_model=16), tokenizer, VECTORS)
     other = Vectors(("Hund", "Katze"), np.ones((2, 8), np.float32))
-    with pytest.raises(ValueError, match="none of the tokenizer's words has a vector, of the 2 there are: .* like 'Hund', 'Katze'"):
+    with pytest.raises(ValueError, match=r"words has a vector, of the 2 there are: .* like 'Hund', 'Katze'"):
         load_vectors(model_of(tokenizer), tokenizer, other)
     with pytest.raises(ValueError, match="no table of tokens"):
         load_vectors(torch.nn.Linear(8, 8), tokenizer, VECTORS)

@@ -23,7 +23,7 @@ SMALL = [
 
 
 def write_text(folder: Path) -> None:
-    random, words = Random(0), "the river he his she her boat bank water stone".split()
+    random, words = Random(0), ["the", "river", "he", "his", "she", "her", "boat", "bank", "water", "stone"]
     lines = (" ".join(random.choices(words, k=9)) + "\n" for _ in range(400))
     (folder / "text.txt").write_text("".join(lines), encoding="utf-8")
 

@@ -16,6 +16,12 @@ TINY = {
         *("model.d_model=16", "model.n_layers=1", "measure.factors=[1,2]", "measure.tokens=256"),
         *("batching.tokens=128", "training.optimizer={kind: adamw, lr: 1e-3}"),
     ],
+    "bottleneck": [
+        *("data.longest=12", "data.train=200", "data.validation=20", "data.test=20"),
+        *("model.d_e=8", "model.d_h=8", "model.d_s=8", "batching.tokens=256", "measure.examples=12"),
+        "measure.beside=[{kind: alignment, examples: 4}, {kind: speed, lengths: [4, 8], tokens: 64}, "
+        "{kind: sequential-steps}, {kind: reach, length: 5}]",
+    ],
     "long-range": [
         *("data.longest=40", "data.train=40", "data.validation=4", "data.test=4"),
         *("model.d_model=16", "model.encoder_layers=1", "model.d_ff=16", "batching.tokens=256"),

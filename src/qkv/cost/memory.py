@@ -18,9 +18,9 @@ from torch.utils._pytree import tree_leaves
 
 from ..core.batch import Batch
 from ..core.layout import Layout
+from ..model.base import ModelSpec
 from ..model.build import build
 from ..model.stack import Recompute
-from ..model.base import ModelSpec
 from .count import Shape
 from .images import image_batch, patches_of
 from .live import ASKS, Live, without_contents
@@ -175,7 +175,7 @@ def _batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
         source = _layout(shape.rows, shape.source, plan)
         inputs = {"ids": ids(shape.source), "layout": source, "target": own, "target_layout": inputs["layout"]}
     labels = ids(shape.length)
-    if spec.head is not None and spec.head.kind == "sequence-classifier":
+    if getattr(getattr(spec, "head", None), "kind", None) == "sequence-classifier":
         labels = labels[:, 0]
     batch = Batch(inputs, labels, {"loss": labels.numel()}, shape.tokens, shape.tokens)
     return batch.to(plan.device)

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 from .files import open_bytes
 from .holdout import FileSource, HoldingSource
 from .image_files import stamp_of
+from .shuffle import text_hash
 from .sources import Example, Split, Table
 
 _MOST = 1 << 30  # bytes of a compressed archive's files, which are kept in memory
@@ -91,6 +92,9 @@ class Voc(HoldingSource, kind="voc"):
     def gives(self, split: Split) -> bool:
         return getattr(self, f"{split}_list") in _opened(self.place, stamp_of(self.place)).lists
 
+    def hold_out_key(self, table: Table, i: int, example: Example) -> int:
+        return _named(example)
+
     def open(self, split: Split) -> Table:
         return _opened(self.place, stamp_of(self.place)).table(getattr(self, f"{split}_list"))
 
@@ -142,6 +146,11 @@ def _opened(path: Path, stamp: tuple[int, int]) -> _VocFiles:
     return _VocFiles(path)
 
 
+def _named(example: Example) -> int:
+    """A hash of a picture's name, wherever it lies."""
+    return text_hash(example["where"].rpartition(": ")[2])
+
+
 def _voc_object(one: ElementTree.Element) -> tuple[str, list[float]]:
     name = (one.findtext("name") or "").strip()
     edges = [one.findtext(f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")]
@@ -179,6 +188,9 @@ class Coco(FileSource, kind="coco"):
         if not path.is_file():
             raise ValueError(f"there is no file {given!r}")
         return (path,)
+
+    def hold_out_key(self, table: Table, i: int, example: Example) -> int:
+        return _named(example)
 
     def open(self, split: Split) -> Table:
         (path,) = self.paths(split)

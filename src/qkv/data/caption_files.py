@@ -7,6 +7,7 @@ from pathlib import Path
 from .files import Lines
 from .holdout import FileSource
 from .pairs import json_field, json_line
+from .shuffle import text_hash
 from .sources import Example, Skipped, Split, Table
 
 
@@ -31,6 +32,10 @@ class Captions(FileSource, kind="captions"):
         if given is None and split == "train":
             raise ValueError('no data: give data.path, a JSONL file of {"image": …, "answer": …} a line')
         return () if given is None else (Path(given).expanduser(),)
+
+    def hold_out_key(self, table: Table, i: int, example: Example) -> int:
+        """All that is said of a picture is held out with it."""
+        return text_hash(example["image"].name)
 
     def open(self, split: Split) -> Table:
         (path,) = self.paths(split)

@@ -14,7 +14,7 @@ from .text import Text
 
 _SENTENCE = re.compile(r"[^.!?]+(?:[.!?]+|$)")
 _WORD = re.compile(r"[\w'’-]+")
-_NAMED = re.compile(r"(?<=\s)(?:[A-Z][\w'’-]*(?:\s(?:of\s|the\s|de\s)?[A-Z][\w'’-]*)*|\d+(?:[.,]\d+)*)")
+_NAMED = re.compile(r"(?<=\s)(?:[A-Z][\w-]*(?:\s(?:of\s|the\s|de\s)?[A-Z][\w-]*)*|\d+(?:[.,]\d+)*)")
 _ASKS = {"name": ("Who", "What", "Where", "Which"), "number": ("When", "How many", "What"), "word": ("What", "How")}
 _SHORTEST, _ENOUGH = 6, 3  # words of a sentence that is asked about, and of what is left for the question
 
@@ -72,7 +72,10 @@ class _Asked:
         context, answer = text[low:high], text[begin + start : begin + stop]
         return {
             "text": f"{question}\n{context}",
-            **{"question": question, "context": context, "answers": (answer,), "starts": (begin + start - low,)},
+            "question": question,
+            "context": context,
+            "answers": (answer,),
+            "starts": (begin + start - low,),
         }
 
     def _around(self, spans: list[tuple[int, int]], chosen: int, random: Random) -> tuple[int, int]:
@@ -80,7 +83,11 @@ class _Asked:
         first = last = chosen
         while True:
             more = [n for n in (first - 1, last + 1) if 0 <= n < len(spans)]
-            fits = [n for n in more if max(spans[n][1], spans[last][1]) - min(spans[n][0], spans[first][0]) <= self._spec.longest]
+            fits = [
+                n
+                for n in more
+                if max(spans[n][1], spans[last][1]) - min(spans[n][0], spans[first][0]) <= self._spec.longest
+            ]
             if not fits:
                 return spans[first][0], spans[last][1]
             taken = random.choice(fits)

@@ -30,38 +30,22 @@ _KINDS = (
         "{who} likes {what}.", "What does {who} like?", ("rice", "black tea", "plums", "goat cheese", "soup", "figs")
     ),
 )
-_PEOPLE = (
-    "Ada",
-    "Ben",
-    "Cleo",
-    "Dan",
-    "Eve",
-    "Finn",
-    "Gus",
-    "Hana",
-    "Ivo",
-    "Jane",
-    "Kim",
-    "Leo",
-    "Mia",
-    "Nils",
-    "Olga",
-    "Pia",
-)
+_PEOPLE = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana")
 
 
 class Facts(Invented, kind="facts"):
-    """Texts of `shortest` to `longest` facts, each about somebody else or another thing, and a question about one of them.
+    """Texts of `shortest` to `longest` facts of two kinds about up to four people, and a question about one of them.
 
     unanswerable: the share of questions to which the text has no answer: about somebody else, or something else about them.
     """
 
-    shortest: int = Field(default=3, ge=2)
-    longest: int = Field(default=6, ge=2, le=12)
+    shortest: int = Field(default=3, ge=2, le=7)
+    longest: int = Field(default=6, ge=2, le=7)
     unanswerable: float = Field(default=0.2, ge=0, lt=1)
 
     def made(self, random: Random) -> Example:
-        all_ = [(who, kind) for who in random.sample(_PEOPLE, 3) for kind in _KINDS]
+        kinds = random.sample(_KINDS, 2)
+        all_ = [(who, kind) for who in random.sample(_PEOPLE, 4) for kind in kinds]
         picked = random.sample(all_, random.randint(self.shortest, max(self.shortest, self.longest)))
         told = [(who, kind, random.choice(kind.choices)) for who, kind in picked]
         context = " ".join(kind.says.format(who=who, what=what) for who, kind, what in told)
@@ -78,5 +62,8 @@ class Facts(Invented, kind="facts"):
 def _asked(question: str, context: str, answer: str, start: int) -> Example:
     return {
         "text": f"{question}\n{context}",
-        "question": question, "context": context, "answers": (answer,), "starts": (start,),
+        "question": question,
+        "context": context,
+        "answers": (answer,),
+        "starts": (start,),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ def framed(
     tokenizer: Encoder,
     a: Ids,
     b: Ids | None = None,
+    *,
     room: int | None = None,
     cut: Literal["longest", "first", "second"] = "longest",
 ) -> Framed:
@@ -59,7 +60,7 @@ def framed(
     them.
     """
     texts = (a,) if b is None else (a, b)
-    frame = frame_of(tokenizer, len(texts))
+    frame = frame_of(cast("Any", tokenizer), len(texts))
     kept = _fitting([len(text) for text in texts], None if room is None else room - frame.size, cut, frame.size)
     ids, types, spans = list(frame.tokens[0]), list(frame.types[0]), []
     for text, size, kind, after, around in zip(

@@ -85,7 +85,8 @@ class FileSource(HoldingSource):
 def _hash(example: Example) -> int:
     """Of its texts, or of where it stands where it is no text."""
     if any(name in example for name in TEXTS):
-        return text_hash(*(example.get(name, "") for name in TEXTS))
+        pair = [example["pair"]] if "pair" in example else []  # a second text beside the first
+        return text_hash(*(example.get(name, "") for name in TEXTS), *pair)
     return text_hash(str(example["where"]))
 
 

@@ -18,8 +18,8 @@ class Labelled(FileSource, kind="labelled"):
         1 a stirring , funny and finally transporting film
 
     text, pair, label, score: the columns: names where the file begins with a line of names (fields of JSON, dotted where
-        they are nested), else numbers from 0. By default `text`, and `label` unless there is a `score`. A `pair` is the
-        second text, a `score` a number.
+        they are nested), else numbers from 0. By default `text`, and `label` unless there is a `score` or a `pair`. A `pair`
+        is the second text, a `score` a number.
     format:   what the file is, where its name doesn't say so.
     encoding: of the file's bytes.
     """
@@ -48,7 +48,8 @@ class Labelled(FileSource, kind="labelled"):
     def columns(self) -> dict[str, Column]:
         """What is read of a row, and where it stands."""
         given = {"text": self.text, "pair": self.pair, "label": self.label, "score": self.score}
-        usual = {"text": "text"} if self.score is not None else {"text": "text", "label": "label"}
+        alone = self.score is None and self.pair is None
+        usual = {"text": "text", "label": "label"} if alone else {"text": "text"}
         found = {name: usual.get(name) if column is None else column for name, column in given.items()}
         return {name: column for name, column in found.items() if column is not None}
 

@@ -1,16 +1,24 @@
-"""Marian's tokenizers: a SentencePiece model for each side, and one vocab.json that numbers the pieces of both."""
+"""Marian's tokenizers: a SentencePiece model for each side, and one vocab.json that numbers the pieces of both. Read, and
+written again."""
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tokenizers
 from tokenizers import AddedToken
 
 from .sentencepiece_file import Kind, ModelType, Piece, SentencePiece
 from .sentencepiece_model import pipeline
+from .sentencepiece_writing import dump, unigram_of
 from .vocab_files import read_vocab_json
+
+if TYPE_CHECKING:
+    from .tokenizer import Tokenizer
 
 SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
 _RARE, _NEVER = 20.0, 10_000.0  # how far the other side's characters, and longer pieces, lie below this side's pieces
@@ -34,9 +42,37 @@ def marian(model: SentencePiece, vocabulary_path: Path) -> tokenizers.Tokenizer:
     others = {name: least - (_RARE if len(name) == 1 else _NEVER) for name in names}
     pieces = tuple(Piece(name, scores.get(name, others[name]), _kind(name)) for name in names)
     raw = pipeline(replace(model, pieces=pieces, unk_id=vocabulary["<unk>"]))
-    markers = [name for name in names if name.startswith(">>") and name.endswith("<<")]
+    markers = [name for name in names if _is_marker(name)]
     raw.add_tokens([AddedToken(name, special=False, normalized=False) for name in markers])
     return raw
+
+
+def write(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write the files of which `transformers`' MarianTokenizer makes the same ids: source.spm, target.spm and vocab.json.
+
+    Each model has the pieces of both sides, the other side's far below its own, as they are here. Raises ValueError, with
+    nothing written, for a tokenizer that is none of such models.
+    """
+    files = {
+        name: dump(_without_markers(unigram_of(side.raw, _kind)))
+        for name, side in ((SOURCE, tokenizer), (TARGET, tokenizer.targets))
+    }
+    vocabulary = sorted(tokenizer.raw.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
+    files[VOCABULARY] = (json.dumps(dict(vocabulary), ensure_ascii=False) + "\n").encode()
+    for name, data in files.items():
+        beside = folder / f".{name}.{os.getpid()}"
+        beside.write_bytes(data)
+        beside.replace(folder / name)
+
+
+def _without_markers(model: SentencePiece) -> SentencePiece:
+    """`MarianTokenizer` cuts them off before the model sees a text."""
+    unused = (piece._replace(kind=Kind.UNUSED) if _is_marker(piece.text) else piece for piece in model.pieces)
+    return replace(model, pieces=tuple(unused))
+
+
+def _is_marker(name: str) -> bool:
+    return name.startswith(">>") and name.endswith("<<")
 
 
 def _kind(name: str) -> Kind:

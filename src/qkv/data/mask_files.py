@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from .holdout import FileSource
 from .image_files import SUFFIXES, is_wanted
 from .images import MOST_PIXELS
-from .sources import Split, Table
+from .shuffle import text_hash
+from .sources import Example, Split, Table
 
 Mask = NDArray[np.uint8]  # (H, W)
 
@@ -41,6 +42,9 @@ class Masks(FileSource, kind="masks"):
             return ()
         folder = Path(given).expanduser()
         return folder / self.images, folder / self.masks
+
+    def hold_out_key(self, table: Table, i: int, example: Example) -> int:
+        return text_hash(example["image"].stem)
 
     def open(self, split: Split) -> Table:
         images, masks = (_by_stem(folder) for folder in self.paths(split))

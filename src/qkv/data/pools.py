@@ -126,6 +126,7 @@ class Pools:
                 counts.skipped[str(made)] += 1
             else:
                 items.append(made)
+                counts.cut += made.cut
         if not items:
             return []
         own, source = np.array([item.lengths for item in items], np.int64).T

@@ -145,6 +145,10 @@ def _example(context: str, question: str, said: list[tuple[Any, Any]], where: st
     answers, starts = zip(*said, strict=True)
     return {
         "text": f"{question}\n{context}",
-        "question": question, "context": context, "answers": answers, "starts": starts,
-        "article": article, "where": where,
+        "question": question,
+        "context": context,
+        "answers": answers,
+        "starts": starts,
+        "article": article,
+        "where": where,
     }

@@ -9,6 +9,8 @@ import numpy as np
 from .corruption import Flags, begins_of
 from .ragged import Index, Ragged
 
+DRAWS = 4  # sentences that are tried where one is too long for what is left of a row
+
 
 class Pairs(NamedTuple):
     """Rows of two stretches of text, several sentences each, and whether the second follows the first in its text.
@@ -39,17 +41,19 @@ def sentence_pairs(texts: Ragged, ends: Flags, room: int, random: np.random.Gene
     text, what does not follow comes from elsewhere in it.
     """
     found = _sentences(texts, ends, max(room // 2, 1))
-    begin, end = _rows(found, room, random)
+    begin, end, limit = _rows(found, room, random)
     alone = end - begin == 1
     begin = begin - (alone & (begin > found.low[begin]))
     paired = end - begin > 1
     lonely = int((~paired).sum())
-    begin, end = begin[paired], end[paired]
+    begin, end, limit = begin[paired], end[paired], limit[paired]
     middle = begin + 1 + (random.random(len(begin)) * (end - begin - 1)).astype(np.int64)
     first = found.edges[middle] - found.edges[begin]
     start, second = found.edges[middle], found.edges[end] - found.edges[middle]
-    other, length = _elsewhere(found, begin, end, second, room - first, random)
-    follows = (random.random(len(begin)) < 0.5) | (other < 0)
+    final = end == found.high[begin]
+    other, length = _elsewhere(found, begin, end, np.where(final, second, limit - first), final, random)
+    length = np.minimum(length, room - first)
+    follows = (random.random(len(begin)) < 0.5) | (other < 0) | (other == middle)
     return Pairs(
         Ragged(texts.flat, found.edges[begin], first),
         Ragged(texts.flat, np.where(follows, start, found.edges[other]), np.where(follows, second, length)),
@@ -69,9 +73,9 @@ def _sentences(texts: Ragged, ends: Flags, longest: int) -> _Sentences:
     return _Sentences(edges, np.repeat(low, sizes), np.repeat(low + sizes, sizes))
 
 
-def _rows(found: _Sentences, room: int, random: np.random.Generator) -> tuple[Index, Index]:
-    """First sentence of every row and the one after its last. The first row of a text is shorter by chance, so that each
-    epoch has others."""
+def _rows(found: _Sentences, room: int, random: np.random.Generator) -> tuple[Index, Index, Index]:
+    """First sentence of every row, the one after its last, and the tokens that it was to hold: fewer in a text's first row,
+    by chance, so that each epoch has others."""
     edges, n = found.edges, len(found.low)
     rooms = np.full(n, room)
     heads = np.flatnonzero(found.low == np.arange(n))
@@ -83,24 +87,34 @@ def _rows(found: _Sentences, room: int, random: np.random.Generator) -> tuple[In
         cuts.append(at)
         at = following[at]
     begin = np.asarray(cuts, np.int64)
-    return begin, np.append(begin, n)[1:]
+    return begin, np.append(begin, n)[1:], rooms[begin]
 
 
 def _elsewhere(
-    found: _Sentences, begin: Index, end: Index, wanted: Index, room: Index, random: np.random.Generator
+    found: _Sentences, begin: Index, end: Index, wanted: Index, final: Flags, random: np.random.Generator
 ) -> tuple[Index, Index]:
-    """For each row a sentence of another text to begin with, and how many tokens to read from there: whole sentences, as
-    near to `wanted` as they come. −1 where there is nothing else."""
+    """For each row a sentence of another text to begin with, and how many tokens to read from there; −1 where there is
+    nothing else.
+
+    Whole sentences: as many as `wanted` tokens hold, as in rows that go on until they are full; or, for rows that are
+    `final` in their text, as near to it as they come. Else lengths would tell what follows and what does not.
+    """
     edges, n = found.edges, len(found.low)
     low, high = found.low[begin], found.high[begin]
     only = high - low == n
     low, high = np.where(only, begin, low), np.where(only, end, high)
     others = n - (high - low)
-    draw = (random.random(len(begin)) * others).astype(np.int64)
-    start = np.where(others > 0, draw + (draw >= low) * (high - low), 0)
+    if not n:
+        return begin, begin
+    draws = (random.random((len(begin), DRAWS)) * others[:, None]).astype(np.int64)
+    draws += (draws >= low[:, None]) * (high - low)[:, None]
+    draws[others == 0] = 0
+    fits = np.diff(edges)[draws] <= wanted[:, None]
+    start = draws[np.arange(len(begin)), fits.argmax(1)]
+    enough = np.searchsorted(edges, edges[found.high[start]] - wanted, "right") - 1  # no text is to end too soon
+    start = np.minimum(start, np.maximum(enough, found.low[start]))
     after = np.searchsorted(edges, edges[start] + wanted, "right") - 1
-    nearer = np.minimum(after + 1, n)
-    after = np.where(edges[nearer] - edges[start] - wanted < edges[start] + wanted - edges[after], nearer, after)
-    after = np.clip(after, start + 1, found.high[start]) if n else after
-    after -= (edges[after] - edges[start] > room) & (after > start + 1)
-    return np.where(others > 0, start, -1), np.minimum(edges[after] - edges[start], room)
+    next_ = np.minimum(after + 1, n)
+    after = np.where(final & (edges[next_] + edges[after] < 2 * (edges[start] + wanted)), next_, after)
+    after = np.clip(after, start + 1, found.high[start])
+    return np.where(others > 0, start, -1), edges[after] - edges[start]

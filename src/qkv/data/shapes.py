@@ -35,10 +35,11 @@ COLORS = {
     "purple": (142, 68, 173),
     "orange": (235, 125, 30),
 }
-SIZES = {"small": (0.11, 0.13), "large": (0.19, 0.22)}  # radius, as a share of the picture's shorter side
+SIZES = {"small": (0.13, 0.15), "large": (0.21, 0.24)}  # radius, as a share of the picture's shorter side
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _FINE = 3  # places in a row of each pixel at which a shape is asked for, so that its edge is smooth
 _TRIES = 100
+_APART = 1.35  # how far centers are, in radii: a corner of a triangle is 1.31 from its center
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def arranged(random: np.random.Generator, size: Size, count: int) -> tuple[Shape
     for _ in range(count):
         for _ in range(_TRIES):
             one = _shape(random, size)
-            if all(math.dist((one.x, one.y), (s.x, s.y)) > 1.2 * (one.radius + s.radius) for s in shapes):
+            if all(math.dist((one.x, one.y), (s.x, s.y)) > _APART * (one.radius + s.radius) for s in shapes):
                 shapes.append(one)
                 break
     return tuple(shapes)

@@ -53,6 +53,11 @@ class Item:
     example: Example = field(default_factory=dict)
 
     @property
+    def cut(self) -> bool:
+        """Whether some of it was left out, there being no room."""
+        return False
+
+    @property
     def lengths(self) -> tuple[int, int]:
         """Tokens on the side that is predicted from, and on that of the encoder beside it."""
         ids, target = self.arrays["ids"], self.arrays.get("target")

@@ -7,6 +7,7 @@ is never guessed where either speaks. `hub_config` writes what `transformers.Aut
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ LARGEST_CONFIG = 32 << 20  # bytes
 _TOKENS = tuple(f"{role}_token" for role in ALL_ROLES)
 _LISTS = ("additional_special_tokens", "extra_special_tokens")
 _NO_LIMIT = 10**30  # transformers' own word for it
+_PLAIN, _MARIAN = "PreTrainedTokenizerFast", "MarianTokenizer"
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def hub_config(tokenizer: Tokenizer, max_length: int | None = None) -> dict[str,
     limit = max_length if max_length is not None else kept.get("model_max_length", _NO_LIMIT)
     return {
         "clean_up_tokenization_spaces": False,
-        "tokenizer_class": "PreTrainedTokenizerFast",
+        "tokenizer_class": _PLAIN,
         **kept,
         **{f"{role}_token": name for role, name in roles.items()},
         **({"extra_special_tokens": others} if others else {}),
@@ -195,12 +197,32 @@ def hub_config(tokenizer: Tokenizer, max_length: int | None = None) -> dict[str,
 
 
 def save_for_hub(tokenizer: Tokenizer, folder: str | Path, max_length: int | None = None) -> Path:
-    """Write tokenizer.json and the tokenizer_config.json beside it; returns the folder."""
+    """Write tokenizer.json and the tokenizer_config.json beside it, and Marian's own files for a tokenizer of that kind;
+    returns the folder. Warns where these can't be made of it."""
     folder = Path(folder).expanduser()
     tokenizer.save(folder)
-    text = json.dumps(hub_config(tokenizer, max_length), indent=2, ensure_ascii=False)
+    config = hub_config(tokenizer, max_length)
+    if config["tokenizer_class"] == _MARIAN or tokenizer.targets is not tokenizer:
+        config["tokenizer_class"] = _as_marian(tokenizer, folder)
+    text = json.dumps(config, indent=2, ensure_ascii=False)
     write_text(folder / CONFIG, text + "\n")
     return folder
+
+
+def _as_marian(tokenizer: Tokenizer, folder: Path) -> str:
+    """Write the files that MarianTokenizer reads; the class that can load the folder."""
+    from .marian_files import write  # which reads configurations too
+
+    try:
+        write(tokenizer, folder)
+    except ValueError as error:
+        warnings.warn(
+            f"{folder} gets no source.spm and target.spm for transformers' {_MARIAN}: {error}; it loads the tokenizer.json "
+            f"as {_PLAIN}, which reads the source side only",
+            stacklevel=3,
+        )
+        return _PLAIN
+    return _MARIAN
 
 
 def _as_json(token: AddedToken) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from ..core.positions import Position
 from ..core.spec import nearest
 from ..hub.family import Family
+from ..model.base import ModelSpec
 from ..model.transformer import Transformer
 from . import (
     bart,
@@ -113,11 +114,13 @@ def preset(name: str, **sizes: Any) -> Any:
     return factory(**{**named, **sizes})
 
 
-def family_of(spec: Transformer, first: str | None = None) -> Family:
+def family_of(spec: ModelSpec, first: str | None = None) -> Family:
     """The family that can say a spec, `first` being asked first.
 
     Raises ValueError where none can, with what stands in the way of the one that comes nearest.
     """
+    if not isinstance(spec, Transformer):
+        raise ValueError(f"the Hub has no family of {spec.kind} models")
     refusals = []
     for family in sorted(FAMILIES.values(), key=lambda family: family.model_type != first):
         try:

@@ -159,7 +159,9 @@ FAMILY = Family(
         "BartForConditionalGeneration": Class(),
         "BartModel": Class({"head": False}, bare=True),
         "BartForSequenceClassification": Class(
-            {"head": False}, head=SequenceClassifier(pool="last"), dropout={"classifier_dropout": None, "classif_dropout": 0.0}
+            {"head": False},
+            head=SequenceClassifier(pool="last"),
+            dropout={"classifier_dropout": None, "classif_dropout": 0.0},
         ),
     },
     labels=Labels(usual=3),

@@ -8,8 +8,9 @@ from typing import Any
 from ..hub.family import Class, Family
 from ..hub.keys import ACTIVATIONS, ANY, Key
 from ..hub.names import Row
-from ..model.heads import SequenceClassifier
+from ..model.heads import SequenceClassifier, Span
 from .bert import bert
+from .classes import answering
 from .places import places
 
 distilbert = partial(bert, n_layers=6, token_types=0)
@@ -27,6 +28,7 @@ FAMILY = Family(
         "DistilBertForSequenceClassification": Class(
             {"head": False}, head=SequenceClassifier(activation="relu"), dropout={"seq_classif_dropout": 0.2}
         ),
+        "DistilBertForQuestionAnswering": Class({"head": False}, head=Span()),
     },
     prefix="distilbert.",
     fields=(
@@ -48,20 +50,22 @@ FAMILY = Family(
         "seq_classif_dropout": ANY,
         "tie_weights_": ANY,
     },
-    names=(
-        Row("distilbert.embeddings.word_embeddings.weight", "encoder.embedding.weight"),
-        Row("distilbert.embeddings.position_embeddings.weight", "encoder.position.weight"),
-        Row("distilbert.embeddings.LayerNorm.*", "encoder.embedding.norm.*"),
-        Row(f"{_LAYER}.attention.[q,k,v,out]_lin.*", f"{_BLOCK}.attention.[q,k,v,out].*"),
-        Row(f"{_LAYER}.sa_layer_norm.*", f"{_BLOCK}.norm.attention.*"),
-        Row(f"{_LAYER}.ffn.lin1.*", f"{_BLOCK}.feedforward.up.*"),
-        Row(f"{_LAYER}.ffn.lin2.*", f"{_BLOCK}.feedforward.down.*"),
-        Row(f"{_LAYER}.output_layer_norm.*", f"{_BLOCK}.norm.feedforward.*"),
-        Row("vocab_transform.*", "head.transform.dense.*"),
-        Row("vocab_layer_norm.*", "head.transform.norm.*"),
-        Row("vocab_projector.weight", "head.weight"),
-        Row("vocab_projector.bias", "head.bias"),
-        Row("pre_classifier.*", "head.dense.*"),
-        Row("classifier.*", "head.out.*"),
+    names=answering(
+        (
+            Row("distilbert.embeddings.word_embeddings.weight", "encoder.embedding.weight"),
+            Row("distilbert.embeddings.position_embeddings.weight", "encoder.position.weight"),
+            Row("distilbert.embeddings.LayerNorm.*", "encoder.embedding.norm.*"),
+            Row(f"{_LAYER}.attention.[q,k,v,out]_lin.*", f"{_BLOCK}.attention.[q,k,v,out].*"),
+            Row(f"{_LAYER}.sa_layer_norm.*", f"{_BLOCK}.norm.attention.*"),
+            Row(f"{_LAYER}.ffn.lin1.*", f"{_BLOCK}.feedforward.up.*"),
+            Row(f"{_LAYER}.ffn.lin2.*", f"{_BLOCK}.feedforward.down.*"),
+            Row(f"{_LAYER}.output_layer_norm.*", f"{_BLOCK}.norm.feedforward.*"),
+            Row("vocab_transform.*", "head.transform.dense.*"),
+            Row("vocab_layer_norm.*", "head.transform.norm.*"),
+            Row("vocab_projector.weight", "head.weight"),
+            Row("vocab_projector.bias", "head.bias"),
+            Row("pre_classifier.*", "head.dense.*"),
+            Row("classifier.*", "head.out.*"),
+        )
     ),
 )

@@ -10,10 +10,10 @@ from ..core.positions import Position
 from ..hub.family import Class, Family, Table
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
-from ..model.heads import LanguageModel, SequenceClassifier, TokenClassifier, Transform
+from ..model.heads import LanguageModel, SequenceClassifier, Span, TokenClassifier, Transform
 from ..model.transformer import Transformer
 from .bert import FIELDS, NAMES, PLACES, bert
-from .classes import BERTS_DROPOUT, dense
+from .classes import ANSWERS, BERTS_DROPOUT, dense
 
 
 def electra(
@@ -93,6 +93,8 @@ def names(spec: Transformer) -> Table:
     """The rows, with those of the head that there is."""
     if isinstance(spec.head, SequenceClassifier):
         return (*_COMMON, *dense("classifier"))
+    if isinstance(spec.head, Span):
+        return (*_COMMON, ANSWERS)
     return (*_COMMON, *(_GENERATOR if isinstance(spec.head, LanguageModel) else _DISCRIMINATOR))
 
 
@@ -106,6 +108,7 @@ FAMILY = Family(
         "ElectraForSequenceClassification": Class(
             {"head": None}, head=SequenceClassifier(activation="gelu"), dropout=BERTS_DROPOUT
         ),
+        "ElectraForQuestionAnswering": Class({"head": None}, head=Span()),
     },
     prefix="electra.",
     fields=changed(

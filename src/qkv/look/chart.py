@@ -78,7 +78,8 @@ def line_chart(
     if log is None:
         log = not zero and min(values) > 0 and max(values) > 40 * min(values)
     x_values = [x for s in lines for x, _ in s.points]
-    ticks = _log_ticks(min(values), max(values)) if log else nice_ticks(0 if zero else min(values), max(values))
+    low, high = (min(0, *values), max(0, *values)) if zero else (min(values), max(values))
+    ticks = _log_ticks(low, high) if log else nice_ticks(low, high)
     y_range = (min(*ticks, *values), max(*ticks, *values))
     left = 10 + max(text_width(show(t), _FONT) for t in ticks)
     legend = len(lines) > 1

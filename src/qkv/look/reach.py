@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..core.layout import Layout
 from ..model.recurrent import RecurrentModel
+from ..model.stack import StackModule
 from ..model.transformer import TransformerModel
 
 PROBES = 8
@@ -41,12 +42,10 @@ def reach(model: nn.Module, ids: Int[Tensor, "B S"], seed: int = 0) -> list[floa
 
 
 def _embedding(model: nn.Module) -> nn.Module:
-    if isinstance(model, RecurrentModel):
-        return model.source_embedding
-    return _stack(model).embedding
+    return model.source_embedding if isinstance(model, RecurrentModel) else _stack(model).embedding
 
 
-def _stack(model: nn.Module) -> nn.Module:
+def _stack(model: nn.Module) -> StackModule:
     found = (model.encoder or model.decoder) if isinstance(model, TransformerModel) else None
     if found is None:
         raise ValueError(f"{type(model).__name__} has no encoder or decoder whose gradients could be followed")

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from ..core.cache import Cache
-from ..core.caches import CacheKind
-from ..core.layout import Layout
 from ..core.spec import Cost, Spec
 from .initial import Initialization
 
@@ -60,34 +55,3 @@ class ModelSpec(Spec, role="model"):
     def n_parameters(self) -> int:
         """Exact, from the formulas; what is shared counts once."""
         return self.cost().parameters
-
-
-class SequenceModel(Protocol):
-    """What training, generation and the report need of a model's module."""
-
-    @property
-    def spec(self) -> Any: ...
-
-    @property
-    def is_encoder_decoder(self) -> bool: ...
-
-    @property
-    def vocab_size(self) -> int: ...
-
-    @property
-    def max_positions(self) -> int | None: ...
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def start(
-        self,
-        batch_size: int | None = None,
-        *,
-        source: Tensor | None = None,
-        source_layout: Layout | None = None,
-        capacity: int | None = None,
-        cache: CacheKind | Mapping[str, Any] | str | None = None,
-    ) -> Cache: ...
-
-    def step(self, ids: Tensor, cache: Cache, layout: Layout | None = None, all_positions: bool = False) -> Tensor: ...

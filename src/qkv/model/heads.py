@@ -58,7 +58,7 @@ class HeadModule(nn.Module):
     def loss(self, hidden: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> LossSums:
         raise NotImplementedError
 
-    def tie(self, stack: nn.Module) -> None:
+    def tie(self, stack: Any) -> None:
         """Share what is to be one parameter with the stack below; asked again after anything that replaces parameters."""
 
 
@@ -130,9 +130,9 @@ class LanguageModelHead(HeadModule):
         self.weight = nn.Parameter(torch.empty(vocab_size, spec.width(d_model)))
         self.bias = nn.Parameter(torch.empty(vocab_size)) if spec.bias else None
 
-    def tie(self, stack: nn.Module) -> None:
+    def tie(self, stack: Any) -> None:
         if self.tied:
-            self.weight = stack.get_submodule("embedding").weight
+            self.weight = stack.embedding.weight
 
     def forward(self, hidden: Float[Tensor, "B T M"]) -> Float[Tensor, "B T V"]:
         logits = F.linear(self._ready(hidden), self.weight, self.bias)
@@ -248,7 +248,8 @@ class SpanHead(HeadModule):
 
 
 class SequenceClassifier(Head, kind="sequence-classifier"):
-    """Scores of `labels` classes for a sequence: W f(D h + d) + b, with h the state of its `first` or `last` real token.
+    """Scores of `labels` classes for a sequence: W f(D h + d) + b, with h the state of its `first` or `last` real token, or the
+    `mean` of all.
 
     `activation` is f; without one there is no dense layer before, and the scores are W h + b. The first token is BERT's way
     (Devlin et al. 2019, §3.2), the last a decoder's (Radford et al. 2018, §3.2), which alone has seen all the others.
@@ -258,7 +259,7 @@ class SequenceClassifier(Head, kind="sequence-classifier"):
     """
 
     labels: int = Field(default=2, gt=0)
-    pool: Literal["first", "last"] = "first"
+    pool: Literal["first", "last", "mean"] = "first"
     activation: Activation | Literal["tanh"] | None = "tanh"
     bias: bool = True
     dropout: float = Field(default=0.0, ge=0, lt=1)

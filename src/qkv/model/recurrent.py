@@ -21,13 +21,13 @@ from ..core.recurrent import Cell, Recurrence, Rows, rnn_flops, rnn_parameters
 from ..core.recurrent_state import RecurrentState
 from ..core.spec import Cost
 from ..core.state import LayerState
+from . import recurrent_initial  # noqa: F401  # so that its scheme is known wherever there are such models
 from .base import ModelSpec
 from .heads import LanguageModel
 from .initial import Glorot, Initialization
 from .recurrent_attention import Bahdanau
 from .recurrent_decoder import Context, Decoder, Widths
 from .recurrent_encoder import Memory, RecurrentEncoder
-from . import recurrent_initial  # noqa: F401  # so that its scheme is known wherever there are such models
 
 Depth = Field(default=1, gt=0)
 
@@ -153,7 +153,7 @@ class RecurrentModel(nn.Module):
         """Make shared tables one parameter, and the fused kernels' weights one block of memory; again after anything that
         replaces parameters."""
         if self.spec.tie_embeddings:
-            self.source_embedding.weight = self.embedding.weight
+            self.embedding.weight = self.source_embedding.weight  # the first one, whose name files have
         if self.spec.head.tied:
             self.head.weight = self.embedding.weight
         for module in self.modules():

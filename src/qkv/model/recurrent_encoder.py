@@ -57,11 +57,7 @@ class RecurrentEncoder(nn.Module):
     def _final(self, states: Tensor, rows: Rows | None) -> Float[Tensor, "B N D"]:
         """What each direction ends with: the one at a row's last token, the other at its first."""
         d = self.layers.d_out
-        ends = (
-            states[:, -1, :d]
-            if rows is None
-            else take(states[..., :d], rows.ends(states.device) - 1)[:, 0]
-        )
+        ends = states[:, -1, :d] if rows is None else take(states[..., :d], rows.ends(states.device) - 1)[:, 0]
         both = [ends, states[:, 0, d:]] if self.layers.directions == 2 else [ends]
         return torch.stack(both, 1)
 

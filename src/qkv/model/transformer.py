@@ -300,6 +300,7 @@ class TransformerModel(nn.Module):
         sums = sums if extras is None else sums._replace(extras=extras.terms())
         if classes is None:
             return sums
+        assert self.pooler is not None and self.classifier is not None
         return sums, cross_entropy(self.classifier(self.pooler(hidden, layout)), classes)
 
     def pooled(

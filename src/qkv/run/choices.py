@@ -9,8 +9,8 @@ import torch
 
 from ..cost import time
 from ..cost.count import Shape, training_flops
-from ..model.block import Block
 from ..model.base import ModelSpec
+from ..model.block import Block
 from ..train import compiling, precision
 from ..train.settings import Training
 from .device import peak_flops

@@ -53,7 +53,10 @@ class Word:
         first = torch.tensor(self.groups) == 0
         if places[first, 0].mean() > places[~first, 0].mean():  # the first meaning stands on the left in every picture
             places = places * torch.tensor([-1.0, 1.0])
-        points = [Point(x, y, group, text) for (x, y), group, text in zip(places.tolist(), self.groups, self.texts, strict=True)]
+        points = [
+            Point(x, y, group, text)
+            for (x, y), group, text in zip(places.tolist(), self.groups, self.texts, strict=True)
+        ]
         apart = separation(layer.states, self.groups)
         note = f"separation {readable(apart)}" if apart else f"one point for all {len(points)} sentences"
         return scatter(f"{self.word}: {layer.name}", points, self.senses, note=note)

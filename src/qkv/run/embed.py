@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from ..core.spec import nearest
+from ..model.recurrent import RecurrentModel
 from .text import TextModel, batches
 
 Pooling = Literal["mean", "cls", "last", "none"]
@@ -48,6 +49,8 @@ def _hidden(text_model: TextModel, rows: Sequence[Sequence[int]]) -> Tensor:
     for i, row in enumerate(rows):
         ids[i, : len(row)] = torch.tensor(row)
     ids, layout = ids.to(model.device), Layout.from_lengths(lengths, device=model.device)
+    if isinstance(model, RecurrentModel):
+        return model.read(ids, layout).states
     if model.decoder is not None and model.encoder is not None:
         return model.encoder(ids, layout)
     return model.hidden(ids, layout=layout)

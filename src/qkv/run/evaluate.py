@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,7 +23,7 @@ from ..model.transformer import TransformerModel
 from ..train.objective import Objective
 from . import metrics
 from .chat import Assistant
-from .evaluation import TEXT_METRICS, Evaluation, Metric
+from .evaluation import ROUGE, TEXT_METRICS, USUAL, Evaluation, Metric
 from .text import TextModel, Use
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Evaluator:
             torch.inference_mode(),
         ):
             for batch in batches:
-                rows += batch.rows
+                rows += len(batch.texts) or batch.rows
                 moved = batch.to(model.device)
                 for name, term in self.objective(model, moved).items():
                     sums[name][0] += float(term.sum if term.value is None else term.value)
@@ -183,7 +183,7 @@ class Evaluator:
     def _wanted(self, pairs: bool) -> tuple[Metric, ...]:
         given = self.evaluation.metrics
         if given is None:
-            return get_args(Metric) if pairs else ("perplexity", "bits-per-byte")
+            return USUAL if pairs else ("perplexity", "bits-per-byte")
         impossible = [] if pairs else [name for name in given if name in TEXT_METRICS]
         if impossible:
             raise ValueError(
@@ -237,7 +237,7 @@ class Evaluator:
             found["bleu"] = metrics.bleu(outputs, truths, self.evaluation.bleu_tokenize)
         if "chrf" in wanted:
             found["chrf"] = metrics.chrf(outputs, truths)
-        return found
+        return found | {name: metrics.rouge(outputs, truths, name) for name in ROUGE if name in wanted}
 
     def _continued(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
         """The beginnings of running texts, and how the model goes on with them."""

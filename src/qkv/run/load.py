@@ -282,7 +282,9 @@ def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, all
 
 def usual_task(spec: ModelSpec) -> Use:
     """What a model does with a text where nothing says otherwise."""
-    return "translate" if spec.is_encoder_decoder else "read" if isinstance(spec, Transformer) and spec.decoder is None else "continue"
+    if spec.is_encoder_decoder:
+        return "translate"
+    return "read" if isinstance(spec, Transformer) and spec.decoder is None else "continue"
 
 
 def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = False) -> Path:

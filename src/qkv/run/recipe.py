@@ -21,6 +21,7 @@ from ..data.task import Task
 from ..data.tokenizer_specs import TokenizerSpec
 from ..generate import Generation
 from ..model.heads import Head
+from ..model.transformer import Transformer
 from ..train import objectives  # noqa: F401  (their kinds)
 from ..train.objective import Objective
 from ..train.settings import Training
@@ -176,6 +177,10 @@ class Recipe(Spec):
         if self.task is None:
             return self if self.head is None else self._headed(self.head)
         spec = self.model.spec(self.vocab_size)
+        if not isinstance(spec, Transformer):
+            raise ValueError(
+                f"the task {self.task.kind} is for Transformers, and this model is {spec.kind}; leave it out"
+            )
         first = spec.encoder or spec.output
         task = self.task.settle(self.data, tokenizer, first.embedding)
         made = self.model_copy(update={"task": task})

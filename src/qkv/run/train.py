@@ -18,6 +18,7 @@ from ..data.sources import SPLITS, Example, Split
 from ..data.tokenizer import Tokenizer
 from ..data.vectors import Vectors
 from ..model.base import ModelSpec
+from ..model.replace import Replaced
 from ..model.transformer import Transformer
 from ..train.loop import fit
 from ..train.outcome import Outcome
@@ -187,7 +188,10 @@ class Job:
         recipe, loaded = self.recipe, self.recipe.model.directory
         model: Any
         if loaded:
-            model = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
+            found = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
+            model = found.model
+            if found.new:
+                self._say(f"Of {loaded}: {_listed(found)}.")
         else:
             model = build(self.spec, device=self.device, seed=recipe.seed)
         self._begin_with_vectors(model)
@@ -225,7 +229,7 @@ class Job:
         r = self.recipe
         return Evaluator(r.data, self.tokenizer, r.batching, r.evaluation, r.generation, r.objective, r.seed, r.task)
 
-    def _measure(self, model: nn.Module, step: int) -> dict[str, float]:
+    def _measure(self, model: Any, step: int) -> dict[str, float]:
         """What `fit` asks for now and then: quick, on some of the validation split."""
         evaluation = self.recipe.evaluation
         quick = self.recipe.generation.replace(num_beams=evaluation.num_beams, num_samples=1)
@@ -254,6 +258,12 @@ class Job:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def _listed(found: Replaced[Any]) -> str:
+    """What was kept of a trained model, and what is new in it."""
+    named = ", ".join(found.new[:6]) + (f" and {len(found.new) - 6} more" if len(found.new) > 6 else "")
+    return f"{len(found.kept)} tensors kept, {len(found.gone)} left out; new: {named}"
+
+
 def first_examples(recipe: Recipe) -> dict[Split, Example]:
     """One example of every split. Raises ValueError where a split can't be read or holds none."""
     found: dict[Split, Example] = {}
@@ -269,7 +279,9 @@ def use_of(spec: ModelSpec, example: Example) -> Use:
     """What a model trained on such examples does with a text."""
     if spec.is_encoder_decoder:
         return "translate"
-    return "read" if isinstance(spec, Transformer) and spec.decoder is None else "answer" if "source" in example else "continue"
+    if isinstance(spec, Transformer) and spec.decoder is None:
+        return "read"
+    return "answer" if "source" in example else "continue"
 
 
 def check_context(recipe: Recipe, spec: ModelSpec) -> None:

@@ -40,7 +40,9 @@ class Binned(Measure):
         assert run.recipe is not None
         found = list(islice(run.recipe.data.examples("test", shuffle=False), self.examples))
         if not found or "source" not in found[0]:
-            raise ValueError(f"measure {self.kind} is of pairs, and this data has running text; take a recipe with pairs")
+            raise ValueError(
+                f"measure {self.kind} is of pairs, and this data has running text; take a recipe with pairs"
+            )
         return found
 
     def bins(self, lengths: Sequence[int]) -> list[tuple[float, list[int]]]:

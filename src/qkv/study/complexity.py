@@ -80,8 +80,8 @@ class Speed(OverLengths, kind="speed"):
         measured = 1 - math.log(slow / fast) / math.log(long / short)
         counted = math.log(flops[1] / flops[0]) / math.log(long / short)
         return (
-            f"from {short:.0f} to {long:.0f} tokens the time of a pair grows as n^{measured:.2f}, its FLOPs as n^{counted:.2f}: "
-            f"{formula(spec)}"
+            f"from {short:.0f} to {long:.0f} tokens the time of a pair grows as n^{measured:.2f} and its FLOPs as "
+            f"n^{counted:.2f}; {formula(spec)}"
         )
 
 
@@ -93,7 +93,8 @@ def formula(spec: ModelSpec) -> str:
     recurrences = "O(T_x(d_h² + E d_h) + T_y(d_s² + E d_s"
     match spec.context:
         case Bahdanau():
-            return f"{recurrences} + T_x d_a d_h)); with keys made once attention is T_x d_a d_h + T_y(d_a d_s + T_x(d_a + d_h))"
+            once = "with keys made once attention is T_x d_a d_h + T_y(d_a d_s + T_x(d_a + d_h))"
+            return f"{recurrences} + T_x d_a d_h)); {once}"
         case Luong():
             return f"{recurrences} + d_h d_s + T_x d_h))"
     return f"{recurrences} + d_h d_s))"
@@ -141,12 +142,17 @@ class Reach(Measure, kind="reach"):
 
     def __call__(self, run: Run) -> Curve:
         assert run.recipe is not None
-        encoded = (run.text_model.encode(e.get("source", e.get("text", ""))) for e in run.recipe.data.examples("test", shuffle=False))
+        examples = run.recipe.data.examples("test", shuffle=False)
+        encoded = (run.text_model.encode(str(example.get("source", example.get("text")))) for example in examples)
         long = list(islice((ids[: self.length] for ids in encoded if len(ids) >= self.length), self.rows))
         if not long:
-            raise ValueError(f"no source of the test split has {self.length} tokens; lower the measure's length")
+            return []
         norms = reach(run.model, torch.tensor(long, device=run.model.device))
         return [(float(n), norm / norms[0]) for n, norm in enumerate(norms)]
 
     def told(self, curves: dict[str, Curve]) -> list[str]:
-        return [f"{name}: {curve[-1][1]:.2g} at {curve[-1][0]:.0f} tokens away." for name, curve in curves.items()]
+        if not any(curves.values()):
+            return [f"No source of the test split has {self.length} tokens."]
+        return [
+            f"{name}: {curve[-1][1]:.2g} at {curve[-1][0]:.0f} tokens away." for name, curve in curves.items() if curve
+        ]

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from ..core.batch import Batch, Terms
 from ..core.moe import Mixture
 from ..core.ranks import Ranks
+from ..model.recurrent import RecurrentModel
+from ..model.transformer import TransformerModel
 from .compiling import compiled
 from .objective import Objective
 from .precision import Mixed
@@ -46,7 +48,7 @@ class Stepper:
         self.optimizer = training.optimizer.build(model)  # first: what it freezes needs no fp32 masters
         self.mixed = Mixed(training.precision, model, self.device)
         self.lr = training.optimizer.lr
-        if hasattr(model, "recompute"):
+        if isinstance(model, TransformerModel | RecurrentModel):
             model.recompute(training.recompute)
         self.model = compiled(model, self.device) if training.compile is True else model
         self.balanced = [module for module in model.modules() if isinstance(module, Mixture)]

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from qkv.core.attend import attend
 from qkv.core.layout import Layout
-from qkv.core.patterns import causal, full, prefix, window
+from qkv.core.patterns import by_head, causal, full, prefix, sinks, window
 from qkv.core.positions import ALiBi, Widths
 
 CASES: dict[str, dict[str, Any]] = {
@@ -78,6 +78,35 @@ def test_one_new_token_after_a_cache_needs_no_mask(monkeypatch: pytest.MonkeyPat
     out = attend(q, k, k, pattern=causal(), layout=Layout.full(1, start=6), kv_layout=Layout.full(7), backend="sdpa")
     assert seen["attn_mask"] is None and not seen["is_causal"]
     torch.testing.assert_close(out, attend(q, k, k, backend="reference"))
+
+
+BEFORE = Layout.from_lengths([9, 6], side="left")
+
+GROUPED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "padded": {"kv_layout": BEFORE},
+    "alibi": {"bias": ALiBi().module(Widths(32, 4, 8, None)).bias(), "kv_layout": BEFORE},
+    "by-head": {"pattern": by_head(window(3), sinks(2))},
+}
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("case", GROUPED)
+def test_heads_that_share_keys_are_rows_of_one_for_a_new_token(
+    monkeypatch: pytest.MonkeyPatch, case: str, heads: int
+) -> None:
+    seen: list[Any] = []
+    fused = F.scaled_dot_product_attention
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda q, *a, **kw: (seen.append((q.shape, kw)), fused(q, *a, **kw))[1]
+    )
+    q, k, v = (torch.randn(2, t, h, 8, dtype=torch.float64) for t, h in ((1, 4), (9, heads), (9, heads)))
+    options = {"kv_layout": Layout.full(9), **GROUPED[case], "layout": Layout.full(1, start=8)}
+    if case in ("padded", "alibi"):
+        options["layout"] = BEFORE.slice(8, 9)
+    out = attend(q, k, v, backend="sdpa", **options)
+    assert seen[0][0] == (2, heads, 4 // heads, 8) and not seen[0][1]["enable_gqa"]
+    torch.testing.assert_close(out, attend(q, k, v, backend="reference", **options), atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("tokens, width", [(16, torch.float32), (200, torch.bfloat16)])

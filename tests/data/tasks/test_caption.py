@@ -12,7 +12,7 @@ from qkv.core.patches import Patches
 from qkv.data.batching import Batching, stream
 from qkv.data.caption_files import Captions
 from qkv.data.shapes import Scenes
-from qkv.data.sources import Skipped
+from qkv.data.sources import SPLITS, Skipped
 from qkv.data.task import Chance, Item
 from qkv.data.tasks.caption import Caption
 from qkv.data.tokenizer import Tokenizer, train
@@ -66,6 +66,16 @@ def test_batches_of_pictures_and_words(tokenizer: Tokenizer) -> None:
     assert batch.inputs["target"].shape == batch.labels.shape == batch.inputs["target_layout"].shape
     assert batch.counts["loss"] == int((batch.labels != IGNORE).sum())
     assert batch.slots == batch.rows * (4 + batch.labels.shape[1]) <= 200
+
+
+def test_what_is_said_of_a_picture_is_held_out_with_it(tmp_path: Path) -> None:
+    for i in range(60):
+        Image.new("RGB", (2, 2)).save(tmp_path / f"{i}.png")
+    lines = [{"image": f"{i % 60}.png", "answer": f"it is {i}"} for i in range(180)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    source = Captions(path=str(tmp_path / "a.jsonl"))
+    seen = {split: [one["image"].name for one in source.examples(split)] for split in SPLITS}
+    assert [len(names) for names in seen.values()] == [174, 3, 3] and not set(seen["train"]) & set(seen["test"])
 
 
 def test_pictures_and_sentences_of_the_users_own(tmp_path: Path) -> None:

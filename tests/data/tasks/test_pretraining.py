@@ -17,7 +17,7 @@ from qkv.data.tasks.masked import MaskedLanguageModel
 from qkv.data.tokenizer import Tokenizer, train
 from qkv.data.tokenizer_specs import BPE, WordPiece
 
-WORDS = "red green blue old new big small cat dog bird tree house runs sees eats finds".split()
+WORDS = "red green blue old new big small cat dog bird tree house runs sees eats finds".split()  # noqa: SIM905
 
 
 def prose(seed: int, sentences: int) -> str:
@@ -31,7 +31,7 @@ class Prose(Source, kind="prose-test"):
     more: bool = False
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        texts = [prose(i, 3 + i % 9) for i in range(24)] + ["the only sentence here.", "cat"] * self.more
+        texts = [prose(i, 3 + i % 9) for i in range(24)] + ["red cat.", "cat"] * self.more
         return [{"text": text} for text in texts]
 
 
@@ -42,7 +42,9 @@ def tokenizer() -> Tokenizer:
     return train(spec.with_roles(["mask"]), [prose(i, 6) for i in range(40)])
 
 
-def opened(task: Task | dict[str, Any], tokenizer: Any, split: Split = "train", more: bool = False, **settings: Any) -> Any:
+def opened(
+    task: Task | dict[str, Any], tokenizer: Any, split: Split = "train", more: bool = False, **settings: Any
+) -> Any:
     task = Task.from_dict(task) if isinstance(task, dict) else task
     source = Prose(more=more)
     task = task.settle(source, tokenizer, Embedding(token_types=2))
@@ -77,10 +79,9 @@ def test_hidden_tokens_are_the_labels_and_frames_stay(units: str, next_sentence:
         assert whole.count(tokenizer.sep_id) == 1 + next_sentence
         assert not frames & {label for label in labels if label != IGNORE}
         assert any(label != IGNORE for label in labels)  # no row without something to say
-        assert tokenizer.decode(whole).replace(".", " . ").split()[0].rstrip(".") != ""
         total += len(ids) - 2 - next_sentence
         picked += sum(label != IGNORE for label in labels)
-    assert abs(picked / total - 0.15) < 0.03
+    assert abs(picked / total - 0.15) < (0.07 if units == "spans" else 0.03)  # rows as short as these hold one span
     assert sum(batch.counts["loss"] for batch in batches) == picked
 
 
@@ -204,7 +205,9 @@ def test_a_tokenizer_without_what_the_task_needs_is_told() -> None:
         ({"kind": "masked-language-model", "rate": 0}, {}, "greater than 0"),
     ],
 )
-def test_mistakes_are_one_sentence(task: dict[str, Any], settings: dict[str, Any], said: str, tokenizer: Tokenizer) -> None:
+def test_mistakes_are_one_sentence(
+    task: dict[str, Any], settings: dict[str, Any], said: str, tokenizer: Tokenizer
+) -> None:
     with pytest.raises(ValueError, match=said):
         list(opened(task, tokenizer, **settings))
 

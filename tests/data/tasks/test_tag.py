@@ -110,6 +110,16 @@ def test_entities_are_found_across_rows() -> None:
     assert judge.samples(1)[0]["output"] == "a Loka/B-X Meri/I-X sat"
 
 
+def test_words_in_rows_that_did_not_come_are_not_counted() -> None:
+    task = Tag(tags=("O", "X"), longest=10)
+    made = items(task, example(WORDS))
+    judge = task.judge(ALL["bpe"])
+    batch = task.collate([made[-1]], 0).batch({})
+    judge.add(torch.nn.functional.one_hot(batch.labels.clamp(min=0), 2).float(), batch)
+    found = judge.found()["accuracy"]
+    assert len(made) > 1 and found.value == 1.0 and found.how == f"of {len(made[-1].example['at'])} words"
+
+
 def test_tags_that_training_lacked_count_as_errors() -> None:
     task = Tag(tags=("NOUN", "VERB"))
     one = {"text": "cat sat", "words": ["cat", "sat"], "tags": ["NOUN", "ADV"], "where": "'f', line 3"}

@@ -32,19 +32,23 @@ def run(request: Request) -> Result:
         q, k, v = q.float(), k.float(), v.float()
     parts = needed_parts(request.pattern, request.layout, request.kv_layout)
     causal = request.bias is None and is_aligned_causal(parts, request.layout, request.kv_layout)
+    mask, shape = None if causal else _mask(request, q.dtype), (*q.shape[:3], v.shape[-1])
+    if _folds(request):
+        q = q.reshape(q.shape[0], request.n_kv_heads, -1, q.shape[-1])
+        mask = mask if mask is None else _by_group(mask, *q.shape[1:3])
     # Autocast would take the fused function's inputs back to bf16.
     with torch.autocast(q.device.type, enabled=False) if widen else nullcontext():
         out = F.scaled_dot_product_attention(
             q,
             k,
             v,
-            attn_mask=None if causal else _mask(request, q.dtype),
+            attn_mask=mask,
             dropout_p=request.dropout,
             is_causal=causal,
             scale=request.scale,
-            enable_gqa=request.n_heads != request.n_kv_heads,
+            enable_gqa=q.shape[1] != k.shape[1],
         )
-    return out.transpose(1, 2)[..., :e].to(request.q.dtype)
+    return out.reshape(shape).transpose(1, 2)[..., :e].to(request.q.dtype)
 
 
 def _widens(request: Request) -> bool:
@@ -56,6 +60,21 @@ def _widens(request: Request) -> bool:
     if q.device.type != "cpu" or q.dtype != torch.bfloat16 or q.shape[1] * k.shape[1] > _SHORT**2:
         return False
     return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+
+
+def _folds(request: Request) -> bool:
+    """Whether the queries of one token that share a key-value head go in as rows of one head, which is the same.
+
+    On CPUs the function goes over keys and values again for each query head that shares them, and in decoding they are most
+    of the time: 32 heads over 8 take 1.5 to 2.7 times as long in fp32, and up to 1.7 times in bf16.
+    """
+    return request.q.device.type == "cpu" and request.q.shape[1] == 1 and request.n_heads != request.n_kv_heads
+
+
+def _by_group(mask: Tensor, heads: int, group: int) -> Tensor:
+    """(B or 1, H or 1, 1, S), for one token → (B or 1, K or 1, G, S)."""
+    b, h, _, s = mask.shape
+    return mask.expand(b, 1, group, s) if h == 1 else mask.reshape(b, heads, group, s)
 
 
 def _mask(request: Request, dtype: torch.dtype) -> Tensor | None:

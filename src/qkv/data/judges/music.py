@@ -32,7 +32,8 @@ class MusicJudge(Judge):
             raise ValueError("music is read in words, which needs a tokenizer of the kind word")
         self._tokenizer, self._prompt, self._goes_on = tokenizer, prompt, goes_on
         self._end = tokenizer.id(END)
-        self._nll, self._frames = 0.0, 0
+        self._over, self._unk = (-1 if i is None else i for i in (tokenizer.eos_id, tokenizer.unk_id))
+        self._nll, self._frames, self._unknown = 0.0, 0, 0
         self._model: nn.Module | None = None
         self._begun: list[list[Frame]] = []
 
@@ -40,10 +41,11 @@ class MusicJudge(Judge):
         labels = batch.labels
         assert labels is not None
         logits = model(**batch.inputs).float()
-        known = (labels != IGNORE) & (labels != self._tokenizer.eos_id)
+        known = (labels != IGNORE) & (labels != self._over)
         nll = -logits.log_softmax(-1).gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
         self._nll += float(nll[known].double().sum())
         self._frames += int((labels == self._end).sum())
+        self._unknown += int((labels == self._unk).sum())
         self._model = model
         begun = [example["frames"] for example in batch.texts if example["begins"]]
         self._begun += begun[: _KEPT - len(self._begun)]
@@ -52,6 +54,7 @@ class MusicJudge(Judge):
         if not self._frames:
             return {}
         how = f"nats, the mean of {self._frames:,} frames, each as its notes from the highest down"
+        how += f"; {self._unknown:,} notes that training lacked are alike" if self._unknown else ""
         return {"frame_nll": Measured(self._nll / self._frames, how)}
 
     def samples(self, count: int) -> list[dict[str, Any]]:

@@ -27,8 +27,7 @@ class Numbers(Judge):
         self._shown += zip(map(read_of, batch.texts), batch.labels.tolist(), numbers, strict=True)
 
     def found(self) -> dict[str, Measured]:
-        truth, said = ([one[i] for one in self._shown] for i in (1, 2))
-        return correlations(truth, said)
+        return correlations([truth for _, truth, _ in self._shown], [said for _, _, said in self._shown])
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [

@@ -21,6 +21,12 @@ class Tagged:
     tags: Sequence[str]
     found: list[str]
 
+    @property
+    def told(self) -> tuple[list[str], list[str]]:
+        """What was found and what is true, of the words in rows that came: an evaluation may end before a text does."""
+        pairs = [(mine, true) for mine, true in zip(self.found, self.tags, strict=True) if mine]
+        return [mine for mine, _ in pairs], [true for _, true in pairs]
+
 
 class TagsJudge(Judge):
     """Reads scores (B, T, tags) at the first token of each word: `batch.texts` say by `"at"` where these are (−1: nowhere),
@@ -43,8 +49,8 @@ class TagsJudge(Judge):
             told.found[first : first + len(at)] = [self._names[row[i]] if i >= 0 else "O" for i in at]
 
     def found(self) -> dict[str, Measured]:
-        pairs = [(mine, true) for one in self._all.values() for mine, true in zip(one.found, one.tags, strict=True)]
-        counted = [(mine, true) for mine, true in pairs if true]
+        told = [one.told for one in self._all.values()]
+        counted = [(mine, true) for row in told for mine, true in zip(*row, strict=True) if true]
         if not counted:
             return {}
         right = sum(mine == true for mine, true in counted)
@@ -53,11 +59,10 @@ class TagsJudge(Judge):
             unseen = sum(true not in self._names for _, true in counted)
             said += f", {unseen:,} of them with a tag that training lacked" if unseen else ""
         made = {"accuracy": Measured(right / len(counted), f"of {said}")}
-        return made if self._scheme == "plain" else made | self._entities()
+        return made if self._scheme == "plain" else made | self._entities(told)
 
-    def _entities(self) -> dict[str, Measured]:
-        all_ = self._all.values()
-        agreed = agreement((one.found for one in all_), (one.tags for one in all_), self._scheme)
+    def _entities(self, told: list[tuple[list[str], list[str]]]) -> dict[str, Measured]:
+        agreed = agreement((mine for mine, _ in told), (true for _, true in told), self._scheme)
         how = f"{self._scheme}, micro average, {agreed.true:,} entities, {agreed.predicted:,} predicted"
         return {
             "entity_f1": Measured(agreed.f1, how),

@@ -29,7 +29,7 @@ class Caption(PictureTask, kind="caption"):
     max_length: tokens of question, answer and what stands around them at most; longer ones are skipped, and counted.
     """
 
-    pool: ClassVar[int] = 512
+    pool: ClassVar[int] = 256
     words: ClassVar[bool] = True
 
     max_length: int = Field(default=128, ge=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ...core.batch import IGNORE, Batch
@@ -71,7 +72,9 @@ class MaskedLanguageModel(TextTask, kind="masked-language-model"):
 
     def rows(self, found: Encoded, tokenizer: Encoder, batching: Batching, chance: Chance, counts: Counts) -> Rows:
         words, random = lexicon_of(self, tokenizer), chance.random
-        texts, targets = found.sides[0].compact(), {}
+        assert isinstance(tokenizer, Tokenizer)
+        texts = found.sides[0].compact()
+        targets: dict[str, NDArray[np.int64]] = {}
         frame = frame_of(tokenizer, 2 if self.next_sentence else 1)
         room = room_for(batching.context, frame.size)
         if not self.next_sentence:
@@ -79,7 +82,9 @@ class MaskedLanguageModel(TextTask, kind="masked-language-model"):
             leave_out(counts, TOO_SHORT, texts.lengths < 2)
             parts = [cut]
         elif batching.packing:
-            raise ValueError("a row is one pair of sentences, so packing is for task.next_sentence=false: leave out one")
+            raise ValueError(
+                "a row is one pair of sentences, so packing is for task.next_sentence=false: leave out one"
+            )
         else:
             pairs = sentence_pairs(texts, words.ends[texts.flat], room, random)
             leave_out(counts, LONELY, pairs.lonely)

@@ -28,7 +28,7 @@ class PictureTask(Task):
     mean, std: of each channel, 0 … 1, by which pixels are normalized; those of some training pictures by default.
     """
 
-    pool: ClassVar[int] = 256
+    pool: ClassVar[int] = 128  # all of them are in memory at once, in numbers
     words: ClassVar[bool] = False
 
     image: Size | None = None

@@ -9,8 +9,9 @@ from .masked import MaskedLanguageModel, Share
 
 
 class ReplacedTokens(MaskedLanguageModel, kind="replaced-tokens"):
-    """What ELECTRA's generator reads (Clark et al. 2020, §2): rows of text, all of the predicted tokens hidden. The model has
-    the head `replaced-tokens`, which is that generator too, and learns by the objective of the same name.
+    """What ELECTRA's generator reads (Clark et al. 2020, §2): rows of text, all of the predicted tokens hidden.
+
+    The model has the head `replaced-tokens`, which is that generator too, and learns by the objective of the same name.
     """
 
     masked: Share = 1.0

@@ -79,7 +79,11 @@ class Segment(PictureTask, kind="segment"):
                 made.append(pixels)
                 continue
             labels = self._labels(example, pixels)
-            cut = self._crops(example, pixels, labels, chance) if chance.training else self._tiles(example, pixels, labels)
+            cut = (
+                self._crops(example, pixels, labels, chance)
+                if chance.training
+                else self._tiles(example, pixels, labels)
+            )
             made += cut
         return made
 

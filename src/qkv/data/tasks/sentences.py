@@ -106,7 +106,7 @@ class Sentences(Task):
 
     def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """The rows of one example, and what is to be said of it."""
-        lines = []
+        lines: list[tuple[str, str]] = []
         for at in (number for number in batch.targets["rows"][row].tolist() if number >= 0):
             real = batch.inputs["layout"].lengths[at]
             for name in ("ids", "token_types"):

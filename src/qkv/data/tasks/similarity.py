@@ -45,7 +45,7 @@ class Similarity(Sentences, kind="similarity"):
         return made
 
     def sides(self, example: Example) -> list[tuple[str, ...]]:
-        return [(example["text"],), (example.get("pair", example["text"]),)]
+        return [(example["text"],), (example["pair"] if "pair" in example else example["text"],)]
 
     def label(self, example: Example) -> Any | Skipped:
         if "score" not in example:

@@ -28,14 +28,5 @@ class Denoising(_OfTargets, kind="denoising"):
 
 
 class PrefixLanguageModel(LabelObjective, kind="prefix-language-model"):
-    """Each token behind a prefix is predicted from all of the prefix and the tokens before it (Raffel et al. 2020, §3.2.1:
-    the decoder's pattern is `causal() | prefix()`)."""
-
-    def __call__(self, model: nn.Module, batch: Batch) -> Terms:
-        layout = batch.inputs.get("layout")
-        if layout is None or layout.roles is None:
-            raise ValueError(
-                f"the objective {self.kind!r} needs batches that say which tokens are of the prefix, which "
-                f"task={self.kind} makes of running text"
-            )
-        return super().__call__(model, batch)
+    """Each token behind a prefix is predicted from all of the prefix and the tokens before it (Raffel et al. 2020, §3.2.3:
+    the decoder's pattern is `causal() | prefix()`). Where no token has the role PREFIX, that is language modeling."""
