@@ -30,7 +30,9 @@ def cases(quick: bool) -> list[Case]:
     made = []
     for title, (ours, others) in KINDS.items():
         mine = Contender(OURS, "bench.contenders.ours_recurrent:FullRows", {"shape": shape, "kind": ours})
-        peers = (Contender(name, what, {"shape": shape, "kind": kind}, env) for name, (what, kind, env) in others.items())
+        peers = (
+            Contender(name, what, {"shape": shape, "kind": kind}, env) for name, (what, kind, env) in others.items()
+        )
         key = {"what": title, "vocab_size": shape["vocab_size"], "shape": shape}
         made.append(Case(key, (mine, *peers), fresh=True, profiled=(OURS,), vocab_size=shape["vocab_size"]))
     return made

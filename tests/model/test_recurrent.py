@@ -176,7 +176,9 @@ def test_attention_costs_what_the_formula_says() -> None:
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
-@pytest.mark.parametrize("context", ["final-state", "fixed-context", "bahdanau", "luong", {"kind": "luong", "feeding": False}])
+@pytest.mark.parametrize(
+    "context", ["final-state", "fixed-context", "bahdanau", "luong", {"kind": "luong", "feeding": False}]
+)
 def test_half_precision_is_near(context: Any, cell: str) -> None:
     """Under autocast, states in fp32 where steps are taken one by one; padded rows too."""
     model = qkv.build(Recurrent.from_dict({**SIZES, "d_s": 4, "cell": cell, "context": context}), seed=1)
@@ -211,6 +213,7 @@ def test_tied_tables_stay_tied() -> None:
         ({"reverse": True}, "reverse is for one direction"),
         ({"head": {"tied": True}, "context": "luong"}, "embeddings as wide as what it reads, 6, not 5; untie it"),
         ({"context": {"kind": "luong", "reach": 3}}, "reach is of a window"),
+        ({"context": {"kind": "luong", "score": "exact-match"}}, "learned states are never equal"),
         ({"context": "bahdanu"}, "did you mean 'bahdanau'"),
         ({"cell": "gruu"}, "cell"),
         ({"tie_embeddings": True, "source_vocab_size": 5}, "shares one table"),

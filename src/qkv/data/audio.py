@@ -41,13 +41,13 @@ def decode(data: bytes) -> tuple[Wave, int] | Skipped:
 
 def _numbers(frames: bytes, width: int) -> Wave:
     if width == 1:  # these alone are unsigned
-        return (np.frombuffer(frames, np.uint8).astype(np.float32) - 128) / 128
+        return (np.frombuffer(frames, np.uint8).astype(np.float32) - np.float32(128)) / np.float32(128)
     if width == 3:
         padded = np.zeros((len(frames) // 3, 4), np.uint8)
         padded[:, 1:] = np.frombuffer(frames, np.uint8).reshape(-1, 3)
-        return padded.view("<i4")[:, 0].astype(np.float32) / 2**31
+        return padded.view("<i4")[:, 0].astype(np.float32) / np.float32(2**31)
     whole = np.frombuffer(frames, "<i2" if width == 2 else "<i4")
-    return whole.astype(np.float32) / 2.0 ** (8 * width - 1)
+    return whole.astype(np.float32) / np.float32(2 ** (8 * width - 1))
 
 
 def encode(samples: Wave, rate: int) -> bytes:

@@ -56,6 +56,6 @@ def number_of(example: Example, classes: tuple[str, ...], unseen: Unseen, name: 
     if unseen == "skip":
         return Skipped("of a class that the training data don't have")
     raise ValueError(
-        f"{example.get('where', 'an example')}: there is no class {label!r} in the training data; {nearest(label, classes)}; "
-        "task.unseen=skip leaves such examples out"
+        f"{example.get('where', 'an example')}: there is no class {label!r} in the training data; "
+        f"{nearest(label, classes)}; task.unseen=skip leaves such examples out"
     )

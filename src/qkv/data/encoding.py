@@ -39,6 +39,8 @@ class Encoder(Protocol):
 
     def encode_batch(self, texts: list[str], /) -> Sequence[Sequence[int]]: ...
 
+    def __hash__(self) -> int: ...
+
 
 class Frame(NamedTuple):
     """What stands around the texts of an encoder–decoder.

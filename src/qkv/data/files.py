@@ -17,9 +17,10 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ Bytes = bytes | mmap.mmap
 IN_MEMORY = 32 << 20  # bytes: a larger inflated file or line index lives on disk
 PIECE = 64 << 10  # bytes: a file read as one document comes in pieces of about this size
 _CHUNK = 1 << 20
-_PACKED = {".gz": gzip.open, ".xz": lzma.open}
+_PACKED: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def open_bytes(path: str | Path) -> Bytes:

@@ -20,7 +20,7 @@ from .shuffle import Shuffle, text_hash
 from .sources import SPLITS, Example, Skipped, Source, Split
 
 Indices = NDArray[np.int64]
-Decode = Callable[[bytes, Color, int], Pixels | Skipped]
+Decode = Callable[..., Pixels | Skipped]
 
 
 class Store(Hashable, Protocol):

@@ -50,7 +50,7 @@ def unigram_of(raw: tokenizers.Tokenizer, kind: Callable[[str], Kind]) -> Senten
 
     Raises ValueError where there is none: of another model than a unigram's, or with stages of its own.
     """
-    state = json.loads(raw.to_str())
+    state = _state(raw)
     if state["model"]["type"] != "Unigram":
         raise ValueError(f"its pieces are those of a {state['model']['type']} model, not of a unigram model")
     stages: list[dict[str, Any]] = (state["normalizer"] or {}).get("normalizers", [])
@@ -63,11 +63,17 @@ def unigram_of(raw: tokenizers.Tokenizer, kind: Callable[[str], Kind]) -> Senten
         add_dummy_prefix=any(_is(stage, "Prepend") for stage in stages),
         remove_extra_whitespaces=any(stage.get("pattern") == {"Regex": _SQUEEZES} for stage in stages),
     )
-    again = json.loads(pipeline(found).to_str())
+    again = _state(pipeline(found))
     other = next((part for part in _PARTS if again[part] != state[part]), None)
     if other is not None:
         raise ValueError(f"its {other.replace('_', '-')} is not one that a SentencePiece model can say")
     return found
+
+
+def _state(raw: tokenizers.Tokenizer) -> dict[str, Any]:
+    """Its JSON, as it is once it has been read again."""
+    state: dict[str, Any] = json.loads(tokenizers.Tokenizer.from_str(raw.to_str()).to_str())
+    return state
 
 
 def _is(stage: dict[str, Any], kind: str) -> bool:

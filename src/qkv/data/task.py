@@ -47,7 +47,7 @@ class Item:
     """
 
     arrays: dict[str, Array]
-    labels: Array | None = None
+    labels: Array | np.generic | None = None
     targets: dict[str, Any] = field(default_factory=dict)
     tokens: int | None = None
     example: Example = field(default_factory=dict)

@@ -248,8 +248,8 @@ class SpanHead(HeadModule):
 
 
 class SequenceClassifier(Head, kind="sequence-classifier"):
-    """Scores of `labels` classes for a sequence: W f(D h + d) + b, with h the state of its `first` or `last` real token, or the
-    `mean` of all.
+    """Scores of `labels` classes for a sequence: W f(D h + d) + b, with h the state of its `first` or `last` real token, or
+    the `mean` of all.
 
     `activation` is f; without one there is no dense layer before, and the scores are W h + b. The first token is BERT's way
     (Devlin et al. 2019, §3.2), the last a decoder's (Radford et al. 2018, §3.2), which alone has seen all the others.

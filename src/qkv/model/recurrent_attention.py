@@ -25,7 +25,7 @@ from ..core.patterns import Full
 from ..core.plan import Plan
 from ..core.recurrent import GATES, Recurrence, Rows, States
 from ..core.request import Request
-from ..core.scores import Additive, General, Score
+from ..core.scores import Additive, ExactMatch, General, Score
 from ..core.shared import Shared
 from ..core.spec import Cost
 from .recurrent_decoder import (
@@ -103,9 +103,8 @@ class Windowed(Align):
     def __init__(self, score: Score, w: Widths, reach: int, predictive: bool) -> None:
         super().__init__(score, w)
         self.reach = reach
-        self.predict = nn.Sequential(Linear(w.d_s, w.d_s, bias=False), nn.Tanh(), Linear(w.d_s, 1, bias=False))
-        if not predictive:
-            self.predict = None  # type: ignore[assignment]
+        layers = (Linear(w.d_s, w.d_s, bias=False), nn.Tanh(), Linear(w.d_s, 1, bias=False)) if predictive else ()
+        self.predict = nn.Sequential(*layers) if layers else None
 
     def forward(
         self,
@@ -197,7 +196,7 @@ class Bahdanau(Context, kind="bahdanau"):
         return self.d_o or w.d_e
 
     def check(self, w: Widths) -> None:
-        self.score.check(w.d_s, w.d_m)
+        _check(self.score, w)
 
     def module(self, w: Widths) -> Decoder:
         return BahdanauDecoder(self, w)
@@ -211,6 +210,12 @@ class Bahdanau(Context, kind="bahdanau"):
             "attention": _looking(self.score, w, tokens, source, w.d_m + read),
             "readout": dense(w.d_s + w.d_e + w.d_m, 2 * self.width(w), tokens),
         }
+
+
+def _check(score: Score, w: Widths) -> None:
+    if isinstance(score, ExactMatch):
+        raise ValueError("learned states are never equal, so the score exact-match would find nothing; take another")
+    score.check(w.d_s, w.d_m)
 
 
 def _looking(score: Score, w: Widths, tokens: int, source: int, values: int) -> Cost:
@@ -280,7 +285,7 @@ class Luong(Context, kind="luong"):
         return self
 
     def check(self, w: Widths) -> None:
-        self.score.check(w.d_s, w.d_m)
+        _check(self.score, w)
 
     def module(self, w: Widths) -> Decoder:
         return LuongDecoder(self, w)
