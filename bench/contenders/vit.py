@@ -8,8 +8,14 @@ from torch import Tensor
 Shape = dict[str, int]
 
 SMALL: Shape = {
-    **{"image": 224, "patch": 16, "d_model": 384, "n_layers": 12, "n_heads": 6, "d_ff": 1536},
-    **{"labels": 1000, "batch": 8},
+    "image": 224,
+    "patch": 16,
+    "d_model": 384,
+    "n_layers": 12,
+    "n_heads": 6,
+    "d_ff": 1536,
+    "labels": 1000,
+    "batch": 8,
 }
 TINY: Shape = {**SMALL, "image": 32, "d_model": 64, "n_layers": 1, "n_heads": 2, "d_ff": 256, "batch": 2}
 

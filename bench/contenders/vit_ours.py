@@ -70,7 +70,9 @@ class Loading:
     `waited` is the share of the time in which the step waited for its batch.
     """
 
-    def __init__(self, shape: vit.Shape, changes: dict[str, Any] | None, steps: int, workers: int | str = "auto") -> None:
+    def __init__(
+        self, shape: vit.Shape, changes: dict[str, Any] | None, steps: int, workers: int | str = "auto"
+    ) -> None:
         self.stepper, self.steps = stepper(shape), steps
         self.facts = facts(self.stepper.model)
         source = Noise(side=shape["image"], labels=shape["labels"])

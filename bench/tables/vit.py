@@ -33,8 +33,14 @@ CHANGES: dict[str, dict[str, Any]] = {
     },
 }
 LITTLE: vit.Shape = {
-    **{"image": 32, "patch": 4, "d_model": 192, "n_layers": 6, "n_heads": 3, "d_ff": 768},
-    **{"labels": 10, "batch": 64},
+    "image": 32,
+    "patch": 4,
+    "d_model": 192,
+    "n_layers": 6,
+    "n_heads": 3,
+    "d_ff": 768,
+    "labels": 10,
+    "batch": 64,
 }
 
 

@@ -197,7 +197,10 @@ def test_idx_files(tmp_path: Path) -> None:
         (lambda p: (p / "train-labels.gz").unlink(), "has no labels beside it"),
         (lambda p: idx(p / "train-images.gz", np.zeros((2, 2), np.uint8)), "2 axes"),
         (lambda p: (p / "train-images.gz").write_bytes(gzip.compress(b"\0\0\x0d\1" + b"\0" * 9)), "no IDX file"),
-        (lambda p: (p / "train-images.gz").write_bytes(gzip.compress(b"\0\0\x08\3" + b"\0\0\0\2" * 3)), "2 bytes and holds 0"),
+        (
+            lambda p: (p / "train-images.gz").write_bytes(gzip.compress(b"\0\0\x08\3" + b"\0\0\0\2" * 3)),
+            "2 bytes and holds 0",
+        ),
         (lambda p: (p / "train-images.gz").unlink(), "there is no file train"),
     ],
 )

@@ -14,8 +14,8 @@ from qkv.run.report import Story, write_report
 from qkv.run.train import train
 
 SMALL = (
-    *("data.words=[bank,seal]", "model.d_model=32", "model.n_layers=1", "model.n_heads=2", "training.max_steps=120"),
-    *("training.eval_every=120", "training.save_every=120", "evaluation.test_examples=8", "evaluation.examples=8"),
+    *("data.words=[bank,seal]", "model.n_layers=2", "training.max_steps=150"),
+    *("training.eval_every=150", "training.save_every=150", "evaluation.test_examples=8", "evaluation.examples=8"),
 )
 
 
@@ -31,12 +31,12 @@ def test_meanings_part_after_a_layer_and_only_by_training(run_dir: Path) -> None
     assert set(found) == {"trained", "untrained"} and set(found["trained"]) == {"bank", "seal"}
     for word, layers in found["trained"].items():
         assert layers["embedding"] == 0
-        assert layers["layer 1"] > 2 > 3 * found["untrained"][word]["layer 1"] / 2
+        assert layers["layer 2"] > 2 > 2 * found["untrained"][word]["layer 2"]
 
 
 def test_the_report_shows_every_word_before_and_after_each_layer(run_dir: Path) -> None:
     page = (run_dir / "report.html").read_text(encoding="utf-8")
-    for title in ("bank: embedding", "bank: layer 1", "seal: embedding", "seal: layer 1"):
+    for title in ("bank: embedding", "bank: layer 1", "seal: embedding", "seal: layer 2"):
         assert page.count(f'chart-title">{title}') == 1
     assert "one point for all" in page and "Separation of meanings" in page
     assert "we rowed down the river" in page
@@ -45,7 +45,7 @@ def test_the_report_shows_every_word_before_and_after_each_layer(run_dir: Path) 
 def test_the_first_meaning_stands_on_the_left(run_dir: Path) -> None:
     trained, _ = contextual.look(Story.read(run_dir))
     for word in trained:
-        assert len(word.texts) == len(word.groups) and set(word.groups) == {0, 1} and len(word.draw()) == 2
+        assert len(word.texts) == len(word.groups) and set(word.groups) == {0, 1} and len(word.draw()) == 3
         assert all(word.word in text.split() for text in word.texts)
 
 

@@ -64,12 +64,16 @@ SHELL = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
 COMMANDS = [shlex.split(line) for block in SHELL for line in block.splitlines()]
 
 
-def test_the_pages_commands_run(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pages_commands_run(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(place)
     for i, words in enumerate(COMMANDS):
         out = [] if "--out" in words else ["--out", f"runs/{i}"]
         assert main([*short(words[1:]), *out]) == 0, capsys.readouterr().err
-    probe, tuned, mae = (qkv.load(f"runs/{name}", device="cpu").model.state_dict() for name in ("probe", "tuned", "mae"))
+    probe, tuned, mae = (
+        qkv.load(f"runs/{name}", device="cpu").model.state_dict() for name in ("probe", "tuned", "mae")
+    )
     kept = [name for name in mae if name.startswith("encoder.")]
     assert all((probe[name] == mae[name]).all() for name in kept)
     assert any((tuned[name] != mae[name]).any() for name in kept)
@@ -89,7 +93,13 @@ def test_the_pages_python_runs(
 
 
 def test_a_run_tells_what_is_in_files(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["train", "vit", f"data={{kind: images, path: {place / 'photos'}}}", "model.image=[8,8]", "model.channels=3"]
+    words = [
+        "train",
+        "vit",
+        f"data={{kind: images, path: {place / 'photos'}}}",
+        "model.image=[8,8]",
+        "model.channels=3",
+    ]
     words += ["training.max_steps=60", "training.optimizer.lr=0.01", "objective.label_smoothing=0"]
     assert main([*short(words), "--out", str(tmp_path / "run")]) == 0, capsys.readouterr().err
     run = qkv.load(tmp_path / "run", device="cpu")

@@ -100,8 +100,8 @@ def test_what_does_not_fit_is_told() -> None:
 
 def test_a_recipe_begins_with_vectors(tmp_path: Path) -> None:
     path = write(Vectors(("the", "cat", "dog"), np.ones((3, 16), np.float32) * [[1], [2], [3]]), tmp_path / "v.txt")
-    text = [f"data.path={write_text(tmp_path)}", "data.documents=line", "tokenizer.kind=word", "model.tied=false"]
-    lm = [s for s in LANGUAGE_MODEL if not s.startswith("tokenizer.bos")]
+    text = [f"data.path={write_text(tmp_path)}", "data.documents=line", "tokenizer=word", "model.tied=false"]
+    lm = [s for s in LANGUAGE_MODEL if not s.startswith("tokenizer.")]
     recipe = Recipe.load("lm", [*lm, *text, f"vectors={{path: {path}, frozen: true}}"])
     train_run(recipe, tmp_path / "run", device="cpu")
     run = load(tmp_path / "run", device="cpu")

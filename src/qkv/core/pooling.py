@@ -100,8 +100,8 @@ class KernelRegression(nn.Module):
 
         ŷ(x) = Σ_i K((x − x_i)/σ) y_i / Σ_i K((x − x_i)/σ),   K(u) = exp(−‖u‖²/2)
 
-    It is `pool` with the score `gaussian`, keys x_i and values y_i. keys (S, D), values (S, E) or (S,). `sigma` is by default
-    the mean distance of a point to the nearest other one: from a width that is too large, errors lead nowhere.
+    It is `pool` with the score `gaussian`, keys x_i and values y_i. keys (S, D), values (S, E) or (S,). `sigma` is by
+    default the mean distance of a point to the nearest other one: from a width that is too large, errors lead nowhere.
     """
 
     keys: Tensor

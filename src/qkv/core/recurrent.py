@@ -3,10 +3,11 @@
     rnn:   h_t = tanh(W_ih x_t + b_ih + W_hh h_{t−1} + b_hh)                                (Elman 1990)
     gru:   r, z = σ(W_ih x_t + W_hh h_{t−1} + b);  n = tanh(W_in x_t + b_in + r ∘ (W_hn h_{t−1} + b_hn));
            h_t = (1 − z) ∘ n + z ∘ h_{t−1}                                                  (Cho et al. 2014)
-    lstm:  i, f, o = σ(…), g = tanh(…);  c_t = f ∘ c_{t−1} + i ∘ g;  h_t = o ∘ tanh(c_t)    (Hochreiter & Schmidhuber 1997)
+    lstm:  i, f, o = σ(…), g = tanh(…);  c_t = f ∘ c_{t−1} + i ∘ g;  h_t = o ∘ tanh(c_t)
+                                                                                  (Hochreiter & Schmidhuber 1997)
 
-Rows of a batch are of unequal length. A kernel that reads padding would carry it on, so rows stand at the left here (`Rows`),
-and a direction that goes backward begins at a row's own end.
+Rows of a batch are of unequal length. A kernel that reads padding would carry it on, so rows stand at the left here
+(`Rows`), and a direction that goes backward begins at a row's own end.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Rows:
 
     @classmethod
     def of(cls, layout: Layout, batch: int) -> Rows | None:
-        """None where no row has padding. Raises ValueError for rows of several documents, which a state would leak between."""
+        """None where no row has padding. Raises ValueError for several documents in a row: a state would leak between."""
         if not layout.one_segment:
             raise ValueError(
                 "a recurrent model reads one sequence a row, and this layout packs several; set batching.packing to false"
@@ -164,7 +165,7 @@ class Recurrence(nn.Module):
         return self._weights(0)[0][:, start:stop]
 
     def by_steps(self) -> Step:
-        """`step(gates, states)` for a loop: the next states (h, and c) of all layers, `gates` being what the first one read."""
+        """`step(gates, states)` for a loop: the next states (h, and c) of all layers; `gates` is what the first one read."""
         products = [
             (Shared(w_ih.mT), Shared(w_hh.mT), b_ih, b_hh) for w_ih, w_hh, b_ih, b_hh in map(self._weights, self._all)
         ]

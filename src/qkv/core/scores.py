@@ -283,7 +283,7 @@ class Distance(Comparison):
 
 
 class ExactMatch(Score, kind="exact-match"):
-    """0 where q equals k, −∞ elsewhere: what a dictionary does. Equal keys share the weight; without any, the result is 0."""
+    """0 where q equals k, −∞ elsewhere: what a dictionary does. Equal keys share the weight; with none, the result is 0."""
 
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
         return Kronecker()

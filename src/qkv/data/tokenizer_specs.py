@@ -20,7 +20,7 @@ from .chat import ChatTemplate
 from .merges import Step, bpe_steps
 from .pipelines import BYTES, any_of, byte_symbols, canonical, close_holes, contents, count_words, normalized, noting
 from .tokenizer_file import ROLES, Extra, Parts
-from .wordpiece import CONTINUES, LONGEST_WORD, train_wordpiece
+from .wordpiece import CONTINUES, LONGEST_WORD, Merge, train_wordpiece
 
 Trace = Callable[[Step], None]
 
@@ -299,7 +299,7 @@ class Unigram(_Subword, kind="unigram"):
 
 
 class WordPiece(TokenizerSpec, kind="wordpiece"):
-    """BERT's pieces (Schuster & Nakajima 2012, Devlin et al. 2019), learned by likelihood; `##` continues a word.
+    """BERT's pieces (Schuster & Nakajima 2012, Devlin et al. 2019); `##` continues a word.
 
     Words are split at spaces and punctuation, control characters are dropped, and `lowercase` also strips accents, as
     in BERT: decoding gives back the words, not the spacing. A word with an unseen character is unknown as a whole.
@@ -310,6 +310,9 @@ class WordPiece(TokenizerSpec, kind="wordpiece"):
     """Pairs seen less often are not merged."""
     limit_alphabet: PositiveInt | None = None
     """Keep only this many characters, the most frequent."""
+    merge: Merge = "likelihood"
+    """What is merged first: the pair that makes the texts likeliest, as published, or the most frequent. With less than
+    some hundred million words `frequency` makes the better vocabulary, in which common words are whole."""
 
     @model_validator(mode="after")
     def _has_unk(self) -> Self:
@@ -333,6 +336,7 @@ class WordPiece(TokenizerSpec, kind="wordpiece"):
             self.vocab_size - len(self.names),
             min_frequency=self.min_frequency,
             limit_alphabet=self.limit_alphabet,
+            merge=self.merge,
             trace=trace,
         )
         self._check_size(self.vocab_size, len(pieces))

@@ -5,7 +5,8 @@ merges the pair that raises the likelihood of the corpus under a unigram model m
 
     score(a, b) = freq(ab) / (freq(a) · freq(b))
 
-so that `##q ##u`, always seen together, comes before `t ##h`, seen more often but also apart.
+so that `##q ##u`, always seen together, comes before `t ##h`, seen more often but also apart. With little text that makes
+pieces of rare words first and leaves `the` in letters; merging by frequency, as that library does, is there too.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal
 
 import numpy as np
 
 from .merges import Pair, Step, Words
 
 CONTINUES = "##"
+Merge = Literal["likelihood", "frequency"]
 LONGEST_WORD = 100  # characters; the model calls longer words unknown, so they teach nothing
 
 
@@ -28,6 +31,7 @@ def train_wordpiece(
     *,
     min_frequency: int = 2,
     limit_alphabet: int | None = None,
+    merge: Merge = "likelihood",
     trace: Callable[[Step], None] | None = None,
 ) -> list[str]:
     """The pieces of a WordPiece vocabulary, characters first, then merged pieces in the order they were made.
@@ -38,6 +42,7 @@ def train_wordpiece(
             small for them; and smaller when no pair is left.
         min_frequency: pairs seen less often than this are not merged.
         limit_alphabet: keep only this many characters, the most frequent; words with others are left out.
+        merge: by which score pairs are merged.
     """
     counts = {word: count for word, count in counts.items() if len(word) <= LONGEST_WORD}
     characters = Counter[str]()
@@ -48,7 +53,7 @@ def train_wordpiece(
     alphabet = set(ranked[:limit_alphabet])
     words = Words({w: n for w, n in counts.items() if alphabet.issuperset(w)}, pieces_of, CONTINUES)
     vocabulary = dict.fromkeys([*sorted(alphabet), *sorted(words.symbols.keys() - alphabet)])
-    for step in wordpiece_steps(words, min_frequency):
+    for step in wordpiece_steps(words, min_frequency, merge):
         if len(vocabulary) >= size:
             break
         vocabulary[step.token] = None
@@ -62,13 +67,13 @@ def pieces_of(word: str) -> list[str]:
     return [word[0], *(CONTINUES + character for character in word[1:])]
 
 
-def wordpiece_steps(words: Words, min_frequency: int = 1) -> Iterator[Step]:
+def wordpiece_steps(words: Words, min_frequency: int = 1, merge: Merge = "likelihood") -> Iterator[Step]:
     """Merge the pair with the highest score, again and again, until none is left that occurs `min_frequency` times.
 
     Of equal scores the pair seen more often comes first, then the alphabetically first, so that training is
     deterministic.
     """
-    scores = _Scores(words, max(1, min_frequency))
+    scores = _Scores(words, max(1, min_frequency), merge)
     while (best := scores.best()) is not None:
         pair, score = best
         step, changed = words.step(pair, score)
@@ -84,8 +89,8 @@ class _Scores:
     pieces.
     """
 
-    def __init__(self, words: Words, min_frequency: int) -> None:
-        self._words, self._min_frequency = words, min_frequency
+    def __init__(self, words: Words, min_frequency: int, merge: Merge) -> None:
+        self._words, self._min_frequency, self._merge = words, min_frequency, merge
         self._pairs: list[Pair] = []
         self._row: dict[Pair, int] = {}
         self._symbol: dict[str, int] = {}
@@ -120,7 +125,8 @@ class _Scores:
         for symbol in symbols:
             rows = np.array(self._rows_of[symbol])
             count, (left, right) = self._count[rows], self._frequency[self._ends[:, rows]]
-            self._score[rows] = np.where(count >= self._min_frequency, count / np.maximum(left * right, 1), 0.0)
+            apart = np.maximum(left * right, 1) if self._merge == "likelihood" else 1
+            self._score[rows] = np.where(count >= self._min_frequency, count / apart, 0.0)
 
     def _row_of(self, pair: Pair) -> int:
         row = self._row.get(pair)

@@ -21,8 +21,8 @@ _HIDDEN = 0.5  # the brightness of what is hidden, 0 … 1
 
 
 class Reconstructed(Judge):
-    """explained: 1 − Σ (x̂ − x)² / Σ (x − x̄)² over the pixels x of all patches that the loss is on, x̄ being their mean in each
-    channel: 0 for a model that knows the mean color alone, 1 for one that knows every pixel."""
+    """explained: 1 − Σ (x̂ − x)² / Σ (x − x̄)² over the pixels x of all patches that the loss is on, x̄ being the mean of
+    each channel: 0 for a model that knows the mean color alone, 1 for one that knows every pixel."""
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         self._scale = (mean, std)
