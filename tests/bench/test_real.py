@@ -25,7 +25,9 @@ def test_steps_are_recipes_with_overrides_that_there_are(entry: real.Entry, tmp_
             continue
         at = words.index("--out")
         runs.add(Path(words[at + 1]).name)
-        settings = [word for word in words[3:at] if "=" in word and not word.startswith("--")]
+        settings = [word for word in words[3:] if "=" in word and not word.startswith("--")]
+        if "--max-time" in words:
+            settings.append("training.max_time=60")
         Recipe.load(words[2], settings)
     assert {figure["run"] for figure in entry.figures} <= runs
 

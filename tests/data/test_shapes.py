@@ -3,7 +3,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qkv.data.shapes import COLORS, INSIDE, NUMBERS, SIZES, Scenes, Shape, Shapes, arranged, drawn, question, related, sentence
+from qkv.data.shapes import (
+    COLORS,
+    INSIDE,
+    NUMBERS,
+    SIZES,
+    Scenes,
+    Shape,
+    Shapes,
+    arranged,
+    drawn,
+    question,
+    related,
+    sentence,
+)
 from qkv.data.sources import SPLITS
 
 

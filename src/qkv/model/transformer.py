@@ -20,7 +20,7 @@ from ..core.layout import Layout
 from ..core.patches import PatchEmbedding
 from ..core.positions import Learned
 from ..core.spec import Cost
-from . import series, vision  # noqa: F401  # so that their heads are known wherever there are models
+from . import sentence, series, vision  # noqa: F401  # so that their heads are known wherever there are models
 from .attention import Attention, Mixer, MultiHeadAttention
 from .base import ModelSpec
 from .heads import Classifier, ClassifierModule, Head, HeadModule, LanguageModel, Pooler, PoolerModule

@@ -1,4 +1,4 @@
-"""Detection as a prediction of sets (DETR, Carion et al. 2020): each object is learned by the detection it is matched with."""
+"""Detection as a prediction of sets (DETR, Carion et al. 2020): each object is learned by the detection matched with it."""
 
 from __future__ import annotations
 
