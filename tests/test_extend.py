@@ -258,8 +258,12 @@ def test_a_modality_from_outside_trains_by_a_recipe(tmp_path: Path) -> None:
     """A kind of data, what becomes of it and how it is judged; the model, the loop and the command line are as ever."""
     model = {"preset": "vit-base-16", "image": [1, 64], "patch": [1, 8], "channels": 1, "d_model": 32, "n_layers": 1}
     tree = {
-        **{"name": "tones", "data": "tones-test", "task": "periods-test", "objective": "labels"},
-        **{"model": {**model, "n_heads": 2, "d_ff": 64}, "batching": {"tokens": 32 * 9}},
+        "name": "tones",
+        "data": "tones-test",
+        "task": "periods-test",
+        "objective": "labels",
+        "model": {**model, "n_heads": 2, "d_ff": 64},
+        "batching": {"tokens": 32 * 9},
         "training": {
             "max_steps": 60,
             "eval_every": 30,

@@ -90,7 +90,9 @@ def _source(words: list[str]) -> Source:
 
 def _figures(found: Sequence[Tags], test: Sequence[Example]) -> dict[str, float]:
     true = [example["tags"] for example in test]
-    pairs = [(mine, theirs) for a, b in zip(found, true, strict=True) for mine, theirs in zip(a, b, strict=True) if theirs]
+    pairs = [
+        (mine, theirs) for a, b in zip(found, true, strict=True) for mine, theirs in zip(a, b, strict=True) if theirs
+    ]
     figures = {"accuracy": sum(mine == theirs for mine, theirs in pairs) / len(pairs)}
     scheme = scheme_of({tag for tags in true for tag in tags})
     return figures if scheme == "plain" else figures | {"entity_f1": agreement(found, true, scheme).f1}
@@ -104,7 +106,10 @@ def _seen(words: Sequence[str]) -> Iterable[dict[str, Any]]:
             **{f"{at}={around[i + at].lower()}": 1 for at in (-1, 0, 1)},
             **{f"end {word[-n:].lower()}": 1 for n in (2, 3)},
             **{f"capital {at}": around[i + at][:1].isupper() for at in (-1, 0, 1)},
-            **{"digit": any(c.isdigit() for c in word), "upper": word.isupper(), "first": i == 1, "sign": word[:1]},
+            "digit": any(c.isdigit() for c in word),
+            "upper": word.isupper(),
+            "first": i == 1,
+            "sign": word[:1],
         }
 
 
@@ -119,4 +124,6 @@ def _one_hot(seen: np.ndarray, symbols: int) -> Any:
 
     rows, width = seen.shape
     columns = (seen + np.arange(width) * (symbols + 1)).ravel()
-    return csr_matrix((np.ones(seen.size, np.float32), columns, np.arange(0, seen.size + 1, width)), (rows, width * (symbols + 1)))
+    return csr_matrix(
+        (np.ones(seen.size, np.float32), columns, np.arange(0, seen.size + 1, width)), (rows, width * (symbols + 1))
+    )

@@ -72,7 +72,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("mask", ["01111" * 3] * 60),
     ):
         (folder / f"{name}.fasta").write_text("".join(f">s{n}\n{text}\n" for n, text in enumerate(made)))
-    lines = (f"The city {n} has a river that was bridged by Ann Tor in {1800 + n}. It rains there.\n" for n in range(80))
+    lines = (
+        f"The city {n} has a river that was bridged by Ann Tor in {1800 + n}. It rains there.\n" for n in range(80)
+    )
     (folder / "articles.txt").write_text("".join(lines))
     (folder / "midi-files").mkdir()
     for n in range(12):
@@ -80,7 +82,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chords = [[[60 + n, 50], [62], []] * 4 for n in range(10)]
     with zipfile.ZipFile(folder / "splits.zip", "w") as archive:
         archive.writestr("splits/sequences.fasta", (folder / "sequences.fasta").read_text())
-    (folder / "jsb-chorales-quarter.json").write_text(json.dumps({k: chords for k in ("train", "valid", "test")}))
+    (folder / "jsb-chorales-quarter.json").write_text(json.dumps(dict.fromkeys(("train", "valid", "test"), chords)))
     return folder
 
 

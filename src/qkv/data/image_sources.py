@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Protocol
@@ -83,8 +83,7 @@ class ImageSource(Source):
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> ImageTable:
         own = self.store(split)
         if split != "train" and own is not None:
-            numbers = (i for i in range(len(own.names)) if own.split(i) in (None, split))
-            return ImageTable(own, np.fromiter(numbers, np.int64), self.holds)
+            return ImageTable(own, _own(own, split), self.holds)
         whole = self.store("train")
         assert whole is not None
         return ImageTable(whole, _placed(whole, self._missing)[split], self.holds)
@@ -105,6 +104,17 @@ class ImageSource(Source):
         return (f"held out of the training pictures by hash: {counts}",)
 
 
+def _mixed(store: Store, which: Iterable[int]) -> Indices:
+    """An order by hash, so that the first of them are of all classes, however folders are sorted."""
+    return np.array(sorted(which, key=lambda i: text_hash(store.names[i])), np.int64)
+
+
+@lru_cache(maxsize=16)
+def _own(store: Store, split: Split) -> Indices:
+    """Which of the pictures given for a split are of it: all, where their folders name none."""
+    return _mixed(store, (i for i in range(len(store.names)) if store.split(i) in (None, split)))
+
+
 @lru_cache(maxsize=16)
 def _said(store: Store) -> frozenset[Split]:
     """The splits that a store's own folders name."""
@@ -115,8 +125,8 @@ def _said(store: Store) -> frozenset[Split]:
 @lru_cache(maxsize=16)
 def _placed(store: Store, wanted: tuple[Split, ...]) -> dict[Split, Indices]:
     """Which of a store's pictures are of each of these splits, by their folders or else by hash."""
-    splits = np.array([SPLITS.index(store.split(i) or "train") for i in range(len(store.names))], np.int64)
-    found: dict[Split, Indices] = {split: np.flatnonzero(splits == SPLITS.index(split)) for split in wanted}
+    said = [store.split(i) or "train" for i in range(len(store.names))]
+    found = {split: _mixed(store, (i for i, name in enumerate(said) if name == split)) for split in wanted}
     lacking = [split for split in wanted if split != "train" and not len(found[split])]
     train = found["train"]
     each = max(1, min(len(train) // SHARE, MOST))
@@ -125,10 +135,9 @@ def _placed(store: Store, wanted: tuple[Split, ...]) -> dict[Split, Indices]:
             f"{store.where}: only {len(train)} picture(s) to train on there; that is too few to hold out some for "
             f"{' and '.join(lacking) or 'anything'}, so give data for these"
         )
-    ranked = train[np.argsort([text_hash(store.names[i]) for i in train.tolist()], kind="stable")]
     for n, split in enumerate(lacking):
-        found[split] = np.sort(ranked[n * each : (n + 1) * each])
-    found["train"] = np.sort(ranked[len(lacking) * each :])
+        found[split] = train[n * each : (n + 1) * each]
+    found["train"] = train[len(lacking) * each :]
     return found
 
 

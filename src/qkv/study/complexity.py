@@ -68,7 +68,7 @@ class Speed(OverLengths, kind="speed"):
             began = time.perf_counter()
             loss = model(ids[0], ids[1], layout=layout, target_layout=layout, labels=ids[1]).loss
             loss.backward()
-            float(loss)  # waits for the device
+            float(loss.detach())  # waits for the device
             taken.append(time.perf_counter() - began)
             model.zero_grad(set_to_none=True)
         return min(taken[1:])
