@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-LIBRARIES = ("torch", "qkv", "transformers", "x-transformers", "joeynmt", "eole", "numpy")
+LIBRARIES = ("torch", "qkv", "transformers", "x-transformers", "joeynmt", "eole", "timm", "numpy")
 
 
 class Bench:

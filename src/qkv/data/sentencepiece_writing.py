@@ -11,6 +11,7 @@ from typing import Any
 
 import tokenizers
 
+from .pipelines import close_holes
 from .sentencepiece_file import Kind, Piece, SentencePiece
 from .sentencepiece_model import pipeline
 
@@ -63,7 +64,8 @@ def unigram_of(raw: tokenizers.Tokenizer, kind: Callable[[str], Kind]) -> Senten
         add_dummy_prefix=any(_is(stage, "Prepend") for stage in stages),
         remove_extra_whitespaces=any(stage.get("pattern") == {"Regex": _SQUEEZES} for stage in stages),
     )
-    again = _state(pipeline(found))
+    controls = [token.content for token in raw.get_added_tokens_decoder().values() if token.special]
+    again = _state(close_holes(pipeline(found), controls))
     other = next((part for part in _PARTS if again[part] != state[part]), None)
     if other is not None:
         raise ValueError(f"its {other.replace('_', '-')} is not one that a SentencePiece model can say")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,6 +18,7 @@ from ..data.tokenizer_config import save_for_hub
 from ..generate import Generation
 from ..hub import huggingface
 from ..model.base import ModelSpec
+from ..model.electra import published
 from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
 from . import hub, sharded, weights
@@ -145,6 +146,12 @@ class Run:
         """The class of each text, or of each text beside its pair, with the probability of every class."""
         return classify(self, _texts(texts), pairs and _texts(pairs))
 
+    def classify_images(self, paths: Sequence[str | Path]) -> list[Classified]:
+        """The class of the picture in each file, with the probability of every class."""
+        from .images import classify_images
+
+        return classify_images(self, paths)
+
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
         """How alike a[i] and b[i] are, see `qkv.run.classify.similarity`."""
         return similarity(self, _texts(a), _texts(b))
@@ -165,6 +172,8 @@ class Run:
         if to not in (None, "hub", "qkv"):
             raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
         size = sharded.parsed(max_shard_size)
+        if to != "qkv" and (kept := published(self.model)) is not self.model:
+            return replace(self, model=kept).save(path, to, max_shard_size=max_shard_size)
         folder = Path(path)
         if to != "qkv" and (why := self._refusal()) is not None:
             if to == "hub":

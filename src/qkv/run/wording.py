@@ -7,6 +7,7 @@ from ..look.svg import readable
 FRACTIONS = (
     *("exact_match", "accuracy", "top5", "f1", "macro_f1", "micro_f1", "entity_f1", "token_f1", "exact", "mcc"),
     *("spearman", "pearson", "miou", "pixel_accuracy", "map", "map50", "masked_accuracy", "sentence_accuracy"),
+    *("precision", "recall", "explained", "span_accuracy", "alignment"),
 )
 """From 0 to 1, or −1 to 1 where they are correlations; shown times 100."""
 SCORES = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")

@@ -47,10 +47,10 @@ class PictureTask(Task):
         made = self.replace({"image": size, "channels": seen.channels, "tokens": grid.tokens})
         if made.mean and made.std:
             return made
-        examples = islice(source.examples("train", shuffle=False), _SEEN)
+        examples = islice(source.examples("train", shuffle=True), _SEEN)
         found = [pixels for one in examples if not isinstance(pixels := made.pixels(one), Skipped)]
         if not found:
-            raise ValueError(f"none of the first {_SEEN} training examples has a picture that can be read")
+            raise ValueError(f"none of {_SEEN} training examples has a picture that can be read")
         mean, std = statistics(found)
         return made.replace({"mean": made.mean or mean, "std": made.std or std})
 

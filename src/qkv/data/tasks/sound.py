@@ -57,7 +57,7 @@ class Sound(Task, kind="sound"):
         if not made.classes:
             made = made.replace({"classes": of_source(source)})
         if made.mean is None or made.std is None:
-            examples = islice(source.examples("train", shuffle=False), _SEEN)
+            examples = islice(source.examples("train", shuffle=True), _SEEN)
             all_ = np.stack([made.spectrogram(example, None) for example in examples])
             made = made.replace({"mean": float(all_.mean()), "std": float(all_.std())})
         return made
