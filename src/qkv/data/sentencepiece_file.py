@@ -153,4 +153,4 @@ def _int(read: dict[int, Value], number: int, default: int) -> int:
     value = read.get(number, default)
     if not isinstance(value, int):
         raise ValueError("it is no SentencePiece model: a text stands where a number belongs")
-    return value - (1 << 64) if value >> 63 else value  # negative numbers are written in 64 bits
+    return value - (1 << 64) if value >= 1 << 63 else value  # negative numbers are written in 64 bits
