@@ -37,6 +37,7 @@ _HOME = {
     "core.ring": ["ring"],
     "core.scores": ["Score", "ScaledDot", "Dot", "General", "Additive", "Concat", "Gaussian", "ExactMatch"],
     "core.tap": ["record", "weights"],
+    "data.vectors": ["Vectors"],
     "model.attention": ["Attention", "Mixer"],
     "model.block": ["Block"],
     "model.block_sparse": ["BlockSparseAttention"],

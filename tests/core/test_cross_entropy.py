@@ -144,3 +144,17 @@ def test_labels_that_do_not_match_the_hidden_states_are_refused(shape: tuple[int
         linear_cross_entropy(hidden, weight, None, labels)
     with pytest.raises(ValueError, match="labels"):
         cross_entropy(hidden @ weight.T, labels)
+
+
+def test_what_was_in_memory_before_stays_out_of_it() -> None:
+    """Rows are held a little wider than the vocabulary, and a bf16 product may read what stands there."""
+    for vocab in (23, 31, 257):
+        hidden = torch.randn(18, 16, dtype=torch.bfloat16, requires_grad=True)
+        weight = torch.randn(vocab, 16, requires_grad=True)
+        for _ in range(20):
+            old = [
+                torch.full((n,), float("nan"), dtype=torch.bfloat16) for n in (256, 1024, 4096, 16384) for _ in range(8)
+            ]
+            del old
+            loss = linear_cross_entropy(hidden, weight, None, torch.arange(18) % vocab).loss
+            assert all(torch.isfinite(grad).all() for grad in torch.autograd.grad(loss, (hidden, weight)))

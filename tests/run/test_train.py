@@ -23,6 +23,8 @@ def settings_for(name: str, folder: Path) -> list[str]:
         data = [f"data.path={write_text(folder)}", "data.documents=line"] if name == "lm" else ["data.packages=[json]"]
         held = [] if name == "lm" else ["data.validation=0.3", "data.test=0.3"]
         return [*LANGUAGE_MODEL, *data, *held]
+    if name == "contextual":
+        return list(LANGUAGE_MODEL)
     if name == "chat":
         return [*CHAT, f"data.path={write_chats(folder)}"]
     if name == "nanogpt":
@@ -38,6 +40,16 @@ def settings_for(name: str, folder: Path) -> list[str]:
             "tokenizer.vocab_size=300",
             "batching.max_length=32",
             "generation.num_beams=2",
+        ]
+    if name == "summarize":
+        return [
+            *small,
+            "data.train=200",
+            "data.validation=10",
+            "data.test=10",
+            "tokenizer.vocab_size=300",
+            "batching.max_length=64",
+            "batching.tokens=512",
         ]
     if name == "localise":
         data = ["data.languages=[de]", "data.domains=[number]", "data.train=300", "data.test=10", "data.validation=10"]

@@ -113,7 +113,9 @@ def _sums_and_gradients(
     d_bias = torch.zeros_like(bias) if grads and bias is not None else hidden.new_empty(0)
     step = rows_at_once(hidden, vocab)
     stride = vocab if hidden.dtype == wide else -(-vocab // ROW_MULTIPLE) * ROW_MULTIPLE
-    logits = hidden.new_empty(step, stride)[:, :vocab]  # used again for every chunk
+    rows = hidden.new_empty(step, stride)  # used again for every chunk
+    rows[:, vocab:] = 0  # oneDNN's bf16 products read on to a round number of columns and multiply by 0: NaN would stay
+    logits = rows[:, :vocab]
     for start in range(0, n, step):
         h, target = hidden[start : start + step], labels[start : start + step, None]
         x = torch.mm(h, matrix.T, out=logits[: len(h)])

@@ -183,6 +183,8 @@ def _is_binary(data: Bytes, header: _Header) -> bool:
     begin = data.find(b" ", header.end)
     end = data.find(b"\n", begin)
     sample = data[begin : min(end if end > 0 else len(data), begin + 4 * header.width)] if begin > 0 else b""
+    if not sample.strip():  # a number whose first byte is a line feed, unless there is no room for one
+        return begin > 0 and len(data) > begin + 4 * header.width
     return bool(sample.translate(None, _WRITTEN))
 
 

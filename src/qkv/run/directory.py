@@ -25,7 +25,7 @@ ADAPTER = "adapter"
 BASE = "base.json"  # what an adapter was trained over
 
 FILES = (
-    *(EVALUATION, REPORT, "attention.json", "machine.json", SAMPLES, WEIGHTS),
+    *(EVALUATION, REPORT, "attention.json", "senses.json", "machine.json", SAMPLES, WEIGHTS),
     *(ADAPTER, BASE, CHECKPOINTS, METRICS, "tensorboard", GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE),
 )
 

@@ -54,7 +54,8 @@ class ModelChoice(Spec):
     def _gather(cls, value: Any) -> Any:
         if isinstance(value, Mapping) and not {"sizes", "changes"} & set(value):
             preset = value.get(PRESET, value.get("kind"))  # a bare name comes as a kind, see `Spec`
-            sizes = {key: item for key, item in value.items() if key not in (PRESET, DIRECTORY, REPLACE, "kind")}
+            words = (PRESET, DIRECTORY, REPLACE) if PRESET in value else (DIRECTORY, REPLACE, "kind")
+            sizes = {key: item for key, item in value.items() if key not in words}
             rest = {name: item for name, item in ((PRESET, preset), (DIRECTORY, value.get(DIRECTORY))) if item}
             if isinstance(preset, str) and preset not in families.PRESETS and _is_directory(preset):
                 rest = {DIRECTORY: preset}
