@@ -70,7 +70,6 @@ class Found:
     date: str
     machine: dict[str, Any]
     code: dict[str, Any]
-    commands: list[str]
     seconds: list[float] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     examples: dict[str, int] = field(default_factory=dict)
@@ -98,12 +97,9 @@ def measure(entry: Entry, data: Path = DATA, scratch: Path = SCRATCH) -> Found:
     out = scratch / entry.name
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    places = {"data": str(data / entry.data), "all": str(data), "out": str(out)}
-    steps = [step.format(**places) for step in (entry.prepare, *entry.steps) if step]
-    found = Found(
-        asdict(entry), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), machine.describe(), machine.code(), steps
-    )
-    for step in steps:
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    found = Found(asdict(entry), now, machine.describe(), machine.code())
+    for step in steps(entry, data, scratch):
         began = time.monotonic()
         _run(step, entry.threads)
         found.seconds.append(time.monotonic() - began)
@@ -112,10 +108,20 @@ def measure(entry: Entry, data: Path = DATA, scratch: Path = SCRATCH) -> Found:
         found.figures[figure["name"]] = said["metrics"][figure["metric"]]
         found.examples[figure["name"]] = said["examples"]
     for command in entry.baselines:
-        printed = _run(command.format(**places), entry.threads)
+        printed = _run(command.format(**places(entry, data, scratch)), entry.threads)
         found.baselines.append(json.loads(printed.strip().splitlines()[-1]))
     found.versions = {"python": sys.version.split()[0], "torch": _version("torch")}
     return found
+
+
+def places(entry: Entry, data: Path, scratch: Path) -> dict[str, str]:
+    """What the names in braces stand for."""
+    return {"data": str(data / entry.data), "all": str(data), "out": str(scratch / entry.name)}
+
+
+def steps(entry: Entry, data: Path, scratch: Path) -> list[str]:
+    """The commands of an entry, in order."""
+    return [step.format(**places(entry, data, scratch)) for step in (entry.prepare, *entry.steps) if step]
 
 
 def keep(found: Found) -> Path:
@@ -176,7 +182,7 @@ def _beside(one: Found) -> str:
 
 def _how(one: Found) -> str:
     cores = f"{one.entry['threads']} thread{'s' if one.entry['threads'] > 1 else ''}"
-    made = [command.replace(str(SCRATCH), "runs/real").replace(str(DATA), "../shared/data") for command in one.commands]
+    made = steps(Entry(**one.entry), Path("../shared/data"), Path("runs/real"))
     return "\n".join(
         [
             f'### <a id="{one.entry["name"]}"></a>{one.entry["title"]}',
