@@ -36,7 +36,10 @@ def fewer(case: Case) -> Case:
 
 
 # What they do otherwise than `train` and `multi30k` is little, and takes many processes.
-SLOW = ("rows", "shakespeare", "moe", "attention", "growth", "precision", "objectives", "optimizers", "cache")
+SLOW = (
+    *("rows", "shakespeare", "moe", "attention", "growth", "precision", "objectives", "optimizers", "cache"),
+    *("decode", "loading", "vit", "recurrent"),
+)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TABLES])

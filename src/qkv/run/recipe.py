@@ -227,7 +227,8 @@ def _is_directory(name: str) -> bool:
 def _sizes(preset: str) -> dict[str, Any]:
     """What a preset's function takes, with the preset's own values or the function's defaults."""
     factory, named = families.PRESETS[preset]
-    return {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()} | named
+    sizes = {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()} | named
+    return {name: list(size) if isinstance(size, tuple) else size for name, size in sizes.items()}  # as YAML has it
 
 
 def packaged() -> dict[str, str]:

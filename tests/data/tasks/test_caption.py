@@ -63,7 +63,8 @@ def test_batches_of_pictures_and_words(tokenizer: Tokenizer) -> None:
     with stream(source, tokenizer, Batching(tokens=200, workers=0), seq2seq=True, task=task) as batches:
         batch = next(batches)
     assert batch.labels is not None and batch.inputs["ids"].ndim == 4
-    assert batch.inputs["target"].shape == batch.labels.shape == batch.inputs["target_layout"].shape
+    assert batch.inputs["target"].shape == batch.labels.shape
+    assert batch.inputs["target_layout"].shape[1] == batch.labels.shape[1]
     assert batch.counts["loss"] == int((batch.labels != IGNORE).sum())
     assert batch.slots == batch.rows * (4 + batch.labels.shape[1]) <= 200
 
