@@ -1,56 +1,54 @@
-"""The classes of labelled examples: which there are, and which number each is."""
+"""The classes of labelled examples: what they are called, in which order they stand, and which number each is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import Any, Literal
+
+import numpy as np
 
 from ..core.spec import nearest
 from .sources import Example, Skipped, Source
 
 MOST = 10_000  # classes; more are numbers that somebody took for classes
-_SCANNED = 1_000_000
 
 Unseen = Literal["refuse", "skip"]
 """What becomes of examples with a class that the training data don't have."""
 
 
-def of_source(source: Source, name: str = "label") -> tuple[str, ...]:
-    """The classes in the training data, sorted, numbers by their value. Raises ValueError where they are none."""
-    examples = islice(source.examples("train", shuffle=False), _SCANNED)
-    return sorted_classes(label_of(example, name) for example in examples)
+def named(label: Any) -> str | None:
+    """A class as text, which a whole number may stand for; None for all else."""
+    if isinstance(label, str):
+        return label
+    return str(int(label)) if isinstance(label, int | np.integer) and not isinstance(label, bool) else None
 
 
-def sorted_classes(labels: Iterable[str]) -> tuple[str, ...]:
-    found = set(labels)
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Classes sorted, numbers by size and before all others."""
+    return tuple(sorted(names, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name)))
+
+
+def of_source(source: Source) -> tuple[str, ...]:
+    """The classes in the training data. Raises ValueError where an example has none, or where they are no classes."""
+    found = {label_of(example) for example in source.examples("train", shuffle=False)}
     if len(found) < 2:
-        raise ValueError(
-            f"the training data have {len(found)} class ({', '.join(found)}); there have to be two or more"
-        )
+        raise ValueError(f"the training data have {len(found)} class ({', '.join(found)}); there have to be two or more")
     if len(found) > MOST:
         raise ValueError(f"the training data have {len(found):,} different labels, which are hardly classes; see data")
-    return tuple(sorted(found, key=_by_value))
+    return in_order(found)
 
 
-def _by_value(label: str) -> tuple[bool, float, str]:
-    number = label.lstrip("+-").replace(".", "", 1).isdecimal()
-    return not number, float(label) if number else 0.0, label
+def label_of(example: Example) -> str:
+    """An example's class. Raises ValueError where it has none."""
+    found = named(example.get("label"))
+    if not found:
+        raise ValueError(f"{example.get('where', 'an example')} has no label; each one needs the class that it is of")
+    return found
 
 
-def label_of(example: Example, name: str = "label") -> str:
-    """An example's class as text. Raises ValueError where it has none."""
-    label: Any = example.get(name)
-    if label is None or label == "":
-        raise ValueError(
-            f"{example.get('where', 'an example')} has no {name}; each example needs the class that it is of"
-        )
-    return str(label)
-
-
-def number_of(example: Example, classes: tuple[str, ...], unseen: Unseen, name: str = "label") -> int | Skipped:
+def number_of(example: Example, classes: tuple[str, ...], unseen: Unseen) -> int | Skipped:
     """The place of an example's class among all. Raises ValueError for another one, unless these are skipped."""
-    label = label_of(example, name)
+    label = label_of(example)
     if label in classes:
         return classes.index(label)
     if unseen == "skip":

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.embedding import Input
 from ...core.spec import nearest
+from ..classes import in_order, named
 from ..encoding import Encoder
 from ..judge import Judge
 from ..judges.classes import Classes
@@ -29,7 +30,7 @@ class Classify(Sentences, kind="classify"):
             return self._filled(seen)
         found: set[str] = set()
         for example in source.examples("train", shuffle=False):
-            name = _named(example)
+            name = named(example.get("label"))
             if name is None:
                 self._refused(example, _other_kind(example), _NO_CLASS)
             else:
@@ -37,14 +38,14 @@ class Classify(Sentences, kind="classify"):
         if len(found) < 2:
             there = f"only the class {next(iter(found))!r}" if found else "no class"
             raise ValueError(f"the training data have {there}, and there is nothing to tell apart; give two at least")
-        return self._filled(seen, classes=tuple(sorted(found, key=_by_size)))
+        return self._filled(seen, classes=in_order(found))
 
     @property
     def n_labels(self) -> int | None:
         return len(self.classes) or None
 
     def label(self, example: Example) -> Any | Skipped:
-        name = _named(example)
+        name = named(example.get("label"))
         if name is None:
             return self._refused(example, _other_kind(example), _NO_CLASS)
         if name not in self.classes:
@@ -59,18 +60,8 @@ class Classify(Sentences, kind="classify"):
         return self.classes[int(label)]
 
 
-def _named(example: Example) -> str | None:
-    """The class of an example; None where its label is none."""
-    label = example.get("label")
-    return label if isinstance(label, str) else str(label) if type(label) is int else None
-
-
 def _other_kind(example: Example) -> str:
     if "label" not in example:
         return "there is no label; name the column that holds it, as data.label=…"
     label = example["label"]
     return f"the label is {label!r}, a {type(label).__name__}; a class is a text or a whole number"
-
-
-def _by_size(name: str) -> tuple[int, int, str]:
-    return (0, int(name), "") if name.isdecimal() else (1, 0, name)

@@ -10,6 +10,7 @@ import numpy as np
 from ...core.embedding import Input
 from ...core.spec import nearest
 from ..augment import Mixing, mixed
+from ..classes import in_order, named
 from ..cut import Array
 from ..encoding import Encoder
 from ..judge import Judge
@@ -46,14 +47,14 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         labels = getattr(source.table("train"), "labels", None)
         if labels is None:
             labels = [example.get("label") for example in source.examples("train", shuffle=False)]
-        found = {name for label in labels if (name := _named(label)) is not None}
+        found = {name for label in labels if (name := named(label)) is not None}
         if len(found) < 2:
             there = f"only the class {next(iter(found))!r}" if found else "no class"
             raise ValueError(
                 f"the training pictures have {there}, and there is nothing to tell apart; give two at least, each in a "
                 "folder of its own or named in a table"
             )
-        return tuple(sorted(found, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name)))
+        return in_order(found)
 
     @property
     def n_labels(self) -> int | None:
@@ -78,7 +79,7 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         return [made[i] for i in range(len(examples))]
 
     def _label(self, example: Example) -> np.int64 | Skipped:
-        name = _named(example.get("label"))
+        name = named(example.get("label"))
         if name is None:
             return self._refused(example, f"the label is {example.get('label')!r}, and not a class", "without a class")
         if name not in self.classes:
@@ -97,9 +98,3 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
 
     def judge(self, tokenizer: Encoder | None) -> Judge:
         return Recognized(self.classes)
-
-
-def _named(label: Any) -> str | None:
-    if isinstance(label, str):
-        return label
-    return str(int(label)) if isinstance(label, int | np.integer) and not isinstance(label, bool) else None
