@@ -10,6 +10,7 @@ import torch
 
 import qkv
 from qkv.cli import main
+from qkv.run.evaluate import evaluate_run
 from qkv.run.load import Run, load
 from qkv.run.preview import preview
 from qkv.run.recipe import Recipe
@@ -54,6 +55,14 @@ def test_a_finished_run_says_what_it_said_in_evaluation(classifier: Run) -> None
     assert classifier.path is not None
     for sample in json.loads((classifier.path / "samples.json").read_text()):
         assert classifier.classify([sample["source"]])[0].label == sample["output"]
+
+
+def test_examples_are_judged_from_the_first_not_from_the_shortest(classifier: Run) -> None:
+    assert classifier.recipe is not None
+    stand = [example["text"] for example, _ in zip(classifier.recipe.data.examples("validation"), range(3), strict=False)]
+    found = evaluate_run(classifier, "validation", max_examples=3)
+    assert found.examples == 3
+    assert {sample["source"] for sample in found.samples} <= set(stand)
 
 
 def test_the_command_names_classes(classifier: Run, capsys: pytest.CaptureFixture[str]) -> None:

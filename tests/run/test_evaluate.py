@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from qkv.data.sources import Skipped
 from qkv.run import metrics
-from qkv.run.evaluate import evaluate_run
+from qkv.run.evaluate import evaluate_run, first
 from qkv.run.load import load
 
 
@@ -51,6 +52,12 @@ def test_what_can_not_be_evaluated(trained: Path, trained_lm: Path) -> None:
     asking = lm.recipe.change(["evaluation.metrics=[bleu]"])
     with pytest.raises(ValueError, match="bleu compares outputs with a truth"):
         evaluate_run(type(lm)(lm.model, lm.tokenizer, lm.generation, lm.task, asking, lm.path))
+
+
+def test_the_first_examples_are_those_that_stand_first_whatever_their_length() -> None:
+    entries = [None, {"text": "long " * 9}, Skipped("empty"), None, {"text": "short"}, {"text": "more"}]
+    assert first(entries, 2) == ({"text": "long " * 9}, Skipped("empty"), {"text": "short"})
+    assert len(first(entries, 99)) == 4
 
 
 def test_metrics_against_worked_values() -> None:

@@ -23,13 +23,11 @@ class GroupedLinear(nn.Module):
 
     def forward(self, x: Float[Tensor, "R I"], ends: Int[Tensor, " E"]) -> Float[Tensor, "R O"]:
         """Rows come sorted by expert, and expert e's end before row ends[e]; those after the last end give zeros."""
-        weight: Tensor = self.weight
         if torch.is_autocast_enabled(x.device.type):
-            dtype = torch.get_autocast_dtype(x.device.type)
-            x, weight = x.to(dtype), weight.to(dtype)
-        if _has_kernel(x, weight):
-            return _by_kernel(x, weight, ends)
-        out: Tensor = _products(x, weight, ends)
+            x = x.to(torch.get_autocast_dtype(x.device.type))
+        if _has_kernel(x, self.weight):
+            return _by_kernel(x, self.weight.to(x.dtype), ends)
+        out: Tensor = _products(x, self.weight, ends)
         return out
 
     def extra_repr(self) -> str:
@@ -64,22 +62,29 @@ def _runs(ends: Tensor) -> list[tuple[int, int, int]]:
 
 @torch.library.custom_op("qkv::grouped_products", mutates_args=())
 def _products(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """In x's precision. Weights in another one are cast expert by expert: a copy of one is still in the processor's cache
+    when it is multiplied, a copy of all is written to memory and read from it."""
     out = x.new_empty(len(x), weight.shape[1])
+    narrow = None if weight.dtype == x.dtype else torch.empty_like(weight[0], dtype=x.dtype)
     last = 0
     for e, start, stop in _runs(ends):
-        torch.mm(x[start:stop], weight[e].T, out=out[start:stop])
+        own = weight[e] if narrow is None else narrow.copy_(weight[e])
+        torch.mm(x[start:stop], own.T, out=out[start:stop])
         last = stop
     out[last:].zero_()
     return out
 
 
 @torch.library.custom_op("qkv::grouped_outer_products", mutates_args=())
-def _outer_products(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
-    """Σ_r grad_r x_rᵀ over each expert's rows: (n_experts, d_out, d_in)."""
-    out = x.new_empty(len(ends), grad.shape[1], x.shape[1])
+def _outer_products(grad: Tensor, x: Tensor, ends: Tensor, dtype: torch.dtype) -> Tensor:
+    """Σ_r grad_r x_rᵀ over each expert's rows: (n_experts, d_out, d_in), each cast to `dtype` as soon as it is there."""
+    out = x.new_empty(len(ends), grad.shape[1], x.shape[1], dtype=dtype)
+    narrow = None if dtype == x.dtype else torch.empty_like(out[0], dtype=x.dtype)
     seen = set()
     for e, start, stop in _runs(ends):
-        torch.mm(grad[start:stop].T, x[start:stop], out=out[e])
+        torch.mm(grad[start:stop].T, x[start:stop], out=out[e] if narrow is None else narrow)
+        if narrow is not None:
+            out[e].copy_(narrow)
         seen.add(e)
     for e in set(range(len(ends))) - seen:
         out[e].zero_()
@@ -92,8 +97,8 @@ def _(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
 
 
 @_outer_products.register_fake
-def _(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
-    return x.new_empty(ends.shape[0], grad.shape[1], x.shape[1])
+def _(grad: Tensor, x: Tensor, ends: Tensor, dtype: torch.dtype) -> Tensor:
+    return x.new_empty(ends.shape[0], grad.shape[1], x.shape[1], dtype=dtype)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -103,7 +108,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
     x, weight, ends = ctx.saved_tensors
     d_x = _products(grad, weight.transpose(1, 2), ends) if ctx.needs_input_grad[0] else None
-    d_weight = _outer_products(grad, x, ends) if ctx.needs_input_grad[1] else None
+    d_weight = _outer_products(grad, x, ends, weight.dtype) if ctx.needs_input_grad[1] else None
     return d_x, d_weight, None
 
 

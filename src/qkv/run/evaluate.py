@@ -15,8 +15,8 @@ import torch
 from ..core.batch import IGNORE, Batch
 from ..core.spec import nearest
 from ..data.batching import Batching, stream
-from ..data.sources import SPLITS, Example, Source, Split, Table
-from ..data.task import Task
+from ..data.sources import SPLITS, Example, Skipped, Source, Split, Table
+from ..data.task import Task, TextTask
 from ..data.tokenizer import Tokenizer
 from ..generate import Generation
 from ..model.transformer import TransformerModel
@@ -69,9 +69,9 @@ class Likelihood:
 
 
 class Fixed(Source, kind="fixed"):
-    """Given examples, whatever the split."""
+    """Given entries, whatever the split."""
 
-    given: tuple[Example, ...]
+    given: tuple[Any, ...]
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         return self.given
@@ -140,11 +140,13 @@ class Evaluator:
         """Every term of the loss, and what the task's judge makes of the model's outputs."""
         began = time.perf_counter()
         judge, batching = task.judge(self.tokenizer), self.batching.replace(workers=0, shuffle=False)
-        seq2seq, rows = model.is_encoder_decoder, 0
+        source, seq2seq, rows = self.source, model.is_encoder_decoder, 0
+        if limit is not None and not isinstance(task, TextTask):  # batches are sorted by length: take the first before
+            source, limit = Fixed(given=first(source.table(split, seed=self.seed), limit)), None
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         with (
             stream(
-                self.source, self.tokenizer, batching, seq2seq=seq2seq, task=task, split=split, seed=self.seed, epochs=1
+                source, self.tokenizer, batching, seq2seq=seq2seq, task=task, split=split, seed=self.seed, epochs=1
             ) as batches,
             torch.inference_mode(),
         ):
@@ -262,6 +264,19 @@ class Evaluator:
             {"source": source, "target": target, "output": outputs[0].text}
             for source, target, outputs in zip(said, truth, made, strict=True)
         ]
+
+
+def first(table: Table, most: int) -> tuple[Example | Skipped, ...]:
+    """A table's entries up to so many good ones, and the bad ones between, which are to be counted."""
+    entries: list[Example | Skipped] = []
+    good = i = 0
+    while good < most and i < len(table):
+        entry = table[i]
+        i += 1
+        if entry is not None:
+            entries.append(entry)
+            good += not isinstance(entry, Skipped)
+    return tuple(entries)
 
 
 def task_of(model: TransformerModel, pairs: bool) -> Use:
