@@ -59,7 +59,9 @@ def test_a_finished_run_says_what_it_said_in_evaluation(classifier: Run) -> None
 
 def test_examples_are_judged_from_the_first_not_from_the_shortest(classifier: Run) -> None:
     assert classifier.recipe is not None
-    stand = [example["text"] for example, _ in zip(classifier.recipe.data.examples("validation"), range(3), strict=False)]
+    stand = [
+        example["text"] for example, _ in zip(classifier.recipe.data.examples("validation"), range(3), strict=False)
+    ]
     found = evaluate_run(classifier, "validation", max_examples=3)
     assert found.examples == 3
     assert {sample["source"] for sample in found.samples} <= set(stand)

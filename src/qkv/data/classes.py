@@ -32,7 +32,9 @@ def of_source(source: Source) -> tuple[str, ...]:
     """The classes in the training data. Raises ValueError where an example has none, or where they are no classes."""
     found = {label_of(example) for example in source.examples("train", shuffle=False)}
     if len(found) < 2:
-        raise ValueError(f"the training data have {len(found)} class ({', '.join(found)}); there have to be two or more")
+        raise ValueError(
+            f"the training data have {len(found)} class ({', '.join(found)}); there have to be two or more"
+        )
     if len(found) > MOST:
         raise ValueError(f"the training data have {len(found):,} different labels, which are hardly classes; see data")
     return in_order(found)
