@@ -41,6 +41,7 @@ CONTEXTS: dict[str, dict[str, Any]] = {
     "local-m": {"context": LOCAL},
     "local-m-at-once": {"context": {**LOCAL, "feeding": False}},
     "local-p": {"context": {**LOCAL, "alignment": "predictive"}},
+    "location": {"context": {"kind": "luong", "alignment": "location", "longest": 6}},
 }
 AXES = {
     "context": [Example(label, value) for label, value in CONTEXTS.items()],

@@ -109,6 +109,30 @@ def test_luongs_equations(alignment: str, feeding: bool) -> None:
         torch.testing.assert_close(m(source, target)[0], torch.stack(logits))
 
 
+@pytest.mark.parametrize("feeding", [True, False])
+@pytest.mark.parametrize("longest", [5, 20])
+def test_luongs_score_by_location(longest: int, feeding: bool) -> None:
+    """Equation 9: a = softmax(W_a h), with the rows of W_a for the places that there are; the rest is never seen."""
+    m = built(context={"kind": "luong", "feeding": feeding, "alignment": "location", "longest": longest})
+    source, target = ids(8), ids(6, 1)
+    (found,) = capture.attention(m, source, target, choose=capture.cross)
+    with torch.no_grad():
+        memory, d = m.read(source), m.decoder
+        h_bar, weights = memory.states[0], dict(d.layers.rnn.named_parameters())
+        h, fed = d.begin(memory)["h"][0, 0], torch.zeros(6, dtype=torch.float64)
+        logits, alignment = [], []
+        for token in target[0]:
+            y = m.embedding.weight[token]
+            h = gru(torch.cat([y, fed]) if feeding else y, h, weights)
+            a = torch.zeros(8, dtype=torch.float64)
+            a[: min(longest, 8)] = (d.align.weight @ h)[:8].softmax(0)
+            fed = torch.tanh(d.combine.weight @ torch.cat([a @ h_bar, h]))
+            logits.append(m.head(fed))
+            alignment.append(a)
+        torch.testing.assert_close(m(source, target)[0], torch.stack(logits))
+    torch.testing.assert_close(found.weights[0, 0], torch.stack(alignment).float())
+
+
 def test_chos_equations() -> None:
     m = built(context={"kind": "fixed-context", "d_o": 7})
     source, target = ids(6), ids(5, 1)
@@ -213,6 +237,9 @@ def test_tied_tables_stay_tied() -> None:
         ({"reverse": True}, "reverse is for one direction"),
         ({"head": {"tied": True}, "context": "luong"}, "embeddings as wide as what it reads, 6, not 5; untie it"),
         ({"context": {"kind": "luong", "reach": 3}}, "reach is of a window"),
+        ({"context": {"kind": "luong", "longest": 3}}, "longest is of alignment location"),
+        ({"context": {"kind": "luong", "alignment": "location", "score": "concat"}}, "so it takes no score"),
+        ({"context": {"kind": "luong", "alignment": "location", "reach": 3}}, "location attention has none"),
         ({"context": {"kind": "luong", "score": "exact-match"}}, "learned states are never equal"),
         ({"context": "bahdanu"}, "did you mean 'bahdanau'"),
         ({"cell": "gruu"}, "cell"),

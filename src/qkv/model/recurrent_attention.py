@@ -8,14 +8,13 @@ the cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
 import torch
 from jaxtyping import Float
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..core import tap
@@ -28,6 +27,7 @@ from ..core.request import Request
 from ..core.scores import Additive, ExactMatch, General, Score
 from ..core.shared import Shared
 from ..core.spec import Cost
+from .recurrent_align import Align, Located, Windowed
 from .recurrent_decoder import (
     Bridge,
     Context,
@@ -43,88 +43,7 @@ from .recurrent_decoder import (
 )
 from .recurrent_encoder import Memory
 
-Ask = Callable[[Float[Tensor, "B G"]], Float[Tensor, "B A"]]
-
 NAME = "decoder.cross"  # of the requests that a tap is told of
-
-
-class Align(nn.Module):
-    """a_t = softmax_j score(g_t, h_j) over a source's real tokens, or over a window of them."""
-
-    def __init__(self, score: Score, w: Widths) -> None:
-        super().__init__()
-        self.score = score.module(w.d_s, w.d_m)
-
-    def keys(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S 1 A"]:
-        return self.score.keys(states[:, :, None])
-
-    def forward(
-        self,
-        g: Float[Tensor, "B T G"],
-        memory: Memory,
-        ask: Ask | None = None,
-        place: Float[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T S"]:
-        """`ask` is what `asking` made before a loop over steps; without, all steps are here."""
-        return torch.softmax(_hidden(self.scores(g, memory, ask), _padding(memory)), -1)
-
-    def asking(self) -> Ask:
-        """W_s g for a loop over steps."""
-        matrices = self.score.matrices()
-        return (lambda g: g) if matrices is None else Shared(matrices[0].mT)
-
-    def scores(self, g: Float[Tensor, "B T G"], memory: Memory, ask: Ask | None) -> Float[Tensor, "B T S"]:
-        assert memory.keys is not None
-        q = self.score.queries(g[:, :, None]) if ask is None else ask(g[:, 0])[:, None, None]
-        k = memory.keys
-        comparison = self.score.comparison()
-        if comparison is not None:
-            return comparison(q.transpose(1, 2), k.transpose(1, 2))[:, 0]
-        scale = q.shape[-1] ** -0.5 if self.score.scale is None else self.score.scale
-        return torch.bmm(q[:, :, 0] * scale, k[:, :, 0].mT)
-
-
-def _padding(memory: Memory) -> Tensor | None:
-    """(B, 1, S), True where there is no token."""
-    return None if memory.layout.padding == "none" else ~memory.layout.valid[:, None]
-
-
-def _hidden(scores: Tensor, hidden: Tensor | None) -> Tensor:
-    return scores if hidden is None else scores.masked_fill(hidden, float("-inf"))
-
-
-class Windowed(Align):
-    """Luong's local attention (2015, §3.2): only keys at most `reach` from p_t, which is
-
-    monotonic (local-m):  t, and at most the source's last token,
-    predictive (local-p): S · σ(vᵀ tanh(W g_t)), and weights are multiplied by exp(−(j − p_t)² / 2σ²), σ = reach / 2.
-    """
-
-    def __init__(self, score: Score, w: Widths, reach: int, predictive: bool) -> None:
-        super().__init__(score, w)
-        self.reach = reach
-        layers = (Linear(w.d_s, w.d_s, bias=False), nn.Tanh(), Linear(w.d_s, 1, bias=False)) if predictive else ()
-        self.predict = nn.Sequential(*layers) if layers else None
-
-    def forward(
-        self,
-        g: Float[Tensor, "B T G"],
-        memory: Memory,
-        ask: Ask | None = None,
-        place: Float[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T S"]:
-        valid = memory.layout.valid
-        number = (valid.cumsum(1) - 1).to(g.dtype)[:, None]
-        last = number[..., -1]
-        if self.predict is None:
-            assert place is not None
-            center = torch.minimum(place.to(g.dtype), last)[..., None]
-        else:
-            center = (last[..., None] + 1) * torch.sigmoid(self.predict(g))
-        away = number - center
-        outside = (away.abs() > self.reach) | ~valid[:, None]
-        weights = torch.softmax(_hidden(self.scores(g, memory, ask), outside), -1)
-        return weights if self.predict is None else weights * torch.exp(away.square() * (-2 / self.reach**2))
 
 
 class AttentiveDecoder(Decoder):
@@ -134,7 +53,7 @@ class AttentiveDecoder(Decoder):
     bridge: Bridge
 
     def prepare(self, memory: Memory) -> Memory:
-        return replace(memory, keys=self.align.keys(memory.states), folded=self.fold(memory.states))
+        return replace(memory, keys=self.align.keys(memory), folded=self.fold(memory.states))
 
     def fold(self, states: Float[Tensor, "B S M"]) -> Float[Tensor, "B S G"]:
         """W_c h_j for every token of the source."""
@@ -268,33 +187,55 @@ class Luong(Context, kind="luong"):
 
     score:     dot, general or concat (eq. 8), or any other.
     feeding:   the next step reads [E y_t; s̃_t] (§3.3). Without, the recurrence is a fused kernel's, and all look at once.
-    alignment: which keys: all (`global`), or those at most `reach` from a place: `monotonic` or `predictive` (§3.2).
+    alignment: which keys: all (`global`), or those at most `reach` from a place: `monotonic` or `predictive` (§3.2); or by
+               `location`, a_t = softmax(W_a s_t) whatever stands there (eq. 9), over the first `longest` tokens.
     """
 
     score: Score = General()
     feeding: bool = True
-    alignment: Literal["global", "monotonic", "predictive"] = "global"
+    alignment: Literal["global", "monotonic", "predictive", "location"] = "global"
     reach: int = Field(default=10, gt=0)
+    longest: int = Field(default=128, gt=0)
 
     @model_validator(mode="after")
     def _matters(self) -> Luong:
-        if self.alignment == "global" and self.reach != type(self).model_fields["reach"].default:
+        local, located = self.alignment in ("monotonic", "predictive"), self.alignment == "location"
+        if not local and self._given("reach"):
             raise ValueError(
-                "reach is of a window, and global attention has none; take alignment monotonic or predictive"
+                f"reach is of a window, and {self.alignment} attention has none; take alignment monotonic or predictive"
+            )
+        if not located and self._given("longest"):
+            raise ValueError("longest is of alignment location, which scores by place; leave it out")
+        if located and self._given("score"):
+            raise ValueError(
+                "alignment location scores by place alone, so it takes no score; leave that out, or align globally"
             )
         return self
 
+    def _given(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
+
     def check(self, w: Widths) -> None:
-        _check(self.score, w)
+        if self.alignment != "location":
+            _check(self.score, w)
 
     def module(self, w: Widths) -> Decoder:
         return LuongDecoder(self, w)
+
+    def align(self, w: Widths) -> Align:
+        if self.alignment == "location":
+            return Located(w, self.longest)
+        if self.alignment == "global":
+            return Align(self.score, w)
+        return Windowed(self.score, w, self.reach, self.alignment == "predictive")
 
     def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
         """A window is counted as if all were looked at, which is how it is computed."""
         combine = dense(w.d_s, w.d_s, tokens, bias=False) + dense(w.d_m, w.d_s, source, bias=False)
         window = dense(w.d_s, w.d_s, tokens, False) + dense(w.d_s, 1, tokens, False)
         attention = _looking(self.score, w, tokens, source, w.d_s)
+        if self.alignment == "location":
+            attention = Cost(self.longest * w.d_s, 4 * tokens * source * w.d_s)
         return {
             "decoder": recurrence(w, w.d_e + w.d_s * self.feeding, tokens) + dense(w.d_m, bridged(w)) * (not w.fits),
             "attention": attention + window * (self.alignment == "predictive"),
@@ -309,9 +250,8 @@ class LuongDecoder(AttentiveDecoder):
 
     def __init__(self, spec: Luong, w: Widths) -> None:
         super().__init__()
-        local, predictive = spec.alignment != "global", spec.alignment == "predictive"
-        self.align = Windowed(spec.score, w, spec.reach, predictive) if local else Align(spec.score, w)
-        self.feeding, self.counting, self.wants_finals = spec.feeding, local and not predictive, w.fits
+        self.align = spec.align(w)
+        self.feeding, self.counting, self.wants_finals = spec.feeding, spec.alignment == "monotonic", w.fits
         self.bridge = None if w.fits else Bridge(w.d_m, w)
         self.layers = Recurrence(w.cell, w.d_e + w.d_s * spec.feeding, w.d_s, w.n_layers, dropout=w.dropout)
         self.combine = Linear(w.d_m + w.d_s, w.d_s, bias=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from qkv.core.layout import Layout
+from qkv.core.mechanisms import linear
 from qkv.core.mechanisms.features import Features
 from qkv.core.mechanisms.linear import LinearState, linear_attention
 
@@ -180,3 +181,24 @@ def test_sums_are_single_precision(dtype: torch.dtype) -> None:
         out = linear_attention(ones, ones, v, layout, causal=True)
     assert out.dtype == dtype
     assert abs(float(out[0, -1, 0, 0]) - 0.5) < 1e-3
+
+
+@pytest.mark.parametrize("logs", [0.0, 3.0])
+@pytest.mark.parametrize("padding", ["none", "left", "right"])
+def test_long_rows_by_strips_are_what_they_are_at_once(
+    padding: Literal["none", "left", "right"], logs: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outputs, gradients and the state that is left, with a state to begin with or without."""
+    ends = [23] if padding == "none" else [23, 9]
+    layout = Layout.full(23) if padding == "none" else Layout.from_lengths(ends, 23, padding)
+    case, found = drawn(layout, len(ends), logs), []
+    for strip in (1 << 20, 7):
+        monkeypatch.setattr(linear, "STRIP", strip)
+        state = LinearState()
+        out = linear_attention(*case, True, state, 4)
+        leaves = (case.q.values, case.k.values, case.v)
+        gradients = torch.autograd.grad(out.square().sum(), leaves)
+        found.append([out, *gradients, *state.tensors().values()])
+        assert torch.equal(linear_attention(*case, True, None, 4), out)
+    for whole, strips in zip(*found, strict=True):
+        torch.testing.assert_close(whole, strips)

@@ -19,6 +19,7 @@ from ..layout import Layout
 from .features import Features
 
 CHUNK = 64  # tokens; scores are O(T · CHUNK) and sums O(T · R · E / CHUNK) numbers
+STRIP = 1024  # tokens of a long row at a time, so that what is made on the way is small and close at hand
 _LOW = -1e30  # the log of nothing: its exponential is 0, and differences of two remain numbers
 
 
@@ -85,16 +86,43 @@ def linear_attention(
         raise ValueError(
             "a state is of one document a row, read causally; give the layout no segments, and causal=True"
         )
+    tokens = v.shape[1]
     with torch.autocast(v.device.type, enabled=False):
-        problem = _Problem.of(q, k, v, layout, docs)
-        if state is not None and v.shape[1] == 1:
-            sums = _next(problem, state)
-        elif causal or docs is not None:
-            sums = _chunked(problem, causal, state, min(chunk, v.shape[1]))
-        else:
-            sums = _everything(problem)
-        total = sums[..., -1:]
-        out = sums[..., :-1] / total.masked_fill(total == 0, 1.0)
+        if not causal or docs is not None or tokens <= STRIP:
+            return _attended(q, k, v, layout, docs, causal, state, chunk)
+        carried = LinearState() if state is None else state
+        parts = zip(_split(q), _split(k), v.split(STRIP, 1), range(0, tokens, STRIP), strict=True)
+        done = [
+            _attended(q, k, v, layout.slice(at, at + v.shape[1]), None, True, carried, chunk) for q, k, v, at in parts
+        ]
+        return torch.cat(done, 1)
+
+
+def _split(features: Features) -> list[Features]:
+    values = features.values.split(STRIP, 1)
+    logs = [None] * len(values) if features.log is None else features.log.split(STRIP, 1)
+    return [Features(value, log) for value, log in zip(values, logs, strict=True)]
+
+
+def _attended(
+    q: Features,
+    k: Features,
+    v: Tensor,
+    layout: Layout,
+    docs: Tensor | None,
+    causal: bool,
+    state: LinearState | None,
+    chunk: int,
+) -> Float[Tensor, "B T H E"]:
+    problem = _Problem.of(q, k, v, layout, docs)
+    if state is not None and v.shape[1] == 1:
+        sums = _next(problem, state)
+    elif causal or docs is not None:
+        sums = _chunked(problem, causal, state, min(chunk, v.shape[1]))
+    else:
+        sums = _everything(problem)
+    total = sums[..., -1:]
+    out = sums[..., :-1] / total.masked_fill(total == 0, 1.0)
     out = out if layout.padding == "none" else out.masked_fill(~layout.valid[:, :, None, None], 0.0)
     return out.to(v.dtype)
 
