@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 
 from qkv.core.patches import Patches
-from qkv.data.audio import encode
+from qkv.data.audio import encode, resampled
 from qkv.data.sounds import CALLS, Calls, Sounds
 from qkv.data.sources import Counts, Skipped, read
 from qkv.data.task import Chance
 from qkv.data.tasks.sound import Sound
+from qkv.run.load import load
 from qkv.run.recipe import Recipe
 from qkv.run.train import train
 
@@ -98,8 +100,8 @@ def test_sources_that_are_none(given: dict[str, Any], said: str) -> None:
 def test_sounds_are_cut_or_stand_in_silence() -> None:
     task = Sound(image=(16, 20), n_fft=64, hop=40)
     long, short = (np.ones(n, np.float32) for n in (2000, 200))
-    assert task.spectrogram({"audio": long, "rate": 8000}, None).shape == (16, 20)
-    frames = task.spectrogram({"audio": short, "rate": 8000}, None)
+    assert task.spectrogram(long, 8000).shape == (16, 20)
+    frames = task.spectrogram(short, 8000)
     assert (frames[:, 0] == -10).all() and (frames[0, 9:11] > -3).all()
 
 
@@ -147,3 +149,28 @@ def test_it_learns(tmp_path: Path) -> None:
     assert done.evaluation is not None and done.report is not None
     assert done.evaluation.metrics["accuracy"] > 0.35  # 1/6 by chance
     assert "data:image/png;base64" in done.report.read_text()
+    told_of_files(tmp_path / "run", tmp_path)
+
+
+def told_of_files(path: Path, folder: Path) -> None:
+    """A finished run hears files as it heard examples, those of another rate too."""
+    run = load(path, device="cpu")
+    assert run.recipe is not None
+    heard = list(islice(run.recipe.data.examples("test"), 12))
+    files = [folder / f"{i}.wav" for i in range(len(heard))]
+    for example, file in zip(heard, files, strict=True):
+        file.write_bytes(encode(np.clip(example["audio"], -1, 1), example["rate"]))
+    found = run.classify_files(files)
+    assert all(next(iter(one.probabilities)) == one.label and set(one.probabilities) == set(CALLS) for one in found)
+    assert all(sum(one.probabilities.values()) == pytest.approx(1, abs=1e-5) for one in found)
+    assert sum(one.label == example["label"] for one, example in zip(found, heard, strict=True)) > 3  # 2 by chance
+    twice = [encode(resampled(np.clip(e["audio"], -1, 1), 8000, 16000), 16000) for e in heard]
+    for file, data in zip(files, twice, strict=True):
+        file.write_bytes(data)
+    same = [a.label == b.label for a, b in zip(run.classify_files(files), found, strict=True)]
+    assert sum(same) > 8  # resampling changes a little
+    files[0].write_text("no sound")
+    with pytest.raises(ValueError, match=r"0\.wav' can't be read as a sound: it is no WAV file"):
+        run.classify_files(files)
+    with pytest.raises(ValueError, match="there is no file"):
+        run.classify_files([folder / "none.wav"])

@@ -15,7 +15,7 @@ from PIL import Image
 
 import qkv
 from qkv.cli import main
-from qkv.run.images import classify_images
+from qkv.run.files import classify_files
 from qkv.run.preview import preview
 from qkv.run.recipe import Recipe
 
@@ -104,18 +104,18 @@ def test_a_run_tells_what_is_in_files(place: Path, tmp_path: Path, capsys: pytes
     assert main([*short(words), "--out", str(tmp_path / "run")]) == 0, capsys.readouterr().err
     run = qkv.load(tmp_path / "run", device="cpu")
     paths = [place / "photos" / "dog" / "1.png", place / "photos" / "cat" / "0.png"]
-    found = classify_images(run, paths)
+    found = classify_files(run, paths)
     assert [one.label for one in found] == ["dog", "cat"]
     assert [list(one.probabilities) for one in found] == [["dog", "cat"], ["cat", "dog"]]
     assert all(sum(one.probabilities.values()) == pytest.approx(1, abs=1e-5) for one in found)
     (tmp_path / "no.png").write_text("x")
     with pytest.raises(ValueError, match=r"no\.png' can't be read as a picture"):
-        classify_images(run, [tmp_path / "no.png"])
+        classify_files(run, [tmp_path / "no.png"])
 
 
 def test_a_run_on_texts_tells_nothing_of_pictures(trained: Path) -> None:
     with pytest.raises(ValueError, match="does not tell classes of pictures"):
-        classify_images(qkv.load(trained, device="cpu"), [])
+        classify_files(qkv.load(trained, device="cpu"), [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`qkv classify`: the classes of texts or of pictures, with their probabilities."""
+"""`qkv classify`: the classes of texts, pictures or sounds, with their probabilities."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def classify(
         list[str] | None,
         typer.Argument(
             metavar="[TEXT]...",
-            help="Texts, pairs of texts as `TEXT<tab>TEXT`, or, for a model of pictures, their files. Without any, lines of "
-            "standard input.",
+            help="Texts, pairs of texts as `TEXT<tab>TEXT`, or, for a model of pictures or sounds, their files. "
+            "Without any, lines of standard input.",
         ),
     ] = None,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Tell what class each text or picture is of: the likeliest first, each class with its probability."""
+    """Tell what class each text, picture or sound is of: the likeliest first, each class with its probability."""
     from ..run.load import load
 
     loaded = load(run, device=device)
     for chunk in read(texts):
-        made = loaded.classify(*_sides(chunk)) if loaded.tokenizer is not None else loaded.classify_images(chunk)
+        made = loaded.classify(*_sides(chunk)) if loaded.tokenizer is not None else loaded.classify_files(chunk)
         for text, found in zip(chunk, made, strict=True):
             if json:
                 typer.echo(

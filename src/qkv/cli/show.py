@@ -79,7 +79,7 @@ def _show_recipe(recipe: Recipe, json: bool) -> None:
     tree = recipe.resolve(recipe.vocab_size).to_dict()
     tree["model"] = {**tree["model"], "parameters": spec.n_parameters, "spec": spec.to_dict()}
     _print(tree, json)
-    if not json and "vocab_size" not in recipe.model.sizes:
+    if not json and recipe.vocab_size and "vocab_size" not in recipe.model.sizes:
         typer.echo(
             f"Parameters are those of the largest vocabulary that the tokenizer may learn, {recipe.vocab_size:,}."
         )

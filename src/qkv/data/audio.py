@@ -6,6 +6,7 @@ import io
 import math
 import wave
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -37,6 +38,17 @@ def decode(data: bytes) -> tuple[Wave, int] | Skipped:
     if len(frames) < said * width * channels:
         return Skipped("truncated")
     return _numbers(frames, width).reshape(-1, channels).mean(1), rate
+
+
+def read(path: str | Path) -> tuple[Wave, int]:
+    """The waveform in a file and its samples a second. Raises ValueError that names the file where there is none."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
+    found = decode(path.read_bytes())
+    if isinstance(found, Skipped):
+        raise ValueError(f"{str(path)!r} can't be read as a sound: it is {found}")
+    return found
 
 
 def _numbers(frames: bytes, width: int) -> Wave:

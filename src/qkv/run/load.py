@@ -146,11 +146,11 @@ class Run:
         """The class of each text, or of each text beside its pair, with the probability of every class."""
         return classify(self, _texts(texts), pairs and _texts(pairs))
 
-    def classify_images(self, paths: Sequence[str | Path]) -> list[Classified]:
-        """The class of the picture in each file, with the probability of every class."""
-        from .images import classify_images
+    def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]:
+        """The class of the picture or the sound in each file, with the probability of every class."""
+        from .files import classify_files
 
-        return classify_images(self, paths)
+        return classify_files(self, paths)
 
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
         """How alike a[i] and b[i] are, see `qkv.run.classify.similarity`."""

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ...core.embedding import Input
 from ...core.patches import Patches
-from ..audio import Wave, log_mel
+from ..audio import Wave, log_mel, resampled
 from ..classes import Unseen, number_of, of_source
 from ..encoding import Encoder
 from ..judge import Judge
@@ -32,6 +32,7 @@ class Sound(Task, kind="sound"):
 
     n_fft, hop: samples in a frame, and from one frame to the next.
     mean, std:  of all spectrograms, by which they are normalized; those of some training sounds by default.
+    rate:       samples a second of the training sounds, by default.
     unseen:     what becomes of a class that the training data don't have: "refuse" it by name, or "skip" and count it.
     """
 
@@ -47,6 +48,7 @@ class Sound(Task, kind="sound"):
     tokens: int = 0
     mean: float | None = None
     std: float | None = None
+    rate: int | None = None
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
         if not isinstance(seen, Patches) or seen.channels != 1:
@@ -56,10 +58,11 @@ class Sound(Task, kind="sound"):
         made = self.replace({"image": seen.image, "tokens": seen.grid.tokens})
         if not made.classes:
             made = made.replace({"classes": of_source(source)})
-        if made.mean is None or made.std is None:
-            examples = islice(source.examples("train", shuffle=True), _SEEN)
-            all_ = np.stack([made.spectrogram(example, None) for example in examples])
-            made = made.replace({"mean": float(all_.mean()), "std": float(all_.std())})
+        if made.mean is None or made.std is None or made.rate is None:
+            examples = list(islice(source.examples("train", shuffle=True), _SEEN))
+            all_ = np.stack([made.spectrogram(example["audio"], example["rate"]) for example in examples])
+            found = {"mean": float(all_.mean()), "std": float(all_.std()), "rate": examples[0]["rate"]}
+            made = made.replace({name: value for name, value in found.items() if getattr(made, name) is None})
         return made
 
     @property
@@ -70,19 +73,24 @@ class Sound(Task, kind="sound"):
         number = number_of(example, self.classes, self.unseen)
         if isinstance(number, Skipped):
             return number
-        assert self.mean is not None and self.std is not None
-        picture = (self.spectrogram(example, chance) - np.float32(self.mean)) / np.float32(self.std)
+        picture = self.picture(example["audio"], example["rate"], chance)
         if chance.training and self.mask:
             self._hide(picture, chance.random)
         about = {name: example[name] for name in ("label", "where")}
         return Item({"ids": picture[None]}, np.int64(number), tokens=self.tokens, example={**about, "mels": picture})
 
-    def spectrogram(self, example: Example, chance: Chance | None) -> NDArray[np.float32]:
+    def picture(self, samples: Wave, rate: int, chance: Chance | None = None) -> NDArray[np.float32]:
+        """What the model reads of a sound; one of another rate than the training sounds' is resampled."""
+        assert self.mean is not None and self.std is not None
+        wanted = self.rate or rate
+        mels = self.spectrogram(resampled(samples, rate, wanted), wanted, chance)
+        return (mels - np.float32(self.mean)) / np.float32(self.std)
+
+    def spectrogram(self, samples: Wave, rate: int, chance: Chance | None = None) -> NDArray[np.float32]:
         """(mels, frames) of a sound, in powers of ten."""
         mels, frames = self.image
-        samples, length = example["audio"], frames * self.hop
-        samples = _placed(samples, length, chance)
-        found = log_mel(torch.from_numpy(samples)[None], example["rate"], n_mels=mels, n_fft=self.n_fft, hop=self.hop)
+        samples = _placed(samples, frames * self.hop, chance)
+        found = log_mel(torch.from_numpy(samples)[None], rate, n_mels=mels, n_fft=self.n_fft, hop=self.hop)
         return found[0].numpy()
 
     def _hide(self, picture: NDArray[np.float32], random: np.random.Generator) -> None:
