@@ -10,6 +10,11 @@ from torch import nn
 
 from .base import ModelSpec
 from .initial import initialize
+from .recurrent import RecurrentModel
+from .transformer import TransformerModel
+
+AnyModel = TransformerModel | RecurrentModel
+"""What specs become; both are used alike."""
 
 
 def build(

@@ -128,6 +128,6 @@ def drawn(logits: Float[Tensor, "N V"], seed: int | None) -> Int[Tensor, " N"]:
 
 def published(model: TransformerModel) -> TransformerModel:
     """The model without what only its pre-training needs: of a discriminator, the generator."""
-    head = getattr(model.spec, "head", None)  # a recurrent model has none
+    head = model.spec.head
     kept = None if head is None else head.kept()
     return model if kept == head else replace(model, {"head": kept}).model

@@ -15,10 +15,11 @@ from .build import build
 from .transformer import TransformerModel
 
 Model = TypeVar("Model", bound=TransformerModel)
+Any_co = TypeVar("Any_co", covariant=True)
 
 
 @dataclass(frozen=True)
-class Replaced(Generic[Model]):
+class Replaced(Generic[Any_co]):
     """What became of a model.
 
     model:  of the changed spec.
@@ -30,7 +31,7 @@ class Replaced(Generic[Model]):
     gone:   tensors that the model had before, and has no place for now.
     """
 
-    model: Model
+    model: Any_co
     kept: tuple[str, ...]
     pooled: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()

@@ -12,9 +12,9 @@ from tokenizers import AddedToken
 
 from ..data import tokenizer_file
 from ..data.tokenizer import Tokenizer
+from ..model.build import AnyModel
 from ..model.recurrent import RecurrentModel
 from ..model.replace import Replaced, replace
-from ..model.transformer import TransformerModel
 from ..model.vocabulary import resize_vocabulary
 from ..train import durable
 from . import hub
@@ -78,16 +78,18 @@ def _token(token: str | None, number: int, folder: Path) -> str:
     return token
 
 
-def model_of(choice: ModelChoice, vocab_size: int, device: torch.device, seed: int = 0) -> Replaced[TransformerModel]:
+def model_of(choice: ModelChoice, vocab_size: int, device: torch.device, seed: int = 0) -> Replaced[AnyModel]:
     """The model in the directory of a choice, in fp32, with room for `vocab_size` tokens and the choice's changes; and what
     became of its weights."""
     assert choice.directory is not None
     model = load(choice.directory, device, dtype="float32").model
-    if isinstance(model, RecurrentModel) and (choice.changes or vocab_size > model.vocab_size):
-        raise ValueError(
-            f"the model in {choice.directory} is recurrent, and is trained on as it is: leave out model.replace and markers "
-            "that its tokenizer does not have"
-        )
+    if isinstance(model, RecurrentModel):
+        if choice.changes or vocab_size > model.vocab_size:
+            raise ValueError(
+                f"the model in {choice.directory} is recurrent, and is trained on as it is: leave out model.replace and "
+                "markers that its tokenizer does not have"
+            )
+        return Replaced(model, ())
     if vocab_size > model.vocab_size:
         model = resize_vocabulary(model, vocab_size)
     return replace(model, choice.changes, seed=seed) if choice.changes else Replaced(model, ())

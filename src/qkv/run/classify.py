@@ -18,6 +18,7 @@ from ..data.tasks.regress import Regress
 from ..data.tasks.sentences import Sentences
 from ..model.heads import SequenceClassifier
 from ..model.sentence import SentenceVector
+from ..model.transformer import Transformer
 from .embed import embed
 from .text import batches
 
@@ -129,6 +130,7 @@ def _inputs(run: Run, rows: Rows) -> dict[str, Any]:
         ids[i, : len(row)], types[i, : len(row)] = torch.tensor(row), torch.tensor(kinds)
     layout = Layout.from_lengths(lengths, device=device)
     inputs: dict[str, Any] = {"ids": ids, "layout": layout}
+    assert isinstance(spec, Transformer)  # heads that give scores are on no other
     first = spec.encoder or spec.output
     if getattr(first.embedding, "token_types", 0) > 1:
         inputs["token_types"] = types

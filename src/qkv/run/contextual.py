@@ -94,6 +94,8 @@ def look(story: Story) -> tuple[list[Word], list[Word]]:
 
     data = Senses.from_dict({key: value for key, value in story.recipe["data"].items() if key != "kind"})
     run = load(story.run_dir, device="cpu")
+    if not isinstance(run.model, TransformerModel):
+        raise ValueError(f"{story.run_dir} has no layers of attention to look into; `contextual` is for Transformers")
     table = data.table("test")
     examples = [example for i in range(len(table)) if isinstance(example := table[i], dict)]
     models = run.model, build(run.model.spec, seed=int(story.recipe.get("seed", 0)))

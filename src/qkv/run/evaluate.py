@@ -19,7 +19,7 @@ from ..data.sources import SPLITS, Example, Skipped, Source, Split, Table
 from ..data.task import Task, TextTask
 from ..data.tokenizer import Tokenizer
 from ..generate import Generation
-from ..model.transformer import TransformerModel
+from ..model.build import AnyModel
 from ..train.objective import Objective
 from . import metrics
 from .chat import Assistant
@@ -92,7 +92,7 @@ class Evaluator:
 
     def __call__(
         self,
-        model: TransformerModel,
+        model: AnyModel,
         split: Split,
         limit: int | None = None,
         generation: Generation | None = None,
@@ -136,7 +136,7 @@ class Evaluator:
         assert self.tokenizer is not None
         return self.tokenizer
 
-    def _judged(self, task: Task, model: TransformerModel, split: Split, limit: int | None, kept: int) -> Evaluated:
+    def _judged(self, task: Task, model: AnyModel, split: Split, limit: int | None, kept: int) -> Evaluated:
         """Every term of the loss, and what the task's judge makes of the model's outputs."""
         began = time.perf_counter()
         judge, batching = task.judge(self.tokenizer), self.batching.replace(workers=0, shuffle=False)
@@ -194,7 +194,7 @@ class Evaluator:
         return given
 
     def _likelihood(
-        self, model: TransformerModel, split: Split, examples: tuple[Example, ...] | None, limit: int | None
+        self, model: AnyModel, split: Split, examples: tuple[Example, ...] | None, limit: int | None
     ) -> tuple[Likelihood, list[str]]:
         """The objective's terms over the examples, or over the rows of running text up to the limit."""
         source = self.source if examples is None else Fixed(given=examples)
@@ -210,7 +210,7 @@ class Evaluator:
             return total, [str(batches.report)] if batches.report.skipped or batches.report.cut else []
 
     @torch.inference_mode()
-    def _add(self, total: Likelihood, model: TransformerModel, batch: Batch) -> None:
+    def _add(self, total: Likelihood, model: AnyModel, batch: Batch) -> None:
         for term in self.objective(model, batch.to(model.device)).values():
             total.nll += float(term.sum if term.value is None else term.value)
             total.count += term.count
@@ -279,7 +279,7 @@ def first(table: Table, most: int) -> tuple[Example | Skipped, ...]:
     return tuple(entries)
 
 
-def task_of(model: TransformerModel, pairs: bool) -> Use:
+def task_of(model: AnyModel, pairs: bool) -> Use:
     return "translate" if model.is_encoder_decoder else "answer" if pairs else "continue"
 
 

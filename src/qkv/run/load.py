@@ -18,6 +18,7 @@ from ..data.tokenizer_config import save_for_hub
 from ..generate import Generation
 from ..hub import huggingface
 from ..model.base import ModelSpec
+from ..model.build import AnyModel
 from ..model.electra import published
 from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
@@ -64,7 +65,7 @@ class Run:
     origin:     what the directory said besides, where it was one of the Hub's.
     """
 
-    model: TransformerModel
+    model: AnyModel
     tokenizer: Tokenizer | None
     generation: Generation = field(default_factory=Generation)
     task: Use = "continue"
@@ -172,7 +173,8 @@ class Run:
         if to not in (None, "hub", "qkv"):
             raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
         size = sharded.parsed(max_shard_size)
-        if to != "qkv" and (kept := published(self.model)) is not self.model:
+        model = self.model
+        if to != "qkv" and isinstance(model, TransformerModel) and (kept := published(model)) is not model:
             return replace(self, model=kept).save(path, to, max_shard_size=max_shard_size)
         folder = Path(path)
         if to != "qkv" and (why := self._refusal()) is not None:
@@ -182,19 +184,22 @@ class Run:
             to = "qkv"
         folder.mkdir(parents=True, exist_ok=True)
         self._save_words(folder, to)
-        if to == "qkv":
-            weights.save(self.model, folder / WEIGHTS)
+        if to == "qkv" or not isinstance(model, TransformerModel):
+            weights.save(model, folder / WEIGHTS)
             write_settings(folder, self.model.spec, self.task, self.generation, self.recipe, self.tokenizer is not None)
         else:
             if self.recipe is not None:
                 write_text(folder / RECIPE, self.recipe.to_yaml())
-            hub.save(folder, self.model, self.generation.to_dict(), self._said(), size)
+            hub.save(folder, model, self.generation.to_dict(), self._said(), size)
         return folder
 
     def _refusal(self) -> str | None:
         """Why no family of the Hub can say this model, or None where one can."""
+        spec = self.model.spec
+        if not isinstance(spec, Transformer):
+            return f"no family of the Hub is a {spec.kind} model"
         try:
-            hub.config_of(self.model.spec, self.model.dtype, self.origin)
+            hub.config_of(spec, self.model.dtype, self.origin)
         except ValueError as error:
             return str(error)
         return None

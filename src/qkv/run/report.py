@@ -42,7 +42,7 @@ from .directory import (
 from .wording import HOW, QUALITY, scaled, shown, titled
 
 if TYPE_CHECKING:
-    from ..model.transformer import TransformerModel
+    from ..model.build import AnyModel
     from .load import Run
 
 ATTENTION = "attention.json"
@@ -352,7 +352,7 @@ def _picture(run: Run, sample: Mapping[str, Any]) -> picture.Picture:
     return picture.Picture.of(source + output, tokenizer.tokens(ids), tokenizer.tokens(ids), maps)
 
 
-def _ids(ids: Sequence[int | None], model: TransformerModel) -> torch.Tensor:
+def _ids(ids: Sequence[int | None], model: AnyModel) -> torch.Tensor:
     return torch.tensor([list(ids)], device=model.device)
 
 

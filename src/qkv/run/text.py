@@ -13,7 +13,7 @@ from ..data.tokenizer import Tokenizer
 from ..generate import Generated, Generation, generate, row_seed
 from ..generate.processors import Processor
 from ..hub.generation import Ids
-from ..model.transformer import TransformerModel
+from ..model.build import AnyModel
 
 Use = Literal["translate", "answer", "continue", "read"]
 """What a model does with a text: an encoder–decoder reads it as a source; a language model trained on pairs answers it
@@ -58,7 +58,7 @@ class TextModel:
     does where its `frame` says what an encoder–decoder was trained on.
     """
 
-    model: TransformerModel
+    model: AnyModel
     tokenizer: Tokenizer
     task: Use
     ids: Ids | None = None
