@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from . import tap
-from .backends import BACKENDS, coded, tiled
+from .backends import BACKENDS, coded, sdpa, tiled
 from .bias import Bias
 from .coded import Held
 from .layout import Layout
@@ -21,7 +21,9 @@ from .scores import Comparison
 from .spec import nearest
 
 _FULL = Full()
-_SPARSE = (0.4, 0.2)  # the share of scores below which computing no others pays: in fp32, and in bf16
+# The share of scores below which computing no others pays: in fp32, and in bf16.
+_SPARSE = (0.4, 0.2)
+_SPARSE_BY_KERNEL = (0.95, 0.5)  # where our own kernels for CPUs do it
 _DENSE = 1 << 28  # bytes of scores above which memory decides for `tiled`
 
 
@@ -109,7 +111,7 @@ def choose(request: Request, backend: str = "auto") -> str:
         return "reference" if size <= _DENSE >> 6 else "tiled"
     if size > _DENSE and _falls_to_plain_mathematics(request):
         return "tiled"
-    return "tiled" if _long(request) and tiled.share(request) < _SPARSE[request.q.dtype == torch.bfloat16] else "sdpa"
+    return "tiled" if _leaves_out_much(request) else "sdpa"
 
 
 def _by_other_scores(request: Request, backend: str) -> str | None:
@@ -119,9 +121,14 @@ def _by_other_scores(request: Request, backend: str) -> str | None:
     return f"it compares by dot products, and {type(request.score).__name__} is none, for which 'reference' holds all scores"
 
 
-def _long(request: Request) -> bool:
-    """Whether there is enough to compute for leaving out a part of it to pay."""
-    return request.k.shape[1] >= 1024 and request.q.shape[1] >= 64
+def _leaves_out_much(request: Request) -> bool:
+    """Whether computing what is needed alone takes less time than computing all and hiding the rest."""
+    narrow = request.q.dtype == torch.bfloat16
+    if request.q.shape[1] < 64:
+        return False
+    if sdpa.hides(request) and tiled.by_kernel(request):
+        return tiled.share(request) < _SPARSE_BY_KERNEL[narrow]
+    return request.k.shape[1] >= 1024 and tiled.share(request) < _SPARSE[narrow]
 
 
 def _falls_to_plain_mathematics(request: Request) -> bool:

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from qkv.core import native, tap
+from qkv.core import tap
 from qkv.core.attend import attend
 from qkv.core.backends import coded
 from qkv.core.coded import Held, encode
 from qkv.core.layout import Layout
+from qkv.core.native import coded as native
+from qkv.core.native import compiled
 from qkv.core.patterns import causal, window
 from qkv.core.positions import ALiBi, Widths
 
@@ -22,7 +24,7 @@ B, GROUP, TAIL = 2, 8, 5
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "PyTorch":
         monkeypatch.setattr(native, "serves", lambda codes, rows: False)
-    elif native.library() is None:
+    elif compiled.library("coded") is None:
         pytest.skip("there is no C++ compiler here, and the kernels can't be built")
     return str(request.param)
 
@@ -112,26 +114,3 @@ def test_what_is_constant_stays_nearly_so() -> None:
     x = torch.full((1, 1, GROUP, 4), 3.25)
     assert (encode(x, 4, "channel", GROUP).decoded() - x).abs().max() <= 3.25 * 2**-7
     assert torch.equal(encode(torch.zeros_like(x), 8, "token", GROUP).decoded(), torch.zeros_like(x))
-
-
-def test_without_a_compiler_there_are_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(native.shutil, "which", lambda name: None)
-    native.library.cache_clear()
-    try:
-        assert native.library() is None
-    finally:
-        native.library.cache_clear()
-
-
-def test_a_compiler_that_fails_is_told_of(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("CXX", "false")
-    monkeypatch.setenv("QKV_CACHE", str(tmp_path))
-    native.library.cache_clear()
-    try:
-        assert native.library() is None
-        assert "can't build qkv's kernels" in caplog.text
-    finally:
-        native.library.cache_clear()

@@ -169,15 +169,15 @@ class BlockSparse:
     def _limits(self, queries: Tensor, keys: Tensor, masked: tuple[tuple[int, int], ...], alike: bool) -> _Limits:
         """Where pairs are forbidden: for all strips, or for the first where it is the same for all."""
         some = slice(0, 1) if alike else slice(None)
-        q = _taken(self.layout, queries[some]).queries()
-        return [(a, b, self._limit(q, _taken(self.kv_layout, keys[some, a:b]).keys())) for a, b in masked]
+        q = taken(self.layout, queries[some]).queries()
+        return [(a, b, self._limit(q, taken(self.kv_layout, keys[some, a:b]).keys())) for a, b in masked]
 
     def _limit(self, q: View, k: View) -> Tensor:
         allowed = self.pattern.allowed(q, k) & (q.segment == k.segment) & (q.position >= 0) & (k.position >= 0)
         return torch.where(allowed, float("inf"), float("-inf")).to(self.dtype)
 
 
-def _taken(layout: Layout, index: Tensor) -> Layout:
+def taken(layout: Layout, index: Tensor) -> Layout:
     """The tokens (n, rows) of a layout's only row, as n rows."""
     segments, roles = (None if x is None else x[0][index] for x in (layout.segments, layout.roles))
     return Layout(layout.positions[0][index], segments, roles)

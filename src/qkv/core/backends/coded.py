@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .. import native
 from ..coded import Codes, Held, unpacked
+from ..native import coded as native
 from ..request import Request
 
 FEW = native.MOST  # query rows of a key-value head up to which codes are read as they are

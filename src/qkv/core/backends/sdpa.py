@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..plan import is_aligned_causal, needed_parts
+from ..plan import is_aligned_causal, needed_parts, same_segment
 from ..request import Request, Result
 
 _SHORT = 160  # tokens up to which fp32 is faster than bf16 in training on a CPU
@@ -49,6 +49,14 @@ def run(request: Request) -> Result:
             enable_gqa=q.shape[1] != k.shape[1],
         )
     return out.reshape(shape).transpose(1, 2)[..., :e].to(request.q.dtype)
+
+
+def hides(request: Request) -> bool:
+    """Whether the function would need a mask, as far as the host knows."""
+    parts = needed_parts(request.pattern, request.layout, request.kv_layout)
+    if is_aligned_causal(parts, request.layout, request.kv_layout):
+        return False
+    return bool(parts) or request.kv_layout.padding != "none" or not same_segment(request.layout, request.kv_layout)
 
 
 def _widens(request: Request) -> bool:

@@ -120,7 +120,7 @@ def _strips(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, unit
     """Every strip that sees something, in order."""
     n_keys = kv_layout.shape[1]
     found: dict[int, list[tuple[int, list[bool]]]] = {}
-    for i, j, sure in zip(*(x.tolist() for x in _visits(pattern, layout, kv_layout, rows, unit)), strict=True):
+    for i, j, sure in zip(*(x.tolist() for x in visits(pattern, layout, kv_layout, rows, unit)), strict=True):
         runs = found.setdefault(i, [])
         if runs and runs[-1][0] + len(runs[-1][1]) == j:
             runs[-1][1].append(sure)
@@ -137,7 +137,7 @@ def _strips(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, unit
     ]
 
 
-def _visits(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, unit: int) -> tuple[Tensor, Tensor, Tensor]:
+def visits(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, unit: int) -> tuple[Tensor, Tensor, Tensor]:
     """Strip, block and whether all its pairs are surely allowed, of all that may have one: sorted by strip, then block.
 
     Squares of 16 × 16 are looked at first, and only into those that may have a pair.

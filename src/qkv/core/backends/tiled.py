@@ -15,16 +15,21 @@ from torch._subclasses import FakeTensor
 
 from ..bias import Bias
 from ..layout import Layout
+from ..native import sparse
+from ..native.sparse import BlockPlan
 from ..patterns import Causal, Extent, Full, Pattern
 from ..plan import host_extent
 from ..request import Request, Result
+from . import by_blocks
 from .block_sparse import BlockSparse
+from .by_blocks import ByBlocks
 from .regrouped import Grouping, Regrouped, groupings
 from .strips import Plan, make_plan, n_scores, plain_plan
 from .tiles import DENSE, Problem, backward, finite, forward, layouts_of, pattern_of
 
 _UNIT = 64  # queries in a strip, and keys in a block
 _SPARSE = 0.4  # share of all scores up to which strips are faster than square tiles
+_WORTH = 1 << 20  # scores for which our own kernels are called, and built where they aren't yet
 
 
 def refuses(request: Request) -> str | None:
@@ -68,17 +73,36 @@ def _start(layout: Layout) -> int:
 
 def share(request: Request) -> float:
     """The share of all scores that is computed, as far as the host knows; 1 where it doesn't."""
+    planned = _planned(request)
+    return density(request) if planned is None else planned
+
+
+def by_kernel(request: Request) -> bool:
+    """Whether our own kernels for CPUs serve a request, as far as the host knows."""
+    planned = _planned(request)
+    if planned is None or not worth(request.q, planned * request.q.shape[1] * request.k.shape[1]):
+        return False
+    return sparse.serves(request.q, request.k, request.v)
+
+
+def worth(q: Tensor, n: float) -> bool:
+    """Whether `n` scores of each head are enough for our own kernels."""
+    return q.shape[0] * q.shape[2] * n >= _WORTH
+
+
+def _planned(request: Request) -> float | None:
+    """The share of all scores that plans of blocks compute; None where there are none, or they aren't made yet."""
     bare = request.bias is None and not request.softcap and not request.dropout
     if not bare or request.q.device.type != "cpu" or torch.compiler.is_compiling() or isinstance(request.q, FakeTensor):
-        return density(request)
+        return None
 
-    def of_strips() -> float:
+    def of_strips() -> float | None:
         q, k = request.layout, request.kv_layout
         marks = [q.segments, k.segments, q.roles, k.roles]
         plans = _plans(request.pattern, [q.positions, k.positions], marks, _start(q), _start(k))
-        return density(request) if plans is None else sum(map(n_scores, plans)) / (q.shape[1] * k.shape[1])
+        return None if plans is None else sum(map(n_scores, plans)) / (q.shape[1] * k.shape[1])
 
-    return request.plan.once(f"share {request.pattern.text}", (request.layout, request.kv_layout), of_strips)
+    return request.plan.once(f"planned {request.pattern.text}", (request.layout, request.kv_layout), of_strips)
 
 
 def density(request: Request, grid: int = 16) -> float:
@@ -112,11 +136,20 @@ def _in_strips(
     k_start: int,
     pattern: str,
     scale: float,
-) -> BlockSparse | Regrouped | None:
-    """The way over strips, for rules that leave out much, where it is open."""
+) -> BlockSparse | Regrouped | ByBlocks | None:
+    """The way over strips, or blocks, for rules that leave out much, where it is open."""
     rule, (t, s) = pattern_of(pattern), (q.shape[1], k.shape[1])
     plans = None if q.device.type != "cpu" else _plans(rule, positions, marks, q_start, k_start)
-    if plans is None or sum(map(n_scores, plans)) > _SPARSE * t * s or not finite(k, v):
+    if plans is None:
+        return None
+    n = sum(map(n_scores, plans))
+    ours = worth(q, n) and sparse.serves(q, k, v)
+    if not (ours or n <= _SPARSE * t * s) or not finite(k, v):
+        return None
+    blocks = _blocks(rule, positions, marks, q_start, k_start) if ours else None
+    if blocks is not None:
+        return ByBlocks(q, k, v, blocks, scale)
+    if n > _SPARSE * t * s:
         return None
     groups = _groups(rule, t, s, q_start, k_start)
     if groups:
@@ -137,6 +170,20 @@ def _plans(
     if min(q_start, k_start) >= 0:
         return [plain_plan(rule, t, s, q_start, k_start, _UNIT)]
     return [make_plan(rule, *layouts_of(positions, marks), _UNIT)]
+
+
+def _blocks(
+    rule: Pattern, positions: list[Tensor], marks: list[Tensor | None], q_start: int, k_start: int
+) -> tuple[BlockPlan, ...] | None:
+    """The same for our own kernels."""
+    t, s = (x.shape[1] for x in positions)
+    if _groups(rule, t, s, q_start, k_start):
+        return by_blocks.regrouped(rule, t)
+    alone = min(q_start, k_start) >= 0
+    one = (
+        by_blocks.plain(rule, t, s, q_start, k_start) if alone else by_blocks.plan(rule, *layouts_of(positions, marks))
+    )
+    return None if one is None else (one,)
 
 
 def _groups(rule: Pattern, t: int, s: int, q_start: int, k_start: int) -> tuple[Grouping, ...]:

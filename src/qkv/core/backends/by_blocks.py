@@ -1,0 +1,84 @@
+"""Patterns that leave out much, by our own kernels: what plans their blocks, and what calls them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..layout import Layout
+from ..native import sparse
+from ..native.sparse import SIDE, BlockPlan
+from ..patterns import Pattern
+from .block_sparse import taken
+from .regrouped import groupings
+from .strips import visits
+
+_MOST = 2048  # blocks in which pairs are hidden in a way of their own: 32 MiB
+_AT_ONCE = 256  # blocks that are looked into together
+
+
+@dataclass
+class ByBlocks:
+    """As `BlockSparse`; several plans together are the rule."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    plans: tuple[BlockPlan, ...]
+    scale: float
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        out, lse = sparse.forward(self.q, self.k, self.v, self.plans, self.scale)
+        return out.to(self.q.dtype), lse
+
+    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        return sparse.backward(self.q, self.k, self.v, out, lse, d_out, d_lse, self.plans, self.scale)
+
+
+@lru_cache(maxsize=64)
+def plain(pattern: Pattern, t: int, s: int, q_start: int, k_start: int) -> BlockPlan | None:
+    """`plan` for unpadded tokens of one segment at consecutive positions, remembered."""
+    return plan(pattern, Layout.full(t, q_start, "cpu"), Layout.full(s, k_start, "cpu"))
+
+
+@lru_cache(maxsize=64)
+def regrouped(pattern: Pattern, n: int) -> tuple[BlockPlan, ...] | None:
+    """For patterns with gaps, part by part, see `groupings`; None where a part has no plan."""
+    found = [plan(x.pattern, x.layout, x.layout, x.order) for x in groupings(pattern, n, SIDE)]
+    made = tuple(x for x in found if x is not None)
+    return made if len(made) == len(found) else None
+
+
+def plan(pattern: Pattern, layout: Layout, kv_layout: Layout, order: Tensor | None = None) -> BlockPlan | None:
+    """The blocks that may hold an allowed pair, for layouts that are the same for all rows, and what is hidden in them.
+
+    None where that is too much to keep.
+    """
+    i, j, sure = visits(pattern, layout, kv_layout, SIDE, SIDE)
+    some = (~sure).nonzero()[:, 0]
+    pieces = [_hidden(pattern, layout, kv_layout, i[at], j[at]) for at in some.split(_AT_ONCE)]
+    bits = np.concatenate(pieces) if len(some) else np.zeros((0, SIDE * SIDE // 8), np.uint8)
+    kinds, which = np.unique(bits.view(np.dtype((np.void, bits.shape[1])))[:, 0], return_inverse=True)
+    if len(kinds) > _MOST:
+        return None
+    table = torch.full_like(i, -1)
+    table[some] = torch.from_numpy(which.reshape(-1)).to(table.dtype)
+    hidden = np.unpackbits(kinds.view(np.uint8).reshape(len(kinds), bits.shape[1]), axis=1)
+    limits = torch.from_numpy(np.where(hidden, -np.inf, np.inf).astype(np.float32)).view(-1, SIDE, SIDE)
+    number, count = i.unique_consecutive(return_counts=True)
+    ends = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    return BlockPlan(number, ends, j.contiguous(), table, limits, order)
+
+
+def _hidden(pattern: Pattern, layout: Layout, kv_layout: Layout, i: Tensor, j: Tensor) -> np.ndarray:
+    """Of blocks (i, j) the pairs that are forbidden, key by key, eight to a byte: (blocks, 64 · 64 / 8)."""
+    step = torch.arange(SIDE, device="cpu")
+    rows, columns = (x[:, None] * SIDE + step for x in (i, j))
+    q, k = (taken(x, at.clamp(max=x.shape[1] - 1)) for x, at in ((layout, rows), (kv_layout, columns)))
+    a, b = q.queries(), k.keys()
+    allowed = pattern.allowed(a, b) & (a.segment == b.segment) & (a.position >= 0) & (b.position >= 0)
+    return np.packbits(~allowed.expand(len(i), SIDE, SIDE).mT.flatten(1).numpy(), axis=1)

@@ -1,0 +1,183 @@
+"""Our own kernels for patterns that leave out much: equal to the reference with its gradients, on any number of threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from qkv.core.attend import attend, choose
+from qkv.core.backends import by_blocks, tiled
+from qkv.core.backends.by_blocks import ByBlocks
+from qkv.core.layout import Layout
+from qkv.core.native.compiled import library
+from qkv.core.native.sparse import SIDE
+from qkv.core.patterns import (
+    causal,
+    chunks,
+    dilated,
+    fixed,
+    full,
+    global_tokens,
+    prefix,
+    random_blocks,
+    sinks,
+    strided,
+    window,
+)
+from qkv.core.plan import Plan
+from qkv.core.request import Request
+
+pytestmark = pytest.mark.skipif(library("sparse") is None, reason="there is no C++ compiler to build the kernels with")
+
+T = 330  # five blocks and a part of one
+ROLES = (torch.arange(T) % 97 == 3).long()[None]
+CASES: dict[str, dict[str, Any]] = {
+    "window": {"pattern": causal() & window(70)},
+    "both sides": {"pattern": window(30)},
+    "dense": {"pattern": causal() | window(40)},
+    "longformer": {"pattern": window(25) | global_tokens(3)},
+    "longformer by roles": {"pattern": window(25) | global_tokens(), "layout": Layout.full(T).with_roles(ROLES)},
+    "sinks": {"pattern": causal() & (window(65) | sinks(2))},
+    "blind": {"pattern": causal() & ~window(90)},
+    "random": {"pattern": causal() & (window(64) | random_blocks(64, 1, seed=1))},
+    "chunks": {"pattern": chunks(100)},
+    "fixed": {"pattern": fixed(64, 2)},
+    "prefix": {"pattern": causal() & window(64) | prefix(), "layout": Layout.full(T).with_roles(2 * ROLES)},
+    "dilated": {"pattern": causal() & dilated(9, 3)},
+    "strided": {"pattern": causal() & strided(40)},
+    "strided both ways": {"pattern": strided(90)},
+    "packed": {"pattern": causal(), "layout": Layout.packed([[100, 150, 80]])},
+    "padded": {"pattern": causal() & window(64), "layout": Layout.from_lengths([290], T)},
+    "late": {
+        "pattern": causal() & window(64),
+        "layout": Layout.full(T, start=70),
+        "kv_layout": Layout.full(T, start=40),
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Called for however few scores; how often they were."""
+    calls: list[int] = []
+    forward = ByBlocks.forward
+
+    def counted(self: ByBlocks) -> tuple[Tensor, Tensor]:
+        calls.append(len(self.plans))
+        return forward(self)
+
+    monkeypatch.setattr(tiled, "_WORTH", 0)
+    monkeypatch.setattr(ByBlocks, "forward", counted)
+    return calls
+
+
+def both_ways(
+    backend: str, options: dict[str, Any], shape: tuple[int, int, int, int] = (4, 2, 32, 16), dtype: Any = torch.float32
+) -> list[Tensor]:
+    """Output, log-sum-exp and gradients, of H query heads, K others, D and E wide."""
+    h, kv, d, e = shape
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*sizes: int) -> Tensor:
+        return torch.randn(*sizes, generator=generator).to(dtype)
+
+    tensors = [draw(2, T, n, width).requires_grad_() for n, width in ((h, d), (kv, d), (kv, e))]
+    out, lse = attend(*tensors, return_lse=True, backend=backend, **options)
+    value = (out * draw(2, T, h, e)).sum() + (lse.masked_fill(lse == -torch.inf, 0.0) * draw(2, h, T)).sum()
+    return [out.detach(), lse.detach(), *torch.autograd.grad(value, tensors)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_equals_the_reference_with_its_gradients(case: str, always: list[int]) -> None:
+    found, wanted = both_ways("tiled", CASES[case]), both_ways("reference", CASES[case], dtype=torch.float64)
+    torch.testing.assert_close(found, wanted, atol=3e-5, rtol=3e-5, check_dtype=False)
+    assert always == [2 if case.startswith("strided") else 1]
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 16, 16), (3, 1, 80, 48), (2, 2, 64, 128), (6, 2, 128, 64)])
+def test_heads_of_all_widths(shape: tuple[int, int, int, int], always: list[int]) -> None:
+    options = {"pattern": causal() & window(100)}
+    found, wanted = both_ways("tiled", options, shape), both_ways("reference", options, shape, torch.float64)
+    torch.testing.assert_close(found, wanted, atol=5e-5, rtol=5e-5, check_dtype=False)
+    assert always == [1]
+
+
+def test_lower_precision_is_computed_in_fp32(always: list[int]) -> None:
+    options = {"pattern": causal() & window(100)}
+    found, wanted = (
+        both_ways("tiled", options, dtype=torch.bfloat16),
+        both_ways("reference", options, dtype=torch.bfloat16),
+    )
+    assert found[0].dtype == torch.bfloat16 and found[2].dtype == torch.bfloat16
+    torch.testing.assert_close(found, wanted, atol=4e-2, rtol=4e-2, check_dtype=False)
+    assert always == [1]
+
+
+@pytest.mark.parametrize("case", ["window", "strided", "longformer"])
+def test_the_number_of_threads_changes_no_bit(case: str) -> None:
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(both_ways("tiled", CASES[case]))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_tensors_may_lie_in_any_way(always: list[int]) -> None:
+    packed = torch.randn(2, 4, 3, T, 32).permute(2, 0, 3, 1, 4)  # heads before tokens, q, k and v as one
+    pattern = window(30)
+    found = attend(*packed, pattern=pattern, backend="tiled")
+    torch.testing.assert_close(found, attend(*packed.contiguous(), pattern=pattern, backend="tiled"))
+    torch.testing.assert_close(found, attend(*packed, pattern=pattern, backend="reference"), atol=1e-5, rtol=1e-5)
+    assert len(always) == 2
+
+
+def test_large_scores_stay_finite() -> None:
+    q, k, v = torch.randn(3, 1, T, 2, 32) * 30
+    found = attend(q, k, v, pattern=window(30), backend="tiled")
+    wanted = attend(q.double(), k.double(), v.double(), pattern=window(30), backend="reference")
+    torch.testing.assert_close(found.double(), wanted, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("what", ["float64", "width", "rows"])
+def test_what_they_do_not_take_goes_another_way(what: str, always: list[int]) -> None:
+    dtype, width = (torch.float64 if what == "float64" else torch.float32), (24 if what == "width" else 32)
+    q, k, v = torch.randn(3, 2, T, 2, width, dtype=dtype)
+    layout = Layout.from_lengths([T, 300]) if what == "rows" else None
+    found, wanted = (attend(q, k, v, pattern=window(30), layout=layout, backend=b) for b in ("tiled", "reference"))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert not always
+
+
+def test_auto_takes_them_where_something_would_be_hidden() -> None:
+    q = torch.randn(1, T, 2, 32)
+    layout = Layout.full(T)
+
+    def chosen(pattern: Any) -> str:
+        return choose(Request(q, q, q, pattern, layout, layout, None, 0.2, 0.0, None, False, Plan()))
+
+    assert chosen(causal() & window(70)) == "tiled"
+    assert chosen(causal()) == chosen(full()) == "sdpa"  # for which the fused function needs no mask
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 200), st.integers(1, 150), st.integers(1, 150), st.booleans())
+def test_a_plan_holds_just_the_allowed_pairs(t: int, back: int, ahead: int, past: bool) -> None:
+    pattern = causal() & window(back, ahead) if past else window(back, ahead)
+    made = by_blocks.plan(pattern, Layout.full(t), Layout.full(t))
+    assert made is not None
+    seen = np.zeros((2 * SIDE + t, 2 * SIDE + t), bool)
+    for strip, start, stop in zip(made.number.tolist(), made.ends.tolist(), made.ends[1:].tolist(), strict=False):
+        for block, table in zip(made.block[start:stop].tolist(), made.table[start:stop].tolist(), strict=True):
+            allowed = np.ones((SIDE, SIDE), bool) if table < 0 else (made.limits[table] > 0).numpy().T
+            seen[strip * SIDE : (strip + 1) * SIDE, block * SIDE : (block + 1) * SIDE] = allowed
+    assert np.array_equal(seen[:t, :t], pattern.mask(t).numpy())
