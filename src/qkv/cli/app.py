@@ -15,6 +15,7 @@ from . import (
     cost,
     evaluate,
     generate,
+    predict,
     score,
     show,
     tokenizer,
@@ -65,6 +66,7 @@ app.command("chat")(chat.chat)
 app.command("score")(score.score)
 app.command("embed")(score.embed)
 app.command("classify")(classify.classify)
+app.command("predict")(predict.predict)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")
 app.command("convert")(convert.convert)

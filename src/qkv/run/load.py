@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -41,6 +41,11 @@ from .embed import Pooling, embed
 from .recipe import Recipe
 from .score import Score, score
 from .text import Output, TextModel, Use
+
+if TYPE_CHECKING:
+    from .predict import Prediction
+
+T = TypeVar("T")
 
 TOKENIZERS = (
     *("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"),
@@ -152,6 +157,12 @@ class Run:
         from .files import classify_files
 
         return classify_files(self, paths)
+
+    def predict(self, inputs: Sequence[str | Path], **options: Any) -> list[Prediction]:
+        """What the run says of new inputs by the task that it was trained on, see `qkv.run.predict.predict`."""
+        from .predict import predict
+
+        return predict(self, _texts(inputs), **options)
 
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
         """How alike a[i] and b[i] are, see `qkv.run.classify.similarity`."""
@@ -387,7 +398,7 @@ def _generation(path: Path) -> Generation:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _texts(texts: Sequence[str]) -> Sequence[str]:
+def _texts(texts: Sequence[T]) -> Sequence[T]:
     if isinstance(texts, str):
         raise ValueError("texts are a list of strings; put a single one into a list: [text]")
     return texts

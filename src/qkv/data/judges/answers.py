@@ -43,10 +43,12 @@ def _f1(mine: list[str], theirs: list[str]) -> float:
 
 @dataclass
 class Asked:
-    """A question with the best answer in what was read of its text so far, and how sure it is that there is none."""
+    """A question with the best answer in what was read of its text so far, where that begins in the context, and how sure
+    it is that there is none."""
 
     example: dict[str, Any]
     answer: str = ""
+    start: int = 0
     score: float = float("-inf")
     none: float = float("inf")
 
@@ -69,15 +71,21 @@ class AnswersJudge(Judge):
             spans, at = example["spans"], example["at"]
             first, last, score = best_span(scores[at : at + len(spans)], self._longest)
             if score > asked.score:
-                asked.answer, asked.score = example["context"][spans[first][0] : spans[last][1]], score
+                asked.start, asked.score = spans[first][0], score
+                asked.answer = example["context"][asked.start : spans[last][1]]
             asked.none = min(asked.none, float(scores[0].sum()))
 
-    def _said(self, asked: Asked) -> str:
+    def asked(self, example: dict[str, Any]) -> Asked:
+        """What was found for an example, whose "text" is the very object that its windows were made of."""
+        return self._all[id(example["text"])]
+
+    def said(self, asked: Asked) -> str:
+        """The best answer; "" where it is that there is none."""
         nothing = self._unanswerable and asked.none - asked.score > self._margin
         return "" if nothing else asked.answer
 
     def found(self) -> dict[str, Measured]:
-        pairs = [(self._said(asked), asked.example["answers"]) for asked in self._all.values()]
+        pairs = [(self.said(asked), asked.example["answers"]) for asked in self._all.values()]
         if not pairs:
             return {}
         n, none = len(pairs), sum(truths == ("",) for _, truths in pairs)
@@ -94,7 +102,7 @@ class AnswersJudge(Judge):
 
     def _sample(self, asked: Asked) -> dict[str, Any]:
         example, none = asked.example, "(no answer)"
-        output, target = self._said(asked) or none, example["answers"][0] or none
+        output, target = self.said(asked) or none, example["answers"][0] or none
         return {"source": f"{example['question']}\n{example['context']}", "output": output, "target": target}
 
 

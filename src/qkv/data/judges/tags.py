@@ -48,6 +48,10 @@ class TagsJudge(Judge):
             first, at = example["first"], example["at"]
             told.found[first : first + len(at)] = [self._names[row[i]] if i >= 0 else "O" for i in at]
 
+    def tags_of(self, words: Sequence[str]) -> list[str]:
+        """What was found for the words of an example, the very object that its rows were made of."""
+        return self._all[id(words)].found
+
     def found(self) -> dict[str, Measured]:
         told = [one.told for one in self._all.values()]
         counted = [(mine, true) for row in told for mine, true in zip(*row, strict=True) if true]
@@ -77,16 +81,12 @@ class TagsJudge(Judge):
 
 
 def _sample(one: Tagged) -> dict[str, Any]:
-    if isinstance(one.words, str):  # symbols: their tags make a string too
-        tags = "".join(tag or "-" for tag in one.tags)
-        return {"source": one.words, "output": "".join(tag or "-" for tag in one.found), "target": tags}
-    return {
-        "source": " ".join(one.words),
-        "output": _marked(one.words, one.found),
-        "target": _marked(one.words, one.tags),
-    }
+    source = one.words if isinstance(one.words, str) else " ".join(one.words)
+    return {"source": source, "output": marked(one.words, one.found), "target": marked(one.words, one.tags)}
 
 
-def _marked(words: Sequence[str], tags: Sequence[str]) -> str:
-    """Words with their tags; those outside of entities stand alone."""
+def marked(words: Sequence[str], tags: Sequence[str]) -> str:
+    """Words with their tags, those outside of entities alone; of symbols, whose words are a string, the tags as a string."""
+    if isinstance(words, str):
+        return "".join(tag or "-" for tag in tags)
     return " ".join(word if tag in ("O", "") else f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))

@@ -12,7 +12,6 @@ from ...core.batch import Batch
 from ...core.embedding import Input
 from ..encoding import Encoder
 from ..framing import frame_of, framed
-from ..judge import Judge
 from ..judges.answers import AnswersJudge
 from ..pieces import Pieces, pieces_of
 from ..sources import Example, Skipped, Source
@@ -90,7 +89,7 @@ class Answer(Task, kind="answer"):
                 return
             start += room - self.overlap
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
+    def judge(self, tokenizer: Encoder | None) -> AnswersJudge:
         return AnswersJudge(self.longest_answer, bool(self.unanswerable), self.margin)
 
     def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:

@@ -13,7 +13,6 @@ from ...core.embedding import Input
 from ...core.spec import nearest
 from ..encoding import Encoder
 from ..framing import Framed, frame_of, framed
-from ..judge import Judge
 from ..judges.entities import Scheme, scheme_of
 from ..judges.tags import TagsJudge
 from ..pieces import Pieces, pieces_of
@@ -31,11 +30,13 @@ class Tag(Task, kind="tag"):
 
     tags:    by number; by default those of the training data in order.
     scheme:  how tags spell entities, see `judges.entities`; by default as the tags look.
+    symbols: whether each symbol of a text is a word; by default as in the training data.
     longest: tokens of a row with those around it. A longer text becomes several rows, each beginning with a word.
     """
 
     tags: tuple[str, ...] = ()
     scheme: Scheme | None = None
+    symbols: bool | None = None
     longest: int = Field(default=256, ge=8)
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
@@ -43,7 +44,8 @@ class Tag(Task, kind="tag"):
         tags = self.tags or getattr(source, "tags", ()) or _tags_in(source)
         if len(tags) < 2:
             raise ValueError(f"a tagger needs at least two tags to tell apart, and the data have {list(tags)}")
-        return self.replace(tags=tags, scheme=self.scheme or scheme_of(tags))
+        symbols = _of_symbols(source) if self.symbols is None else self.symbols
+        return self.replace(tags=tags, scheme=self.scheme or scheme_of(tags), symbols=symbols)
 
     @property
     def n_labels(self) -> int | None:
@@ -92,7 +94,13 @@ class Tag(Task, kind="tag"):
                 yield _row(example, framed(tokenizer, pieces.ids[start:stop]), first[word:until] - start, labels, word)
             start, word = stop, until
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
+    def untagged(self, text: str) -> Example:
+        """A text without tags as an example: each of its symbols is a word, or what stands between white space."""
+        words: Sequence[str] = text.strip() if self.symbols else text.split()
+        whole = words if isinstance(words, str) else " ".join(words)
+        return {"text": whole, "words": words, "tags": [""] * len(words)}
+
+    def judge(self, tokenizer: Encoder | None) -> TagsJudge:
         return TagsJudge(self.tags, self.scheme or scheme_of(self.tags))
 
     def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
@@ -150,3 +158,9 @@ def _tags_in(source: Source) -> tuple[str, ...]:
             raise ValueError(f"the {source.kind} source gives no tags; give one that does, such as columns")
         found.update(example["tags"])
     return tuple(sorted(found - {""}, key=lambda tag: (tag != "O", tag)))
+
+
+def _of_symbols(source: Source) -> bool:
+    """Whether the words of the training data are the symbols of a string."""
+    first = next(source.examples("train", shuffle=False), None)
+    return first is not None and isinstance(first.get("words"), str)

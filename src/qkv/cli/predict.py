@@ -1,0 +1,53 @@
+"""`qkv predict`: what a trained run says of new inputs, by the task that it was trained on."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .texts import Device, Json, read
+
+if TYPE_CHECKING:
+    from ..run.predict import Prediction
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[INPUT]...",
+            help="What the run's task is on: texts, with tabs between those that belong together "
+            "(`QUESTION<tab>CONTEXT`), or files. Without any, lines of standard input.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write masks, boxes, series and music there, in files named after the inputs'."
+        ),
+    ] = None,
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Ask a trained run about new inputs: tags, answers, masks, boxes, captions, forecasts, music, choices."""
+    from ..run.load import load
+
+    loaded = load(run, device=device)
+    names: set[str] = set()
+    for chunk in read(inputs):
+        for one in loaded.predict(chunk):
+            if out is not None:
+                _write(one, out, names)
+            typer.echo(dumps({"input": one.input, **one.fields}, ensure_ascii=False) if json else one.said)
+
+
+def _write(one: Prediction, folder: Path, names: set[str]) -> None:
+    """The files of a prediction. Raises ValueError where an input before it has made some of these names."""
+    if one.name in names:
+        raise ValueError(f"two inputs are named {one.name!r}; give each a folder of its own by --out")
+    names.add(one.name)
+    one.write(folder)

@@ -1,0 +1,59 @@
+"""What a trained run says of new inputs: what an evaluation would have said of the same, without knowing the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...data.task import Task
+from ...data.tasks.answer import Answer
+from ...data.tasks.tag import Tag
+from .answers import answered
+from .prediction import Prediction
+from .tags import tagged
+
+if TYPE_CHECKING:
+    from ..load import Run
+
+__all__ = ["Prediction", "predict"]
+
+
+@torch.inference_mode()
+def predict(run: Run, inputs: Sequence[str | Path]) -> list[Prediction]:
+    """What the run says of each input, by its task: texts, or the files of pictures, series and music.
+
+    Raises ValueError where an input can't be read, or where what the run was trained on is no question to be asked.
+    """
+    task = _task(run)
+    given = [str(one) for one in inputs]
+    for number, one in enumerate(given, 1):
+        if not one.strip():
+            raise ValueError(f"input {number} is empty, so there is nothing to read")
+    match task:
+        case Tag():
+            return tagged(run, task, given)
+        case Answer():
+            return answered(run, task, given)
+        case _:
+            raise ValueError(f"{_name(run)} was trained on the task {task.kind!r}, {_OTHERWISE}")
+
+
+_OTHERWISE = "which is nothing to be asked about: take it further by qkv train, or ask qkv embed for its vectors"
+
+
+def _task(run: Run) -> Task:
+    """Raises ValueError where a run has none."""
+    if run.recipe is None:
+        raise ValueError(
+            f"{_name(run)} has no recipe.yaml, which says what it was taught; give a run that `qkv train` made"
+        )
+    if run.recipe.task is None:
+        raise ValueError(f"{_name(run)} writes texts and has no other task; ask it by qkv generate or qkv translate")
+    return run.recipe.task
+
+
+def _name(run: Run) -> str:
+    return str(run.path or "this run")
