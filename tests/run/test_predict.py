@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from qkv.cli import main
+from qkv.data import images
+from qkv.data.judges import located
+from qkv.data.mask_files import read_mask
 from qkv.run.evaluate import evaluate_run
 from qkv.run.load import Run, load
 from qkv.run.recipe import Recipe
@@ -44,10 +53,14 @@ def examples(run: Run, count: int = 12) -> list[dict[str, Any]]:
     return [one for one, _ in zip(run.recipe.data.examples("test"), range(count), strict=False)]
 
 
-def evaluated(run: Run, count: int = 12) -> dict[str, dict[str, Any]]:
-    """The samples of an evaluation of these, by their source."""
-    assert run.recipe is not None
-    return {sample["source"]: sample for sample in evaluate_run(run, "test", max_examples=count).samples}
+def samples(run: Run, count: int = 12) -> list[dict[str, Any]]:
+    """The samples of an evaluation of these; pictures in their order."""
+    return evaluate_run(run, "test", max_examples=count).samples
+
+
+def evaluated(run: Run) -> dict[str, dict[str, Any]]:
+    """The same by their source."""
+    return {sample["source"]: sample for sample in samples(run)}
 
 
 # -- texts ---------------------------------------------------------------------------------------------------------
@@ -89,6 +102,71 @@ def test_answers_are_those_of_the_evaluation(trained: Train, margin: float) -> N
         assert (found.answer is None) == (found.none - found.score > margin) == (one.said == "(no answer)")
 
 
+# -- pictures ------------------------------------------------------------------------------------------------------
+
+PICTURES = ("data.train=24", "data.validation=4", "data.test=4")
+
+
+def files(run: Run, folder: Path) -> list[Path]:
+    """The test pictures of a run in files."""
+    paths = []
+    for number, one in enumerate(examples(run)):
+        Image.fromarray(one["image"].transpose(1, 2, 0)).save(path := folder / f"{number}.png")
+        paths.append(path)
+    return paths
+
+
+def test_boxes_are_those_of_the_evaluation(trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained("detect", *PICTURES, "data.size=[40,56]")  # a shape that is not the model's
+    monkeypatch.setattr(located, "SHOWN", 0.2)
+    told = samples(run)
+    made = run.predict(files(run, tmp_path), threshold=0.2)
+    for one, sample in zip(made, told, strict=True):
+        assert one.fields["size"] == [40, 56] and one.said.splitlines()[0].endswith(f"png: {sample['output']}")
+        wanted = sorted(sample["picture"]["made"], key=lambda object: -object["score"])
+        assert [found.name for found in one.value] == [object["name"] for object in wanted]
+        for found, object in zip(one.value, wanted, strict=True):
+            shares = np.divide(found.box, [56, 40, 56, 40])
+            assert [found.score, *shares] == pytest.approx([object["score"], *object["box"]], abs=6e-4)
+    assert any(one.value for one in made)
+    assert not run.predict(files(run, tmp_path), threshold=1.0)[0].value
+
+
+def test_a_picture_with_its_boxes_is_a_file(trained: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = trained("detect", *PICTURES, "data.size=[40,56]")
+    paths, out = files(run, tmp_path), tmp_path / "deep" / "out"
+    asked = ["predict", str(run.path), "--threshold", "0.2", "--json", "--out", str(out)]
+    assert main([*asked, *map(str, paths[:2])]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(path.name for path in out.iterdir()) == ["0.boxes.svg", "1.boxes.svg"]
+    for line, path in zip(lines, sorted(out.iterdir()), strict=True):
+        drawn = ElementTree.parse(path).getroot()
+        assert len(drawn.findall("{http://www.w3.org/2000/svg}rect")) == len(line["objects"])
+
+
+@pytest.mark.parametrize("size", [(48, 48), (70, 101), (30, 60)])  # the model's, of several tiles, smaller than a tile
+def test_masks_are_those_of_the_evaluation(trained: Train, tmp_path: Path, size: tuple[int, int]) -> None:
+    run = trained("segment", *PICTURES, "training.max_steps=12")
+    assert run.recipe is not None
+    changed = replace(run, recipe=run.recipe.change([f"data.size=[{size[0]},{size[1]}]"]))
+    # Made pictures have no "where" by which an evaluation knows the tiles of one: there is one picture.
+    told = evaluate_run(changed, "test", max_examples=1).samples[0]["picture"]
+    path = files(changed, tmp_path)[0]
+    (one,) = run.predict([path])
+    assert one.value.shape == size and (one.value == values(base64.b64decode(told["made"]))).all()
+    assert len(np.unique(one.value)) > 1
+    assert sum(one.fields["shares"].values()) == pytest.approx(1) and one.fields["size"] == list(size)
+    written = one.write(tmp_path / "out")
+    assert [path.name for path in written] == ["0.mask.png", "0.classes.png"]
+    assert (read_mask(written[0]) == one.value).all()
+    assert images.read(written[1]).shape == (3, *size)
+
+
+def values(content: bytes) -> Any:
+    """The numbers in a PNG."""
+    return np.asarray(Image.open(io.BytesIO(content)))
+
+
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -107,11 +185,18 @@ def test_what_can_not_be_read_is_one_sentence(
 ) -> None:
     tags = trained("tag", "data.train=300", "task.longest=16")
     answers = trained("answer", "data.train=300", "task.longest=40", "task.overlap=8", "task.margin=0.0")
+    boxes = trained("detect", *PICTURES, "data.size=[40,56]")
+    picture = str(files(boxes, tmp_path)[0])
+    (tmp_path / "text.png").write_text("no picture")
     mistakes: list[tuple[Run, list[str], str]] = [
         (tags, ["a", " "], "input 2 is empty"),
         (tags, ["a", "--out", str(tmp_path / "out")], "there are no files"),
         (answers, ["who?\tAnn.", "who?"], "text 2 is 'who?', and this run reads QUESTION<tab>CONTEXT"),
         (answers, ["who?\t "], "QUESTION<tab>CONTEXT"),
+        (boxes, ["no.png"], "there is no file 'no.png'"),
+        (boxes, [str(tmp_path / "text.png")], "can't be read as a picture"),
+        (boxes, [picture, "--threshold", "2"], "from 0 to 1, not 2"),
+        (boxes, [picture, picture, "--out", str(tmp_path / "twice")], "two inputs are named '0'"),
     ]
     for run, given, wanted in mistakes:
         assert main(["predict", str(run.path), *given]) == 2

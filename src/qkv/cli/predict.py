@@ -30,6 +30,9 @@ def predict(
             metavar="DIR", help="Write masks, boxes, series and music there, in files named after the inputs'."
         ),
     ] = None,
+    threshold: Annotated[
+        float, typer.Option(metavar="P", help="How sure it has to be of an object in a picture.")
+    ] = 0.5,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -39,7 +42,7 @@ def predict(
     loaded = load(run, device=device)
     names: set[str] = set()
     for chunk in read(inputs):
-        for one in loaded.predict(chunk):
+        for one in loaded.predict(chunk, threshold=threshold):
             if out is not None:
                 _write(one, out, names)
             typer.echo(dumps({"input": one.input, **one.fields}, ensure_ascii=False) if json else one.said)

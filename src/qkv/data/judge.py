@@ -28,7 +28,7 @@ class Judge:
         """Ask the model, which is in evaluation mode, about a batch on its device, and `add` what it says: the head's
         outputs, on the CPU, in fp32. A judge that wants something else of the model overrides this."""
         if type(self).add is not Judge.add:
-            self.add(_pytree.tree_map_only(Tensor, _at_hand, model(**batch.inputs)), batch)
+            self.add(said_of(model, batch), batch)
 
     def add(self, outputs: Any, batch: Batch) -> None:
         """Take in what the model says of a batch; `batch.texts` are the examples behind its rows."""
@@ -43,6 +43,11 @@ class Judge:
         A picture is `{"kind": …}` with numbers and lists, drawn by the function of that kind in `look.pictures`.
         """
         return []
+
+
+def said_of(model: nn.Module, batch: Batch) -> Any:
+    """What a model says of a batch on its device: the head's outputs, on the CPU, in fp32."""
+    return _pytree.tree_map_only(Tensor, _at_hand, model(**batch.inputs))
 
 
 def _at_hand(tensor: Tensor) -> Tensor:

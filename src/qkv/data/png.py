@@ -1,4 +1,4 @@
-"""Small pictures as text, for a sample that is kept in a file of JSON and drawn on a page."""
+"""Pictures as PNG: for files, and as text for a sample that is kept in a file of JSON and drawn on a page."""
 
 from __future__ import annotations
 
@@ -15,20 +15,37 @@ _COLORS = ((230, 230, 230), (0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 1
 
 def png(pixels: NDArray[Any]) -> str:
     """The PNG of a picture (C, H, W) of 0 … 255, in base64."""
+    return _text(png_bytes(pixels))
+
+
+def class_png(classes: NDArray[Any]) -> str:
+    """The PNG of numbers of classes (H, W) in base64."""
+    return _text(class_png_bytes(classes))
+
+
+def png_bytes(pixels: NDArray[Any]) -> bytes:
+    """The PNG of a picture (C, H, W) of 0 … 255."""
     from PIL import Image
 
     flat = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
     return _encoded(Image.fromarray(np.ascontiguousarray(flat, np.uint8)))
 
 
-def class_png(classes: NDArray[Any]) -> str:
-    """The PNG of numbers of classes (H, W), each in a color of its own; those below 0 are white."""
+def class_png_bytes(classes: NDArray[Any]) -> bytes:
+    """The PNG of numbers of classes (H, W), which are its values, each in a color of its own; those below 0 are white."""
     from PIL import Image
 
     palette = [color for k in range(255) for color in class_color(k)]
     image = Image.fromarray(np.where(classes < 0, 255, classes).astype(np.uint8), "P")
     image.putpalette([*palette, 255, 255, 255])
     return _encoded(image)
+
+
+def laid_over(pixels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.uint8]:
+    """A picture (C, H, W) in gray under the colors of its pixels' classes (H, W), half and half: (3, H, W)."""
+    colors = np.array([class_color(k) for k in range(int(classes.max()) + 1)])[classes].transpose(2, 0, 1)
+    made: NDArray[np.uint8] = ((pixels.mean(0) + colors) / 2).astype(np.uint8)
+    return made
 
 
 def class_color(number: int) -> tuple[int, int, int]:
@@ -38,7 +55,11 @@ def class_color(number: int) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def _encoded(image: Any) -> str:
+def _encoded(image: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, "PNG", optimize=True)
-    return base64.b64encode(file.getvalue()).decode("ascii")
+    return file.getvalue()
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")

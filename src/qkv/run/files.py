@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data import audio, images
-from ..data.images import Color
+from ..data import audio
 from ..data.task import Chance
 from ..data.tasks.image_classify import ImageClassify
 from ..data.tasks.sound import Sound
@@ -54,8 +53,7 @@ def _classified(run: Run, classes: Sequence[str], inputs: Tensor) -> list[Classi
 
 
 def _pictures(task: ImageClassify, paths: Paths) -> Tensor:
-    color: Color = "gray" if task.channels == 1 else "rgb"
-    examples = [{"image": images.read(path, color), "where": str(path)} for path in paths]
+    examples = [{"image": task.read(path), "where": str(path)} for path in paths]
     return torch.from_numpy(task.stacked(examples, Chance(np.random.default_rng(0), training=False)).pictures)
 
 

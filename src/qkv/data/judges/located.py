@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +19,22 @@ from ..judge import Judge, Measured
 from ..png import class_color, png
 
 _KEPT = 16  # pictures kept to be shown
-_SHOWN = 0.5  # how sure a detection is that is shown
+SHOWN = 0.5  # how sure a detection is that is shown
 _MOST = 100  # detections of a picture, the surest, that COCO counts
+
+
+class Detections(NamedTuple):
+    """What is found in a picture: the likeliest class of each object, its edges (left, top, right, bottom) as shares of the
+    picture, and how likely the class is."""
+
+    classes: NDArray[np.int64]
+    boxes: NDArray[np.float32]
+    sure: NDArray[np.float32]
+
+    def surer(self, threshold: float) -> Detections:
+        """Those that are at least so sure."""
+        kept = self.sure >= threshold
+        return Detections(self.classes[kept], self.boxes[kept], self.sure[kept])
 
 
 class Located(Judge):
@@ -36,21 +51,19 @@ class Located(Judge):
         self._kept: list[dict[str, Any]] = []
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        sure, classes = outputs.logits.softmax(-1)[..., :-1].max(-1)
-        found = corners(outputs.boxes)
+        said = detections(outputs)
         truths = corners(batch.targets["boxes"].cpu())
         for row, about in enumerate(batch.texts):
             real = batch.targets["classes"][row].cpu() != IGNORE
             named = batch.targets["classes"][row].cpu()[real].numpy(), truths[row][real].numpy()
-            made = classes[row].numpy(), found[row].numpy(), sure[row].numpy()
-            self._take(about, named, made)
+            self._take(about, named, said[row])
             if len(self._kept) < _KEPT:
-                self._keep(batch.inputs["ids"][row], about, named, made)
+                self._keep(batch.inputs["ids"][row], about, named, said[row])
 
-    def _take(self, about: dict[str, Any], truth: tuple[Any, Any], made: tuple[Any, Any, Any]) -> None:
+    def _take(self, about: dict[str, Any], truth: tuple[Any, Any], made: Detections) -> None:
         """An image as COCO has it, in pixels of the picture as it was."""
         height, width = about["size"]
-        image, scale = len(self._images) + 1, np.array([width, height, width, height])
+        image, scale = len(self._images) + 1, edges_of(about["size"])
         self._images.append({"id": image, "height": height, "width": width})
         for number, box in zip(*truth, strict=True):
             entry = _entry(image, number, box * scale)
@@ -58,40 +71,22 @@ class Located(Judge):
         for number, box, score in sorted(zip(*made, strict=True), key=lambda one: -one[2])[:_MOST]:
             self._made.append({**_entry(image, number, box * scale), "score": float(score)})
 
-    def _keep(
-        self, pixels: torch.Tensor, about: dict[str, Any], truth: tuple[Any, Any], made: tuple[Any, Any, Any]
-    ) -> None:
-        shown = made[2] >= _SHOWN
+    def _keep(self, pixels: torch.Tensor, about: dict[str, Any], truth: tuple[Any, Any], made: Detections) -> None:
+        shown = made.surer(SHOWN)
         self._kept.append(
             {
                 "source": about["where"],
-                "output": self._said(made[0][shown]),
-                "target": self._said(truth[0]),
+                "output": counted(shown.classes, self._classes),
+                "target": counted(truth[0], self._classes),
                 "picture": {
                     "kind": "boxes",
                     "image": png(pictured(pixels.cpu().numpy(), *self._scale)),
                     "size": list(pixels.shape[1:]),
-                    "truth": self._drawn(*truth),
-                    "made": self._drawn(made[0][shown], made[1][shown], made[2][shown]),
+                    "truth": drawn(self._classes, *truth),
+                    "made": drawn(self._classes, *shown),
                 },
             }
         )
-
-    def _said(self, numbers: NDArray[np.int64]) -> str:
-        """2 circle, 1 square"""
-        counted = Counter(numbers.tolist())
-        return ", ".join(f"{counted[k]} {self._classes[k]}" for k in sorted(counted)) or "nothing"
-
-    def _drawn(self, numbers: Any, boxes: Any, scores: Any = None) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": self._classes[number],
-                "color": "#{:02x}{:02x}{:02x}".format(*class_color(int(number) + 1)),
-                "box": [round(float(share), 4) for share in box],
-                **({} if scores is None else {"score": round(float(scores[i]), 3)}),
-            }
-            for i, (number, box) in enumerate(zip(numbers, boxes, strict=True))
-        ]
 
     def found(self) -> dict[str, Measured]:
         if not self._truths:
@@ -102,6 +97,39 @@ class Located(Judge):
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return self._kept[:count]
+
+
+def detections(outputs: Any) -> list[Detections]:
+    """What a detector says of each picture of a batch: `outputs.logits` (B, N, classes + 1), the last class "no object",
+    and `outputs.boxes` (B, N, 4)."""
+    sure, classes = outputs.logits.softmax(-1)[..., :-1].max(-1)
+    parts = (part.numpy() for part in (classes, corners(outputs.boxes), sure))
+    return [Detections(*row) for row in zip(*parts, strict=True)]
+
+
+def edges_of(size: tuple[int, int]) -> NDArray[np.int64]:
+    """What shares are of in a picture of this height and width, so that edges are in pixels."""
+    height, width = size
+    return np.array([width, height, width, height])
+
+
+def counted(numbers: NDArray[np.int64], names: Sequence[str]) -> str:
+    """2 circle, 1 square"""
+    found = Counter(numbers.tolist())
+    return ", ".join(f"{found[k]} {names[k]}" for k in sorted(found)) or "nothing"
+
+
+def drawn(names: Sequence[str], numbers: Any, boxes: Any, scores: Any = None) -> list[dict[str, Any]]:
+    """Objects as `look.pictures.boxes` draws them."""
+    return [
+        {
+            "name": names[number],
+            "color": "#{:02x}{:02x}{:02x}".format(*class_color(int(number) + 1)),
+            "box": [round(float(share), 4) for share in box],
+            **({} if scores is None else {"score": round(float(scores[i]), 3)}),
+        }
+        for i, (number, box) in enumerate(zip(numbers, boxes, strict=True))
+    ]
 
 
 def _entry(image: int, number: int, box: NDArray[Any]) -> dict[str, Any]:

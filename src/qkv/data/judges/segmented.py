@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +42,7 @@ class Segmented(Judge):
     def add(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
         labels = batch.labels.cpu()
-        scores = F.interpolate(outputs, size=labels.shape[1:], mode="bilinear", align_corners=False)
-        for row, (made, truth) in enumerate(zip(scores.argmax(1), labels, strict=True)):
+        for row, (made, truth) in enumerate(zip(likeliest(outputs, labels.shape[1:]), labels, strict=True)):
             n, counted = len(self._classes), truth != IGNORE
             pairs = torch.bincount(n * truth[counted] + made[counted], minlength=n * n)
             confusion = pairs.reshape(n, n).numpy()
@@ -96,6 +96,11 @@ class Segmented(Judge):
             }
             for where, canvas in list(self._kept.items())[:count]
         ]
+
+
+def likeliest(outputs: Tensor, size: Sequence[int]) -> Tensor:
+    """(B, H, W): the number of each pixel's class, by scores (B, classes, h, w) for less or as many of them."""
+    return F.interpolate(outputs, size=tuple(size), mode="bilinear", align_corners=False).argmax(1)
 
 
 def ious(confusion: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...core.embedding import Input
 from ...core.patches import Patches
 from ..encoding import Encoder
-from ..images import Pixels, Size, decode, normalized, resized, statistics
+from ..images import Pixels, Size, decode, normalized, read, resized, statistics
 from ..sources import Example, Skipped, Source
 from ..task import Task
 
@@ -70,6 +70,10 @@ class PictureTask(Task):
         data = found.read_bytes() if isinstance(found, Path) else found
         made = decode(data, "gray" if self.channels == 1 else "rgb")
         return Skipped(f"whose picture is {made}") if isinstance(made, Skipped) else made
+
+    def read(self, path: str | Path) -> Pixels:
+        """The picture in a file, with the model's channels. Raises ValueError that names the file where there is none."""
+        return read(path, "gray" if self.channels == 1 else "rgb")
 
     def drawn(self, pixels: Pixels) -> Pixels:
         """A picture in the model's size, whatever its shape."""

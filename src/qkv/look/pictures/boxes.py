@@ -28,7 +28,8 @@ def boxes(picture: Mapping[str, Any]) -> Markup:
         style="image-rendering:pixelated",
     )
     drawn = [*_drawn(picture["truth"], high, dashed=True), *_drawn(picture["made"], high, dashed=False)]
-    return tag("svg", image, *drawn, viewBox=f"0 0 {_WIDTH} {high:.1f}", width=_WIDTH, height=high, role="img")
+    place = {"viewBox": f"0 0 {_WIDTH} {high:.1f}", "width": _WIDTH, "height": high}
+    return tag("svg", image, *drawn, **place, role="img", xmlns="http://www.w3.org/2000/svg")  # also a file of its own
 
 
 def _drawn(found: Sequence[Mapping[str, Any]], high: float, dashed: bool) -> list[Markup]:

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...data.judges.located import SHOWN
 from ...data.task import Task
 from ...data.tasks.answer import Answer
+from ...data.tasks.detect import Detect
+from ...data.tasks.segment import Segment
 from ...data.tasks.tag import Tag
 from .answers import answered
+from .boxes import detected
+from .masks import segmented
 from .prediction import Prediction
 from .tags import tagged
 
@@ -22,8 +27,10 @@ __all__ = ["Prediction", "predict"]
 
 
 @torch.inference_mode()
-def predict(run: Run, inputs: Sequence[str | Path]) -> list[Prediction]:
+def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN) -> list[Prediction]:
     """What the run says of each input, by its task: texts, or the files of pictures, series and music.
+
+    threshold: how sure a detector has to be of an object, for it to be one.
 
     Raises ValueError where an input can't be read, or where what the run was trained on is no question to be asked.
     """
@@ -37,6 +44,10 @@ def predict(run: Run, inputs: Sequence[str | Path]) -> list[Prediction]:
             return tagged(run, task, given)
         case Answer():
             return answered(run, task, given)
+        case Detect():
+            return detected(run, task, given, threshold)
+        case Segment():
+            return list(segmented(run, task, given))
         case _:
             raise ValueError(f"{_name(run)} was trained on the task {task.kind!r}, {_OTHERWISE}")
 

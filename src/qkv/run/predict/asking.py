@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ..load import Run
 
 
+_AT_ONCE = 64  # files that are held in memory
+
+
 class Asked(NamedTuple):
     """A batch on the model's device, and for each of its items the number of the example that it is of."""
 
@@ -44,6 +47,11 @@ def asked(run: Run, task: Task, examples: Sequence[Example]) -> Iterator[Asked]:
         part = chosen[start:stop].tolist()
         batch = task.collate([items[i] for i in part], pad).batch({})
         yield Asked([whose[i] for i in part], batch.to(run.model.device))
+
+
+def parts_of(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Files in groups of which all are in memory at once."""
+    return (paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE))
 
 
 def parted(line: str, names: Sequence[str], where: str) -> list[str]:
