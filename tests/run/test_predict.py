@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from qkv.cli import main
 from qkv.data import images
 from qkv.data.judges import located
 from qkv.data.mask_files import read_mask
+from qkv.data.series import Series, SeriesSource
 from qkv.run.evaluate import evaluate_run
 from qkv.run.load import Run, load
 from qkv.run.recipe import Recipe
@@ -165,6 +167,52 @@ def test_masks_are_those_of_the_evaluation(trained: Train, tmp_path: Path, size:
 def values(content: bytes) -> Any:
     """The numbers in a PNG."""
     return np.asarray(Image.open(io.BytesIO(content)))
+
+
+# -- series --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("normalized", ["true", "false"])
+def test_forecasts_are_those_of_the_evaluation(trained: Train, tmp_path: Path, normalized: str) -> None:
+    run = trained("forecast", "data.length=600", "data.stride=24", f"task.normalized={normalized}")
+    assert run.recipe is not None and isinstance(run.recipe.data, SeriesSource)
+    values, names = run.recipe.data.values()
+    center, spread = run.recipe.data.scaling()
+    for sample in samples(run)[::4]:
+        name, *rows = re.fullmatch(r"(.*), rows (\d+) to (\d+)", sample["source"]).groups()  # type: ignore[union-attr]
+        until, column = int(rows[1]) - 24, names.index(name)
+        path = table(tmp_path / "series.csv", names, values[:until])
+        (one,) = run.predict([path])
+        assert one.value.shape == (24, 3)
+        wanted = np.array(sample["picture"]["made"]) * spread[column] + center[column]
+        assert one.value[:, column] == pytest.approx(wanted, abs=1e-4)
+
+
+def table(path: Path, names: Sequence[str], values: Any) -> Path:
+    """A CSV file with dates before the numbers."""
+    rows = ("".join(f",{float(value)!r}" for value in row) for row in values)
+    path.write_text("date," + ",".join(names) + "\n" + "".join(f"day {i}{row}\n" for i, row in enumerate(rows)))
+    return path
+
+
+def test_a_forecast_is_in_the_files_units_whatever_these_are(trained: Train, tmp_path: Path) -> None:
+    run = trained("forecast", "data.length=600", "data.stride=24", "task.normalized=true")
+    assert run.recipe is not None and isinstance(run.recipe.data, SeriesSource)
+    values, names = run.recipe.data.values()
+    known = run.predict([table(tmp_path / "known.csv", names, values)])[0]
+    other = run.predict([table(tmp_path / "other.csv", ["a", "b", "c"], 1000 * values + 50)])[0]
+    assert other.value == pytest.approx(1000 * known.value + 50, rel=1e-3, abs=1)
+    (written,) = other.write(tmp_path / "out")
+    assert written.name == "other.forecast.csv" and written.read_text() == other.said + "\n"
+    again, columns = Series(path=str(written)).values()
+    assert columns == ("a", "b", "c") and again == pytest.approx(other.value, rel=1e-5)
+    plain = trained("forecast", "data.length=600", "data.stride=24", "task.normalized=false")
+    with pytest.raises(ValueError, match="has a column 'a', and the run knows the scale of wave 1, wave 2, wave 3"):
+        plain.predict([tmp_path / "other.csv"])
+    with pytest.raises(ValueError, match="has 50 rows, and a forecast looks back on 96"):
+        run.predict([table(tmp_path / "short.csv", names, values[:50])])
+    with pytest.raises(ValueError, match="there is no file 'no.csv'"):
+        run.predict(["no.csv"])
 
 
 # -- the command -----------------------------------------------------------------------------------------------------

@@ -71,13 +71,19 @@ class SeriesSource(Source):
         """Where each split begins, and where the last ends."""
         return [int(n * round(sum(self.shares[:k]), 9)) for k in range(4)]
 
+    def scaling(self) -> tuple[Numbers, Numbers]:
+        """The mean of each column in the training split, and its standard deviation there, 1 in place of 0."""
+        values, _ = self.values()
+        trained = values[: self.edges(len(values))[1]]
+        deviation = trained.std(0)
+        return trained.mean(0), np.where(deviation > 0, deviation, 1)
+
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         values, names = self.values()
         edges, number = self.edges(len(values)), SPLITS.index(split)
         begin, end = max(0, edges[number] - (self.history if number else 0)), edges[number + 1]
-        trained = values[: edges[1]]
-        scale = np.where((deviation := trained.std(0)) > 0, deviation, 1)
-        windows = Windows((values - trained.mean(0)) / scale, self, begin, end, names)
+        center, spread = self.scaling()
+        windows = Windows((values - center) / spread, self, begin, end, names)
         if not len(windows):
             raise ValueError(
                 f"the {split} split has {end - begin:,} rows, fewer than a history of {self.history} and a horizon of "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...core.batch import Batch
@@ -26,10 +27,7 @@ class ForecastJudge(Judge):
 
     def add(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
-        scale = np.array([[one["scale"]] for one in batch.texts])
-        mean = np.array([[one["mean"]] for one in batch.texts])
-        past = batch.inputs["ids"].cpu().numpy()[:, 0, 0] * scale + mean
-        made, truth = (np.asarray(x.cpu(), np.float64) * scale + mean for x in (outputs, batch.labels))
+        past, made, truth = (restored(x, batch) for x in (batch.inputs["ids"][:, 0, 0], outputs, batch.labels))
         self.squared += float(((made - truth) ** 2).sum())
         self.absolute += float(np.abs(made - truth).sum())
         self.still += float(((past[:, -1:] - truth) ** 2).sum())
@@ -48,6 +46,13 @@ class ForecastJudge(Judge):
     def samples(self, count: int) -> list[dict[str, Any]]:
         every = max(1, len(self.kept) // max(count, 1))
         return [_sample(one) for one in self.kept[::every][:count]]
+
+
+def restored(values: Tensor, batch: Batch) -> NDArray[np.float64]:
+    """Values (B, n), each row normalized by its own history, in the source's units."""
+    scale, mean = (np.array([[one[name]] for one in batch.texts]) for name in ("scale", "mean"))
+    made: NDArray[np.float64] = np.asarray(values.cpu(), np.float64) * scale + mean
+    return made
 
 
 def _sample(one: dict[str, Any]) -> dict[str, Any]:

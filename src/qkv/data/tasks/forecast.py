@@ -23,7 +23,8 @@ class Forecast(Task, kind="forecast"):
     A column of a window is an image one pixel high: the model's patches are stretches of it. It is normalized by the mean
     and the standard deviation of its own history, and what the model says is scaled back by them (Kim et al. 2022,
     reversible instance normalization, without its learned scale); `normalized: false` leaves values as the source has
-    them. `history`, `horizon` and the columns come from the data.
+    them. All else comes from the data: `history` and `horizon`, and of each of the `columns` the mean and the standard
+    deviation in the training split, `center` and `spread`, by which the source has scaled it.
     """
 
     pool: ClassVar[int] = 512
@@ -33,6 +34,9 @@ class Forecast(Task, kind="forecast"):
     history: int = 0
     horizon: int = 0
     tokens: int = 0
+    columns: tuple[str, ...] = ()
+    center: tuple[float, ...] = ()
+    spread: tuple[float, ...] = ()
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
         if not isinstance(source, SeriesSource):
@@ -44,7 +48,10 @@ class Forecast(Task, kind="forecast"):
                 f"a history of {source.history} values is read as an image of 1 × {source.history} with one channel: give "
                 f"model.image=[1,{source.history}], model.channels=1 and patches one high, such as model.patch=[1,8]"
             )
-        return self.replace({"history": source.history, "horizon": source.horizon, "tokens": seen.grid.tokens})
+        center, spread = (tuple(one.tolist()) for one in source.scaling())
+        scaled = {"columns": source.values()[1], "center": center, "spread": spread}
+        sizes = {"history": source.history, "horizon": source.horizon, "tokens": seen.grid.tokens}
+        return self.replace({**sizes, **scaled})
 
     @property
     def n_labels(self) -> int | None:

@@ -12,12 +12,14 @@ from ...data.judges.located import SHOWN
 from ...data.task import Task
 from ...data.tasks.answer import Answer
 from ...data.tasks.detect import Detect
+from ...data.tasks.forecast import Forecast
 from ...data.tasks.segment import Segment
 from ...data.tasks.tag import Tag
 from .answers import answered
 from .boxes import detected
 from .masks import segmented
 from .prediction import Prediction
+from .series import forecast
 from .tags import tagged
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN)
             return answered(run, task, given)
         case Detect():
             return detected(run, task, given, threshold)
+        case Forecast():
+            assert run.recipe is not None
+            return [forecast(run, task, run.recipe.data, path) for path in given]
         case Segment():
             return list(segmented(run, task, given))
         case _:
