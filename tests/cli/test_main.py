@@ -18,7 +18,10 @@ from run_tiny import TINY
 from qkv.cli import main
 from qkv.train.step import Stepper
 
-COMMANDS = ("demo", "train", "eval", "generate", "translate", "score", "embed", "tokenizer", "list", "show", "cost")
+COMMANDS = (
+    *("demo", "train", "eval", "generate", "translate", "score", "embed", "classify", "predict"),
+    *("tokenizer", "list", "show", "cost"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +108,8 @@ MISTAKES = {
     "train lm data.path=no-folder": "there is no file or folder 'no-folder'",
     "train lm data.path=text.txt model.max_positions=100": "longer than the model's context of 100",
     "eval no-run": "there is no run directory no-run",
+    "predict no-run x": "there is no run directory no-run",
+    "predict no-run x --threshold high": "--threshold",
     "generate no-run x": "there is no run directory",
     "translate three.txt x": "three.txt is a file",
     "list": "list what?",

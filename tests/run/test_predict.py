@@ -6,9 +6,11 @@ import base64
 import io
 import json
 import re
+import wave as wavefile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -17,13 +19,16 @@ import pytest
 from PIL import Image
 
 from qkv.cli import main
-from qkv.data import images
+from qkv.data import images, midi
 from qkv.data.judges import located
 from qkv.data.mask_files import read_mask
+from qkv.data.notes import Frame, frames_in
 from qkv.data.series import Series, SeriesSource
 from qkv.run.evaluate import evaluate_run
 from qkv.run.load import Run, load
+from qkv.run.predict import predict
 from qkv.run.recipe import Recipe
+from qkv.run.text import Use
 from qkv.run.train import train
 
 SHORT = [
@@ -65,6 +70,9 @@ def evaluated(run: Run) -> dict[str, dict[str, Any]]:
     return {sample["source"]: sample for sample in samples(run)}
 
 
+TEXTS = ("data.train=300", "tokenizer.vocab_size=300", "batching.tokens=1024", "training.optimizer.lr=0.01")
+
+
 # -- texts ---------------------------------------------------------------------------------------------------------
 
 
@@ -104,6 +112,42 @@ def test_answers_are_those_of_the_evaluation(trained: Train, margin: float) -> N
         assert (found.answer is None) == (found.none - found.score > margin) == (one.said == "(no answer)")
 
 
+def test_choices_are_those_of_the_evaluation(trained: Train) -> None:
+    run = trained("choose", *TEXTS)
+    told = evaluated(run)
+    made = run.predict(["\t".join((one["text"], *one["choices"])) for one in examples(run)])
+    for one in made:
+        text, *choices = one.input.split("\t")
+        assert choices[one.value] == one.fields["choice"] == told[text]["output"]
+        shares = [choice["probability"] for choice in one.fields["choices"]]
+        assert sum(shares) == pytest.approx(1) and shares[one.value] == max(shares)
+        assert [choice["choice"] for choice in one.fields["choices"]] == choices
+    assert len({one.value for one in made}) > 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [(), ("task.kind=regress", "head.kind=sequence-classifier", "head.pool=first", "objective.kind=labels")],
+    ids=["vectors", "together"],
+)
+def test_scores_are_those_of_the_evaluation(trained: Train, settings: tuple[str, ...]) -> None:
+    run = trained("similarity", *TEXTS, *settings)
+    told = evaluated(run)
+    made = run.predict([f"{one['text']}\t{one['pair']}" for one in examples(run)])
+    for one in made:
+        # Samples have two places. Vectors' scores are shown by their label's scale, which is that of cosines.
+        assert one.value == pytest.approx(float(told[one.input.replace("\t", " | ")]["output"]), abs=0.00501)
+    assert len({one.said for one in made}) > 1
+
+
+def test_classes_are_those_of_the_evaluation(trained: Train) -> None:
+    run = trained("classify", *TEXTS)
+    told = evaluated(run)
+    made = run.predict([one["text"] for one in examples(run)])
+    assert {one.input: one.value.label for one in made} == {text: one["output"] for text, one in told.items()}
+    assert made[0].fields["probabilities"] == run.classify([made[0].input])[0].probabilities
+
+
 # -- pictures ------------------------------------------------------------------------------------------------------
 
 PICTURES = ("data.train=24", "data.validation=4", "data.test=4")
@@ -113,7 +157,8 @@ def files(run: Run, folder: Path) -> list[Path]:
     """The test pictures of a run in files."""
     paths = []
     for number, one in enumerate(examples(run)):
-        Image.fromarray(one["image"].transpose(1, 2, 0)).save(path := folder / f"{number}.png")
+        pixels = one["image"][0] if len(one["image"]) == 1 else one["image"].transpose(1, 2, 0)
+        Image.fromarray(pixels).save(path := folder / f"{number}.png")
         paths.append(path)
     return paths
 
@@ -169,6 +214,51 @@ def values(content: bytes) -> Any:
     return np.asarray(Image.open(io.BytesIO(content)))
 
 
+def test_captions_and_answers_are_those_of_the_evaluation(trained: Train, tmp_path: Path) -> None:
+    run = trained(
+        "caption",
+        *PICTURES,
+        "data.test=12",
+        "task.max_length=30",
+        "training.optimizer.lr=0.02",
+        "training.max_steps=40",
+    )
+    told = samples(run)
+    asked = [
+        f"{path}\t{one['question']}" if one["question"] else str(path)
+        for path, one in zip(files(run, tmp_path), examples(run), strict=True)
+    ]
+    made = run.predict(asked)
+    assert len({"\t" in one for one in asked}) == 2  # captions and answers
+    assert sorted((one.fields["question"], one.value) for one in made) == sorted(
+        (s["source"], s["output"]) for s in told
+    )
+    assert [run.predict([one])[0].value for one in asked] == [one.value for one in made]
+    assert any(one.value for one in made)
+    with pytest.raises(ValueError, match="question and answer have room for 30; ask a shorter one"):
+        run.predict([asked[0].split("\t")[0] + "\t" + "what color is the circle ? " * 9])
+
+
+@pytest.mark.parametrize("name", ["vit", "speech"])
+def test_classes_of_files(trained: Train, tmp_path: Path, name: str) -> None:
+    run = trained(name, *(PICTURES if name == "speech" else ()))
+    assert run.recipe is not None
+    told = [one["output"] for one in samples(run)]
+    paths = files(run, tmp_path) if name == "vit" else [wave(one, tmp_path) for one in examples(run)]
+    made = run.predict(paths)
+    assert [one.value.label for one in made] == told
+    assert [one.value for one in made] == run.classify_files(paths)
+
+
+def wave(example: dict[str, Any], folder: Path) -> Path:
+    """A WAV file of 16 bits."""
+    path = folder / f"{len(list(folder.iterdir()))}.wav"
+    with wavefile.open(str(path), "wb") as file:
+        file.setparams((1, 2, example["rate"], 0, "NONE", ""))
+        file.writeframes((np.clip(example["audio"], -1, 1) * 32767).astype("<i2").tobytes())
+    return path
+
+
 # -- series --------------------------------------------------------------------------------------------------------
 
 
@@ -211,8 +301,40 @@ def test_a_forecast_is_in_the_files_units_whatever_these_are(trained: Train, tmp
         plain.predict([tmp_path / "other.csv"])
     with pytest.raises(ValueError, match="has 50 rows, and a forecast looks back on 96"):
         run.predict([table(tmp_path / "short.csv", names, values[:50])])
-    with pytest.raises(ValueError, match="there is no file 'no.csv'"):
+    with pytest.raises(ValueError, match=r"there is no file 'no\.csv'"):
         run.predict(["no.csv"])
+
+
+# -- music ---------------------------------------------------------------------------------------------------------
+
+
+def test_music_goes_on_as_in_the_evaluation(trained: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = trained("music", "data.train=100", "task.prompt=6", "task.goes_on=5")
+    told = samples(run, 3)
+    begun = [frames_in(sample["source"]) for sample in told]
+    (tmp_path / "begun.json").write_text(json.dumps(begun))
+    made = run.predict([tmp_path / "begun.json"])  # each by the seed of its number, as samples are
+    assert [one.fields["output"] for one in made] == [sample["output"] for sample in told]
+    assert [one.name for one in made] == ["begun-1.continued", "begun-2.continued", "begun-3.continued"]
+    (tmp_path / "one.mid").write_bytes(midi.written(begun[0]))
+    (alone,) = run.predict([tmp_path / "one.mid"])
+    assert alone.value == made[0].value and len(alone.value) <= 5
+    (written,) = alone.write(tmp_path)
+    assert written.name == "one.continued.mid"
+    notes = [*begun[0], *alone.value]
+    assert midi.read(written)[: len(begun[0])] == begun[0] and midi.parse(written.read_bytes()) == midi.parse(
+        midi.written(notes)
+    )
+    long = run.predict([_long(tmp_path / "long.json", begun[0] * 200)])  # more than the model's context
+    assert len(long[0].value) <= 5
+    assert main(["predict", str(run.path), "--seed", "3", "--out", str(tmp_path / "new")]) == 0
+    assert frames_in(capsys.readouterr().out.strip()) == run.predict([], seed=3)[0].value
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["piece.mid"]
+
+
+def _long(path: Path, frames: list[Frame]) -> Path:
+    path.write_text(json.dumps([frames]))
+    return path
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
@@ -234,6 +356,7 @@ def test_what_can_not_be_read_is_one_sentence(
     tags = trained("tag", "data.train=300", "task.longest=16")
     answers = trained("answer", "data.train=300", "task.longest=40", "task.overlap=8", "task.margin=0.0")
     boxes = trained("detect", *PICTURES, "data.size=[40,56]")
+    choices = trained("choose", *TEXTS)
     picture = str(files(boxes, tmp_path)[0])
     (tmp_path / "text.png").write_text("no picture")
     mistakes: list[tuple[Run, list[str], str]] = [
@@ -241,6 +364,7 @@ def test_what_can_not_be_read_is_one_sentence(
         (tags, ["a", "--out", str(tmp_path / "out")], "there are no files"),
         (answers, ["who?\tAnn.", "who?"], "text 2 is 'who?', and this run reads QUESTION<tab>CONTEXT"),
         (answers, ["who?\t "], "QUESTION<tab>CONTEXT"),
+        (choices, ["who?\tAnn"], "text 1 is 'who?\\tAnn', and this run reads CONTEXT<tab>CHOICE<tab>CHOICE"),
         (boxes, ["no.png"], "there is no file 'no.png'"),
         (boxes, [str(tmp_path / "text.png")], "can't be read as a picture"),
         (boxes, [picture, "--threshold", "2"], "from 0 to 1, not 2"),
@@ -253,3 +377,27 @@ def test_what_can_not_be_read_is_one_sentence(
     assert not (tmp_path / "out").exists()
     with pytest.raises(ValueError, match="put a single one into a list"):
         tags.predict("a")
+
+
+def test_a_run_that_can_not_be_asked_says_what_to_use(trained: Train) -> None:
+    run = trained("tag", "data.train=300", "task.longest=16")
+    assert run.recipe is not None
+    kinds: list[tuple[str, Use, str]] = [
+        (
+            "bert",
+            "read",
+            "task 'masked-language-model', which leaves nothing to be asked: .* take its vectors by qkv embed",
+        ),
+        ("gpt", "continue", "let it write by qkv generate"),
+        ("video", "read", "task 'video-classify', which leaves nothing to be asked: .* measure it by qkv eval"),
+        ("reverse", "translate", "on texts as they are, without a task; let it write by qkv generate"),
+    ]
+    for name, use, wanted in kinds:
+        recipe = run.recipe.model_copy(update={"task": Recipe.load(name).task})
+        words = None if name == "video" else run.tokenizer
+        other = SimpleNamespace(recipe=recipe, task=use, path=Path("runs/x"), tokenizer=words)
+        with pytest.raises(ValueError, match=wanted):
+            predict(other, ["a"])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="has no recipe"):
+        replace(run, recipe=None).predict(["a"])
+    assert run.predict([]) == []

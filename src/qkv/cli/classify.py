@@ -26,10 +26,11 @@ def classify(
 ) -> None:
     """Tell what class each text, picture or sound is of: the likeliest first, each class with its probability."""
     from ..run.load import load
+    from ..run.predict.classes import likeliest, sides
 
     loaded = load(run, device=device)
     for chunk in read(texts):
-        made = loaded.classify(*_sides(chunk)) if loaded.tokenizer is not None else loaded.classify_files(chunk)
+        made = loaded.classify(*sides(chunk)) if loaded.tokenizer is not None else loaded.classify_files(chunk)
         for text, found in zip(chunk, made, strict=True):
             if json:
                 typer.echo(
@@ -38,16 +39,4 @@ def classify(
                     )
                 )
             else:
-                shares = "  ".join(f"{name} {share:.3f}" for name, share in list(found.probabilities.items())[:5])
-                typer.echo(f"{shares}\t{text}")
-
-
-def _sides(lines: list[str]) -> tuple[list[str], list[str] | None]:
-    """Texts, and what stands beside each where it is a pair."""
-    split = [line.split("\t") for line in lines]
-    widths = {len(parts) for parts in split}
-    if widths == {1}:
-        return lines, None
-    if widths != {2}:
-        raise ValueError("give texts, or TEXT<tab>TEXT for every one of them")
-    return [parts[0] for parts in split], [parts[1] for parts in split]
+                typer.echo(f"{likeliest(found)}\t{text}")

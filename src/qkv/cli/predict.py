@@ -33,16 +33,18 @@ def predict(
     threshold: Annotated[
         float, typer.Option(metavar="P", help="How sure it has to be of an object in a picture.")
     ] = 0.5,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of what is drawn by chance: music.")] = 0,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
     """Ask a trained run about new inputs: tags, answers, masks, boxes, captions, forecasts, music, choices."""
     from ..run.load import load
+    from ..run.predict import needs_none
 
     loaded = load(run, device=device)
     names: set[str] = set()
-    for chunk in read(inputs):
-        for one in loaded.predict(chunk, threshold=threshold):
+    for chunk in read(inputs) if inputs or not needs_none(loaded) else [[]]:
+        for one in loaded.predict(chunk, threshold=threshold, seed=seed):
             if out is not None:
                 _write(one, out, names)
             typer.echo(dumps({"input": one.input, **one.fields}, ensure_ascii=False) if json else one.said)

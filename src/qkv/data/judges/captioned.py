@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ...core.batch import IGNORE, Batch
 from ..encoding import Encoder
@@ -31,15 +32,8 @@ class Captioned(Judge):
         self._shown: list[dict[str, Any]] = []
 
     def read(self, model: nn.Module, batch: Batch) -> None:
-        prompts = _prompts(batch)
-        width, end = max(map(len, prompts)), self._tokenizer.eos_id
-        limit = max(self._longest - width, 1)
-        written = cast(Any, model).generate(
-            batch.inputs["ids"], target=prompts, eos_id=end, pad_id=end, max_new_tokens=limit
-        )
-        for row, about in enumerate(batch.texts):
-            ids = written[row, width:].tolist()
-            output = self._tokenizer.decode(ids[: ids.index(end)] if end in ids else ids)
+        outputs = written(model, batch.inputs["ids"], _prompts(batch), self._tokenizer, self._longest)
+        for row, (about, output) in enumerate(zip(batch.texts, outputs, strict=True)):
             one = {"source": about["question"], "output": output, "target": about["answer"]}
             if len(self._shown) < _KEPT:
                 pixels = pictured(batch.inputs["ids"][row].cpu().numpy(), *self._scale)
@@ -62,6 +56,16 @@ class Captioned(Judge):
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [one for one in self._shown if "picture" in one][:count]
+
+
+def written(model: Any, pictures: Tensor, prompts: Sequence[list[int]], tokenizer: Any, longest: int) -> list[str]:
+    """What a model says of each picture (C, H, W) after its prompt, greedily: at most `longest` tokens with that, whatever
+    other prompts there are."""
+    width, end = max(map(len, prompts)), tokenizer.eos_id
+    most = [max(longest - len(prompt), 1) for prompt in prompts]
+    made = model.generate(pictures, target=prompts, eos_id=end, pad_id=end, max_new_tokens=max(most))
+    rows = (row[:n] for row, n in zip(made[:, width:].tolist(), most, strict=True))
+    return [tokenizer.decode(row[: row.index(end)] if end in row else row) for row in rows]
 
 
 def _prompts(batch: Batch) -> list[list[int]]:

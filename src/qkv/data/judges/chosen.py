@@ -12,16 +12,15 @@ from .picking import evenly
 
 
 class Chosen(Judge):
-    """Each output is a candidate's score; the targets' `rows` (B, K) say whose, −1 for none. The highest is chosen."""
+    """The candidate with the highest score is chosen."""
 
     def __init__(self) -> None:
         self._shown: list[tuple[dict[str, Any], int, int]] = []
 
     def add(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
-        rows = batch.targets["rows"].cpu()
-        scores = outputs.flatten()[rows.clamp(min=0)].masked_fill(rows < 0, float("-inf"))
-        self._shown += zip(batch.texts, batch.labels.tolist(), scores.argmax(-1).tolist(), strict=True)
+        said = of_candidates(outputs, batch).argmax(-1).tolist()
+        self._shown += zip(batch.texts, batch.labels.tolist(), said, strict=True)
 
     def found(self) -> dict[str, Measured]:
         return {"accuracy": Measured(sum(truth == said for _, truth, said in self._shown) / len(self._shown))}
@@ -31,3 +30,10 @@ class Chosen(Judge):
             {"source": example["text"], "target": example["choices"][truth], "output": example["choices"][said]}
             for example, truth, said in evenly(self._shown, count)
         ]
+
+
+def of_candidates(outputs: Tensor, batch: Batch) -> Tensor:
+    """(B, K): the score of each candidate, −∞ where there is none. Each output is one; the targets' `rows` (B, K) say whose,
+    −1 for none."""
+    rows = batch.targets["rows"].cpu()
+    return outputs.flatten()[rows.clamp(min=0)].masked_fill(rows < 0, float("-inf"))

@@ -33,8 +33,13 @@ class Detections(NamedTuple):
 
     def surer(self, threshold: float) -> Detections:
         """Those that are at least so sure."""
-        kept = self.sure >= threshold
-        return Detections(self.classes[kept], self.boxes[kept], self.sure[kept])
+        return self._of(self.sure >= threshold)
+
+    def surest_first(self) -> Detections:
+        return self._of((-self.sure).argsort(kind="stable"))
+
+    def _of(self, which: NDArray[Any]) -> Detections:
+        return Detections(self.classes[which], self.boxes[which], self.sure[which])
 
 
 class Located(Judge):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -62,7 +64,9 @@ class MusicJudge(Judge):
 
     def _sample(self, frames: list[Frame], number: int) -> dict[str, Any]:
         prompt, true = frames[: self._prompt], frames[: self._prompt + self._goes_on]
-        made = self._continued(prompt, number)[: self._prompt + self._goes_on]
+        able = hasattr(self._model, "generate")
+        new = continued(self._model, self._tokenizer, prompt, self._goes_on, number) if able else []
+        made = [*prompt, *new]
         picture = {
             "kind": "roll",
             "prompt": len(prompt),
@@ -72,17 +76,24 @@ class MusicJudge(Judge):
         }
         return {"source": spelled(prompt), "output": spelled(made[len(prompt) :]), "picture": picture}
 
-    def _continued(self, prompt: list[Frame], seed: int) -> list[Frame]:
-        """A piece that begins so, drawn from the model."""
-        generate = getattr(self._model, "generate", None)
-        if generate is None or self._model is None:
-            return prompt
-        tokenizer = self._tokenizer
-        begun = tokenizer.encode(spelled(prompt), bos=tokenizer.bos_id is not None)
-        room = getattr(self._model, "max_positions", None) or _WORDS * self._goes_on + len(begun)
-        device = next(self._model.parameters()).device
-        ids = torch.tensor([begun], device=device)
-        new = min(_WORDS * self._goes_on, room - len(begun))
-        out = generate(ids, eos_id=tokenizer.eos_id, max_new_tokens=new, temperature=1.0, top_p=0.95, seed=seed)
-        words = filter(is_music, tokenizer.tokens(out[0, len(begun) :]))
-        return prompt + frames_in(" ".join(words))
+
+def continued(model: Any, tokenizer: Tokenizer, prompt: Sequence[Frame], goes_on: int, seed: int) -> list[Frame]:
+    """So many frames at most that follow others, drawn from a model. It reads the last of these, as far as they fill half of
+    its context. Raises ValueError where there are none, and the tokenizer has no beginning to start from."""
+    begins = tokenizer.bos_id is not None
+    if not prompt and not begins:
+        raise ValueError("this model knows no beginning to start from: give a piece that it is to go on with")
+    room = getattr(model, "max_positions", None) or 2 * (_WORDS * goes_on + sum(len(frame) + 1 for frame in prompt))
+    read = _last(prompt, room // 2)
+    begun = tokenizer.encode(spelled(read), bos=begins and len(read) == len(prompt))
+    ids = torch.tensor([begun], device=next(model.parameters()).device)
+    new = min(_WORDS * goes_on, room - len(begun))
+    out = model.generate(ids, eos_id=tokenizer.eos_id, max_new_tokens=new, temperature=1.0, top_p=0.95, seed=seed)
+    words = filter(is_music, tokenizer.tokens(out[0, len(begun) :]))
+    return frames_in(" ".join(words))[:goes_on]
+
+
+def _last(frames: Sequence[Frame], words: int) -> list[Frame]:
+    """As many of the last frames as so many words spell; one at least, where there are any."""
+    sizes = accumulate(len(frame) + 1 for frame in reversed(frames))
+    return list(frames[-max(1, sum(size <= words for size in sizes)) :])

@@ -49,12 +49,8 @@ class Caption(PictureTask, kind="caption"):
     def _item(
         self, example: Example, asked: Sequence[int], answer: Sequence[int], tokenizer: Encoder
     ) -> Item | Skipped:
-        end = tokenizer.eos_id
-        if end is None:
-            raise ValueError("captions need a tokenizer with an end-of-sequence token")
-        start = end if tokenizer.bos_id is None else tokenizer.bos_id
-        prompt = [start, *asked, end] if len(asked) else [start]
-        whole = [*prompt, *answer, end]
+        prompt = self.prompt(asked, tokenizer)
+        whole = [*prompt, *answer, tokenizer.eos_id]
         if len(whole) > self.max_length:
             return Skipped("over-long")
         if not len(answer):
@@ -66,6 +62,14 @@ class Caption(PictureTask, kind="caption"):
         arrays: dict[str, Array] = {"ids": self.numbers(self.drawn(pixels)), "target": np.array(whole[:-1], np.int64)}
         about = {name: example.get(name, "") for name in ("where", "question", "answer")}
         return Item(arrays, labels, tokens=self.tokens, example=about)
+
+    def prompt(self, asked: Sequence[int], tokenizer: Encoder) -> list[int]:
+        """What the decoder reads before it answers. Raises ValueError where the tokenizer has no end."""
+        end = tokenizer.eos_id
+        if end is None:
+            raise ValueError("captions need a tokenizer with an end-of-sequence token")
+        start = end if tokenizer.bos_id is None else tokenizer.bos_id
+        return [start, *asked, end] if len(asked) else [start]
 
     def judge(self, tokenizer: Encoder | None) -> Judge:
         return Captioned(tokenizer, self.max_length, self.mean, self.std)

@@ -11,64 +11,109 @@ import torch
 from ...data.judges.located import SHOWN
 from ...data.task import Task
 from ...data.tasks.answer import Answer
+from ...data.tasks.caption import Caption
+from ...data.tasks.choice import Choice
+from ...data.tasks.classify import Classify
 from ...data.tasks.detect import Detect
 from ...data.tasks.forecast import Forecast
+from ...data.tasks.image_classify import ImageClassify
+from ...data.tasks.music import Music
+from ...data.tasks.regress import Regress
 from ...data.tasks.segment import Segment
+from ...data.tasks.similarity import Similarity
+from ...data.tasks.sound import Sound
 from ...data.tasks.tag import Tag
+from ...data.tasks.video_classify import VideoClassify
 from .answers import answered
 from .boxes import detected
+from .captions import captioned
+from .choices import chosen
+from .classes import files_classified, texts_classified
 from .masks import segmented
+from .notes import played
+from .numbers import scored, similar
 from .prediction import Prediction
 from .series import forecast
 from .tags import tagged
 
 if TYPE_CHECKING:
     from ..load import Run
+    from ..recipe import Recipe
 
-__all__ = ["Prediction", "predict"]
+__all__ = ["Prediction", "needs_none", "predict"]
 
 
 @torch.inference_mode()
-def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN) -> list[Prediction]:
-    """What the run says of each input, by its task: texts, or the files of pictures, series and music.
+def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN, seed: int = 0) -> list[Prediction]:
+    """What the run says of each input, by its task: texts, or the files of pictures, series, sounds and music.
 
     threshold: how sure a detector has to be of an object, for it to be one.
+    seed:      of what is drawn by chance: music.
 
-    Raises ValueError where an input can't be read, or where what the run was trained on is no question to be asked.
+    Raises ValueError where an input can't be read, or where the run's task leaves nothing to be asked.
     """
-    task = _task(run)
-    given = [str(one) for one in inputs]
+    recipe, given = _recipe(run), [str(one) for one in inputs]
     for number, one in enumerate(given, 1):
         if not one.strip():
             raise ValueError(f"input {number} is empty, so there is nothing to read")
+    match recipe.task:
+        case Music() as task:
+            return list(played(run, task, recipe.data, given, seed))
+        case Tag() | Answer() | Choice() | Regress() | Similarity() | Classify() as task:
+            return _of_texts(run, task, given) if given else []
+        case Detect() as task:
+            return detected(run, task, given, threshold)
+        case Segment() as task:
+            return list(segmented(run, task, given))
+        case Caption() as task:
+            return list(captioned(run, task, given))
+        case Forecast() as task:
+            return [forecast(run, task, recipe.data, path) for path in given]
+        case (ImageClassify() | Sound()) as task if not isinstance(task, VideoClassify):
+            return files_classified(run, given)
+        case task:
+            raise ValueError(_otherwise(run, task))
+
+
+def needs_none(run: Run) -> bool:
+    """Whether a run has something to say without an input."""
+    return run.recipe is not None and isinstance(run.recipe.task, Music)
+
+
+def _of_texts(run: Run, task: Task, texts: Sequence[str]) -> list[Prediction]:
     match task:
         case Tag():
-            return tagged(run, task, given)
+            return tagged(run, task, texts)
         case Answer():
-            return answered(run, task, given)
-        case Detect():
-            return detected(run, task, given, threshold)
-        case Forecast():
-            assert run.recipe is not None
-            return [forecast(run, task, run.recipe.data, path) for path in given]
-        case Segment():
-            return list(segmented(run, task, given))
+            return answered(run, task, texts)
+        case Choice():
+            return chosen(run, task, texts)
+        case Regress():
+            return scored(run, task, texts)
+        case Similarity():
+            return similar(run, texts)
         case _:
-            raise ValueError(f"{_name(run)} was trained on the task {task.kind!r}, {_OTHERWISE}")
+            return texts_classified(run, texts)
 
 
-_OTHERWISE = "which is nothing to be asked about: take it further by qkv train, or ask qkv embed for its vectors"
-
-
-def _task(run: Run) -> Task:
-    """Raises ValueError where a run has none."""
+def _recipe(run: Run) -> Recipe:
     if run.recipe is None:
         raise ValueError(
             f"{_name(run)} has no recipe.yaml, which says what it was taught; give a run that `qkv train` made"
         )
-    if run.recipe.task is None:
-        raise ValueError(f"{_name(run)} writes texts and has no other task; ask it by qkv generate or qkv translate")
-    return run.recipe.task
+    return run.recipe
+
+
+def _otherwise(run: Run, task: Task | None) -> str:
+    """What to do with a run that can't be asked."""
+    writes = "take its vectors by qkv embed" if run.task == "read" else "let it write by qkv generate"
+    more = "measure it by qkv eval" if run.tokenizer is None else writes
+    if task is None:
+        return f"{_name(run)} was trained on texts as they are, without a task; {more}"
+    return (
+        f"{_name(run)} was trained on the task {task.kind!r}, which leaves nothing to be asked: train it further "
+        f"(model={_name(run)} in a recipe), or {more}"
+    )
 
 
 def _name(run: Run) -> str:

@@ -45,11 +45,10 @@ def _of_pictures(run: Run, task: Detect, paths: Sequence[str], threshold: float)
     for of, batch in asked(run, task, examples):
         found |= zip(of, detections(said_of(run.model, batch)), strict=True)
     for number, (path, pixels) in enumerate(zip(paths, pictures, strict=True)):
-        yield _prediction(task, path, pixels, found[number].surer(threshold))
+        yield _prediction(task, path, pixels, found[number].surer(threshold).surest_first())
 
 
 def _prediction(task: Detect, path: str, pixels: Pixels, found: Detections) -> Prediction:
-    found = Detections(*(part[(-found.sure).argsort(kind="stable")] for part in found))
     height, width = pixels.shape[1:]
     edges = (found.boxes * edges_of((height, width))).tolist()
     objects = [
