@@ -123,6 +123,19 @@ def test_the_history_of_attentions_commands_run(argv: list[str], capsys: pytest.
     assert capsys.readouterr().out
 
 
+TASKS = ROOT / "docs" / "tasks.md"
+
+
+@pytest.mark.usefixtures("place")
+def test_the_tasks_are_asked_as_the_page_says(capsys: pytest.CaptureFixture[str]):
+    for argv in commands(TASKS, "qkv"):
+        assert main(in_small(argv)) == 0, capsys.readouterr().err
+        assert capsys.readouterr().out
+    (block,) = [block for block in blocks(TASKS, "python") if "predict" in block]
+    exec(compile(block, str(TASKS), "exec"), {})
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
 def test_contributings_pattern_works():
     (block,) = blocks(CONTRIBUTING, "python")
     names: dict[str, object] = {"__name__": "contributing"}

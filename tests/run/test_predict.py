@@ -397,7 +397,7 @@ def test_a_run_that_can_not_be_asked_says_what_to_use(trained: Train) -> None:
         words = None if name == "video" else run.tokenizer
         other = SimpleNamespace(recipe=recipe, task=use, path=Path("runs/x"), tokenizer=words)
         with pytest.raises(ValueError, match=wanted):
-            predict(other, ["a"])  # type: ignore[arg-type]
+            list(predict(other, ["a"]))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="has no recipe"):
         replace(run, recipe=None).predict(["a"])
     assert run.predict([]) == []

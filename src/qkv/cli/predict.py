@@ -21,7 +21,7 @@ def predict(
         typer.Argument(
             metavar="[INPUT]...",
             help="What the run's task is on: texts, with tabs between those that belong together "
-            "(`QUESTION<tab>CONTEXT`), or files. Without any, lines of standard input.",
+            "(`QUESTION<tab>CONTEXT`), or files. Without any, lines of standard input; of music, a new piece.",
         ),
     ] = None,
     out: Annotated[
@@ -40,11 +40,12 @@ def predict(
     """Ask a trained run about new inputs: tags, answers, masks, boxes, captions, forecasts, music, choices."""
     from ..run.load import load
     from ..run.predict import needs_none
+    from ..run.predict import predict as ask
 
     loaded = load(run, device=device)
     names: set[str] = set()
     for chunk in read(inputs) if inputs or not needs_none(loaded) else [[]]:
-        for one in loaded.predict(chunk, threshold=threshold, seed=seed):
+        for one in ask(loaded, chunk, threshold=threshold, seed=seed):
             if out is not None:
                 _write(one, out, names)
             typer.echo(dumps({"input": one.input, **one.fields}, ensure_ascii=False) if json else one.said)

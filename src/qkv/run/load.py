@@ -162,7 +162,7 @@ class Run:
         """What the run says of new inputs by the task that it was trained on, see `qkv.run.predict.predict`."""
         from .predict import predict
 
-        return predict(self, _texts(inputs), **options)
+        return list(predict(self, _texts(inputs), **options))
 
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
         """How alike a[i] and b[i] are, see `qkv.run.classify.similarity`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,8 +44,9 @@ __all__ = ["Prediction", "needs_none", "predict"]
 
 
 @torch.inference_mode()
-def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN, seed: int = 0) -> list[Prediction]:
-    """What the run says of each input, by its task: texts, or the files of pictures, series, sounds and music.
+def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN, seed: int = 0) -> Iterator[Prediction]:
+    """What the run says of each input, by its task: texts, or the files of pictures, series, sounds and music; these one
+    after the other.
 
     threshold: how sure a detector has to be of an object, for it to be one.
     seed:      of what is drawn by chance: music.
@@ -58,19 +59,19 @@ def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN,
             raise ValueError(f"input {number} is empty, so there is nothing to read")
     match recipe.task:
         case Music() as task:
-            return list(played(run, task, recipe.data, given, seed))
+            yield from played(run, task, recipe.data, given, seed)
         case Tag() | Answer() | Choice() | Regress() | Similarity() | Classify() as task:
-            return _of_texts(run, task, given) if given else []
+            yield from _of_texts(run, task, given) if given else ()
         case Detect() as task:
-            return detected(run, task, given, threshold)
+            yield from detected(run, task, given, threshold)
         case Segment() as task:
-            return list(segmented(run, task, given))
+            yield from segmented(run, task, given)
         case Caption() as task:
-            return list(captioned(run, task, given))
+            yield from captioned(run, task, given)
         case Forecast() as task:
-            return [forecast(run, task, recipe.data, path) for path in given]
+            yield from (forecast(run, task, recipe.data, path) for path in given)
         case (ImageClassify() | Sound()) as task if not isinstance(task, VideoClassify):
-            return files_classified(run, given)
+            yield from files_classified(run, given)
         case task:
             raise ValueError(_otherwise(run, task))
 

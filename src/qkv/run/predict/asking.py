@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..load import Run
 
 
-_AT_ONCE = 64  # files that are held in memory
+_AT_ONCE = 16  # files that are held in memory
 
 
 class Asked(NamedTuple):

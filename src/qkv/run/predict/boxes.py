@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...data.images import Pixels
+from ...data.images import Size
 from ...data.judge import said_of
 from ...data.judges.located import Detections, counted, detections, drawn, edges_of
 from ...data.png import png
+from ...data.sources import Example
 from ...data.tasks.detect import Detect
 from ...look.pictures import draw
 from .asking import asked, parts_of
@@ -28,28 +29,29 @@ class Object(NamedTuple):
     box: tuple[float, float, float, float]
 
 
-def detected(run: Run, task: Detect, paths: Sequence[str], threshold: float) -> list[Prediction]:
+def detected(run: Run, task: Detect, paths: Sequence[str], threshold: float) -> Iterator[Prediction]:
     """Of each picture its `Object`s of which the model is at least so sure, the surest first. Files: the picture with them.
 
     Raises ValueError for a threshold that is no probability, and a file that holds no picture.
     """
     if not 0 <= threshold <= 1:
         raise ValueError(f"the threshold is a probability, from 0 to 1, not {threshold:g}")
-    return [one for part in parts_of(paths) for one in _of_pictures(run, task, part, threshold)]
+    for part in parts_of(paths):
+        yield from _of_pictures(run, task, part, threshold)
 
 
 def _of_pictures(run: Run, task: Detect, paths: Sequence[str], threshold: float) -> Iterator[Prediction]:
-    pictures = [task.read(path) for path in paths]
-    examples = [{"image": pixels, "where": path} for pixels, path in zip(pictures, paths, strict=True)]
+    examples: list[Example] = [{"image": task.read(path), "where": path} for path in paths]
     found: dict[int, Detections] = {}
     for of, batch in asked(run, task, examples):
         found |= zip(of, detections(said_of(run.model, batch)), strict=True)
-    for number, (path, pixels) in enumerate(zip(paths, pictures, strict=True)):
-        yield _prediction(task, path, pixels, found[number].surer(threshold).surest_first())
+    for number, example in enumerate(examples):
+        size = example["image"].shape[1:]
+        yield _prediction(task, example["where"], size, found[number].surer(threshold).surest_first())
 
 
-def _prediction(task: Detect, path: str, pixels: Pixels, found: Detections) -> Prediction:
-    height, width = pixels.shape[1:]
+def _prediction(task: Detect, path: str, size: Size, found: Detections) -> Prediction:
+    height, width = size
     edges = (found.boxes * edges_of((height, width))).tolist()
     objects = [
         Object(task.classes[number], score, tuple(box))
@@ -59,11 +61,11 @@ def _prediction(task: Detect, path: str, pixels: Pixels, found: Detections) -> P
     lines += [f"  {one.name} {one.score:.2f} at {' '.join(f'{edge:.0f}' for edge in one.box)}" for one in objects]
     told = [{"class": one.name, "score": one.score, "box": list(one.box)} for one in objects]
     fields = {"size": [height, width], "objects": told}
-    picture = partial(_drawn, task, pixels, found)
+    picture = partial(_drawn, task, path, found)
     return Prediction(path, objects, "\n".join(lines), fields, Path(path).stem, picture)
 
 
-def _drawn(task: Detect, pixels: Pixels, found: Detections) -> Mapping[str, bytes]:
-    made = drawn(task.classes, *found)
+def _drawn(task: Detect, path: str, found: Detections) -> Mapping[str, bytes]:
+    pixels, made = task.read(path), drawn(task.classes, *found)
     shown = {"kind": "boxes", "image": png(pixels), "size": pixels.shape[1:], "truth": [], "made": made}
     return {".boxes.svg": str(draw(shown)).encode()}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.batch import IGNORE
 from ...data.images import Pixels
@@ -32,7 +31,7 @@ def segmented(run: Run, task: Segment, paths: Sequence[str]) -> Iterator[Predict
     """
     for path in paths:  # one after the other: the tiles of one may be many
         pixels = task.read(path)
-        yield _prediction(task, path, pixels, _mask(run, task, path, pixels))
+        yield _prediction(task, path, _mask(run, task, path, pixels))
 
 
 def _mask(run: Run, task: Segment, path: str, pixels: Pixels) -> Mask:
@@ -49,14 +48,14 @@ def _mask(run: Run, task: Segment, path: str, pixels: Pixels) -> Mask:
     return mask
 
 
-def _prediction(task: Segment, path: str, pixels: Pixels, mask: Mask) -> Prediction:
+def _prediction(task: Segment, path: str, mask: Mask) -> Prediction:
     counts = np.bincount(mask.ravel(), minlength=len(task.classes))
     shares = {name: count / mask.size for name, count in zip(task.classes, counts.tolist(), strict=True)}
     height, width = mask.shape
     said = ", ".join(f"{name} {share:.1%}" for name, share in shares.items() if share)
     fields = {"size": [height, width], "shares": shares}
-    return Prediction(path, mask, f"{path}: {said}", fields, Path(path).stem, partial(_drawn, pixels, mask))
+    return Prediction(path, mask, f"{path}: {said}", fields, Path(path).stem, partial(_drawn, task, path, mask))
 
 
-def _drawn(pixels: Pixels, mask: NDArray[np.uint8]) -> Mapping[str, bytes]:
-    return {".mask.png": class_png_bytes(mask), ".classes.png": png_bytes(laid_over(pixels, mask))}
+def _drawn(task: Segment, path: str, mask: Mask) -> Mapping[str, bytes]:
+    return {".mask.png": class_png_bytes(mask), ".classes.png": png_bytes(laid_over(task.read(path), mask))}
