@@ -22,7 +22,7 @@ from qkv.cli import main
 from qkv.data import images, midi
 from qkv.data.judges import located
 from qkv.data.mask_files import read_mask
-from qkv.data.notes import Frame, frames_in
+from qkv.data.notes import frames_in
 from qkv.data.series import Series, SeriesSource
 from qkv.run.evaluate import evaluate_run
 from qkv.run.load import Run, load
@@ -97,6 +97,7 @@ def test_symbols_have_tags_where_words_are_symbols(trained: Train) -> None:
     told = evaluated(run)
     made = run.predict([one["text"] for one in examples(run)])
     assert {one.input: one.said for one in made} == {text: sample["output"] for text, sample in told.items()}
+    assert [one.value for one in run.predict([made[0].input] * 2)] == [made[0].value] * 2  # one text, asked twice
     assert "entities" not in made[0].fields and len(made[0].fields["tags"]) == len(made[0].input)
 
 
@@ -138,6 +139,11 @@ def test_scores_are_those_of_the_evaluation(trained: Train, settings: tuple[str,
         # Samples have two places. Vectors' scores are shown by their label's scale, which is that of cosines.
         assert one.value == pytest.approx(float(told[one.input.replace("\t", " | ")]["output"]), abs=0.00501)
     assert len({one.said for one in made}) > 1
+    if settings:
+        assert isinstance(run.predict(["the dog"])[0].value, float)
+    else:
+        with pytest.raises(ValueError, match="text 1 is 'the dog', and this run reads TEXT<tab>TEXT"):
+            run.predict(["the dog"])
 
 
 def test_classes_are_those_of_the_evaluation(trained: Train) -> None:
@@ -321,20 +327,12 @@ def test_music_goes_on_as_in_the_evaluation(trained: Train, tmp_path: Path, caps
     assert alone.value == made[0].value and len(alone.value) <= 5
     (written,) = alone.write(tmp_path)
     assert written.name == "one.continued.mid"
-    notes = [*begun[0], *alone.value]
-    assert midi.read(written)[: len(begun[0])] == begun[0] and midi.parse(written.read_bytes()) == midi.parse(
-        midi.written(notes)
-    )
-    long = run.predict([_long(tmp_path / "long.json", begun[0] * 200)])  # more than the model's context
-    assert len(long[0].value) <= 5
+    assert written.read_bytes() == midi.written([*begun[0], *alone.value])
+    (tmp_path / "long.json").write_text(json.dumps([begun[0] * 200]))  # more than the model's context
+    assert len(run.predict([tmp_path / "long.json"])[0].value) <= 5
     assert main(["predict", str(run.path), "--seed", "3", "--out", str(tmp_path / "new")]) == 0
     assert frames_in(capsys.readouterr().out.strip()) == run.predict([], seed=3)[0].value
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["piece.mid"]
-
-
-def _long(path: Path, frames: list[Frame]) -> Path:
-    path.write_text(json.dumps([frames]))
-    return path
 
 
 # -- the command -----------------------------------------------------------------------------------------------------

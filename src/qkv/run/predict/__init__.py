@@ -100,7 +100,8 @@ def _of_texts(run: Run, task: Task, texts: Sequence[str]) -> list[Prediction]:
 def _recipe(run: Run) -> Recipe:
     if run.recipe is None:
         raise ValueError(
-            f"{_name(run)} has no recipe.yaml, which says what it was taught; give a run that `qkv train` made"
+            f"{_name(run)} has no recipe.yaml, which says what it was taught; give a run that `qkv train` made, or "
+            "ask a classifier of the Hub by qkv classify"
         )
     return run.recipe
 
