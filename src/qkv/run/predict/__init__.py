@@ -57,11 +57,23 @@ def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN,
     for number, one in enumerate(given, 1):
         if not one.strip():
             raise ValueError(f"input {number} is empty, so there is nothing to read")
+    if not given and not needs_none(run):
+        return
     match recipe.task:
         case Music() as task:
             yield from played(run, task, recipe.data, given, seed)
-        case Tag() | Answer() | Choice() | Regress() | Similarity() | Classify() as task:
-            yield from _of_texts(run, task, given) if given else ()
+        case Tag() as task:
+            yield from tagged(run, task, given)
+        case Answer() as task:
+            yield from answered(run, task, given)
+        case Choice() as task:
+            yield from chosen(run, task, given)
+        case Regress() as task:
+            yield from scored(run, task, given)
+        case Similarity():
+            yield from similar(run, given)
+        case Classify():
+            yield from texts_classified(run, given)
         case Detect() as task:
             yield from detected(run, task, given, threshold)
         case Segment() as task:
@@ -79,22 +91,6 @@ def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN,
 def needs_none(run: Run) -> bool:
     """Whether a run has something to say without an input."""
     return run.recipe is not None and isinstance(run.recipe.task, Music)
-
-
-def _of_texts(run: Run, task: Task, texts: Sequence[str]) -> list[Prediction]:
-    match task:
-        case Tag():
-            return tagged(run, task, texts)
-        case Answer():
-            return answered(run, task, texts)
-        case Choice():
-            return chosen(run, task, texts)
-        case Regress():
-            return scored(run, task, texts)
-        case Similarity():
-            return similar(run, texts)
-        case _:
-            return texts_classified(run, texts)
 
 
 def _recipe(run: Run) -> Recipe:
