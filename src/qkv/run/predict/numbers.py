@@ -34,11 +34,8 @@ def scored(run: Run, task: Regress, lines: Sequence[str]) -> list[Prediction]:
 
 def _example(task: Regress, line: str, where: str) -> Example:
     texts = parted(line, ("TEXT", "TEXT") if "\t" in line else ("TEXT",), where)
-    return {
-        **dict(zip(("text", "pair"), texts, strict=False)),
-        "score": task.center or 0.0,
-        "where": where,
-    }  # the score is one that there is
+    named = dict(zip(("text", "pair"), texts, strict=False))
+    return {**named, "score": task.center or 0.0, "where": where}  # the score is one that there is
 
 
 def _prediction(line: str, score: float) -> Prediction:
