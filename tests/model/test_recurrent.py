@@ -116,6 +116,7 @@ def test_luongs_score_by_location(longest: int, feeding: bool) -> None:
     m = built(context={"kind": "luong", "feeding": feeding, "alignment": "location", "longest": longest})
     source, target = ids(8), ids(6, 1)
     (found,) = capture.attention(m, source, target, choose=capture.cross)
+    torch.testing.assert_close(m(source.expand(3, -1), target.expand(3, -1)), m(source, target).expand(3, -1, -1))
     with torch.no_grad():
         memory, d = m.read(source), m.decoder
         h_bar, weights = memory.states[0], dict(d.layers.rnn.named_parameters())

@@ -99,7 +99,8 @@ class Located(Align):
         self.weight = nn.Parameter(torch.empty(longest, w.d_s))
 
     def keys(self, memory: Memory) -> Float[Tensor, "B S 1 A"]:
-        return self.weight[_numbers(memory).clamp(0, self.longest - 1)][:, :, None]
+        rows = self.weight[_numbers(memory).clamp(0, self.longest - 1)]
+        return rows.expand(len(memory.states), -1, -1)[:, :, None]  # of a batch without padding there was one row
 
     def scores(self, g: Float[Tensor, "B T G"], memory: Memory, ask: Ask | None) -> Float[Tensor, "B T S"]:
         found = super().scores(g, memory, ask)
