@@ -6,6 +6,10 @@
 #include <cstring>
 #include <type_traits>
 
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
+
 namespace {
 
 constexpr long LINE = 64, AHEAD = 4096;  // bytes

@@ -9,6 +9,10 @@
 #include <cstring>
 #include <limits>
 
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
+
 namespace {
 
 constexpr long SIDE = 64, LANES = 16, WIDEST = 128, VECTORS = SIDE / LANES;
