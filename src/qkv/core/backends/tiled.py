@@ -79,10 +79,9 @@ def share(request: Request) -> float:
 
 def by_kernel(request: Request) -> bool:
     """Whether our own kernels for CPUs serve a request, as far as the host knows."""
-    planned = _planned(request)
-    if planned is None or not worth(request.q, planned * request.q.shape[1] * request.k.shape[1]):
-        return False
-    return sparse.serves(request.q, request.k, request.v)
+    n = request.q.shape[1] * request.k.shape[1]
+    planned = _planned(request) if worth(request.q, n) else None
+    return planned is not None and worth(request.q, planned * n) and sparse.serves(request.q, request.k, request.v)
 
 
 def worth(q: Tensor, n: float) -> bool:
