@@ -1,5 +1,5 @@
-"""Attention in O(T + S) memory beyond its inputs, on any device: by PyTorch's fused kernel where nothing is masked, by
-strips where a pattern leaves out much, else by tiles; what a pattern rules out is never touched.
+"""Attention in O(T + S) memory beyond its inputs, on any device: by PyTorch's fused kernel where nothing is masked, by our
+own kernels or by strips where a pattern leaves out much, else by tiles; what a pattern rules out is never touched.
 
 It is one custom operator, so `torch.compile` sees through it as a single node. An operator can receive tensors and
 strings: pattern and bias travel in their canonical JSON.
