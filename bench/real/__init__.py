@@ -78,9 +78,10 @@ class Found:
 
 
 def entries(only: str = "") -> list[Entry]:
-    """Every entry with all of these words in its name or title."""
+    """The entry of this name; else every one with all of these words in its name or title."""
     found = [Entry.read(path) for path in sorted(ENTRIES.glob("*.yaml"))]
-    return [one for one in found if all(word in f"{one.name} {one.title}" for word in only.split())]
+    named = [one for one in found if one.name == only]
+    return named or [one for one in found if all(word in f"{one.name} {one.title}" for word in only.split())]
 
 
 def baselines() -> dict[str, Callable[[list[str]], dict[str, Any]]]:

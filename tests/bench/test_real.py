@@ -64,3 +64,8 @@ def test_a_step_that_fails_says_so(tmp_path: Path) -> None:
 def test_data_that_are_not_there_leave_an_entry_out(tmp_path: Path) -> None:
     entry: Any = real.Entry(name="toy", title="A toy", steps=(), figures=(), data="nowhere")
     assert "there is no" in (entry.lacks(tmp_path) or "")
+
+
+def test_a_name_means_that_entry_alone() -> None:
+    assert [one.name for one in real.entries("code")] == ["code"]  # which is also a part of "autoencoder"
+    assert {"trec", "pretrained"} <= {one.name for one in real.entries("TREC")}
