@@ -69,8 +69,11 @@ def forward(
 ) -> tuple[Float[Tensor, "B T H E"], Float[Tensor, "B T H"]]:
     """Output and log-sum-exp in fp32, 0 and −∞ for what sees nothing. Plans that have no pair in common add up."""
     given = [_plain(x) for x in (q, k, v)]
-    out = torch.zeros(*q.shape[:3], v.shape[3], dtype=torch.float32, device="cpu")
-    lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float32, device="cpu")
+    out = torch.empty(*q.shape[:3], v.shape[3], dtype=torch.float32, device="cpu")
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device="cpu")
+    if len(plans[0].number) * SIDE < q.shape[1]:  # some strips see nothing of the first plan
+        out.zero_()
+        lse.fill_(-math.inf)
     for number, plan in enumerate(plans):
         _call("qkv_forward", [*given, out, lse], plan, scale, merges=number > 0)
     return out, lse
