@@ -69,7 +69,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     forward = ByBlocks.forward
 
     def counted(self: ByBlocks) -> tuple[Tensor, Tensor]:
-        calls.append(len(self.plans))
+        calls.append(sum(map(len, self.rows)))
         return forward(self)
 
     monkeypatch.setattr(tiled, "_WORTH", 0)
@@ -148,12 +148,45 @@ def test_large_scores_stay_finite() -> None:
     torch.testing.assert_close(found.double(), wanted, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("what", ["float64", "width", "rows"])
+ROWS: dict[str, dict[str, Any]] = {
+    "packed": {"pattern": causal(), "layout": Layout.packed([[100, 150, 80], [T - 7, 3]], T)},
+    "padded": {"pattern": window(60), "layout": Layout.from_lengths([T, 211])},
+    "to the right": {"pattern": causal(), "layout": Layout.from_lengths([300, 17], T, "left")},
+    "one for all keys": {
+        "pattern": full(),
+        "layout": Layout.full(T),
+        "kv_layout": Layout.from_lengths([T, 100]),
+    },
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_rows_of_a_batch_may_each_have_a_plan(case: str, always: list[int]) -> None:
+    found, wanted = both_ways("tiled", ROWS[case]), both_ways("reference", ROWS[case], dtype=torch.float64)
+    torch.testing.assert_close(found, wanted, atol=3e-5, rtol=3e-5, check_dtype=False)
+    assert always == [2]
+
+
+def test_plans_are_remembered_while_the_layout_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    plan = by_blocks.plan
+    monkeypatch.setattr(by_blocks, "plan", lambda *given: asked.append(1) or plan(*given))
+    monkeypatch.setattr(by_blocks, "_known", {})
+    both_ways("tiled", ROWS["packed"])
+    assert len(asked) == 2  # one for each row, of forward and backward together
+    other = {"pattern": causal(), "layout": Layout.packed([[100, 150, 80], [T - 9, 5]], T)}
+    found, wanted = both_ways("tiled", other), both_ways("reference", other, dtype=torch.float64)
+    torch.testing.assert_close(found, wanted, atol=3e-5, rtol=3e-5, check_dtype=False)
+    for _ in range(20):
+        both_ways("tiled", {"pattern": causal(), "layout": Layout.packed([[100, 230], [T]], T)})
+    assert len(by_blocks._known) <= 8
+
+
+@pytest.mark.parametrize("what", ["float64", "width"])
 def test_what_they_do_not_take_goes_another_way(what: str, always: list[int]) -> None:
     dtype, width = (torch.float64 if what == "float64" else torch.float32), (24 if what == "width" else 32)
     q, k, v = torch.randn(3, 2, T, 2, width, dtype=dtype)
-    layout = Layout.from_lengths([T, 300]) if what == "rows" else None
-    found, wanted = (attend(q, k, v, pattern=window(30), layout=layout, backend=b) for b in ("tiled", "reference"))
+    found, wanted = (attend(q, k, v, pattern=window(30), backend=b) for b in ("tiled", "reference"))
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
     assert not always
 

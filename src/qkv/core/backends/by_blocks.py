@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,27 +19,51 @@ from ..patterns import Pattern
 from .block_sparse import taken
 from .regrouped import groupings
 from .strips import visits
+from .tiles import layouts_of
 
 _MOST = 2048  # blocks in which pairs are hidden in a way of their own: 32 MiB
 _AT_ONCE = 256  # blocks that are looked into together
+_BATCHES = 8  # whose plans are remembered
+
+
+Plans = tuple[BlockPlan, ...]  # which together are the rule
 
 
 @dataclass
 class ByBlocks:
-    """As `BlockSparse`; several plans together are the rule."""
+    """As `BlockSparse`. `rows` are the plans of each row of the batch, or those of all."""
 
     q: Tensor
     k: Tensor
     v: Tensor
-    plans: tuple[BlockPlan, ...]
+    rows: tuple[Plans, ...]
     scale: float
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        out, lse = sparse.forward(self.q, self.k, self.v, self.plans, self.scale)
+        made = []
+        for at, plans in self._by_row():
+            made.append(sparse.forward(self.q[at], self.k[at], self.v[at], plans, self.scale))
+        out, lse = (torch.cat(parts) for parts in zip(*made, strict=True))
         return out.to(self.q.dtype), lse
 
-    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        return sparse.backward(self.q, self.k, self.v, out, lse, d_out, d_lse, self.plans, self.scale)
+    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...]:
+        made = []
+        for at, plans in self._by_row():
+            given = self.q[at], self.k[at], self.v[at], out[at], lse[at], d_out[at]
+            made.append(sparse.backward(*given, None if d_lse is None else d_lse[at], plans, self.scale))
+        return tuple(torch.cat(parts) for parts in zip(*made, strict=True))
+
+    def _by_row(self) -> Iterator[tuple[slice, Plans]]:
+        if len(self.rows) == 1:
+            yield slice(None), self.rows[0]
+            return
+        for b, plans in enumerate(self.rows):
+            yield slice(b, b + 1), plans
+
+
+def share(rows: tuple[Plans, ...], t: int, s: int) -> float:
+    """Of all scores, those that are computed."""
+    return sum(len(plan.block) for plans in rows for plan in plans) * SIDE**2 / (len(rows) * t * s)
 
 
 @lru_cache(maxsize=64)
@@ -51,6 +78,34 @@ def regrouped(pattern: Pattern, n: int) -> tuple[BlockPlan, ...] | None:
     found = [plan(x.pattern, x.layout, x.layout, x.order) for x in groupings(pattern, n, SIDE)]
     made = tuple(x for x in found if x is not None)
     return made if len(made) == len(found) else None
+
+
+_known: dict[tuple[Any, ...], tuple[list[weakref.ref[Tensor]], tuple[Plans, ...] | None]] = {}
+
+
+def by_row(pattern: Pattern, positions: list[Tensor], marks: list[Tensor | None]) -> tuple[Plans, ...] | None:
+    """`plan` for rows of a batch whose layouts differ, remembered for as long as these tensors are the same ones: all
+    layers of a pass ask for it, and their backward passes."""
+    tensors = [x for x in (*positions, *marks) if x is not None]
+    key = (pattern, *((id(x), x._version) for x in tensors))
+    refs, found = _known.get(key, ([], None))
+    if len(refs) == len(tensors) and all(ref() is x for ref, x in zip(refs, tensors, strict=True)):
+        return found
+    rows = max(x.shape[0] for x in tensors)
+    made = [plan(pattern, *layouts_of(*_row(positions, marks, b))) for b in range(rows)]
+    whole = tuple((one,) for one in made if one is not None)
+    found = whole if len(whole) == rows else None
+    if len(_known) >= _BATCHES:
+        _known.pop(next(iter(_known)))
+    _known[key] = [weakref.ref(x) for x in tensors], found
+    return found
+
+
+def _row(positions: list[Tensor], marks: list[Tensor | None], b: int) -> tuple[list[Tensor], list[Tensor | None]]:
+    def of(x: Tensor) -> Tensor:
+        return x if len(x) == 1 else x[b : b + 1]
+
+    return [of(x) for x in positions], [None if x is None else of(x) for x in marks]
 
 
 def plan(pattern: Pattern, layout: Layout, kv_layout: Layout, order: Tensor | None = None) -> BlockPlan | None:

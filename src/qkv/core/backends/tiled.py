@@ -16,7 +16,6 @@ from torch._subclasses import FakeTensor
 from ..bias import Bias
 from ..layout import Layout
 from ..native import sparse
-from ..native.sparse import BlockPlan
 from ..patterns import Causal, Extent, Full, Pattern
 from ..plan import host_extent
 from ..request import Request, Result
@@ -73,35 +72,39 @@ def _start(layout: Layout) -> int:
 
 def share(request: Request) -> float:
     """The share of all scores that is computed, as far as the host knows; 1 where it doesn't."""
-    planned = _planned(request)
+    planned = _planned(request)[0]
     return density(request) if planned is None else planned
 
 
 def by_kernel(request: Request) -> bool:
     """Whether our own kernels for CPUs serve a request, as far as the host knows."""
-    n = request.q.shape[1] * request.k.shape[1]
-    planned = _planned(request) if worth(request.q, n) else None
-    return planned is not None and worth(request.q, planned * n) and sparse.serves(request.q, request.k, request.v)
+    return _worth(request.q, request.q.shape[1] * request.k.shape[1]) and _planned(request)[1]
 
 
-def worth(q: Tensor, n: float) -> bool:
+def _worth(q: Tensor, n: float) -> bool:
     """Whether `n` scores of each head are enough for our own kernels."""
     return q.shape[0] * q.shape[2] * n >= _WORTH
 
 
-def _planned(request: Request) -> float | None:
-    """The share of all scores that plans of blocks compute; None where there are none, or they aren't made yet."""
+def _planned(request: Request) -> tuple[float | None, bool]:
+    """The share of all scores that plans compute, None where there are none or they aren't made yet; and whether our own
+    kernels compute them."""
     bare = request.bias is None and not request.softcap and not request.dropout
     if not bare or request.q.device.type != "cpu" or torch.compiler.is_compiling() or isinstance(request.q, FakeTensor):
-        return None
+        return None, False
 
-    def of_strips() -> float | None:
-        q, k = request.layout, request.kv_layout
-        marks = [q.segments, k.segments, q.roles, k.roles]
-        plans = _plans(request.pattern, [q.positions, k.positions], marks, _start(q), _start(k))
-        return None if plans is None else sum(map(n_scores, plans)) / (q.shape[1] * k.shape[1])
+    def found() -> tuple[float | None, bool]:
+        q, k, (t, s) = request.layout, request.kv_layout, (request.q.shape[1], request.k.shape[1])
+        places, marks = [q.positions, k.positions], [q.segments, k.segments, q.roles, k.roles]
+        about = request.pattern, places, marks, _start(q), _start(k)
+        plans = _plans(*about)
+        blocks = _blocks(request.q, request.k, request.v, *about, plans)
+        if blocks:
+            return by_blocks.share(blocks, t, s), True
+        return (None if plans is None else sum(map(n_scores, plans)) / (t * s)), False
 
-    return request.plan.once(f"planned {request.pattern.text}", (request.layout, request.kv_layout), of_strips)
+    about = f"planned {request.pattern.text} {tuple(request.q.shape[2:])} {request.q.dtype}"
+    return request.plan.once(about, (request.layout, request.kv_layout), found)
 
 
 def density(request: Request, grid: int = 16) -> float:
@@ -138,18 +141,16 @@ def _in_strips(
 ) -> BlockSparse | Regrouped | ByBlocks | None:
     """The way over strips, or blocks, for rules that leave out much, where it is open."""
     rule, (t, s) = pattern_of(pattern), (q.shape[1], k.shape[1])
-    plans = None if q.device.type != "cpu" else _plans(rule, positions, marks, q_start, k_start)
-    if plans is None:
+    if q.device.type != "cpu":
         return None
-    n = sum(map(n_scores, plans))
-    ours = worth(q, n) and sparse.serves(q, k, v)
-    if not (ours or n <= _SPARSE * t * s) or not finite(k, v):
+    plans = _plans(rule, positions, marks, q_start, k_start)
+    few = plans is not None and sum(map(n_scores, plans)) <= _SPARSE * t * s
+    blocks = _blocks(q, k, v, rule, positions, marks, q_start, k_start, plans)
+    if not (few or blocks) or not finite(k, v):
         return None
-    blocks = _blocks(rule, positions, marks, q_start, k_start) if ours else None
-    if blocks is not None:
+    if blocks:
         return ByBlocks(q, k, v, blocks, scale)
-    if n > _SPARSE * t * s:
-        return None
+    assert plans is not None
     groups = _groups(rule, t, s, q_start, k_start)
     if groups:
         return Regrouped(q, k, v, groups, scale)
@@ -172,17 +173,31 @@ def _plans(
 
 
 def _blocks(
-    rule: Pattern, positions: list[Tensor], marks: list[Tensor | None], q_start: int, k_start: int
-) -> tuple[BlockPlan, ...] | None:
-    """The same for our own kernels."""
-    t, s = (x.shape[1] for x in positions)
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rule: Pattern,
+    positions: list[Tensor],
+    marks: list[Tensor | None],
+    q_start: int,
+    k_start: int,
+    plans: list[Plan] | None,
+) -> tuple[by_blocks.Plans, ...]:
+    """The same for our own kernels, where there is enough for them to do: for all rows of the batch, or for each."""
+    t, s = q.shape[1], k.shape[1]
+    enough = _worth(q, sum(map(n_scores, plans))) if plans is not None else q.shape[2] * t * s >= _WORTH
+    if rule.per_head or not enough or not sparse.serves(q, k, v):
+        return ()
+    if plans is None:
+        return by_blocks.by_row(rule, positions, marks) or ()
     if _groups(rule, t, s, q_start, k_start):
-        return by_blocks.regrouped(rule, t)
+        regrouped = by_blocks.regrouped(rule, t)
+        return () if regrouped is None else (regrouped,)
     alone = min(q_start, k_start) >= 0
     one = (
         by_blocks.plain(rule, t, s, q_start, k_start) if alone else by_blocks.plan(rule, *layouts_of(positions, marks))
     )
-    return None if one is None else (one,)
+    return () if one is None else ((one,),)
 
 
 def _groups(rule: Pattern, t: int, s: int, q_start: int, k_start: int) -> tuple[Grouping, ...]:
