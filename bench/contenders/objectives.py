@@ -13,8 +13,8 @@ from qkv.run.recipe import Recipe
 from qkv.run.tokenizer import make
 from qkv.train.step import Stepper
 
-HELD = 16  # batches that are used again and again where none is made
 STEPS = 12  # of a round, so that each has its share of pools that are made
+HELD = 8 * STEPS  # batches that are made before where none is made: those that the others make, in their order
 POOL = "batching.pool=256"  # some four modules, a dozen batches or so
 DATA = ["data={kind: stdlib, packages: [json, email, http, logging], validation: 0.1, test: 0.1}"]
 
@@ -32,9 +32,10 @@ class Steps:
         opened = stream(
             chosen.data, tokenizer, batching, seq2seq=spec.is_encoder_decoder, task=chosen.task, seed=chosen.seed
         )
-        self.batches = opened if workers is not None else itertools.cycle(list(itertools.islice(opened, HELD)))
-        if workers is not None:
-            self._read_once(tokenizer is not None)
+        self.batches = opened
+        self._read_once(tokenizer is not None)
+        if workers is None:
+            self.batches = itertools.cycle(list(itertools.islice(opened, HELD)))
         training = chosen.training.replace(precision="fp32", compile=False)
         self.stepper = Stepper(model, chosen.objective, training, ALONE)
         self.facts: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters())}
@@ -45,7 +46,7 @@ class Steps:
             pass
 
     def __call__(self) -> dict[str, float]:
-        """Some steps, of batches of much the same number of tokens."""
+        """Some steps, on the same batches whoever makes them."""
         tokens = loss = 0.0
         for _ in range(STEPS):
             batch: Batch = next(self.batches)
