@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 from qkv.core.batch import Batch
@@ -32,7 +33,7 @@ class Steps:
         opened = stream(
             chosen.data, tokenizer, batching, seq2seq=spec.is_encoder_decoder, task=chosen.task, seed=chosen.seed
         )
-        self.batches = opened
+        self.batches: Iterator[Batch] = opened
         self._read_once(tokenizer is not None)
         if workers is None:
             self.batches = itertools.cycle(list(itertools.islice(opened, HELD)))

@@ -15,7 +15,8 @@ _PLACE = re.compile(r"(<!-- bench:real -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench real", description=__doc__)
-    parser.add_argument("--only", default="", metavar="WORDS", help="the entry of this name, or those with all these words in name or title")
+    what = "the entry of this name, or those with all these words in name or title"
+    parser.add_argument("--only", default="", metavar="WORDS", help=what)
     parser.add_argument("--data", type=Path, default=DATA, help="the folder with the data sets")
     parser.add_argument("--list", action="store_true", help="show the entries, and measure nothing")
     parser.add_argument("--render", action="store_true", help="only write the page again")
