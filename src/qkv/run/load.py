@@ -208,7 +208,7 @@ class Run:
         """Why no family of the Hub can say this model, or None where one can."""
         spec = self.model.spec
         if not isinstance(spec, Transformer):
-            return f"no family of the Hub is a {spec.kind} model"
+            return "the Hub has no family of recurrent models"
         try:
             hub.config_of(spec, self.model.dtype, self.origin)
         except ValueError as error:
