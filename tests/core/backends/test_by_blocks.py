@@ -167,6 +167,17 @@ def test_rows_of_a_batch_may_each_have_a_plan(case: str, always: list[int]) -> N
     assert always == [2]
 
 
+@pytest.mark.parametrize("case", ROWS)
+def test_rows_have_plans_in_inference_too(case: str, always: list[int]) -> None:
+    with torch.inference_mode():
+        layouts = {"layout": Layout.packed([[100, 230], [T]], T)} if case == "packed" else {}
+        q, k, v = torch.randn(3, 2, T, 2, 32)
+        options = {**ROWS[case], **layouts}
+        found, wanted = (attend(q, k, v, backend=b, **options) for b in ("tiled", "reference"))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert always == [2]
+
+
 def test_plans_are_remembered_while_the_layout_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     plan = by_blocks.plan

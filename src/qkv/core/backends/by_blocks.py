@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -43,7 +43,7 @@ class ByBlocks:
         made = []
         for at, plans in self._by_row():
             made.append(sparse.forward(self.q[at], self.k[at], self.v[at], plans, self.scale))
-        out, lse = (torch.cat(parts) for parts in zip(*made, strict=True))
+        out, lse = _whole(made)
         return out.to(self.q.dtype), lse
 
     def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...]:
@@ -51,7 +51,7 @@ class ByBlocks:
         for at, plans in self._by_row():
             given = self.q[at], self.k[at], self.v[at], out[at], lse[at], d_out[at]
             made.append(sparse.backward(*given, None if d_lse is None else d_lse[at], plans, self.scale))
-        return tuple(torch.cat(parts) for parts in zip(*made, strict=True))
+        return _whole(made)
 
     def _by_row(self) -> Iterator[tuple[slice, Plans]]:
         if len(self.rows) == 1:
@@ -59,6 +59,11 @@ class ByBlocks:
             return
         for b, plans in enumerate(self.rows):
             yield slice(b, b + 1), plans
+
+
+def _whole(made: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """Parts of a batch as one."""
+    return made[0] if len(made) == 1 else tuple(torch.cat(parts) for parts in zip(*made, strict=True))
 
 
 def share(rows: tuple[Plans, ...], t: int, s: int) -> float:
@@ -84,10 +89,10 @@ _known: dict[tuple[Any, ...], tuple[list[weakref.ref[Tensor]], tuple[Plans, ...]
 
 
 def by_row(pattern: Pattern, positions: list[Tensor], marks: list[Tensor | None]) -> tuple[Plans, ...] | None:
-    """`plan` for rows of a batch whose layouts differ, remembered for as long as these tensors are the same ones: all
-    layers of a pass ask for it, and their backward passes."""
+    """`plan` for each row of a batch whose layouts differ, or for its only one, remembered for as long as these tensors are
+    the same ones: all layers of a pass ask for it, and their backward passes."""
     tensors = [x for x in (*positions, *marks) if x is not None]
-    key = (pattern, *((id(x), x._version) for x in tensors))
+    key = (pattern, *((id(x), 0 if x.is_inference() else x._version) for x in tensors))
     refs, found = _known.get(key, ([], None))
     if len(refs) == len(tensors) and all(ref() is x for ref, x in zip(refs, tensors, strict=True)):
         return found

@@ -188,15 +188,12 @@ def _blocks(
     enough = _worth(q, sum(map(n_scores, plans))) if plans is not None else q.shape[2] * t * s >= _WORTH
     if rule.per_head or not enough or not sparse.serves(q, k, v):
         return ()
-    if plans is None:
+    if plans is None or min(q_start, k_start) < 0:
         return by_blocks.by_row(rule, positions, marks) or ()
     if _groups(rule, t, s, q_start, k_start):
         regrouped = by_blocks.regrouped(rule, t)
         return () if regrouped is None else (regrouped,)
-    alone = min(q_start, k_start) >= 0
-    one = (
-        by_blocks.plain(rule, t, s, q_start, k_start) if alone else by_blocks.plan(rule, *layouts_of(positions, marks))
-    )
+    one = by_blocks.plain(rule, t, s, q_start, k_start)
     return () if one is None else ((one,),)
 
 
