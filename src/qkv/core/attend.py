@@ -126,7 +126,7 @@ def _leaves_out_much(request: Request) -> bool:
     narrow = request.q.dtype == torch.bfloat16
     if request.q.shape[1] < 64:
         return False
-    if sdpa.hides(request) and tiled.by_kernel(request):
+    if request.q.device.type == "cpu" and sdpa.hides(request) and tiled.by_kernel(request):
         return tiled.share(request) < _SPARSE_BY_KERNEL[narrow]
     return request.k.shape[1] >= 1024 and tiled.share(request) < _SPARSE[narrow]
 

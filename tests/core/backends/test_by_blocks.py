@@ -193,6 +193,19 @@ def test_plans_are_remembered_while_the_layout_lives(monkeypatch: pytest.MonkeyP
     assert len(by_blocks._known) <= 8
 
 
+@pytest.mark.parametrize("case", ["window", "strided"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_no_number_in_a_query_shows_in_its_row_alone(bad: float, case: str, always: list[int]) -> None:
+    q, k, v = torch.randn(3, 1, T, 2, 32)
+    q[0, 77, 1, 3] = bad
+    q.requires_grad_()
+    found, wanted = (attend(q, k, v, backend=b, **CASES[case]) for b in ("tiled", "reference"))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5, equal_nan=True)
+    assert int(found.isnan().sum()) == 32
+    (d_q,) = torch.autograd.grad(found[0, 77, 1].sum(), q)
+    assert d_q[0, 77, 1].isnan().all() and always
+
+
 @pytest.mark.parametrize("what", ["float64", "width"])
 def test_what_they_do_not_take_goes_another_way(what: str, always: list[int]) -> None:
     dtype, width = (torch.float64 if what == "float64" else torch.float32), (24 if what == "width" else 32)

@@ -59,9 +59,9 @@ inline Floats filled(float x) { return x - Floats{}; }
 
 inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 
-// 2^x for x up to 0, and 0 where that is denormal: 2^n, n the nearest whole number, times a polynomial of the rest.
+// 2^x for x up to 0, 0 where that is denormal, NaN of NaN: 2^n, n the nearest whole number, times a polynomial of the rest.
 inline Floats power(Floats x) {
-    const Floats least = filled(-126.0f), y = larger(x, least), moved = y + 12582912.0f, f = y - (moved - 12582912.0f);
+    const Floats least = filled(-126.0f), y = x < least ? least : x, moved = y + 12582912.0f, f = y - (moved - 12582912.0f);
     Floats p = filled(1.5403530e-4f);
     for (int i = 5; i >= 0; --i) p = p * f + SERIES[i];
     Ints bits, n;
@@ -69,7 +69,7 @@ inline Floats power(Floats x) {
     std::memcpy(&n, &moved, sizeof n);
     bits += n << 23;
     std::memcpy(&p, &bits, sizeof p);
-    return x < least ? Floats{} : p;
+    return x < least ? Floats{} : p + (y - y);
 }
 
 // c[r][n] (+)= sum_i a(r, i) b[i][n] for R rows and N vectors, which stay in registers.
@@ -245,17 +245,17 @@ void forward_strip(const float* q, const float* k, const float* v, float* out, f
     turned(sums, s.values, SIDE, rows);
     for (long i = 0; i < count; ++i) {
         const float weight = total.v[i / LANES][i % LANES];
-        float own = weight > 0 ? most.v[i / LANES][i % LANES] * LN_2 + std::log(weight) : -INFINITY;
-        float share = weight > 0 ? 1 / weight : 0, old = 0;
+        float own = weight == 0 ? -INFINITY : most.v[i / LANES][i % LANES] * LN_2 + std::log(weight);
+        float share = weight == 0 ? 0 : 1 / weight, old = 0;
         float &log = lse[logs.at(i)], *row = out + to.at(i);
-        if (s.merges && log > -INFINITY) {
+        if (s.merges && log != -INFINITY) {
             const float top = own > log ? own : log, a = std::exp(own - top), b = std::exp(log - top);
             share *= a / (a + b);
             old = b / (a + b);
             own = top + std::log(a + b);
         }
         log = own;
-        if (old > 0)
+        if (old != 0)
             for (long e = 0; e < s.values; ++e) row[e] = share * rows[i * s.values + e] + old * row[e];
         else
             for (long e = 0; e < s.values; ++e) row[e] = share * rows[i * s.values + e];
@@ -280,7 +280,7 @@ void backward_strip(const float* q, const float* k, const float* v, const float*
         delta[i] = 0.0f;
         if (i >= count) continue;
         const float* row = out + from.at(i);
-        if (lse[logs.at(i)] > -INFINITY) norm[i] = lse[logs.at(i)] * LOG2_E;
+        if (lse[logs.at(i)] != -INFINITY) norm[i] = lse[logs.at(i)] * LOG2_E;
         for (long e = 0; e < s.values; ++e) delta[i] += gradients[i * s.values + e] * row[e];
         if (d_lse) delta[i] -= d_lse[logs.at(i)];
     }
