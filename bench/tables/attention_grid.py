@@ -36,6 +36,21 @@ def share(record: Record) -> tuple[float, str]:
     return ratios[len(ratios) // 2], best
 
 
+def _over_fused(records: list[Record], backward: bool) -> str:
+    """How much faster `auto` is in bf16 than PyTorch's fused function, at the length where that is least."""
+    chosen = [
+        record
+        for record in records
+        if record.key["precision"] == "bf16" and record.key["backward"] is backward and record.key["tokens"] >= _SHORT
+    ]
+    if not chosen:
+        return ""
+    medians = [sorted(record.ratios("sdpa", "auto")) for record in chosen]
+    least = min(ratios[len(ratios) // 2] for ratios in medians)
+    how = "both ways" if backward else "forward"
+    return verdict(f"PyTorch's fused function ÷ auto, bf16, {how}, {_SHORT:,} tokens and more, the least", least, 1.4, least=True)
+
+
 def render_grid(result: Result) -> str:
     records = [record for record in result.records(row=ROW) if "auto" in record.names and len(record.names) > 1]
     if not records:
@@ -47,4 +62,6 @@ def render_grid(result: Result) -> str:
         direction = "both ways" if key["backward"] else "forward"
         rows.append([f"{what}, {direction}", number(record.median("auto")), best, f"{value:.2f}"])
     table = markdown(["Dense and causal", "auto, ms", "best", "best ÷ auto"], rows)
-    return f"{table}\n\n{verdict('best ÷ auto, the least of all shapes', least, 0.97, least=True)}"
+    said = [verdict("best ÷ auto, the least of all shapes", least, 0.97, least=True)]
+    said += [line for line in (_over_fused(records, False), _over_fused(records, True)) if line]
+    return f"{table}\n\n" + "\n".join(said)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from . import tap
-from .backends import BACKENDS, coded, sdpa, tiled
+from .backends import BACKENDS, by_tiles, coded, sdpa, tiled
 from .bias import Bias
 from .coded import Held
 from .layout import Layout
@@ -109,6 +109,8 @@ def choose(request: Request, backend: str = "auto") -> str:
         return "capped"
     if BACKENDS["sdpa"].refuses(request) is not None:
         return "reference" if size <= _DENSE >> 6 else "tiled"
+    if by_tiles.expected(request):
+        return "tiled"
     if size > _DENSE and _falls_to_plain_mathematics(request):
         return "tiled"
     return "tiled" if _leaves_out_much(request) else "sdpa"

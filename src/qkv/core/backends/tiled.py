@@ -19,7 +19,7 @@ from ..native import sparse
 from ..patterns import Causal, Extent, Full, Pattern
 from ..plan import host_extent
 from ..request import Request, Result
-from . import by_blocks
+from . import by_blocks, by_tiles
 from .block_sparse import BlockSparse
 from .by_blocks import ByBlocks
 from .regrouped import Grouping, Regrouped, groupings
@@ -136,11 +136,11 @@ def _in_strips(
     marks: list[Tensor | None],
     q_start: int,
     k_start: int,
-    pattern: str,
+    rule: Pattern,
     scale: float,
 ) -> BlockSparse | Regrouped | ByBlocks | None:
     """The way over strips, or blocks, for rules that leave out much, where it is open."""
-    rule, (t, s) = pattern_of(pattern), (q.shape[1], k.shape[1])
+    t, s = q.shape[1], k.shape[1]
     if q.device.type != "cpu":
         return None
     plans = _plans(rule, positions, marks, q_start, k_start)
@@ -202,11 +202,11 @@ def _groups(rule: Pattern, t: int, s: int, q_start: int, k_start: int) -> tuple[
 
 
 def _fused(
-    q: Tensor, k: Tensor, v: Tensor, q_start: int, k_start: int, pattern: str, scale: float
+    q: Tensor, k: Tensor, v: Tensor, q_start: int, k_start: int, rule: Pattern, scale: float
 ) -> tuple[Tensor, Tensor] | None:
     """PyTorch's own kernel for CPUs, which gives the log-sum-exp too, where it needs no mask: for all pairs, and for the
     lower triangle."""
-    rule, same = pattern_of(pattern), q_start == k_start and q.shape[1] == k.shape[1]
+    same = q_start == k_start and q.shape[1] == k.shape[1]
     causal = isinstance(rule, Causal) and same
     if q.device.type != "cpu" or min(q_start, k_start) < 0 or not (isinstance(rule, Full) or causal):
         return None
@@ -238,13 +238,15 @@ def _tiled(
     seed: Tensor,
 ) -> tuple[Tensor, Tensor]:
     if q.numel() and k.numel() and not (bias or softcap or dropout):
-        fused = _fused(q, k, v, q_start, k_start, pattern, scale)
-        if fused is not None:
+        rule = pattern_of(pattern)
+        narrow = by_tiles.find(q, k, v, rule, positions, marks, q_start, k_start, scale)
+        made = None if narrow is None else narrow.forward()
+        if made is None and (fused := _fused(q, k, v, q_start, k_start, rule, scale)) is not None:
             return fused
-        strips = _in_strips(q, k, v, positions, marks, q_start, k_start, pattern, scale)
-        if strips is not None:
-            out, lse = strips.forward()
-            return out, lse.transpose(1, 2).contiguous()
+        if made is None and (way := _in_strips(q, k, v, positions, marks, q_start, k_start, rule, scale)) is not None:
+            made = way.forward()
+        if made is not None:
+            return made[0], made[1].transpose(1, 2).contiguous()
     out = q.new_zeros(*q.shape[:3], v.shape[-1])
     lse = q.new_full(q.shape[:3], float("-inf"), dtype=torch.promote_types(q.dtype, torch.float32))
     if out.numel() and k.numel():
@@ -282,16 +284,20 @@ def _tiled_backward(
     if not out.numel() or not k.numel():
         return [torch.zeros_like(t) for t in (q, k, v, *tensors)]
     lse, d_lse = lse.transpose(1, 2), None if grad_lse is None else grad_lse.transpose(1, 2)
-    strips = (
-        None if bias or softcap or dropout else _in_strips(q, k, v, positions, marks, q_start, k_start, pattern, scale)
-    )
+    made: tuple[Tensor, ...] | None = None
+    if not (bias or softcap or dropout):
+        rule = pattern_of(pattern)
+        narrow = by_tiles.find(q, k, v, rule, positions, marks, q_start, k_start, scale)
+        made = None if narrow is None else narrow.backward(out, lse, grad_out, d_lse)
+        if made is None and (way := _in_strips(q, k, v, positions, marks, q_start, k_start, rule, scale)) is not None:
+            made = way.backward(out, lse, grad_out, d_lse)
     given: list[Tensor] = []
-    if strips is None:
+    if made is None:
         problem = Problem(q, k, v, tensors, positions, marks, pattern, bias, scale, softcap, dropout, seed)
         d_q, d_k, d_v, d_bias = backward(problem, out, lse, grad_out, d_lse)
         given = [torch.zeros_like(t) if d is None else d for d, t in zip(d_bias, tensors, strict=True)]
     else:
-        d_q, d_k, d_v = strips.backward(out, lse, grad_out, d_lse)
+        d_q, d_k, d_v = made
     return [*(d.to(x.dtype).contiguous() for d, x in ((d_q, q), (d_k, k), (d_v, v))), *given]
 
 

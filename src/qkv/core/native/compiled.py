@@ -19,20 +19,25 @@ LINK = ("-shared",)  # without OpenMP's library: PyTorch has loaded one, and two
 _log = logging.getLogger(__name__)
 
 
+def compiler() -> str | None:
+    """The command that compiles C++ here."""
+    return os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+
+
 @cache
 def library(name: str) -> ctypes.CDLL | None:
     """The kernels in NAME.cpp, built once for this machine and source. None, and a line in the log, where they can't be."""
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
+    command = compiler()
+    if command is None:
         _log.info(
             "no C++ compiler was found; PyTorch's own operations stand in for qkv's kernels in %s.cpp, and are slower",
             name,
         )
         return None
     try:
-        return ctypes.CDLL(str(_built(compiler, Path(__file__).parent / f"{name}.cpp")))
+        return ctypes.CDLL(str(_built(command, Path(__file__).parent / f"{name}.cpp")))
     except (OSError, subprocess.CalledProcessError) as error:
-        _log.warning("%s can't build %s.cpp, which is left out: %s", compiler, name, getattr(error, "stderr", error))
+        _log.warning("%s can't build %s.cpp, which is left out: %s", command, name, getattr(error, "stderr", error))
         return None
 
 

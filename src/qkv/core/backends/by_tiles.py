@@ -1,0 +1,125 @@
+"""Attention in bf16 by our own kernels for CPUs with AMX: whom they serve, and by which plan."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..layout import Layout
+from ..native import bf16
+from ..native.bf16 import Marks
+from ..native.sparse import BlockPlan
+from ..patterns import And, Causal, Full, Or, Pattern, Window
+from ..request import Request
+from . import by_blocks
+
+_WORTH = 1 << 18  # scores for which the kernels are called, and built where they aren't yet
+_ROWS = 16  # queries below which most of a tile would be empty
+_BATCHES = 8  # whose marks are remembered
+
+
+@dataclass
+class ByTiles:
+    """As `ByBlocks`. Nothing comes back where hidden keys or values may not be finite."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    plan: BlockPlan
+    marks: Marks | None
+    scale: float
+
+    def forward(self) -> tuple[Tensor, Tensor] | None:
+        return bf16.forward(self.q, self.k, self.v, self.plan, self.marks, self.scale)
+
+    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
+        given = self.q, self.k, self.v, out, lse, d_out, d_lse
+        return bf16.backward(*given, self.plan, self.marks, self.scale)
+
+
+def expected(request: Request) -> bool:
+    """Whether the kernels are to serve a request, as far as the host knows."""
+    bare = request.bias is None and not request.softcap and not request.dropout
+    if not bare or not bf16.fits(request.q, request.k, request.v, request.scale) or not _enough(request.q, request.k):
+        return False
+    q, k, rule = request.layout, request.kv_layout, request.pattern
+    if rule.per_head or rule.regroup() is not None:
+        return False
+    known = min(_first(q), _first(k)) >= 0
+    return known or isinstance(rule, Full) or (q is k and q.sequential and _by_distance(rule))
+
+
+def find(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rule: Pattern,
+    positions: list[Tensor],
+    marks: list[Tensor | None],
+    q_start: int,
+    k_start: int,
+    scale: float,
+) -> ByTiles | None:
+    """The kernels' way for what `tiled` is given, where it is open."""
+    if rule.per_head or rule.regroup() is not None or not _enough(q, k) or not bf16.serves(q, k, v, scale):
+        return None
+    t, s = q.shape[1], k.shape[1]
+    if min(q_start, k_start) >= 0:
+        plan = by_blocks.plain(rule, t, s, q_start, k_start)
+        return None if plan is None else ByTiles(q, k, v, plan, None, scale)
+    found = _marks(rule, positions, marks)
+    plan = by_blocks.plain(rule, t, s, 0, 0) if found else None
+    return None if plan is None else ByTiles(q, k, v, plan, found, scale)
+
+
+def _enough(q: Tensor, k: Tensor) -> bool:
+    t, s = q.shape[1], k.shape[1]
+    return t >= _ROWS and q.shape[0] * q.shape[2] * t * s >= _WORTH
+
+
+def _first(layout: Layout) -> int:
+    plain = layout.padding == "none" and layout.roles is None and layout.segments is None and layout.sequential
+    return layout.start if plain and layout.start is not None and layout.positions.shape[-1] == 1 else -1
+
+
+def _by_distance(rule: Pattern) -> bool:
+    """Whether how far a key is from a query decides alone."""
+    if isinstance(rule, And | Or):
+        return all(_by_distance(part) for part in rule.parts)
+    return isinstance(rule, Full | Causal | Window)
+
+
+_known: dict[tuple[int, ...], tuple[list[weakref.ref[Tensor]], Marks, bool]] = {}
+
+
+def _marks(rule: Pattern, positions: list[Tensor], marks: list[Tensor | None]) -> Marks | None:
+    """Segments, and what is padding, as marks, remembered for as long as these tensors are the same ones; None where the
+    rule, and tokens' positions, ask for more than these and tokens' numbers can tell."""
+    tensors = [x for x in (*positions, *marks[:2]) if x is not None]
+    key = tuple(n for x in tensors for n in (id(x), 0 if x.is_inference() else x._version))
+    refs, made, straight = _known.get(key, ([], None, False))
+    if made is None or not all(ref() is x for ref, x in zip(refs, tensors, strict=True)):
+        made, straight = _made(positions, marks)
+        if len(_known) >= _BATCHES:
+            _known.pop(next(iter(_known)))
+        _known[key] = [weakref.ref(x) for x in tensors], made, straight
+    return made if isinstance(rule, Full) or (straight and _by_distance(rule)) else None
+
+
+def _made(positions: list[Tensor], marks: list[Tensor | None]) -> tuple[Marks, bool]:
+    """The marks, and whether queries and keys of one mark are as far apart as their numbers say."""
+    each = []
+    for place, segment, padding in zip(positions, marks[:2], (-1, -2), strict=True):
+        valid = place[..., 0] >= 0
+        own = torch.zeros_like(valid, dtype=torch.int32) if segment is None else segment.to(torch.int32)
+        each.append(torch.where(valid, own, padding).contiguous())
+    q, k = positions[0][..., 0], positions[1][..., 0]
+    if positions[0].shape[-1] != 1 or q.shape != k.shape or not torch.equal(q, k):
+        return Marks(*each), False
+    same = each[0][:, 1:] == each[0][:, :-1]
+    steady = ~same | (q[:, 1:] < 0) | (q[:, 1:] - q[:, :-1] == 1)
+    in_runs = same.sum() == (each[0].sort(1).values.diff(dim=1) == 0).sum()  # tokens of one mark stand together
+    return Marks(*each), bool(steady.all() & in_runs)

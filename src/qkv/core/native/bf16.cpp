@@ -1,0 +1,634 @@
+// Attention in bf16 over blocks of 64 queries and 64 keys, those that a pattern needs, forward and backward, by the tiles of
+// AMX: 16 rows of 32 numbers times 32 rows of 16, summed in fp32. The mathematics is sparse.cpp's (Dao et al. 2022).
+//
+// As there, the scores of a block are kept with the queries side by side, S[key][query], so that what is done for each query
+// is done for sixteen at once. A tile's right side wants its numbers in pairs of rows, (row 2i, row 2i + 1) for each column:
+// what is called `paired` below. Keys and values are laid out for the tiles once for all the queries of a head.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace {
+
+using Half = uint16_t;
+
+constexpr long SIDE = 64, LANES = 16, DEPTH = 32;
+constexpr float LOG2_E = 1.44269504088896340736f, LN_2 = 0.69314718055994530942f;
+
+// A tensor (B, rows, heads, width): numbers from one to the next of each.
+struct Lies {
+    long batch, row, head;
+};
+
+struct Sizes {
+    long batch, heads, kv_heads, queries, keys, width, values;
+    Lies q, k, v, d_out;
+    long strips;
+    float scale;
+    int threads;
+};
+
+// The blocks of keys that each strip of queries meets: of strip i those from ends[i] to ends[i + 1], each with the number of
+// the table of what is hidden in it, or -1. Where there are marks, a query sees keys of its own mark alone.
+struct Plan {
+    const int64_t *number, *ends, *block, *table;
+    const float* limits;  // (tables, keys, queries): infinity where a pair is allowed, -infinity where not
+    const int32_t *q_marks, *k_marks;
+    long q_marks_row, k_marks_row;  // from one row of the batch to the next; 0 where all have the same
+    int wary;                       // of keys and values that are not finite, as hidden ones would show
+};
+
+inline long up(long n, long unit) { return (n + unit - 1) / unit * unit; }
+
+// Numbers at an address that vectors and tiles like.
+template <class T>
+class Space {
+  public:
+    explicit Space(long n) : at_(static_cast<T*>(std::aligned_alloc(64, up(n * sizeof(T), 64) + 64)), &std::free) {}
+    T* get() const { return at_.get(); }
+    operator T*() const { return at_.get(); }
+
+  private:
+    std::unique_ptr<T, void (*)(void*)> at_;
+};
+
+// -- tiles ---------------------------------------------------------------------------------------------------------------
+
+struct alignas(64) Shapes {
+    uint8_t palette = 1, start = 0, none[14] = {};
+    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// While one of these lives, its thread's tiles are all of 16 rows of 64 bytes.
+struct Tiles {
+    Tiles() {
+        const Shapes shapes;
+        _tile_loadconfig(&shapes);
+    }
+    ~Tiles() { _tile_release(); }
+};
+
+template <int M, int N>
+inline void corner(const Half* a, long a_row, const uint32_t* b, long b_row, float* c, long c_row, long depth, bool add) {
+    if (add) {
+        _tile_loadd(0, c, c_row * 4);
+        if (N > 1) _tile_loadd(1, c + LANES, c_row * 4);
+        if (M > 1) _tile_loadd(2, c + LANES * c_row, c_row * 4);
+        if (M > 1 && N > 1) _tile_loadd(3, c + LANES * c_row + LANES, c_row * 4);
+    } else {
+        _tile_zero(0);
+        if (N > 1) _tile_zero(1);
+        if (M > 1) _tile_zero(2);
+        if (M > 1 && N > 1) _tile_zero(3);
+    }
+    for (long i = 0; i < depth; ++i, a += DEPTH, b += LANES * b_row) {
+        _tile_loadd(4, a, a_row * 2);
+        _tile_loadd(6, b, b_row * 4);
+        _tile_dpbf16ps(0, 4, 6);
+        if (N > 1) {
+            _tile_loadd(7, b + LANES, b_row * 4);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (M > 1) {
+            _tile_loadd(5, a + LANES * a_row, a_row * 2);
+            _tile_dpbf16ps(2, 5, 6);
+            if (N > 1) _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    _tile_stored(0, c, c_row * 4);
+    if (N > 1) _tile_stored(1, c + LANES, c_row * 4);
+    if (M > 1) _tile_stored(2, c + LANES * c_row, c_row * 4);
+    if (M > 1 && N > 1) _tile_stored(3, c + LANES * c_row + LANES, c_row * 4);
+}
+
+// c (16 m, 16 n) (+)= a (16 m, 32 depth) b (32 depth, 16 n), b paired.
+void product(const Half* a, long a_row, const uint32_t* b, long b_row, float* c, long c_row, long m, long n, long depth,
+             bool add) {
+    for (long j = 0; j < n; j += 2) {
+        const uint32_t* right = b + j * LANES;
+        float* to = c + j * LANES;
+        for (long i = 0; i < m; i += 2) {
+            const Half* left = a + i * LANES * a_row;
+            float* at = to + i * LANES * c_row;
+            if (i + 1 < m && j + 1 < n)
+                corner<2, 2>(left, a_row, right, b_row, at, c_row, depth, add);
+            else if (i + 1 < m)
+                corner<2, 1>(left, a_row, right, b_row, at, c_row, depth, add);
+            else if (j + 1 < n)
+                corner<1, 2>(left, a_row, right, b_row, at, c_row, depth, add);
+            else
+                corner<1, 1>(left, a_row, right, b_row, at, c_row, depth, add);
+        }
+    }
+}
+
+// -- how numbers are laid out ----------------------------------------------------------------------------------------------
+
+// Sixteen rows of sixteen numbers of 32 bits, turned.
+inline void turned(const __m512i* x, __m512i* y) {
+    __m512i a[16], b[16];
+    for (int i = 0; i < 16; i += 2) {
+        a[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        a[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        b[i] = _mm512_unpacklo_epi64(a[i], a[i + 2]);
+        b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 2]);
+        b[i + 2] = _mm512_unpacklo_epi64(a[i + 1], a[i + 3]);
+        b[i + 3] = _mm512_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+    for (int i = 0; i < 4; ++i) {
+        a[i] = _mm512_shuffle_i32x4(b[i], b[i + 4], 0x88);
+        a[i + 4] = _mm512_shuffle_i32x4(b[i], b[i + 4], 0xdd);
+        a[i + 8] = _mm512_shuffle_i32x4(b[i + 8], b[i + 12], 0x88);
+        a[i + 12] = _mm512_shuffle_i32x4(b[i + 8], b[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 8; ++i) {
+        y[i] = _mm512_shuffle_i32x4(a[i], a[i + 8], 0x88);
+        y[i + 8] = _mm512_shuffle_i32x4(a[i], a[i + 8], 0xdd);
+    }
+}
+
+// 32 numbers of a row of `width`, zero beyond it.
+inline __m512i numbers(const Half* row, long from, long width) {
+    const long left = width - from;
+    return left >= DEPTH ? _mm512_loadu_si512(row + from)
+                         : _mm512_maskz_loadu_epi16(left <= 0 ? 0 : (1u << left) - 1, row + from);
+}
+
+struct Rows {
+    const Half* x;
+    long step, count, width;  // from one row to the next; how many there are; numbers of a row
+};
+
+// Rows as they are, side by side, `wide` numbers each, and zeros up to `rows` rows.
+void plain(Rows from, long rows, long wide, Half* to) {
+    for (long i = 0; i < from.count; ++i)
+        for (long d = 0; d < wide; d += DEPTH)
+            _mm512_storeu_si512(to + i * wide + d, numbers(from.x + i * from.step, d, from.width));
+    if (rows > from.count) std::memset(to + from.count * wide, 0, (rows - from.count) * wide * sizeof *to);
+}
+
+// Whether no number is infinite or NaN.
+bool finite(Rows from) {
+    const __m512i most = _mm512_set1_epi16(0x7f80);
+    __mmask32 found = 0;
+    for (long i = 0; i < from.count; ++i)
+        for (long d = 0; d < from.width; d += DEPTH)
+            found |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(numbers(from.x + i * from.step, d, from.width), most), most);
+    return found == 0;
+}
+
+// Two rows, number by number: those of the first sixteen columns, and of the next.
+inline void interlaced(__m512i a, __m512i b, __m512i* to) {
+    const __m512i low = _mm512_unpacklo_epi16(a, b), high = _mm512_unpackhi_epi16(a, b);
+    const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    to[0] = _mm512_permutex2var_epi64(low, first, high);
+    to[1] = _mm512_permutex2var_epi64(low, second, high);
+}
+
+// Columns d to d + 32 of rows 2i and 2i + 1, paired; zero where there are none.
+inline void pair_of_rows(Rows from, long i, long d, __m512i* to) {
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i a = 2 * i < from.count ? numbers(from.x + 2 * i * from.step, d, from.width) : zero;
+    const __m512i b = 2 * i + 1 < from.count ? numbers(from.x + (2 * i + 1) * from.step, d, from.width) : zero;
+    interlaced(a, b, to);
+}
+
+// (rows / 2, wide) pairs, for products over the rows.
+void paired(Rows from, long rows, long wide, uint32_t* to) {
+    for (long i = 0; i < rows / 2; ++i)
+        for (long d = 0; d < wide; d += DEPTH) {
+            __m512i two[2];
+            pair_of_rows(from, i, d, two);
+            _mm512_storeu_si512(to + i * wide + d, two[0]);
+            _mm512_storeu_si512(to + i * wide + d + LANES, two[1]);
+        }
+}
+
+// (wide / 2, rows) pairs, for products over the columns.
+void paired_across(Rows from, long rows, long wide, uint32_t* to) {
+    for (long i = 0; i < rows; i += LANES)
+        for (long d = 0; d < wide; d += DEPTH) {
+            __m512i x[LANES];
+            for (long r = 0; r < LANES; ++r)
+                x[r] = i + r < from.count ? numbers(from.x + (i + r) * from.step, d, from.width) : _mm512_setzero_si512();
+            turned(x, x);
+            for (long r = 0; r < LANES; ++r) _mm512_storeu_si512(to + (d / 2 + r) * rows + i, x[r]);
+        }
+}
+
+// For every SIDE rows (wide, SIDE): columns become rows.
+void across(Rows from, long rows, long wide, Half* to) {
+    for (long i = 0; i < rows; i += DEPTH)
+        for (long d = 0; d < wide; d += DEPTH) {
+            __m512i first[LANES], second[LANES];
+            for (long r = 0; r < LANES; ++r) {
+                __m512i two[2];
+                pair_of_rows(from, i / 2 + r, d, two);
+                first[r] = two[0];
+                second[r] = two[1];
+            }
+            turned(first, first);
+            turned(second, second);
+            Half* at = to + i / SIDE * SIDE * wide + d * SIDE + i % SIDE;
+            for (long r = 0; r < LANES; ++r) {
+                _mm512_storeu_si512(at + r * SIDE, first[r]);
+                _mm512_storeu_si512(at + (LANES + r) * SIDE, second[r]);
+            }
+        }
+}
+
+// x (wide, SIDE) in fp32, turned and rounded, each of `count` rows times a factor, to rows of `width` numbers.
+void written(const float* x, const float* factor, long count, long width, Half* to, long step) {
+    for (long i = 0; i < count; i += LANES) {
+        const __m512 times = _mm512_loadu_ps(factor + i);
+        for (long e = 0; e < width; e += LANES) {
+            __m512i tile[LANES];
+            for (long r = 0; r < LANES; ++r)
+                tile[r] = _mm512_castps_si512(_mm512_mul_ps(_mm512_loadu_ps(x + (e + r) * SIDE + i), times));
+            turned(tile, tile);
+            const __mmask16 there = width - e >= LANES ? 0xffff : (1u << (width - e)) - 1;
+            for (long r = 0; r < LANES && i + r < count; ++r)
+                _mm256_mask_storeu_epi16(to + (i + r) * step + e, there,
+                                         (__m256i)_mm512_cvtneps_pbh(_mm512_castsi512_ps(tile[r])));
+        }
+    }
+}
+
+// Rows in fp32, rounded, times a factor.
+void rounded(const float* x, long wide, float factor, long count, long width, Half* to, long step) {
+    const __m512 times = _mm512_set1_ps(factor);
+    for (long i = 0; i < count; ++i)
+        for (long d = 0; d < width; d += LANES) {
+            const __mmask16 there = width - d >= LANES ? 0xffff : (1u << (width - d)) - 1;
+            const __m512 y = _mm512_mul_ps(_mm512_loadu_ps(x + i * wide + d), times);
+            _mm256_mask_storeu_epi16(to + i * step + d, there, (__m256i)_mm512_cvtneps_pbh(y));
+        }
+}
+
+// -- what is done with scores ----------------------------------------------------------------------------------------------
+
+// 2^x within 9e-5 of itself, a twentieth of what rounding to bf16 does; 0 for minus infinity, NaN of NaN.
+inline __m512 power(__m512 x) {
+    const __m512 f = _mm512_reduce_ps(x, 0x01);  // x less the whole number below it
+    __m512 p = _mm512_set1_ps(0.0770672403f);
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.227644978f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.695116631f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
+    return _mm512_scalef_ps(p, x);
+}
+
+// Two rows of sixteen weights, rounded and paired.
+inline __m512i pairs(__m512 even, __m512 odd) {
+    alignas(64) static constexpr uint16_t ORDER[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return _mm512_permutexvar_epi16(_mm512_load_si512(ORDER), (__m512i)_mm512_cvtne2ps_pbh(odd, even));
+}
+
+inline void store_rounded(Half* to, __m512 x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)_mm512_cvtneps_pbh(x));
+}
+
+// The least and the most of some marks.
+struct Range {
+    int32_t least, most;
+    Range(const int32_t* marks, long count) : least(marks[0]), most(marks[0]) {
+        for (long i = 1; i < count; ++i) {
+            least = marks[i] < least ? marks[i] : least;
+            most = marks[i] > most ? marks[i] : most;
+        }
+    }
+    bool apart(const Range& other) const { return most < other.least || other.most < least; }
+    bool same(const Range& other) const { return least == most && other.least == least && other.most == most; }
+};
+
+// One strip of a head's queries, and what stands in their way.
+struct Strip {
+    const Plan& plan;
+    long index, first, count, lanes;  // its number in the plan; its first query; how many; vectors of them
+    const int32_t *marks, *k_marks;
+    alignas(64) int32_t own[SIDE];
+
+    Strip(const Plan& plan, long index, long b, long queries) : plan(plan), index(index), first(plan.number[index] * SIDE) {
+        count = queries - first < SIDE ? queries - first : SIDE;
+        lanes = (count + LANES - 1) / LANES;
+        marks = plan.q_marks ? plan.q_marks + b * plan.q_marks_row + first : nullptr;
+        k_marks = plan.k_marks ? plan.k_marks + b * plan.k_marks_row : nullptr;
+        for (long i = 0; i < SIDE; ++i) own[i] = marks ? marks[i < count ? i : count - 1] : 0;
+    }
+
+    // Whether no query sees any key of a block; else hides in its scores what is to be hidden.
+    bool misses(long start, long there) const {
+        return marks && Range(own, SIDE).apart(Range(k_marks + start, there));
+    }
+
+    void hide(long i, long start, long there, float* scores) const {
+        const __m512 never = _mm512_set1_ps(-INFINITY);
+        if (plan.table[i] >= 0) {
+            const float* limit = plan.limits + plan.table[i] * SIDE * SIDE;
+            for (long j = 0; j < there; ++j)
+                for (long n = 0; n < lanes * LANES; n += LANES) {
+                    float* at = scores + j * SIDE + n;
+                    const __mmask16 gone = _mm512_cmp_ps_mask(_mm512_loadu_ps(limit + j * SIDE + n), never, _CMP_EQ_OQ);
+                    _mm512_storeu_ps(at, _mm512_mask_mov_ps(_mm512_loadu_ps(at), gone, never));
+                }
+        }
+        if (!marks || Range(own, SIDE).same(Range(k_marks + start, there))) return;
+        for (long j = 0; j < there; ++j) {
+            const __m512i mark = _mm512_set1_epi32(k_marks[start + j]);
+            for (long n = 0; n < lanes * LANES; n += LANES) {
+                float* at = scores + j * SIDE + n;
+                const __mmask16 gone = _mm512_cmpneq_epi32_mask(mark, _mm512_load_si512(own + n));
+                _mm512_storeu_ps(at, _mm512_mask_mov_ps(_mm512_loadu_ps(at), gone, never));
+            }
+        }
+    }
+};
+
+// Keys and values of one head, laid out for the forward pass, and a strip's scores on their way.
+struct Forward {
+    const Sizes& s;
+    long keys, wide, tall;  // numbers, rounded up to whole tiles: of keys, of a key and of a value
+    Space<Half> k, v;
+    Space<uint32_t> q, weights;
+    Space<float> scores, sums;
+
+    explicit Forward(const Sizes& s)
+        : s(s), keys(up(s.keys, SIDE)), wide(up(s.width, DEPTH)), tall(up(s.values, DEPTH)), k(keys * wide), v(keys * tall),
+          q(SIDE * wide / 2), weights(SIDE * SIDE / 2), scores(SIDE * SIDE), sums(SIDE * tall) {}
+
+    void read(const Half* k_from, const Half* v_from) {
+        plain({k_from, s.k.row, s.keys, s.width}, keys, wide, k);
+        across({v_from, s.v.row, s.keys, s.values}, keys, tall, v);
+    }
+
+    void strip(const Half* q_from, const Strip& strip, Half* out, float* lse);
+    void weigh(const Strip& strip, long there, bool begun, __m512* most, __m512* total);
+};
+
+// The largest score of each query.
+template <int L>
+inline void largest(const float* scores, long there, __m512* most) {
+    __m512 top[L];
+    for (int n = 0; n < L; ++n) top[n] = most[n];
+    for (long j = 0; j < there; ++j)
+        for (int n = 0; n < L; ++n) top[n] = _mm512_max_ps(_mm512_loadu_ps(scores + j * SIDE + n * LANES), top[n]);
+    for (int n = 0; n < L; ++n) most[n] = top[n];
+}
+
+// Scores become weights, paired; what was summed before fades where a larger score has come.
+void Forward::weigh(const Strip& strip, long there, bool begun, __m512* most, __m512* total) {
+    const __m512 factor = _mm512_set1_ps(s.scale * LOG2_E);
+    __m512 before[SIDE / LANES];
+    for (long n = 0; n < strip.lanes; ++n) before[n] = most[n];
+    switch (strip.lanes) {
+        case 1: largest<1>(scores, there, most); break;
+        case 2: largest<2>(scores, there, most); break;
+        case 3: largest<3>(scores, there, most); break;
+        default: largest<4>(scores, there, most);
+    }
+    for (long n = 0; n < strip.lanes; ++n) {
+        const float* at = scores + n * LANES;
+        __m512 sum = total[n];
+        if (begun && _mm512_cmp_ps_mask(most[n], before[n], _CMP_NEQ_UQ)) {
+            const __m512 fade = power(_mm512_mul_ps(_mm512_sub_ps(before[n], most[n]), factor));
+            sum = _mm512_mul_ps(sum, fade);
+            for (long e = 0; e < s.values; ++e) {
+                float* row = sums + e * SIDE + n * LANES;
+                _mm512_storeu_ps(row, _mm512_mul_ps(_mm512_loadu_ps(row), fade));
+            }
+        }
+        const __m512 less = _mm512_mul_ps(most[n], factor);
+        __m512 other = _mm512_setzero_ps();
+        long j = 0;
+        for (; j + 1 < there; j += 2) {
+            const __m512 a = power(_mm512_fmsub_ps(_mm512_loadu_ps(at + j * SIDE), factor, less));
+            const __m512 b = power(_mm512_fmsub_ps(_mm512_loadu_ps(at + j * SIDE + SIDE), factor, less));
+            sum = _mm512_add_ps(sum, a);
+            other = _mm512_add_ps(other, b);
+            _mm512_store_si512(weights + j / 2 * SIDE + n * LANES, pairs(a, b));
+        }
+        if (j < there) {
+            const __m512 a = power(_mm512_fmsub_ps(_mm512_loadu_ps(at + j * SIDE), factor, less));
+            sum = _mm512_add_ps(sum, a);
+            _mm512_store_si512(weights + j / 2 * SIDE + n * LANES, pairs(a, _mm512_setzero_ps()));
+            j += 2;
+        }
+        for (; j < up(there, DEPTH); j += 2) _mm512_store_si512(weights + j / 2 * SIDE + n * LANES, _mm512_setzero_si512());
+        total[n] = _mm512_add_ps(sum, other);
+    }
+}
+
+void Forward::strip(const Half* q_from, const Strip& strip, Half* out, float* lse) {
+    paired_across({q_from + strip.first * s.q.row, s.q.row, strip.count, s.width}, SIDE, wide, q);
+    __m512 most[SIDE / LANES], total[SIDE / LANES];
+    for (auto& x : most) x = _mm512_set1_ps(-1e30f);  // finite, so that a row that sees nothing makes no NaN
+    for (auto& x : total) x = _mm512_setzero_ps();
+    bool begun = false;
+    for (long i = strip.plan.ends[strip.index]; i < strip.plan.ends[strip.index + 1]; ++i) {
+        const long start = strip.plan.block[i] * SIDE, there = s.keys - start < SIDE ? s.keys - start : SIDE;
+        if (strip.misses(start, there)) continue;
+        product(k + start * wide, wide, q, SIDE, scores, SIDE, (there + LANES - 1) / LANES, strip.lanes, wide / DEPTH, false);
+        strip.hide(i, start, there, scores);
+        weigh(strip, there, begun, most, total);
+        product(v + start * tall, SIDE, weights, SIDE, sums, SIDE, (s.values + LANES - 1) / LANES, strip.lanes,
+                (there + DEPTH - 1) / DEPTH, begun);
+        begun = true;
+    }
+    alignas(64) float share[SIDE], logs[SIDE];
+    for (long n = 0; n < strip.lanes; ++n) {
+        _mm512_store_ps(logs + n * LANES, _mm512_mul_ps(most[n], _mm512_set1_ps(s.scale)));
+        _mm512_store_ps(share + n * LANES, total[n]);
+    }
+    for (long i = 0; i < strip.count; ++i) {
+        const bool blind = share[i] == 0;
+        lse[(strip.first + i) * s.heads] = blind ? -INFINITY : logs[i] + std::log(share[i]);
+        share[i] = blind ? 0 : 1 / share[i];
+    }
+    if (!begun) std::memset(sums, 0, SIDE * tall * sizeof(float));
+    written(sums, share, strip.count, s.values, out + strip.first * s.heads * s.values, s.heads * s.values);
+}
+
+// The same for the backward pass, which sums the gradients of keys and values in fp32.
+struct Backward {
+    const Sizes& s;
+    long keys, wide, tall;
+    Space<Half> k, k_across, v;
+    Space<uint32_t> q, q_rows, g, g_rows, d_paired;
+    Space<Half> weights, d_weights;
+    Space<float> scores, d_scores, d_k, d_v, d_q;
+
+    explicit Backward(const Sizes& s)
+        : s(s), keys(up(s.keys, SIDE)), wide(up(s.width, DEPTH)), tall(up(s.values, DEPTH)), k(keys * wide),
+          k_across(keys * wide), v(keys * tall), q(SIDE * wide / 2), q_rows(SIDE * wide / 2), g(SIDE * tall / 2),
+          g_rows(SIDE * tall / 2), d_paired(SIDE * SIDE / 2), weights(SIDE * SIDE), d_weights(SIDE * SIDE),
+          scores(SIDE * SIDE), d_scores(SIDE * SIDE), d_k(keys * wide), d_v(keys * tall), d_q(SIDE * wide) {}
+
+    void read(const Half* k_from, const Half* v_from) {
+        plain({k_from, s.k.row, s.keys, s.width}, keys, wide, k);
+        across({k_from, s.k.row, s.keys, s.width}, keys, wide, k_across);
+        plain({v_from, s.v.row, s.keys, s.values}, keys, tall, v);
+        std::memset(d_k, 0, keys * wide * sizeof(float));
+        std::memset(d_v, 0, keys * tall * sizeof(float));
+    }
+
+    void strip(const Half* q_from, const Strip& strip, const Half* out, const float* lse, const Half* d_out,
+               const float* d_lse, Half* to);
+    void weigh(const Strip& strip, long there, const float* norm, const float* delta);
+};
+
+// W = exp(S - L) and dS = W (dO V' - delta), rounded: key by key, and dS paired too.
+void Backward::weigh(const Strip& strip, long there, const float* norm, const float* delta) {
+    const __m512 factor = _mm512_set1_ps(s.scale * LOG2_E), none = _mm512_setzero_ps();
+    for (long n = 0; n < up(strip.lanes, 2); ++n) {
+        const __m512 less = _mm512_load_ps(norm + n * LANES), mean = _mm512_load_ps(delta + n * LANES);
+        const bool idle = n >= strip.lanes;
+        for (long j = 0; j < up(there, DEPTH); j += 2) {
+            __m512 w[2] = {none, none}, d[2] = {none, none};
+            for (long i = 0; i < 2 && j + i < there && !idle; ++i) {
+                const long at = (j + i) * SIDE + n * LANES;
+                w[i] = power(_mm512_fmsub_ps(_mm512_loadu_ps(scores + at), factor, less));
+                d[i] = _mm512_mul_ps(w[i], _mm512_sub_ps(_mm512_loadu_ps(d_scores + at), mean));
+            }
+            for (long i = 0; i < 2; ++i) {
+                store_rounded(weights + (j + i) * SIDE + n * LANES, w[i]);
+                store_rounded(d_weights + (j + i) * SIDE + n * LANES, d[i]);
+            }
+            _mm512_store_si512(d_paired + j / 2 * SIDE + n * LANES, pairs(d[0], d[1]));
+        }
+    }
+}
+
+inline float number(Half x) {
+    const uint32_t bits = uint32_t(x) << 16;
+    float y;
+    std::memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+void Backward::strip(const Half* q_from, const Strip& strip, const Half* out, const float* lse, const Half* d_out,
+                     const float* d_lse, Half* to) {
+    alignas(64) float norm[SIDE], delta[SIDE], factor[SIDE];
+    const Rows queries = {q_from + strip.first * s.q.row, s.q.row, strip.count, s.width};
+    const Rows gradients = {d_out + strip.first * s.d_out.row, s.d_out.row, strip.count, s.values};
+    paired_across(queries, SIDE, wide, q);
+    paired(queries, SIDE, wide, q_rows);
+    paired_across(gradients, SIDE, tall, g);
+    paired(gradients, SIDE, tall, g_rows);
+    for (long i = 0; i < SIDE; ++i) {
+        norm[i] = INFINITY;  // 2^-infinity where nothing is seen
+        delta[i] = 0.0f;
+        factor[i] = s.scale;
+        if (i >= strip.count) continue;
+        const long at = (strip.first + i) * s.heads;
+        const Half *row = out + at * s.values, *given = gradients.x + i * gradients.step;
+        if (lse[at] != -INFINITY) norm[i] = lse[at] * LOG2_E;
+        for (long e = 0; e < s.values; ++e) delta[i] += number(given[e]) * number(row[e]);
+        if (d_lse) delta[i] -= d_lse[at];
+    }
+    const long width = wide / LANES, height = tall / LANES;
+    bool begun = false;
+    for (long i = strip.plan.ends[strip.index]; i < strip.plan.ends[strip.index + 1]; ++i) {
+        const long start = strip.plan.block[i] * SIDE, there = s.keys - start < SIDE ? s.keys - start : SIDE;
+        if (strip.misses(start, there)) continue;
+        const long tiles = (there + LANES - 1) / LANES, pairs_of_lanes = (strip.lanes + 1) / 2;
+        product(k + start * wide, wide, q, SIDE, scores, SIDE, tiles, strip.lanes, wide / DEPTH, false);
+        product(v + start * tall, tall, g, SIDE, d_scores, SIDE, tiles, strip.lanes, tall / DEPTH, false);
+        strip.hide(i, start, there, scores);
+        weigh(strip, there, norm, delta);
+        product(weights, SIDE, g_rows, tall, d_v + start * tall, tall, tiles, height, pairs_of_lanes, true);
+        product(d_weights, SIDE, q_rows, wide, d_k + start * wide, wide, tiles, width, pairs_of_lanes, true);
+        product(k_across + start * wide, SIDE, d_paired, SIDE, d_q, SIDE, width, strip.lanes, (there + DEPTH - 1) / DEPTH, begun);
+        begun = true;
+    }
+    if (!begun) std::memset(d_q, 0, SIDE * wide * sizeof(float));
+    written(d_q, factor, strip.count, s.width, to + strip.first * s.heads * s.width, s.heads * s.width);
+}
+
+}  // namespace
+
+extern "C" {
+
+// Whether this machine has the tiles and lets this process use them.
+int qkv_ready() {
+    constexpr int REQUEST = 0x1023, TILES = 18;
+    return syscall(SYS_arch_prctl, REQUEST, TILES) == 0;
+}
+
+// q (B, T, H, D), k (B, S, K, D), v (B, S, K, E) as `Sizes` says, in bf16; out (B, T, H, E) in bf16 and lse (B, T, H) in fp32
+// without gaps. Strips that the plan does not name are left as they are. Not 0 where it gave up, being wary.
+int qkv_forward(const Half* q, const Half* k, const Half* v, Half* out, float* lse, const Plan* plan, const Sizes* s) {
+    const long group = s->heads / s->kv_heads, pairs = s->batch * s->kv_heads;
+    const long parts = pairs >= 2 * s->threads ? 1 : (2 * s->threads + pairs - 1) / pairs;
+    int failed = 0;
+#pragma omp parallel num_threads(s->threads) reduction(| : failed)
+    {
+        const Tiles tiles;
+        Forward work(*s);
+#pragma omp for schedule(dynamic)
+        for (long item = 0; item < pairs * parts; ++item) {
+            const long pair = item / parts, part = item % parts, b = pair / s->kv_heads, kv = pair % s->kv_heads;
+            const Half *keys = k + b * s->k.batch + kv * s->k.head, *values = v + b * s->v.batch + kv * s->v.head;
+            if (plan->wary && !(finite({keys, s->k.row, s->keys, s->width}) && finite({values, s->v.row, s->keys, s->values}))) {
+                failed = 1;
+                continue;
+            }
+            work.read(keys, values);
+            for (long h = kv * group; h < (kv + 1) * group; ++h)
+                for (long i = part; i < s->strips; i += parts) {
+                    const long at = b * s->queries * s->heads + h;
+                    work.strip(q + b * s->q.batch + h * s->q.head, Strip(*plan, i, b, s->queries), out + at * s->values, lse + at);
+                }
+        }
+    }
+    return failed;
+}
+
+// Besides: out and lse as they came, d_out as `Sizes` says, d_lse (perhaps none) like lse; d_q like q, d_k and d_v like k and v,
+// all in bf16 without gaps.
+int qkv_backward(const Half* q, const Half* k, const Half* v, const Half* out, const float* lse, const Half* d_out,
+                  const float* d_lse, Half* d_q, Half* d_k, Half* d_v, const Plan* plan, const Sizes* s) {
+    const long group = s->heads / s->kv_heads, pairs = s->batch * s->kv_heads;
+    int failed = 0;
+#pragma omp parallel num_threads(s->threads) reduction(| : failed)
+    {
+        const Tiles tiles;
+        Backward work(*s);
+#pragma omp for schedule(dynamic)
+        for (long pair = 0; pair < pairs; ++pair) {
+            const long b = pair / s->kv_heads, kv = pair % s->kv_heads, to = b * s->keys * s->kv_heads + kv;
+            const Half *keys = k + b * s->k.batch + kv * s->k.head, *values = v + b * s->v.batch + kv * s->v.head;
+            if (plan->wary && !(finite({keys, s->k.row, s->keys, s->width}) && finite({values, s->v.row, s->keys, s->values}))) {
+                failed = 1;
+                continue;
+            }
+            work.read(keys, values);
+            for (long h = kv * group; h < (kv + 1) * group; ++h)
+                for (long i = 0; i < s->strips; ++i) {
+                    const long at = b * s->queries * s->heads + h;
+                    work.strip(q + b * s->q.batch + h * s->q.head, Strip(*plan, i, b, s->queries), out + at * s->values,
+                               lse + at, d_out + b * s->d_out.batch + h * s->d_out.head, d_lse ? d_lse + at : nullptr,
+                               d_q + at * s->width);
+                }
+            rounded(work.d_k, work.wide, s->scale, s->keys, s->width, d_k + to * s->width, s->kv_heads * s->width);
+            rounded(work.d_v, work.tall, 1.0f, s->keys, s->values, d_v + to * s->values, s->kv_heads * s->values);
+        }
+    }
+    return failed;
+}
+}
+
+#else
+
+extern "C" int qkv_ready() { return 0; }
+
+#endif
