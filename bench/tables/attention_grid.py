@@ -48,7 +48,9 @@ def _over_fused(records: list[Record], backward: bool) -> str:
     medians = [sorted(record.ratios("sdpa", "auto")) for record in chosen]
     least = min(ratios[len(ratios) // 2] for ratios in medians)
     how = "both ways" if backward else "forward"
-    return verdict(f"PyTorch's fused function ÷ auto, bf16, {how}, {_SHORT:,} tokens and more, the least", least, 1.4, least=True)
+    return verdict(
+        f"PyTorch's fused function ÷ auto, bf16, {how}, {_SHORT:,} tokens and more, the least", least, 1.4, least=True
+    )
 
 
 def render_grid(result: Result) -> str:

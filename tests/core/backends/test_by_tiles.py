@@ -193,7 +193,7 @@ def test_whom_they_serve() -> None:
     plain = LAYOUTS["plain"]
     assert choose(request(causal(), plain)) == "tiled"
     assert choose(request(causal(), LAYOUTS["packed"])) == "tiled"
-    for given in (
+    for other in (
         request(causal(), plain, dropout=0.1),
         request(causal(), plain, softcap=30.0),
         request(causal(), plain, bias=torch.zeros(T, T)),
@@ -201,4 +201,4 @@ def test_whom_they_serve() -> None:
         request(global_tokens(first=4) | window(8), LAYOUTS["left"]),  # where a token's place is not its number
         request(causal(), plain, scale=-1.0),
     ):
-        assert not by_tiles.expected(given)
+        assert not by_tiles.expected(other)
