@@ -185,7 +185,7 @@ def test_it_compiles_into_one_graph(served: list[int]) -> None:
 
 def request(pattern: Pattern, layout: Layout, **changes: Any) -> Request:
     q = drawn(6, T, 4, 32)
-    about = dict(bias=None, scale=0.2, dropout=0.0, softcap=None, return_lse=False, plan=Plan()) | changes
+    about = {"bias": None, "scale": 0.2, "dropout": 0.0, "softcap": None, "return_lse": False, "plan": Plan()} | changes
     return Request(q, q, q, pattern, layout, layout, **about)  # type: ignore[arg-type]
 
 
