@@ -129,7 +129,7 @@ def test_the_page_draws_every_measure(run: Run, tmp_path: Path) -> None:
     found = [Found(measure) for measure in comparison.measure.all]
     for one in found:
         one.add("bahdanau", run)
-    page = write_page(comparison, found, tmp_path).read_text()
+    page = write_page(comparison, found, {}, tmp_path).read_text()
     assert all(one.measure.title in page for one in found) and "two source tokens are up to n steps apart" in page
 
 

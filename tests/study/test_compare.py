@@ -60,6 +60,8 @@ def test_variants_are_measured_and_drawn(recipe: Path, tmp_path: Path) -> None:
     assert done.report is not None
     page = done.report.read_text()
     assert "alibi/report.html" in page and "<svg" in page and "no position beyond" in page
+    assert "What each costs" in page and "MiB kept for the backward pass" in page
+    assert kept["costs"].keys() == done.curves.keys()
     assert (tmp_path / "out" / "learned" / "report.html").is_file()
 
 
@@ -167,3 +169,13 @@ def test_what_curves_say() -> None:
         "alibi: 10.00 at L = 8 tokens; 0.95 × at 2 L.",
         "learned: 11.00 at 8 tokens, and no position beyond.",
     ]
+
+
+def test_what_a_variant_costs(recipe: Path, tmp_path: Path) -> None:
+    """More layers keep more and have more parameters; the test split's metrics are those of the run."""
+    settings = ["compare.learned=null", "compare.deeper={model.n_layers: 4}"]
+    done = compare(load(recipe, *settings), tmp_path / "out", device="cpu")
+    alibi, deeper = done.costs["alibi"], done.costs["deeper"]
+    assert alibi.parameters < deeper.parameters and 0 < alibi.kept < deeper.kept
+    assert alibi.tokens == deeper.tokens > 0 and alibi.seconds > 0
+    assert alibi.metrics == read_json(tmp_path / "out" / "alibi" / "evaluation.json")["metrics"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..run.directory import State
 from ..run.load import load
 from ..run.train import train
 from .comparison import Comparison
+from .costs import Costs, costs
 from .measures import Curve, Measure
 from .page import Found, write_page
 
@@ -26,12 +27,13 @@ WHOLE = "comparison.yaml"
 @dataclass(frozen=True)
 class Compared:
     """`curves` by variant, as far as they are measured; `report` is None where it was interrupted. `beside` are those of the
-    measures beside the first."""
+    measures beside the first, `costs` what each variant costs."""
 
     folder: Path
     curves: dict[str, Curve]
     report: Path | None = None
     beside: tuple[dict[str, Curve], ...] = ()
+    costs: dict[str, Costs] = field(default_factory=dict)
 
 
 def compare(
@@ -70,8 +72,11 @@ def compare(
             one.add(name, run)
         directory.write_json(out / KEPT, _facts(comparison, found))
         gc.collect()
+    console.print("Timing a step of each", style="bold", highlight=False)
+    spent = costs({name: load(out / name, device=device) for name in recipes})
+    directory.write_json(out / KEPT, _facts(comparison, found, spent))
     curves, *beside = (one.curves for one in found)
-    return Compared(out, curves, write_page(comparison, found, out), tuple(beside))
+    return Compared(out, curves, write_page(comparison, found, spent, out), tuple(beside), spent)
 
 
 def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> None:
@@ -101,9 +106,10 @@ def _clear(out: Path, variants: Iterable[str]) -> None:
             directory.clear(folder)
 
 
-def _facts(comparison: Comparison, found: Sequence[Found]) -> dict[str, Any]:
+def _facts(comparison: Comparison, found: Sequence[Found], spent: Mapping[str, Costs] | None = None) -> dict[str, Any]:
     first, *beside = ({**_axes(one.measure), "curves": one.curves, "remarks": one.remarks} for one in found)
-    return {"name": comparison.name, **first, "beside": beside}
+    known = {} if spent is None else {"costs": {name: one.to_dict() for name, one in spent.items()}}
+    return {"name": comparison.name, **first, "beside": beside, **known}
 
 
 def _axes(measure: Measure) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,12 @@ from ..run.directory import REPORT, write_text
 from ..run.load import Run
 from ..run.report import Section
 from .comparison import Comparison
+from .costs import Costs
 from .measures import Curve, Measure
+
+_BATCH = (
+    "Metrics of the test split; a forward and a backward pass over the same {:,} tokens, in turn, the median of three"
+)
 
 
 @dataclass
@@ -35,9 +40,11 @@ class Found:
         return [*self.measure.told(self.curves), *(f"{name}: {remark}." for name, remark in self.remarks.items())]
 
 
-def write_page(comparison: Comparison, found: Sequence[Found], out: Path) -> Path:
+def write_page(comparison: Comparison, found: Sequence[Found], spent: Mapping[str, Costs], out: Path) -> Path:
     """Write `report.html` and return its path."""
     sections = [section for one in found for section in _sections(one)]
+    if spent:
+        sections.append(Section("What each costs", _costs(spent), _BATCH.format(max(c.tokens for c in spent.values()))))
     sections.append(Section("Variants", _variants(comparison)))
     lead = str(comparison.recipe.get("description") or "")
     page = render("report.html", title=comparison.name, lead=lead, facts=[], sections=sections)
@@ -65,6 +72,18 @@ def _table(x: str, curves: dict[str, Curve]) -> Markup:
         values = dict(curve)
         cells = (tag("td", readable(values[place], 4) if place in values else "–") for place in places)
         rows.append(tag("tr", tag("th", name), *cells))
+    return tag("table", tag("thead", head), tag("tbody", *rows), class_="numbers")
+
+
+def _costs(spent: Mapping[str, Costs]) -> Markup:
+    metrics = list(dict.fromkeys(name for one in spent.values() for name in one.metrics))
+    names = ["parameters", *metrics, "tokens/s, a step", "MiB kept for the backward pass"]
+    rows = []
+    for name, one in spent.items():
+        judged = [readable(one.metrics[key], 4) if key in one.metrics else "–" for key in metrics]
+        said = [f"{one.parameters:,}", *judged, f"{one.tokens / one.seconds:,.0f}", f"{one.kept / 2**20:,.1f}"]
+        rows.append(tag("tr", tag("th", name), *(tag("td", value) for value in said)))
+    head = tag("tr", tag("th", ""), *(tag("th", name.replace("_", " ")) for name in names))
     return tag("table", tag("thead", head), tag("tbody", *rows), class_="numbers")
 
 

@@ -16,7 +16,7 @@ from ..patterns import And, Causal, Full, Or, Pattern, Window
 from ..request import Request
 from . import by_blocks
 
-_WORTH = 1 << 18  # scores for which the kernels are called, and built where they aren't yet
+_WORTH = 1 << 16  # scores for which the kernels are called, and built where they aren't yet
 _ROWS = 16  # queries below which most of a tile would be empty
 _BATCHES = 8  # whose marks are remembered
 
