@@ -17,14 +17,14 @@ def classify(
         list[str] | None,
         typer.Argument(
             metavar="[TEXT]...",
-            help="Texts, pairs of texts as `TEXT<tab>TEXT`, or, for a model of pictures or sounds, their files. "
+            help="Texts, pairs of texts as `TEXT<tab>TEXT`, or, for a model of pictures, sounds or videos, their files. "
             "Without any, lines of standard input.",
         ),
     ] = None,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Tell what class each text, picture or sound is of: the likeliest first, each class with its probability."""
+    """Tell what class each text, picture, sound or video is of: the likeliest first, each class with its probability."""
     from ..run.load import load
     from ..run.predict.classes import likeliest, sides
 

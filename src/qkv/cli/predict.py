@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a model of the Hub.")],
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -37,7 +37,7 @@ def predict(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Ask a trained run about new inputs: tags, answers, masks, boxes, captions, forecasts, music, choices."""
+    """Ask a trained run about new inputs: classes, tags, answers, masks, boxes, captions, forecasts, music, choices."""
     from ..run.load import load
     from ..run.predict import needs_none
     from ..run.predict import predict as ask

@@ -58,13 +58,18 @@ def decode(data: bytes, color: Color = "rgb", most: int = MOST_PIXELS) -> Pixels
 
 def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS) -> Pixels:
     """The picture in a file. Raises ValueError that names the file where there is none."""
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
-    found = decode(path.read_bytes(), color, most)
+    found = decode(content(path), color, most)
     if isinstance(found, Skipped):
         raise ValueError(f"{str(path)!r} can't be read as a picture: it is {found}")
     return found
+
+
+def content(path: str | Path) -> bytes:
+    """The bytes of a file. Raises ValueError that names it where there is none."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
+    return path.read_bytes()
 
 
 def _too_large(most: int) -> Skipped:

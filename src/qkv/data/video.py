@@ -13,7 +13,7 @@ from pydantic import Field
 
 from .image_files import opened, stamp_of
 from .image_sources import Digits, ImageSource, Store, decoded
-from .images import MOST_PIXELS, Color, Fit, Pixels, Size, decode, fitted
+from .images import MOST_PIXELS, Color, Fit, Pixels, Size, content, decode, fitted
 from .shuffle import mix
 from .sources import SPLITS, Example, Skipped, Source, Split, Table
 from .toys import Made
@@ -75,6 +75,14 @@ def decode_frames(data: bytes, color: Color = "rgb", most: int = MOST_PIXELS) ->
         return Skipped("damaged")
     stack = np.stack(frames)
     return np.ascontiguousarray(stack.transpose(0, 3, 1, 2)) if stack.ndim == 4 else stack[:, None]
+
+
+def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS) -> Frames:
+    """All frames in a file. Raises ValueError that names the file where there are none."""
+    found = decode_frames(content(path), color, most)
+    if isinstance(found, Skipped):
+        raise ValueError(f"{str(path)!r} can't be read as a video: it is {found}")
+    return found
 
 
 class Clips(ImageSource, kind="clips"):

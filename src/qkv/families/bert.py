@@ -13,11 +13,11 @@ from ..hub.keys import ACTIVATIONS, Field, Key
 from ..hub.names import Row
 from ..model.attention import Attention
 from ..model.block import Block
-from ..model.heads import Classifier, LanguageModel, Pooler, SequenceClassifier, Span, Transform
+from ..model.heads import Classifier, LanguageModel, Pooler, SequenceClassifier, Transform
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
-from .classes import BERTS_DROPOUT, answering
+from .classes import BERTS_DROPOUT, readers, reading
 from .places import Place, places
 
 
@@ -145,11 +145,11 @@ FAMILY = Family(
         "BertForNextSentencePrediction": Class({**PRETRAINING, "head": False}),
         "BertModel": Class(POOLED, bare=True, optional=("pooler",)),
         "BertForSequenceClassification": Class({"head": False}, head=SequenceClassifier(), dropout=BERTS_DROPOUT),
-        "BertForQuestionAnswering": Class({"head": False}, head=Span()),
+        **readers("Bert", BERTS_DROPOUT),
     },
     prefix="bert.",
     fields=FIELDS,
     places=PLACES,
-    names=answering((*NAMES, *legacy(NAMES))),
+    names=reading((*NAMES, *legacy(NAMES))),
     harmless={"position_embedding_type": "absolute"},
 )

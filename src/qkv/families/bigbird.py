@@ -18,7 +18,7 @@ from ..model.block_sparse import BlockSparseAttention
 from ..model.heads import SequenceClassifier
 from ..model.transformer import Transformer
 from .bert import FIELDS, NAMES, PLACES, POOLED, PRETRAINING, bert, legacy
-from .classes import BERTS_DROPOUT, dense
+from .classes import BERTS_DROPOUT, dense, reading, tagger
 from .places import Place
 
 
@@ -129,6 +129,7 @@ FAMILY = Family(
         "BigBirdForPreTraining": Class(PRETRAINING),
         "BigBirdModel": Class(POOLED, bare=True, optional=("pooler",)),
         "BigBirdForSequenceClassification": Class({"classifier": True}, dropout=BERTS_DROPOUT),
+        **tagger("BigBird", BERTS_DROPOUT),
     },
     prefix="bert.",
     fields=changed(
@@ -141,13 +142,15 @@ FAMILY = Family(
         Blocks(),
     ),
     places={**PLACES, **_OWN},
-    names=(
-        *(
-            Row(row.theirs.replace("bert.pooler.dense.", "bert.pooler."), row.ours, row.how)
-            for row in (*NAMES, *legacy(NAMES))
-            if not row.ours.startswith(("head.dense", "head.out"))
-        ),
-        *dense("classifier"),
+    names=reading(
+        (
+            *(
+                Row(row.theirs.replace("bert.pooler.dense.", "bert.pooler."), row.ours, row.how)
+                for row in (*NAMES, *legacy(NAMES))
+                if not row.ours.startswith(("head.dense", "head.out"))
+            ),
+            *dense("classifier"),
+        )
     ),
     harmless={"position_embedding_type": "absolute"},
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ..hub.family import Class, Table
 from ..hub.names import Row
-from ..model.heads import SequenceClassifier, Span
+from ..model.heads import Head, SequenceClassifier, Span, TokenClassifier
 from ..model.transformer import Transformer
 
 SCORE = Row("score.weight", "head.out.weight")
@@ -14,6 +14,9 @@ SCORE = Row("score.weight", "head.out.weight")
 
 ANSWERS = Row("qa_outputs.*", "head.out.*")
 """What says where an answer begins and ends."""
+
+TAGS = Row("classifier.*", "head.out.*")
+"""What says the label of each token."""
 
 BERTS_DROPOUT = {"classifier_dropout": None, "hidden_dropout_prob": 0.1}
 
@@ -33,6 +36,27 @@ def dense(theirs: str) -> tuple[Row, ...]:
     return Row(f"{theirs}.dense.*", "head.dense.*"), Row(f"{theirs}.out_proj.*", "head.out.*")
 
 
-def answering(table: Table) -> Callable[[Transformer], Table]:
-    """A table of names with that of a head of spans in it, for specs that have one."""
-    return lambda spec: (ANSWERS, *table) if isinstance(spec.head, Span) else table
+def tagger(name: str, dropout: Mapping[str, float | None], pooled: bool = True) -> dict[str, Class]:
+    """An encoder with scores of each label for each token. A file may hold the pooler that the model was trained with."""
+    return {f"{name}ForTokenClassification": _reader(TokenClassifier(), pooled, dropout)}
+
+
+def readers(name: str, dropout: Mapping[str, float | None], pooled: bool = True) -> dict[str, Class]:
+    """An encoder that labels tokens, and one that finds answers."""
+    return {**tagger(name, dropout, pooled), f"{name}ForQuestionAnswering": _reader(Span(), pooled)}
+
+
+def _reader(head: Head, pooled: bool, dropout: Mapping[str, float | None] | None = None) -> Class:
+    sizes, may = ({"head": False, "pooler": True}, ("pooler",)) if pooled else ({"head": False}, ())
+    return Class(sizes, optional=may, head=head, dropout=dropout or {})
+
+
+def reading(table: Table) -> Callable[[Transformer], Table]:
+    """A table of names with those of what `readers` have on top, for specs that have it."""
+
+    def names(spec: Transformer) -> Table:
+        if isinstance(spec.head, Span):
+            return (ANSWERS, *table)
+        return (TAGS, *table) if isinstance(spec.head, TokenClassifier) else table
+
+    return names

@@ -8,9 +8,9 @@ from typing import Any
 from ..hub.family import Class, Family
 from ..hub.keys import ACTIVATIONS, ANY, Key
 from ..hub.names import Row
-from ..model.heads import SequenceClassifier, Span
+from ..model.heads import SequenceClassifier
 from .bert import bert
-from .classes import answering
+from .classes import readers, reading
 from .places import places
 
 distilbert = partial(bert, n_layers=6, token_types=0)
@@ -28,7 +28,7 @@ FAMILY = Family(
         "DistilBertForSequenceClassification": Class(
             {"head": False}, head=SequenceClassifier(activation="relu"), dropout={"seq_classif_dropout": 0.2}
         ),
-        "DistilBertForQuestionAnswering": Class({"head": False}, head=Span()),
+        **readers("DistilBert", {"dropout": 0.1}, pooled=False),
     },
     prefix="distilbert.",
     fields=(
@@ -50,7 +50,7 @@ FAMILY = Family(
         "seq_classif_dropout": ANY,
         "tie_weights_": ANY,
     },
-    names=answering(
+    names=reading(
         (
             Row("distilbert.embeddings.word_embeddings.weight", "encoder.embedding.weight"),
             Row("distilbert.embeddings.position_embeddings.weight", "encoder.position.weight"),

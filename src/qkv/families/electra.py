@@ -13,7 +13,7 @@ from ..hub.names import Row
 from ..model.heads import LanguageModel, SequenceClassifier, Span, TokenClassifier, Transform
 from ..model.transformer import Transformer
 from .bert import FIELDS, NAMES, PLACES, bert
-from .classes import ANSWERS, BERTS_DROPOUT, dense
+from .classes import ANSWERS, BERTS_DROPOUT, TAGS, dense
 
 
 def electra(
@@ -95,6 +95,8 @@ def names(spec: Transformer) -> Table:
         return (*_COMMON, *dense("classifier"))
     if isinstance(spec.head, Span):
         return (*_COMMON, ANSWERS)
+    if isinstance(spec.head, TokenClassifier) and spec.head.transform is None:
+        return (*_COMMON, TAGS)
     return (*_COMMON, *(_GENERATOR if isinstance(spec.head, LanguageModel) else _DISCRIMINATOR))
 
 
@@ -108,6 +110,7 @@ FAMILY = Family(
         "ElectraForSequenceClassification": Class(
             {"head": None}, head=SequenceClassifier(activation="gelu"), dropout=BERTS_DROPOUT
         ),
+        "ElectraForTokenClassification": Class({"head": None}, head=TokenClassifier(), dropout=BERTS_DROPOUT),
         "ElectraForQuestionAnswering": Class({"head": None}, head=Span()),
     },
     prefix="electra.",

@@ -16,7 +16,7 @@ from ..model.global_attention import GlobalAttention
 from ..model.heads import SequenceClassifier
 from ..model.transformer import Transformer
 from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
-from .classes import dense
+from .classes import dense, reading, tagger
 from .places import Place
 from .roberta import OWN
 
@@ -131,23 +131,26 @@ FAMILY = Family(
         "LongformerForSequenceClassification": Class(
             {"head": False}, head=SequenceClassifier(), dropout={"hidden_dropout_prob": 0.1}
         ),
+        **tagger("Longformer", {"hidden_dropout_prob": 0.1}),
     },
     prefix="longformer.",
     fields=changed(FIELDS, *OWN, Windows()),
     places={**PLACES, **_OWN},
-    names=(
-        *(
-            Row(row.theirs.replace("bert.", "longformer.", 1), row.ours, row.how)
-            for row in (*NAMES, *legacy(NAMES))
-            if row.theirs.startswith("bert.") and row.ours != "head.dense.*"
-        ),
-        _GLOBAL,
-        Row("lm_head.dense.*", "head.transform.dense.*"),
-        Row("lm_head.layer_norm.*", "head.transform.norm.*"),
-        Row("lm_head.decoder.weight", "head.weight"),
-        Row("lm_head.bias", "head.bias"),
-        Row("lm_head.decoder.bias", "head.bias"),
-        *dense("classifier"),
+    names=reading(
+        (
+            *(
+                Row(row.theirs.replace("bert.", "longformer.", 1), row.ours, row.how)
+                for row in (*NAMES, *legacy(NAMES))
+                if row.theirs.startswith("bert.") and row.ours != "head.dense.*"
+            ),
+            _GLOBAL,
+            Row("lm_head.dense.*", "head.transform.dense.*"),
+            Row("lm_head.layer_norm.*", "head.transform.norm.*"),
+            Row("lm_head.decoder.weight", "head.weight"),
+            Row("lm_head.bias", "head.bias"),
+            Row("lm_head.decoder.bias", "head.bias"),
+            *dense("classifier"),
+        )
     ),
     harmless={
         "position_embedding_type": "absolute",

@@ -10,9 +10,9 @@ from ..core.positions import Learned
 from ..hub.family import Class, Family
 from ..hub.keys import Config, Field, Key, changed
 from ..hub.names import Row
-from ..model.heads import SequenceClassifier, Span
+from ..model.heads import SequenceClassifier
 from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
-from .classes import BERTS_DROPOUT, answering, dense
+from .classes import BERTS_DROPOUT, dense, readers, reading
 
 SIZES: dict[str, dict[str, Any]] = {
     "roberta-base": {"vocab_size": 50265, "eps": 1e-5, "token_types": 1, "position": Learned(offset=2)},
@@ -72,12 +72,12 @@ FAMILY = Family(
         "RobertaForMaskedLM": Class(),
         "RobertaModel": Class(POOLED, bare=True, optional=("pooler",)),
         "RobertaForSequenceClassification": Class({"head": False}, head=SequenceClassifier(), dropout=BERTS_DROPOUT),
-        "RobertaForQuestionAnswering": Class({"head": False}, head=Span()),
+        **readers("Roberta", BERTS_DROPOUT),
     },
     prefix="roberta.",
     fields=changed(FIELDS, *OWN, Key("vocab_size", "vocab_size", 50265)),
     places=PLACES,
-    names=answering(
+    names=reading(
         (
             *_TABLE,
             Row("lm_head.dense.*", "head.transform.dense.*"),

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ..core.spec import nearest
-from ..model.heads import Head, SequenceClassifier
+from ..model.heads import Head, SequenceClassifier, TokenClassifier
 from ..model.transformer import Transformer
 from .keys import Config, Field, Labels, check_claimed, filled
 from .names import Row
@@ -56,7 +56,7 @@ class Family:
     names:      tensor names, the same for every spec or a function of it. Ours are those of the model's state_dict.
     harmless:   keys besides `keys.BOOKKEEPING` that no size says, with the one value that changes nothing (or ANY).
     prefix:     what stands before tensor names in classes with a head ("transformer.").
-    labels:     the keys that count the classes of sequences, where a class tells some apart.
+    labels:     the keys that count the classes of sequences or of tokens, where a class tells some apart.
     """
 
     model_type: str
@@ -91,7 +91,7 @@ class Family:
         """A class's model. What is decided may be a head of its own, whose labels are then counted too."""
         spec = self.make(**sizes, **decided)
         spec = spec if cls.head is None else spec.replace(head=cls.head)
-        if not isinstance(spec.head, SequenceClassifier):
+        if not (isinstance(spec.head, SequenceClassifier) or isinstance(cls.head, TokenClassifier)):
             return spec
         return spec.replace({"head.labels": labels, "head.dropout": dropout})
 
@@ -116,8 +116,8 @@ class Family:
         for f in self.fields:
             if f.size in sizes:
                 made |= f.write(sizes[f.size], sizes)
-        if isinstance(spec.head, SequenceClassifier):
-            made |= self.labels.write(spec.head.labels, sizes)
+        if isinstance(spec.head, SequenceClassifier) or isinstance(self.classes[cls].head, TokenClassifier):
+            made |= self.labels.write(_labels(spec), sizes)
         if self.is_encoder_decoder:
             made["is_encoder_decoder"] = True
         return made
@@ -170,8 +170,8 @@ class Family:
 
 
 def _labels(spec: Transformer) -> int:
-    """How many classes of sequences a spec tells apart."""
-    return spec.head.labels if isinstance(spec.head, SequenceClassifier) else 2
+    """How many classes of sequences or of tokens a spec tells apart."""
+    return spec.head.labels if isinstance(spec.head, SequenceClassifier | TokenClassifier) else 2
 
 
 def at(spec: Any, path: str) -> Any:

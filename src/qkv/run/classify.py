@@ -47,11 +47,7 @@ def classify(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None)
     Raises ValueError where the model has no sequence classifier, or an empty text is given.
     """
     names = classes_of(run)
-    several = run.origin is not None and run.origin.config.get("problem_type") == "multi_label_classification"
-    scores = torch.stack(_scores(run, texts, pairs))
-    shares = (scores.sigmoid() if several else scores.softmax(-1)).tolist()
-    ranked = (sorted(zip(names, row, strict=True), key=lambda one: -one[1]) for row in shares)
-    return [Classified(row[0][0], dict(row)) for row in ranked]
+    return ranked(run, names, torch.stack(_scores(run, texts, pairs)))
 
 
 def similarity(run: Run, a: Sequence[str], b: Sequence[str]) -> list[float]:
@@ -62,14 +58,23 @@ def similarity(run: Run, a: Sequence[str], b: Sequence[str]) -> list[float]:
     """
     if len(a) != len(b):
         raise ValueError(f"there are {len(a)} first texts and {len(b)} second ones; each needs the other")
-    task, head = _task(run), run.model.spec.head
-    if isinstance(task, Regress):
-        return [task.score(float(score)) for score in _scores(run, a, b)]
+    head = run.model.spec.head
+    if isinstance(head, SequenceClassifier) and head.labels == 1:
+        return numbers(run, a, b)
     if isinstance(head, SentenceVector):
         first, second = _scores(run, a), _scores(run, b)
     else:
         first, second = (embed(run.text_model, texts) for texts in (a, b))
     return [float(F.cosine_similarity(u, v, dim=-1)) for u, v in zip(first, second, strict=True)]
+
+
+def numbers(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
+    """The number of each text, or of each text beside its pair, by a sequence classifier with one label: in the units of
+    the data that it was trained on here; of a model of the Hub as the model gives it.
+    """
+    task = _task(run)
+    scores = [float(score) for score in _scores(run, texts, pairs)]
+    return [task.score(score) for score in scores] if isinstance(task, Regress) else scores
 
 
 def classes_of(run: Run) -> tuple[str, ...]:
@@ -84,8 +89,21 @@ def classes_of(run: Run) -> tuple[str, ...]:
         raise ValueError(f"{run.path or 'this model'} gives a number, not a class; ask for it by similarity")
     if isinstance(task, Classify) and len(task.classes) == head.labels:
         return task.classes
+    return labels_of(run, head.labels)
+
+
+def labels_of(run: Run, count: int) -> tuple[str, ...]:
+    """What a model of the Hub calls its labels (`id2label`)."""
     said: Mapping[Any, str] = (run.origin.config.get("id2label") if run.origin is not None else None) or {}
-    return tuple(str(said.get(str(i), said.get(i, f"LABEL_{i}"))) for i in range(head.labels))
+    return tuple(str(said.get(str(i), said.get(i, f"LABEL_{i}"))) for i in range(count))
+
+
+def ranked(run: Run, names: Sequence[str], scores: Tensor) -> list[Classified]:
+    """Scores (B, classes) as probabilities of classes of these names."""
+    several = run.origin is not None and run.origin.config.get("problem_type") == "multi_label_classification"
+    shares = (scores.sigmoid() if several else scores.softmax(-1)).tolist()
+    rows = (sorted(zip(names, row, strict=True), key=lambda one: -one[1]) for row in shares)
+    return [Classified(row[0][0], dict(row)) for row in rows]
 
 
 def _task(run: Run) -> Task | None:

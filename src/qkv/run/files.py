@@ -1,4 +1,4 @@
-"""What class the picture, or the sound, in a file is of, by a trained run."""
+"""What class the picture, the sound, or the video in a file is of, by a trained run or a model of the Hub."""
 
 from __future__ import annotations
 
@@ -15,45 +15,58 @@ from ..data.task import Chance
 from ..data.tasks.image_classify import ImageClassify
 from ..data.tasks.sound import Sound
 from ..data.tasks.video_classify import VideoClassify
-from .classify import Classified
+from ..model.transformer import Transformer
+from ..model.vision import ImageClassifier
+from .classify import Classified, labels_of, ranked
+from .preprocessor import Preprocessor
 
 if TYPE_CHECKING:
     from .load import Run
 
 Paths = Sequence[str | Path]
+Made = Callable[[Paths], Tensor]
 _AT_ONCE = 64  # files in a batch
 
 
 def classify_files(run: Run, paths: Paths) -> list[Classified]:
-    """The class of each file's picture or sound, brought to the model's size and normalized as in training.
+    """The class of each file's picture, sound or video, brought to the model's size and normalized as in training; for a
+    model of the Hub as its `preprocessor_config.json` says.
 
     Raises ValueError where the run was not trained to tell classes of these, and where a file holds none.
     """
-    task = None if run.recipe is None else run.recipe.task
-    made: Callable[[Paths], Tensor]
-    if isinstance(task, Sound):
-        classes, made = task.classes, lambda part: _spectrograms(task, part)
-    elif isinstance(task, ImageClassify) and not isinstance(task, VideoClassify):
-        classes, made = task.classes, lambda part: _pictures(task, part)
-    else:
-        name = run.path or "this run"
-        raise ValueError(
-            f"{name} does not tell classes of pictures or of sounds; train one that does by `qkv train vit` or "
-            "`qkv train speech`"
-        )
+    classes, made = _reader(run)
     parts = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
-    return [found for part in parts for found in _classified(run, classes, made(part))]
+    return [found for part in parts for found in ranked(run, classes, _scores(run, made(part)))]
+
+
+def _reader(run: Run) -> tuple[Sequence[str], Made]:
+    """The classes that a run tells apart, and what makes its inputs of files."""
+    head = run.model.spec.head
+    match None if run.recipe is None else run.recipe.task:
+        case Sound() as task:
+            return task.classes, lambda paths: _spectrograms(task, paths)
+        case ImageClassify() as task:
+            return task.classes, lambda paths: _pictures(task, paths)
+        case None if run.path is not None and isinstance(head, ImageClassifier):
+            assert isinstance(run.model.spec, Transformer)  # heads of images are on no other
+            one = Preprocessor.of(run.path, run.model.spec)
+            return labels_of(run, head.labels), lambda paths: torch.from_numpy(np.stack([one(path) for path in paths]))
+    raise ValueError(
+        f"{run.path or 'this run'} does not tell classes of pictures, sounds or videos; train one that does by "
+        "`qkv train vit`, `qkv train speech` or `qkv train video`"
+    )
 
 
 @torch.inference_mode()
-def _classified(run: Run, classes: Sequence[str], inputs: Tensor) -> list[Classified]:
-    shares = run.model(inputs.to(run.model.device)).float().softmax(-1)
-    ranked = (sorted(zip(classes, row, strict=True), key=lambda one: -one[1]) for row in shares.tolist())
-    return [Classified(row[0][0], dict(row)) for row in ranked]
+def _scores(run: Run, inputs: Tensor) -> Tensor:
+    scores: Tensor = run.model(inputs.to(run.model.device)).float().cpu()
+    return scores
 
 
 def _pictures(task: ImageClassify, paths: Paths) -> Tensor:
-    examples = [{"image": task.read(path), "where": str(path)} for path in paths]
+    """Of pictures, or of videos, which the model reads as such."""
+    what = "video" if isinstance(task, VideoClassify) else "image"
+    examples = [{what: task.read(path), "where": str(path)} for path in paths]
     return torch.from_numpy(task.stacked(examples, Chance(np.random.default_rng(0), training=False)).pictures)
 
 

@@ -153,13 +153,14 @@ class Run:
         return classify(self, _texts(texts), pairs and _texts(pairs))
 
     def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]:
-        """The class of the picture or the sound in each file, with the probability of every class."""
+        """The class of the picture, the sound or the video in each file, with the probability of every class."""
         from .files import classify_files
 
         return classify_files(self, paths)
 
     def predict(self, inputs: Sequence[str | Path], **options: Any) -> list[Prediction]:
-        """What the run says of new inputs by the task that it was trained on, see `qkv.run.predict.predict`."""
+        """What the run says of new inputs, by its task or, where it is a model of the Hub, by its head, see
+        `qkv.run.predict.predict`."""
         from .predict import predict
 
         return list(predict(self, _texts(inputs), **options))
@@ -224,7 +225,18 @@ class Run:
             tokens = {f"{role}_token_id": getattr(self.tokenizer, f"{role}_id") for role in ("bos", "eos", "pad")}
             if self.model.is_encoder_decoder:
                 tokens["decoder_start_token_id"] = self.text_model.start
-        return hub.Origin({**tokens, "qkv": {"task": self.task}})
+        return hub.Origin({**tokens, **self._labels(), "qkv": {"task": self.task}})
+
+    def _labels(self) -> dict[str, Any]:
+        """What the Hub is told of the classes or tags that the model's head tells apart."""
+        task = None if self.recipe is None else self.recipe.task
+        names: tuple[str, ...] = getattr(task, "classes", None) or getattr(task, "tags", None) or ()
+        if not names or getattr(self.model.spec.head, "labels", None) != len(names):
+            return {}
+        return {
+            "id2label": {str(i): name for i, name in enumerate(names)},
+            "label2id": {name: i for i, name in enumerate(names)},
+        }
 
     def _save_words(self, folder: Path, to: str | None) -> None:
         """The tokenizer, and the files about it that only other libraries read."""

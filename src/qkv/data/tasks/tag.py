@@ -129,7 +129,7 @@ def first_pieces(example: Example, pieces: Pieces) -> Index:
     text, words = example["text"], example["words"]
     if len(words) != len(example["tags"]):
         raise ValueError(f"{example.get('where', text[:40])}: {len(words)} words have {len(example['tags'])} tags")
-    begins = np.arange(len(text)) if words is text else _places(text, words)
+    begins = places_of(text, words)
     seen = np.flatnonzero(pieces.starts < pieces.ends)  # the others show nothing but white space
     word_of = np.searchsorted(begins, pieces.starts[seen], side="right") - 1
     known, places = np.unique(word_of, return_index=True)
@@ -138,8 +138,10 @@ def first_pieces(example: Example, pieces: Pieces) -> Index:
     return first
 
 
-def _places(text: str, words: Sequence[str]) -> Index:
-    """The first character of each word, from left to right."""
+def places_of(text: str, words: Sequence[str]) -> Index:
+    """The first character of each word, from left to right. Raises ValueError where one does not stand in the text."""
+    if words is text:
+        return np.arange(len(text))
     found, at = [], 0
     for word in words:
         place = text.find(word, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from ...core.patches import Patches
 from ..encoding import Encoder
 from ..images import Pixels, Size
 from ..sources import Example, Skipped, Source
-from ..video import evenly, resized, tubelets
+from ..video import Frames, evenly, read, resized, tubelets
 from .image_classify import ImageClassify
 
 
@@ -60,6 +61,10 @@ class VideoClassify(ImageClassify, kind="video-classify"):
         if video.shape[1] != channels:
             return Skipped(f"of {video.shape[1]} channels where the model reads {channels}")
         return tubelets(resized(evenly(video, self.frames), self._frame, self.fit), self.tubelet)
+
+    def read(self, path: str | Path) -> Frames:
+        """The frames in a file, with the model's channels. Raises ValueError that names the file where there are none."""
+        return read(path, "gray" if self.channels == self.tubelet else "rgb")
 
     @property
     def _frame(self) -> Size:

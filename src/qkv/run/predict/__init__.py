@@ -23,12 +23,12 @@ from ...data.tasks.segment import Segment
 from ...data.tasks.similarity import Similarity
 from ...data.tasks.sound import Sound
 from ...data.tasks.tag import Tag
-from ...data.tasks.video_classify import VideoClassify
 from .answers import answered
 from .boxes import detected
 from .captions import captioned
 from .choices import chosen
 from .classes import files_classified, texts_classified
+from .hub import asked_by_head
 from .masks import segmented
 from .notes import played
 from .numbers import scored, similar
@@ -38,26 +38,29 @@ from .tags import tagged
 
 if TYPE_CHECKING:
     from ..load import Run
-    from ..recipe import Recipe
 
 __all__ = ["Prediction", "needs_none", "predict"]
 
 
 @torch.inference_mode()
 def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN, seed: int = 0) -> Iterator[Prediction]:
-    """What the run says of each input, by its task: texts, or the files of pictures, series, sounds and music; these one
-    after the other.
+    """What the run says of each input, by its task, or by its head where it is a model of the Hub: texts, or the files of
+    pictures, videos, series, sounds and music; these one after the other.
 
     threshold: how sure a detector has to be of an object, for it to be one.
     seed:      of what is drawn by chance: music.
 
     Raises ValueError where an input can't be read, or where the run's task leaves nothing to be asked.
     """
-    recipe, given = _recipe(run), [str(one) for one in inputs]
+    given = [str(one) for one in inputs]
     for number, one in enumerate(given, 1):
         if not one.strip():
             raise ValueError(f"input {number} is empty, so there is nothing to read")
     if not given and not needs_none(run):
+        return
+    recipe = run.recipe
+    if recipe is None:
+        yield from asked_by_head(run, given)
         return
     match recipe.task:
         case Music() as task:
@@ -82,7 +85,7 @@ def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN,
             yield from captioned(run, task, given)
         case Forecast() as task:
             yield from (forecast(run, task, recipe.data, path) for path in given)
-        case (ImageClassify() | Sound()) as task if not isinstance(task, VideoClassify):
+        case ImageClassify() | Sound():
             yield from files_classified(run, given)
         case task:
             raise ValueError(_otherwise(run, task))
@@ -91,15 +94,6 @@ def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN,
 def needs_none(run: Run) -> bool:
     """Whether a run has something to say without an input."""
     return run.recipe is not None and isinstance(run.recipe.task, Music)
-
-
-def _recipe(run: Run) -> Recipe:
-    if run.recipe is None:
-        raise ValueError(
-            f"{_name(run)} has no recipe.yaml, which says what it was taught; give a run that `qkv train` made, or "
-            "ask a classifier of the Hub by qkv classify"
-        )
-    return run.recipe
 
 
 def _otherwise(run: Run, task: Task | None) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...core.batch import Batch
+from ...data.batching import Batching
 from ...data.pools import by_length, cut_rows
 from ...data.sources import Example, Skipped
 from ...data.task import Chance, Item, Task
@@ -32,7 +33,6 @@ def asked(run: Run, task: Task, examples: Sequence[Example]) -> Iterator[Asked]:
 
     Raises ValueError with an example's "where" for one that an evaluation would skip.
     """
-    assert run.recipe is not None
     chance, items, whose = Chance(np.random.default_rng(0), training=False), list[Item](), list[int]()
     for number, example in enumerate(examples):
         for made in task.items([example], run.tokenizer, chance):
@@ -41,7 +41,7 @@ def asked(run: Run, task: Task, examples: Sequence[Example]) -> Iterator[Asked]:
             items.append(made)
             whose.append(number)
     own, source = np.array([item.lengths for item in items], np.int64).T
-    chosen, batching = by_length(own, source), run.recipe.batching
+    chosen, batching = by_length(own, source), Batching() if run.recipe is None else run.recipe.batching
     pad = 0 if run.tokenizer is None else run.tokenizer.pad_id or 0
     for start, stop in pairwise(cut_rows(own[chosen], source[chosen], batching.tokens, batching.max_rows)):
         part = chosen[start:stop].tolist()

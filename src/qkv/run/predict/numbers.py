@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ...data.judge import said_of
 from ...data.sources import Example
 from ...data.tasks.regress import Regress
-from ..classify import similarity
+from ..classify import numbers, similarity
 from .asking import asked, parted
+from .classes import sides
 from .prediction import Prediction
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ def scored(run: Run, task: Regress, lines: Sequence[str]) -> list[Prediction]:
     for of, batch in asked(run, task, examples):
         scores |= zip(of, map(task.score, said_of(run.model, batch).flatten().tolist()), strict=True)
     return [_prediction(line, scores[i]) for i, line in enumerate(lines)]
+
+
+def rated(run: Run, lines: Sequence[str]) -> list[Prediction]:
+    """The number of each text, or of each pair of texts with a tab between, as a model of the Hub gives it."""
+    return [_prediction(line, score) for line, score in zip(lines, numbers(run, *sides(lines)), strict=True)]
 
 
 def _example(task: Regress, line: str, where: str) -> Example:

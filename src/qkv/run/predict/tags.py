@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...data.judges.entities import entities, scheme_of
 from ...data.judges.tags import marked
 from ...data.sources import Example
-from ...data.tasks.tag import Tag
+from ...data.tasks.tag import Tag, places_of
 from .asking import asked
 from .prediction import Prediction
 
@@ -16,30 +16,39 @@ if TYPE_CHECKING:
     from ..load import Run
 
 
-def tagged(run: Run, task: Tag, texts: Sequence[str]) -> list[Prediction]:
+def tagged(
+    run: Run, task: Tag, texts: Sequence[str], in_words: Callable[[str], Example] | None = None
+) -> list[Prediction]:
     """Of each text its tags, one for each word; `fields` have the words too and, where tags spell entities, each of these
     with its type, its text and its words `start` … `stop` − 1.
 
-    Words stand between white space, as the training data have them; of symbols, each is one.
+    Words stand between white space, as the training data have them, unless `in_words` says which there are; of symbols, each
+    is one.
     """
-    examples: list[Example] = [
-        {**task.untagged(text), "where": f"text {number}"} for number, text in enumerate(texts, 1)
-    ]
+    cut = in_words or task.untagged
+    examples: list[Example] = [{**cut(text), "where": f"text {number}"} for number, text in enumerate(texts, 1)]
     judge = task.judge(run.tokenizer)
     for _, batch in asked(run, task, examples):
         judge.read(run.model, batch)
     return [
-        _prediction(task, text, example["words"], judge.tags_of(example["words"]))
+        _prediction(task, text, example, judge.tags_of(example["words"]))
         for text, example in zip(texts, examples, strict=True)
     ]
 
 
-def _prediction(task: Tag, text: str, words: Sequence[str], tags: list[str]) -> Prediction:
+def _prediction(task: Tag, given: str, example: Example, tags: list[str]) -> Prediction:
+    text, words = example["text"], example["words"]
     found: dict[str, Any] = {"words": list(words), "tags": tags}
     scheme = task.scheme or scheme_of(task.tags)
     if scheme != "plain":
+        begins = places_of(text, words)
         found["entities"] = [
-            {"type": one.type, "text": " ".join(words[one.start : one.stop]), "start": one.start, "stop": one.stop}
+            {
+                "type": one.type,
+                "text": text[begins[one.start] : begins[one.stop - 1] + len(words[one.stop - 1])],
+                "start": one.start,
+                "stop": one.stop,
+            }
             for one in entities(tags, scheme)
         ]
-    return Prediction(text, tags, marked(words, tags), found)
+    return Prediction(given, tags, marked(words, tags), found)

@@ -1,0 +1,73 @@
+"""What a model says that came without a recipe, such as one of the Hub: by its head, as the model's own library asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ...data.judges.entities import scheme_of
+from ...data.pieces import visible
+from ...data.sources import Example
+from ...data.tasks.answer import Answer
+from ...data.tasks.tag import Tag
+from ...model.heads import SequenceClassifier, Span, TokenClassifier
+from ...model.vision import ImageClassifier
+from ..classify import labels_of
+from .answers import answered
+from .classes import files_classified, texts_classified
+from .numbers import rated
+from .prediction import Prediction
+from .tags import tagged
+
+if TYPE_CHECKING:
+    from ..load import Run
+
+_LONGEST = 384  # tokens of a row, where the model has room for them
+
+
+def asked_by_head(run: Run, given: Sequence[str]) -> Iterator[Prediction]:
+    """A tag for each word, answers, classes or numbers of texts, classes of pictures.
+
+    Raises ValueError for a model whose head says none of these.
+    """
+    longest = min(run.model.max_positions or _LONGEST, _LONGEST)
+    match run.model.spec.head:
+        case TokenClassifier(labels=count) if count > 1:
+            tags = labels_of(run, count)
+            scheme = scheme_of(tags)
+            # An I-X that nothing has begun is an entity too, as `transformers` has it.
+            task = Tag(tags=tags, scheme="conll" if scheme == "iob2" else scheme, symbols=False, longest=longest)
+            yield from tagged(run, task, given, lambda text: _in_words(run, text))
+        case Span():
+            overlap = min(128, (longest - 1) // 2)
+            yield from answered(run, Answer(longest=longest, overlap=overlap, unanswerable=False), given)
+        case SequenceClassifier(labels=1):
+            yield from rated(run, given)
+        case SequenceClassifier():
+            yield from texts_classified(run, given)
+        case ImageClassifier():
+            yield from files_classified(run, given)
+        case head:
+            has = "no head" if head is None else f"the head {head.kind}"
+            raise ValueError(
+                f"{run.path or 'this model'} has {has} and no recipe.yaml that says what it was taught, so it answers "
+                "nothing; let it write by qkv generate, take its vectors by qkv embed, or train it on a task: model=… in "
+                "a recipe"
+            )
+
+
+def _in_words(run: Run, text: str) -> Example:
+    """A text in the words that its tokenizer tells apart, a full stop from the word before it: what the model was trained on
+    had these apart, too."""
+    made = run.text_model.tokenizer.raw.encode(text, add_special_tokens=False)
+    shown, spans, before = visible(text), list[tuple[int, int]](), None
+    for number, (start, end) in zip(made.word_ids, made.offsets, strict=True):
+        start = int(shown[start])
+        if start >= end:
+            continue  # nothing but white space
+        if spans and number == before and not text[spans[-1][1] : start].isspace():
+            spans[-1] = (spans[-1][0], end)
+        else:
+            spans.append((start, end))
+        before = number
+    return {"text": text, "words": [text[start:end] for start, end in spans], "tags": [""] * len(spans)}

@@ -1,0 +1,98 @@
+"""Classes that label each token, against the Hub's own: scores, losses, directories, files with a pooler."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from hub_cases import BIG_BIRD, DISTILBERT, ELECTRA, LONGFORMER, SIZES, Case, Pair, inputs, made, ours, theirs
+from test_parity import error
+
+from qkv.model.heads import Span, TokenClassifier
+from qkv.run.load import load
+
+LABELS = ("O", "B-PER", "I-PER")
+NAMED = {"id2label": dict(enumerate(LABELS)), "label2id": {label: i for i, label in enumerate(LABELS)}}
+PADDED = {**SIZES, "pad_token_id": 1}
+
+
+def case(name: str, config: dict[str, Any], **options: Any) -> Case:
+    return Case(f"{name}ForTokenClassification", {**config, **NAMED}, does="read", labels=3, **options)
+
+
+CASES = {
+    "bert": case("Bert", SIZES, types=True),
+    "roberta": case("Roberta", PADDED),
+    "distilbert": case("DistilBert", DISTILBERT),
+    "electra": case("Electra", ELECTRA, types=True),
+    "longformer": case("Longformer", LONGFORMER, lengths=(29, 14, 22), chosen=True),
+    "big-bird": case("BigBird", BIG_BIRD, lengths=(45, 30, 38)),
+}
+every = pytest.mark.parametrize("name", CASES)
+
+
+@functools.cache
+def pair(name: str) -> Pair:
+    return made(CASES[name], name)
+
+
+@every
+@torch.no_grad()
+def test_scores_of_every_real_token(name: str) -> None:
+    both = pair(name)
+    assert isinstance(both.ours.spec.head, TokenClassifier) and both.ours.spec.head.dropout == 0.1
+    given = inputs(both.case)
+    real = given.mask.bool()
+    found = ours(both, given)
+    assert found.shape[-1] == 3
+    assert error(found[real], theirs(both, given)[real]) <= 1e-5
+
+
+@every
+def test_losses(name: str) -> None:
+    both = pair(name)
+    given = inputs(both.case)
+    labels = (given.ids % 3).masked_fill(given.mask == 0, -100)
+    said, kept = ours(both, given, labels=labels), []
+
+    def told(**options: Any) -> Any:
+        kept.append(both.theirs(**options, labels=labels))
+        return kept[0]
+
+    theirs(both, given, told)
+    assert float((said.loss / said.n_labels).detach()) == pytest.approx(float(kept[0].loss.detach()), rel=1e-5)
+
+
+@every
+def test_a_directory_goes_there_and_back(name: str, tmp_path: Path) -> None:
+    both = pair(name)
+    saved = both.run.save(tmp_path / "saved", to="hub")
+    config = json.loads((saved / "config.json").read_text())
+    assert config["architectures"] == [CASES[name].cls]
+    assert list(config["id2label"].values()) == list(LABELS)
+    before, after = load_file(both.folder / "model.safetensors"), load_file(saved / "model.safetensors")
+    assert before.keys() == after.keys() and all(torch.equal(before[tensor], after[tensor]) for tensor in before)
+
+
+@pytest.mark.parametrize("head", ["TokenClassification", "QuestionAnswering"])
+def test_a_file_may_hold_the_pooler_that_nothing_reads(head: str, tmp_path: Path) -> None:
+    """As the first checkpoints of both classes do; the file's own class is meant, not one whose tensors are the same."""
+    both = made(Case(f"BertFor{head}", SIZES, does="read"), head)
+    tensors = load_file(both.folder / "model.safetensors")
+    pooler = {"bert.pooler.dense.weight": torch.randn(32, 32), "bert.pooler.dense.bias": torch.randn(32)}
+    save_file({**tensors, **pooler}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text((both.folder / "config.json").read_text())
+    run = load(tmp_path, device="cpu")
+    assert isinstance(run.model.spec.head, Span if head == "QuestionAnswering" else TokenClassifier)
+    ids = torch.arange(6, 15)[None]
+    assert torch.equal(run.model(ids), both.ours(ids))
+    assert load_file(run.save(tmp_path / "saved") / "model.safetensors").keys() == tensors.keys() | pooler.keys()

@@ -1,0 +1,213 @@
+"""Models of the Hub without a recipe, asked by their heads: what `transformers` says of the same inputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from qkv.cli import main
+from qkv.run.load import Run, load
+
+transformers = pytest.importorskip("transformers", reason="answers are compared with Hugging Face's transformers")
+
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] ada ben lives in os ##lo and nor ##way plays the tu ##ba who where . , ? ' s"
+SIZES = {
+    "vocab_size": len(WORDS.split()),
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+}
+TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+TEXTS = [
+    "Ada lives in Oslo, and Ben's tuba in Norway.",
+    "  who ?",
+    "Oslo Norway Ada Ben tuba xyz lives",
+    "Ada\tplays\n",
+]
+
+
+def of_hub(folder: Path, cls: str, seed: int = 5, **config: Any) -> tuple[Any, Any, Run]:
+    """A BERT of random numbers, far apart, with its tokenizer: theirs, and ours from the directory."""
+    folder.mkdir(exist_ok=True)
+    torch.manual_seed(seed)
+    theirs = getattr(transformers, cls)(transformers.BertConfig(**{**SIZES, **config})).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter) if parameter.ndim > 1 else 0)
+    theirs.save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(WORDS.split()))
+    return theirs, transformers.BertTokenizer(str(folder / "vocab.txt")), load(folder, device="cpu")
+
+
+def named(labels: tuple[str, ...]) -> dict[str, Any]:
+    return {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+
+
+def test_tags_and_entities_are_those_of_the_pipeline(tmp_path: Path) -> None:
+    seen = set()
+    for seed in range(6):
+        theirs, tokenizer, run = of_hub(tmp_path, "BertForTokenClassification", seed, **named(TAGS))
+        pipeline = transformers.pipeline(
+            "token-classification", model=theirs, tokenizer=tokenizer, aggregation_strategy="first", device="cpu"
+        )
+        for text, one in zip(TEXTS, run.predict(TEXTS), strict=True):
+            wanted = [(group["entity_group"], text[group["start"] : group["end"]]) for group in pipeline(text)]
+            assert [(entity["type"], entity["text"]) for entity in one.fields["entities"]] == wanted
+            words, tags = one.fields["words"], one.fields["tags"]
+            assert "".join(words) == "".join(text.split()) and one.said.split() == [
+                word if tag == "O" else f"{word}/{tag}" for word, tag in zip(words, tags, strict=True)
+            ]
+            seen |= set(tags)
+    assert seen == set(TAGS)
+    assert run.predict(TEXTS[:1])[0].fields["words"][3:6] == ["Oslo", ",", "and"]
+
+
+def test_a_long_text_is_read_in_rows(tmp_path: Path) -> None:
+    *_, run = of_hub(tmp_path, "BertForTokenClassification", **named(TAGS))
+    (one,) = run.predict(["Ada lives in Oslo. " * 20])
+    assert len(one.value) == 100 and set(one.value) <= set(TAGS)
+
+
+def test_tags_that_spell_no_entities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of_hub(tmp_path, "BertForTokenClassification", **named(("NOUN", "VERB", "X")))
+    assert main(["predict", str(tmp_path), "--json", "Ada lives."]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["words"] == ["Ada", "lives", "."] and set(said["tags"]) <= {"NOUN", "VERB", "X"}
+    assert "entities" not in said
+
+
+def test_answers_are_the_best_spans_of_their_scores(tmp_path: Path) -> None:
+    theirs, tokenizer, run = of_hub(tmp_path, "BertForQuestionAnswering")
+    pairs = [("Who lives in Oslo?", "Ben plays the tuba. Ada lives in Oslo."), ("where ?", "in Norway")]
+    for (question, context), one in zip(pairs, run.predict(["\t".join(pair) for pair in pairs]), strict=True):
+        given = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True)
+        places = given.pop("offset_mapping")[0].tolist()
+        with torch.no_grad():
+            out = theirs(**given)
+        own = [i for i, sentence in enumerate(given.sequence_ids(0)) if sentence == 1]
+        scores = {(i, j): float(out.start_logits[0, i] + out.end_logits[0, j]) for i in own for j in own if i <= j}
+        first, last = max(scores, key=scores.__getitem__)
+        assert one.value.answer == context[places[first][0] : places[last][1]]
+        assert one.value.start == places[first][0]
+        assert one.value.score == pytest.approx(scores[first, last], abs=1e-4)
+        assert one.value.none == pytest.approx(float(out.start_logits[0, 0] + out.end_logits[0, 0]), abs=1e-4)
+    long = f"{pairs[0][0]}\t{'Ben plays the tuba. ' * 10}Ada lives in Oslo."
+    assert run.predict([long])[0].value.answer in long
+
+
+@pytest.mark.parametrize("problem", [None, "multi_label_classification"])
+def test_classes_are_those_of_the_pipeline(tmp_path: Path, problem: str | None) -> None:
+    theirs, tokenizer, run = of_hub(
+        tmp_path, "BertForSequenceClassification", **named(("cat", "dog", "bee")), problem_type=problem
+    )
+    pipeline = transformers.pipeline("text-classification", model=theirs, tokenizer=tokenizer, top_k=None, device="cpu")
+    for one, wanted in zip(run.predict(TEXTS[:3]), pipeline(TEXTS[:3]), strict=True):
+        assert list(one.fields["probabilities"]) == [row["label"] for row in wanted]
+        assert list(one.fields["probabilities"].values()) == pytest.approx([row["score"] for row in wanted], abs=1e-5)
+    assert [one.value for one in run.predict(TEXTS[:3])] == run.classify(TEXTS[:3])
+
+
+def test_one_label_is_a_number(tmp_path: Path) -> None:
+    theirs, tokenizer, run = of_hub(tmp_path, "BertForSequenceClassification", num_labels=1)
+    with torch.no_grad():
+        pair = float(theirs(**tokenizer("Ada", "Ben", return_tensors="pt")).logits)
+        alone = float(theirs(**tokenizer("Ada", return_tensors="pt")).logits)
+    assert [one.value for one in run.predict(["Ada\tBen"])] == run.similarity(["Ada"], ["Ben"])
+    assert [run.predict(["Ada\tBen"])[0].value, run.predict(["Ada"])[0].value] == pytest.approx([pair, alone], abs=1e-5)
+
+
+PREPROCESSORS: dict[str, tuple[str, dict[str, Any]]] = {
+    "stretched": ("ViT", {"size": {"height": 20, "width": 28}}),
+    "middle": (
+        "DeiT",
+        {
+            "size": {"height": 33, "width": 36},
+            "crop_size": {"height": 20, "width": 28},
+            "image_mean": [0.4, 0.5, 0.6],
+            "image_std": [0.2, 0.3, 0.25],
+        },
+    ),
+    "shorter side": ("DeiT", {"size": {"shortest_edge": 30}, "crop_size": {"height": 20, "width": 28}}),
+}
+
+
+def pictures(folder: Path) -> list[Path]:
+    """In colors and gray, of several shapes."""
+    random, paths = np.random.default_rng(1), []
+    for number, shape in enumerate([(20, 28, 3), (61, 40, 3), (45, 83)]):
+        Image.fromarray(random.integers(0, 256, shape, dtype=np.uint8)).save(path := folder / f"{number}.png")
+        paths.append(path)
+    return paths
+
+
+def of_pictures(folder: Path, name: str, **processor: Any) -> tuple[Any, Any]:
+    sizes = {key: value for key, value in SIZES.items() if not key.startswith(("vocab", "max"))}
+    config = getattr(transformers, f"{name}Config")(
+        **sizes, image_size=[20, 28], patch_size=4, **named(("a", "b", "c"))
+    )
+    theirs = getattr(transformers, f"{name}ForImageClassification")(config).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    theirs.save_pretrained(folder)
+    made = getattr(transformers, f"{name}ImageProcessorPil")(**processor)
+    made.save_pretrained(folder)
+    return theirs, made
+
+
+@pytest.mark.parametrize("name", PREPROCESSORS)
+def test_classes_of_pictures(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    family, settings = PREPROCESSORS[name]
+    theirs, processor = of_pictures(tmp_path, family, **settings)
+    paths = pictures(tmp_path)
+    given = processor([Image.open(path).convert("RGB") for path in paths], return_tensors="pt")
+    with torch.no_grad():
+        wanted = theirs(**given).logits.softmax(-1)
+    run = load(tmp_path, device="cpu")
+    for one, row in zip(run.predict(paths), wanted.tolist(), strict=True):
+        assert [one.value.probabilities[label] for label in "abc"] == pytest.approx(row, abs=1e-5)
+    assert [one.value for one in run.predict(paths)] == run.classify_files(paths)
+    assert main(["classify", str(tmp_path), str(paths[0])]) == 0
+    assert capsys.readouterr().out.endswith(f"\t{paths[0]}\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"resample": 1}, "resample is 1"),
+        ({"do_resize": False}, "do_resize is false"),
+        ({"rescale_factor": 1 / 127.5}, "and what is built is 1/255"),
+        ({"image_mean": [0.5]}, "have 1 and 3 channels"),
+        ({"size": {"shortest_edge": 20}}, "give a crop_size of both"),
+        ({"do_center_crop": True, "crop_size": 40}, "more than the size"),
+        ({"size": None}, "lacks 'size'"),
+    ],
+)
+def test_preprocessors_that_are_not_built(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    of_pictures(tmp_path, "ViT", size={"height": 20, "width": 28})
+    said = json.loads((tmp_path / "preprocessor_config.json").read_text())
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(said | change))
+    with pytest.raises(ValueError, match=says) as caught:
+        load(tmp_path, device="cpu").predict(pictures(tmp_path))
+    assert "preprocessor_config.json" in str(caught.value)
+
+
+def test_what_can_not_be_asked_is_one_sentence(tmp_path: Path) -> None:
+    of_pictures(tmp_path / "vit", "ViT", size={"height": 20, "width": 28})
+    (tmp_path / "vit" / "preprocessor_config.json").unlink()
+    with pytest.raises(ValueError, match=r"has no preprocessor_config\.json, which says how pictures are"):
+        load(tmp_path / "vit", device="cpu").predict(pictures(tmp_path))
+    *_, masked = of_hub(tmp_path / "bert", "BertForMaskedLM")
+    with pytest.raises(ValueError, match=r"has the head language-model and no recipe\.yaml"):
+        masked.predict(["Ada"])
+    *_, tags = of_hub(tmp_path / "tags", "BertForTokenClassification", **named(TAGS))
+    with pytest.raises(ValueError, match="input 2 is empty"):
+        tags.predict(["Ada", " "])
