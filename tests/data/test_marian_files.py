@@ -88,9 +88,31 @@ def test_saved_for_the_hub_it_is_read_again_from_its_models(marian: Path, tmp_pa
         assert again.targets.encode(text) == tokenizer.targets.encode(text)
 
 
+TORTURE = [
+    *("the\u00a0cats\u3000ate", "\tmats\n\nmats\r\n", "  ▁the▁cats ▁", "\u200bcats\u200d"),
+    *(
+        "ﬀ ﷺ ½ ㎏ Å Å ① ｔｈｅ",
+        "👩‍👩‍👧‍👦 🇩🇪 👍🏽",
+        "क्षि ที่ 한글 ᄒᆞᆫ",
+        "\ufeffthe\ufffd",
+        "<de> the",
+        ">>fra<<the",
+        "a >>fra<< b",
+    ),
+    *(
+        "the " * 300,
+        "x" * 200,
+        "!?.,;:'\"()[]{}",
+        "12,345.67 -8e-9",
+        "\u202eabc\u202c",
+        "e\u0301 q\u0303 \u0344",
+        "THE Cats",
+    ),
+]
+
+
 def test_transformers_reads_what_was_saved_with_the_same_ids(marian: Path, tmp_path: Path) -> None:
-    pytest.importorskip("sentencepiece._sentencepiece", reason="transformers' MarianTokenizer needs it")
-    transformers = pytest.importorskip("transformers")
+    transformers = pytest.importorskip("transformers", reason="ids are compared with transformers' MarianTokenizer")
     (marian / "target.spm").write_bytes(without((FOLDER / "unigram.model").read_bytes(), "▁mats"))
     tokenizer = Tokenizer.load(marian)
     for folder in (
@@ -98,9 +120,12 @@ def test_transformers_reads_what_was_saved_with_the_same_ids(marian: Path, tmp_p
         save_for_hub(Tokenizer.load(tmp_path / "saved"), tmp_path),
     ):
         theirs = transformers.MarianTokenizer.from_pretrained(folder)
-        for text in TEXTS:
-            assert theirs(text)["input_ids"] == tokenizer.encode(text, eos=True)
-            assert theirs(text_target=text)["input_ids"] == tokenizer.targets.encode(text, eos=True)
+        for text in (*TEXTS, *TORTURE):
+            ids, targets = tokenizer.encode(text, eos=True), tokenizer.targets.encode(text, eos=True)
+            assert theirs(text)["input_ids"] == ids
+            assert theirs(text_target=text)["input_ids"] == targets
+            known = [i for i in targets if i != tokenizer.unk_id]  # theirs leaves it out, and spaces at both ends
+            assert theirs.decode(known, skip_special_tokens=True) == tokenizer.targets.decode(known).strip()
 
 
 def test_what_marian_cannot_read_is_said(marian: Path, tmp_path: Path) -> None:
