@@ -50,6 +50,7 @@ def test_what_is_written_is_read() -> None:
     [
         (b"", "empty"),
         (b"no sound at all", "no WAV file"),
+        (b"RIFF", "it ends too early"),
         (written(2)[:200], "truncated"),
         (encode(np.zeros(0, np.float32), 8000), "without sound"),
     ],

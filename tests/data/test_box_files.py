@@ -69,7 +69,7 @@ def test_voc_without_lists_holds_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"JPEGImages/p2.jpg": None}, r"p2: there is no JPEGImages/p2\.jpg"),
+        ({"JPEGImages/p2.jpg": None}, "p2: there is no picture JPEGImages/p2"),
         ({"Annotations/p2.xml": None}, r"p2: there is no Annotations/p2\.xml"),
         ({"Annotations/p2.xml": b"<annotation>"}, r"Annotations/p2\.xml can't be read"),
         ({"Annotations/p2.xml": b"<a><object><name>x</name></object></a>"}, "no name, or not all of xmin"),

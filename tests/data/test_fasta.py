@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from qkv.data.fasta import Fasta
+from qkv.data.sources import Counts, read
 
 SEQUENCES = ">a\nMKT\nAYI\n>b\nGG\n>c\nAAAA\n>d\nM\n"
 LABELS = ">a SET=train VALIDATION=False\nHHHCCC\n>b SET=test\nEE\n>c SET=train VALIDATION=True\nCCCC\n>d SET=train\nC\n"
@@ -29,6 +30,16 @@ def test_labels_stand_beside_symbols_and_headers_say_the_split(tmp_path: Path) -
     assert a["tags"] == ["", "H", "H", "C", "C", ""]
     assert [one["text"] for one in source.examples("test")] == ["GG"]
     assert [one["tags"] for one in source.examples("validation")] == [["", "", "", ""]]
+
+
+def test_what_has_no_labels_is_skipped_and_counted(tmp_path: Path) -> None:
+    source = Fasta(**write(tmp_path, path=SEQUENCES + ">e\nMKV\n>f SET=test\nMK\n", labels=LABELS))
+    counts = Counts()
+    table = source.table("train")
+    assert [one["text"] for one in read(table, range(len(table)), counts)] == ["MKTAYI"]
+    assert counts.skipped == {"without labels": 1, "too short": 1}
+    table = source.table("test")
+    assert len(read(table, range(len(table)), counts)) == 1 and counts.skipped["without labels"] == 2
 
 
 def test_files_are_read_from_an_archive(tmp_path: Path) -> None:

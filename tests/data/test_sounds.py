@@ -90,9 +90,17 @@ def test_what_is_no_sound_is_counted(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "given, said",
-    [({}, "give data.path"), ({"path": "nowhere"}, "no folder or file"), ({"path": ".", "label": "("}, "regular")],
+    [
+        ({}, "give data.path"),
+        ({"path": "nowhere"}, "no folder or file"),
+        ({"path": "."}, r"there is no file in '\.'; their names end in \.wav, \.wave"),
+        ({"path": ".", "label": "("}, "regular"),
+    ],
 )
-def test_sources_that_are_none(given: dict[str, Any], said: str) -> None:
+def test_sources_that_are_none(
+    given: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=said):
         Sounds(**given).table("train")
 

@@ -133,7 +133,7 @@ def test_a_score_for_both_texts_together(tmp_path: Path) -> None:
     run = trained("similarity", tmp_path / "run", *together)
     (score,) = run.similarity(["the dog"], ["the cat"])
     assert -5 < score < 10 and score != run.similarity(["the cat"], ["the dog"])[0]
-    with pytest.raises(ValueError, match="gives a number, not a class; ask for it by similarity"):
+    with pytest.raises(ValueError, match="gives a number, not a class; ask for it by qkv predict"):
         run.classify(["the dog"])
 
 

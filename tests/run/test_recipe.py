@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from qkv.core.positions import ALiBi, Rotary
+from qkv.data.box_files import Voc
+from qkv.data.sounds import Sounds
 from qkv.run import yamls
 from qkv.run.recipe import ModelChoice, Recipe, packaged
 
@@ -76,6 +78,41 @@ def test_mistakes_are_one_sentence_that_helps(setting: str, said: str) -> None:
         Recipe.load("localise", [setting]).model.spec(100)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_another_kind_keeps_what_it_has_of_the_recipes_values() -> None:
+    """`speech` has made sounds with noise, which files have not."""
+    for settings in (["data.kind=sounds", "data.path=x"], ["data.path=x", "data.kind=sounds"]):
+        assert Recipe.load("speech", settings).data == Sounds(path="x")
+    made = Recipe.load("speech", ["training.schedule.kind=linear", "training.optimizer.kind=lion"])
+    usual = Recipe.load("speech").training
+    assert made.training.schedule.warmup == usual.schedule.warmup
+    assert made.training.optimizer.lr == usual.optimizer.lr  # type: ignore[attr-defined]
+    assert Recipe.load("detect").change(["data.kind=voc", "data.path=x"]).data == Voc(path="x")
+    with pytest.raises(
+        ValueError, match=r"'data\.noise' is not of the kind 'sounds'; give data\.kind=… of those .*: calls, "
+    ):
+        Recipe.load("speech", ["data.kind=sounds", "data.noise=0.3"])
+    with pytest.raises(ValueError, match=r"there is no 'data\.pth'"):
+        Recipe.load("speech", ["data.kind=sounds", "data.pth=x"])
+
+
+@pytest.mark.parametrize("name", ["vit", "classify", "bert", "forecast"])
+def test_files_for_made_data_want_their_kind(name: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"'data\.path' is not of the kind '.*'; give data\.kind=… of those .*images"
+    ) as caught:
+        Recipe.load(name, ["data.path=x"])
+    assert "labelled" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_metric_that_the_data_do_not_have_is_told_before_training(tmp_path: Path) -> None:
+    sentence = "1\tdog{}\td\tNOUN\n2\truns\tr\tVERB\n\n"
+    (tmp_path / "x.conllu").write_text("".join(map(sentence.format, range(9))))
+    given = ["data.kind=columns", f"data.path={tmp_path / 'x.conllu'}"]
+    with pytest.raises(ValueError, match=r"is 'entity_f1', but the tags spell no entities \(NOUN, VERB\).*accuracy"):
+        Recipe.load("tag", given).settled(None)
+    assert Recipe.load("tag", [*given, "training.metric=accuracy"]).settled(None).head.labels == 2  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_early_stopping_by_a_metric_that_should_grow(tmp_path):
 
 
 def test_a_metric_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"training.metric is 'bleu', but the evaluation gives loss"):
+    with pytest.raises(ValueError, match=r"training.metric is 'bleu', but what is measured is loss; give one of these"):
         train(tmp_path, metric="bleu")
 
 

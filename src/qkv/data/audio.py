@@ -32,7 +32,7 @@ def decode(data: bytes) -> tuple[Wave, int] | Skipped:
             width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
             frames, said = file.readframes(file.getnframes()), file.getnframes()
     except (wave.Error, EOFError) as error:
-        return Skipped("empty" if not data else f"no WAV file of whole numbers ({error})")
+        return Skipped("empty" if not data else f"no WAV file of whole numbers ({str(error) or 'it ends too early'})")
     if not frames:
         return Skipped("without sound")
     if len(frames) < said * width * channels:

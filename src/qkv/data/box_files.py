@@ -125,7 +125,7 @@ class _VocFiles:
 
     def _example(self, stem: str) -> Example:
         where = f"{self._path}: {stem}"
-        for files, what in ((self._annotations, "Annotations/{}.xml"), (self._pictures, "JPEGImages/{}.jpg")):
+        for files, what in ((self._annotations, "Annotations/{}.xml"), (self._pictures, "picture JPEGImages/{}")):
             if stem not in files:
                 raise ValueError(f"{where}: there is no {what.format(stem)}")
         try:

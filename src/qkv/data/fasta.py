@@ -60,7 +60,11 @@ class Fasta(HoldingSource, kind="fasta"):
 
     @property
     def _members(self) -> dict[Split, tuple[str, ...]]:
-        return _split(records(self.labels or self._path))
+        """By the headers of the labels; sequences that have none there are of the split that their own header says, which
+        skips and counts them."""
+        sequences = records(self._path)
+        labels = sequences if self.labels is None else records(self.labels)
+        return _split({**labels, **{name: one for name, one in sequences.items() if name not in labels}})
 
 
 class Record(NamedTuple):
@@ -167,6 +171,8 @@ class _Strings:
             return Skipped("too short")
         if self._labels is None:
             return {"text": text, "where": where}
+        if name not in self._labels:
+            return Skipped("without labels")
         labels = self._beside(self._labels, name, len(text), where, "labels")
         shown = self._beside(self._mask, name, len(text), where, "mask") if self._mask is not None else ""
         if set(shown) - {_COUNTED, _HIDDEN}:

@@ -56,7 +56,7 @@ def opened(
 
     Raises ValueError where there is nothing of these, or no picture in it.
     """
-    name = path.name.lower()
+    name, what = path.name.lower(), "picture" if suffixes == SUFFIXES else "file"
     if path.is_dir():
         found: Files = Folder(path, suffixes)
     elif name.endswith(TABLES):
@@ -66,12 +66,10 @@ def opened(
     elif name.endswith(ARCHIVES):
         found = _tar(path, suffixes)
     else:
-        said = "there is no folder or file" if not path.exists() else "pictures are not read from"
+        said = "there is no folder or file" if not path.exists() else f"{what}s are not read from"
         raise ValueError(f"{said} {str(path)!r}; give a folder, a table ({TABLES[0]}) or an archive ({ARCHIVES[0]} …)")
     if not found.names:
-        raise ValueError(
-            f"there is no picture in {str(path)!r}; names of pictures end in {', '.join(sorted(SUFFIXES))}"
-        )
+        raise ValueError(f"there is no {what} in {str(path)!r}; their names end in {', '.join(sorted(suffixes))}")
     return found
 
 

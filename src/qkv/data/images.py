@@ -68,7 +68,11 @@ def content(path: str | Path) -> bytes:
     """The bytes of a file. Raises ValueError that names it where there is none."""
     path = Path(path).expanduser()
     if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
+        raise ValueError(
+            f"there is no file {str(path)!r}"
+            if not path.is_dir()
+            else f"{str(path)!r} is a folder; give the files in it"
+        )
     return path.read_bytes()
 
 

@@ -100,6 +100,11 @@ class Task(Spec, role="task"):
         """How many classes or numbers the model's head is to have; None where its own number stands."""
         return None
 
+    def lacks(self, metric: str) -> str | None:
+        """Why an evaluation does not give a metric that it gives on other data; None where nothing is known to stand in
+        the way."""
+        return None
+
     def texts(self, example: Example) -> Iterator[str]:
         """What a tokenizer is trained on."""
         yield from (example[name] for name in TEXTS if name in example)

@@ -86,7 +86,7 @@ def classes_of(run: Run) -> tuple[str, ...]:
             f"{run.path or 'this model'} has {has}, which tells no classes apart; train one: qkv train classify model=…"
         )
     if head.labels == 1:
-        raise ValueError(f"{run.path or 'this model'} gives a number, not a class; ask for it by similarity")
+        raise ValueError(f"{run.path or 'this model'} gives a number, not a class; ask for it by qkv predict")
     if isinstance(task, Classify) and len(task.classes) == head.labels:
         return task.classes
     return labels_of(run, head.labels)

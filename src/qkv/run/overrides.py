@@ -29,6 +29,14 @@ def put(tree: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return _put(tree, _place(key.split(".")), key, value)
 
 
+def without(tree: dict[str, Any], path: list[str]) -> dict[str, Any]:
+    """A copy of `tree` that lacks what stands at a path."""
+    head, *rest = path
+    if rest:
+        return {**tree, head: without(tree[head], rest)}
+    return {key: value for key, value in tree.items() if key != head}
+
+
 def _place(path: list[str]) -> list[str]:
     """Where a key stands in the tree: one into the model's spec (`model.decoder.position`) is whole under `replace`."""
     if path[0] == "model" and len(path) > 2:

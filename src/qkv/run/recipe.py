@@ -135,7 +135,7 @@ class Recipe(Spec):
         Of a comparison it is the recipe that all variants share. Raises ValueError that names the nearest recipe or key
         where one is unknown.
         """
-        whole = overrides.apply(tree(name), settings)
+        whole = given(tree(name), settings)
         return cls.from_tree({key: value for key, value in whole.items() if key not in (COMPARE, MEASURE)})
 
     @classmethod
@@ -150,7 +150,7 @@ class Recipe(Spec):
 
     def change(self, settings: Iterable[str]) -> Self:
         """This recipe with `key=value` settings applied."""
-        return type(self).from_tree(overrides.apply(self.to_dict(), settings))
+        return type(self).from_tree(given(self.to_dict(), settings))
 
     @property
     def vocab_size(self) -> int:
@@ -184,6 +184,8 @@ class Recipe(Spec):
             )
         first = spec.encoder or spec.output
         task = self.task.settle(self.data, tokenizer, first.embedding)
+        if (why := task.lacks(self.training.metric)) is not None:
+            raise ValueError(f"training.metric is {self.training.metric!r}, but {why}")
         made = self.model_copy(update={"task": task})
         head, n = self.head or spec.head, task.n_labels
         if n is not None and head is not None and "labels" in type(head).model_fields:
@@ -254,6 +256,30 @@ def tree(name: str | Path) -> dict[str, Any]:
     return _mapping(yamls.load(known[str(name)], name=f"the recipe {name}"), f"the recipe {name}")
 
 
+def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """A recipe's tree with `key=value` settings. What they make another kind (`data.kind=images`) keeps of the recipe's
+    values those that this kind has."""
+    settings = list(settings)
+    made = overrides.apply(whole, settings)
+    named = [overrides.parse(setting)[0].split(".") for setting in settings]
+    for *path, last in named:
+        before, node = _at(whole, path), _at(made, path)
+        if last != "kind" or not path or before is None or node is None or before.get("kind") == node["kind"]:
+            continue
+        known = {key.rpartition(".")[2] for key in _keys(made, path)}
+        said = {key for way in named if way[: len(path)] == path for key in way[len(path) :][:1]}
+        for key in before.keys() - known - said:
+            made = overrides.without(made, [*path, key])
+    return made
+
+
+def _at(data: Any, path: list[str]) -> dict[str, Any] | None:
+    """The mapping at a path, where there is one."""
+    for part in path:
+        data = data.get(part) if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else None
+
+
 def _mapping(data: Any, name: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ValueError(f"{name} is not a recipe: a recipe is a mapping of keys to values")
@@ -267,21 +293,35 @@ def _explained(error: ValidationError, data: Any) -> str:
         path = [str(part) for part in item["loc"]]
         where = ".".join(path)
         if item["type"] == "extra_forbidden":
-            said.append(f"there is no {where!r}; {nearest(where, _keys(data, path[:-1]))}")
+            said.append(_unknown(path, data))
         elif item["type"] == "missing":
             said.append(f"{where} is missing; give it as {where}=...")
     return "; ".join(said) or explain(error)
 
 
+def _unknown(path: list[str], data: Any) -> str:
+    """That a key is none, and which there are; of a key that other kinds have, which these are."""
+    where, spec = ".".join(path), _spec_at(data, path[:-1])
+    others = sorted(kind for kind, other in spec.kinds.items() if path[-1] in other.model_fields) if spec.role else []
+    if not others:
+        return f"there is no {where!r}; {nearest(where, _keys(data, path[:-1]))}"
+    place = ".".join(path[:-1])
+    return f"{where!r} is not of the kind {spec.kind!r}; give {place}.kind=… of those that have it: {', '.join(others)}"
+
+
 def _keys(data: Any, path: list[str]) -> Iterator[str]:
     """The keys that a recipe may have at a path, by the specs that stand on the way."""
+    yield from (".".join([*path, name]) for name in _spec_at(data, path).model_fields)
+
+
+def _spec_at(data: Any, path: list[str]) -> type[Spec]:
     spec: type[Spec] = Recipe
     for part in path:
         data = data.get(part) if isinstance(data, dict) else None
         spec = _spec_of(spec.model_fields[part].annotation) if part in spec.model_fields else spec
         kind = data.get("kind") if isinstance(data, dict) else data
         spec = spec.kinds.get(kind, spec) if spec.role and isinstance(kind, str) else spec
-    yield from (f"{'.'.join(path)}.{name}" if path else name for name in spec.model_fields)
+    return spec
 
 
 def _spec_of(annotation: Any) -> type[Spec]:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from ..core.spec import Spec
 from ..run import overrides, yamls
-from ..run.recipe import COMPARE, MEASURE, Recipe, tree
+from ..run.recipe import COMPARE, MEASURE, Recipe, given, tree
 from . import by_length, complexity  # noqa: F401  (their kinds)
 from .measures import Measure
 
@@ -40,7 +40,7 @@ class Comparison(Spec):
 
         A setting `compare.NAME=null` leaves a variant out.
         """
-        whole = overrides.apply(tree(name), settings)
+        whole = given(tree(name), settings)
         if not whole.get(COMPARE):
             return None
         variants = {name: changes or {} for name, changes in whole[COMPARE].items() if changes is not None}

@@ -222,8 +222,10 @@ class Trainer:
         with self.running.in_place() if self.running else nullcontext():
             metrics = self._measure()
         if training.metric not in metrics:
-            given = ", ".join(metrics) or "nothing"
-            raise ValueError(f"training.metric is {training.metric!r}, but the evaluation gives {given}")
+            measured = ", ".join(metrics) or "nothing"
+            raise ValueError(
+                f"training.metric is {training.metric!r}, but what is measured is {measured}; give one of these"
+            )
         best = state.best.offer(state.step, metrics[training.metric], metrics, training.mode, training.min_delta)
         state.evaluated, state.metrics, self.unsaved = state.step, metrics, True
         self.journal.evaluation(state.step, metrics, self.elapsed, best)

@@ -126,6 +126,11 @@ def test_cuts_from_whole_pictures_come_first() -> None:
         ImageClassify(augment=(Flip(), RandomResizedCrop()))
 
 
+def test_a_model_of_two_channels_reads_no_pictures() -> None:
+    with pytest.raises(ValueError, match=r"of 3 channels is none for a model of 2; give model\.channels=3"):
+        items(TASK.replace({"channels": 2}), [colored("red")])
+
+
 def test_gray_pictures_serve_a_model_of_colors() -> None:
     (made,) = items(TASK, [colored("red", channels=1)])
     assert made.arrays["ids"].shape == (3, 8, 8)

@@ -69,7 +69,7 @@ class PictureTask(Task):
             return channelled(found, self.channels)
         data = found.read_bytes() if isinstance(found, Path) else found
         made = decode(data, "gray" if self.channels == 1 else "rgb")
-        return Skipped(f"whose picture is {made}") if isinstance(made, Skipped) else made
+        return Skipped(f"whose picture is {made}") if isinstance(made, Skipped) else channelled(made, self.channels)
 
     def read(self, path: str | Path) -> Pixels:
         """The picture in a file, with the model's channels. Raises ValueError that names the file where there is none."""
@@ -90,10 +90,14 @@ def lit(numbers: NDArray[np.float32], light: float, random: np.random.Generator)
 
 
 def channelled(pixels: NDArray[Any], channels: int) -> Pixels:
-    """A picture in colors or in gray, whichever it was."""
+    """A picture in colors or in gray, whichever it was. Raises ValueError for a model of as many channels as neither has."""
     if len(pixels) == channels:
         return pixels
     if len(pixels) == 1:
         return np.repeat(pixels, channels, 0)
+    if (len(pixels), channels) != (3, 1):
+        raise ValueError(
+            f"a picture of {len(pixels)} channels is none for a model of {channels}; give model.channels={len(pixels)}"
+        )
     gray: Pixels = np.rint(np.tensordot((0.299, 0.587, 0.114), pixels, 1)).astype(np.uint8)[None]
     return gray

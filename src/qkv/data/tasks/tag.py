@@ -51,6 +51,12 @@ class Tag(Task, kind="tag"):
     def n_labels(self) -> int | None:
         return len(self.tags) or None
 
+    def lacks(self, metric: str) -> str | None:
+        if metric.startswith("entity_") and self.scheme == "plain":
+            some = ", ".join(self.tags[:4]) + (" …" if len(self.tags) > 4 else "")
+            return f"the tags spell no entities ({some}); give training.metric=accuracy"
+        return None
+
     def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
         numbers = {tag: i for i, tag in enumerate(self.tags)}
         made: list[Item | Skipped] = []

@@ -43,7 +43,8 @@ class VideoClassify(ImageClassify, kind="video-classify"):
         if frames % depth or depth * shape[1] != channels:
             raise ValueError(
                 f"videos of {frames} frames of {shape[1]} channel(s) make no tubelets of {depth} frames for a model of "
-                f"{channels} channels; give model.channels as the channels of one tubelet, and a task.frames it divides"
+                f"{channels} channels; give model.channels as {shape[1]} for each frame of a tubelet (such as "
+                f"{2 * shape[1]}), and as task.frames a number of whole tubelets"
             )
         made = self.replace({"frames": frames, "tubelet": depth})
         height = (made.image or (seen.image if isinstance(seen, Patches) else (0, 0)))[0]
