@@ -129,9 +129,10 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def real(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def real(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     found = pytest.importorskip("datasets", reason="the library datasets is not installed")
+    monkeypatch.setattr(found.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
     found.disable_progress_bars()
     return found
 
