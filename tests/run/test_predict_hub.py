@@ -13,6 +13,8 @@ from PIL import Image
 
 from qkv.cli import main
 from qkv.run.load import Run, load
+from qkv.run.recipe import Recipe
+from qkv.run.train import train
 
 transformers = pytest.importorskip("transformers", reason="answers are compared with Hugging Face's transformers")
 
@@ -211,3 +213,32 @@ def test_what_can_not_be_asked_is_one_sentence(tmp_path: Path) -> None:
     *_, tags = of_hub(tmp_path / "tags", "BertForTokenClassification", **named(TAGS))
     with pytest.raises(ValueError, match="input 2 is empty"):
         tags.predict(["Ada", " "])
+
+
+@pytest.mark.parametrize("name", ["classify", "tag"])
+def test_what_was_trained_here_is_saved_with_its_names(tmp_path: Path, name: str) -> None:
+    """So that `transformers` says the same of a text, in the same words."""
+    of_hub(tmp_path / "base", "BertForMaskedLM")
+    data = {
+        "classify": "text,label\n" + "".join(f"ada lives {'in oslo' * (i % 2)} {i},{'ab'[i % 2]}\n" for i in range(60)),
+        "tag": "".join(f"ada B-PER\nlives{i} O\nin O\noslo B-LOC\n\n" for i in range(60)),
+    }[name]
+    (tmp_path / "data.csv").write_text(data)
+    given = ["data.kind=labelled" if name == "classify" else "data.kind=columns", f"data.path={tmp_path / 'data.csv'}"]
+    short = ["training.max_steps=2", "training.schedule.warmup=1", "batching.context=32", "task.longest=32"]
+    train(Recipe.load(name, [*given, *short, f"model={tmp_path / 'base'}"]), tmp_path / "run", device="cpu")
+    run = load(tmp_path / "run", device="cpu")
+    saved = run.save(tmp_path / "saved", to="hub")
+    kind = {"classify": "text-classification", "tag": "token-classification"}[name]
+    more = {"classify": {}, "tag": {"ignore_labels": []}}[name]
+    theirs = transformers.pipeline(kind, model=str(saved), device="cpu", **more)("Ada lives in Norway.")
+    (one,) = run.predict(["ada lives in norway ."])
+    if name == "classify":
+        assert set(one.value.probabilities) == {"a", "b"} and theirs[0]["label"] == one.value.label
+        assert theirs[0]["score"] == pytest.approx(one.value.probabilities[one.value.label], abs=1e-4)
+    else:
+        first = [token["entity"] for token in theirs if not token["word"].startswith("##")]
+        assert first == one.value and set(first) <= {"O", "B-PER", "B-LOC"}
+    (saved / "recipe.yaml").unlink()  # what is left is the Hub's alone
+    again = load(saved, device="cpu").predict(["ada lives in norway ."])[0]
+    assert again.said == one.said
