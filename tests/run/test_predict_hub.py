@@ -117,6 +117,27 @@ def test_classes_are_those_of_the_pipeline(tmp_path: Path, problem: str | None) 
     assert [one.value for one in run.predict(TEXTS[:3])] == run.classify(TEXTS[:3])
 
 
+def test_longformers_first_token_sees_all(tmp_path: Path) -> None:
+    """As `transformers` has it where nothing else is said."""
+    sizes = {**SIZES, "attention_window": [4, 4], "pad_token_id": 0, **named(("a", "b", "c"))}
+    torch.manual_seed(3)
+    theirs = transformers.LongformerForSequenceClassification(transformers.LongformerConfig(**sizes)).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn_like(parameter) if parameter.ndim > 1 else 0)
+    theirs.save_pretrained(tmp_path)
+    tokenizer = transformers.BertTokenizer({word: i for i, word in enumerate(WORDS.split())})
+    tokenizer.save_pretrained(tmp_path)
+    texts = ["Ada lives in Oslo, and Ben's tuba in Norway.", "who?"]
+    given = tokenizer(texts, padding=True, return_tensors="pt", return_token_type_ids=False)
+    with torch.no_grad():
+        wanted = theirs(**given).logits.softmax(-1).tolist()
+        local = theirs(**given, global_attention_mask=torch.zeros_like(given.input_ids)).logits.softmax(-1).tolist()
+    made = [one.value.probabilities for one in load(tmp_path, device="cpu").predict(texts)]
+    assert [[one[name] for name in "abc"] for one in made] == [pytest.approx(row, abs=1e-5) for row in wanted]
+    assert wanted[0] != pytest.approx(local[0], abs=1e-3)
+
+
 def test_one_label_is_a_number(tmp_path: Path) -> None:
     theirs, tokenizer, run = of_hub(tmp_path, "BertForSequenceClassification", num_labels=1)
     with torch.no_grad():

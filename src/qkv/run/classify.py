@@ -16,6 +16,7 @@ from ..data.task import Task
 from ..data.tasks.classify import Classify
 from ..data.tasks.regress import Regress
 from ..data.tasks.sentences import Sentences
+from ..model.global_attention import GlobalAttention
 from ..model.heads import SequenceClassifier
 from ..model.sentence import SentenceVector
 from ..model.transformer import Transformer
@@ -147,9 +148,12 @@ def _inputs(run: Run, rows: Rows) -> dict[str, Any]:
     for i, (row, kinds) in enumerate(rows):
         ids[i, : len(row)], types[i, : len(row)] = torch.tensor(row), torch.tensor(kinds)
     layout = Layout.from_lengths(lengths, device=device)
-    inputs: dict[str, Any] = {"ids": ids, "layout": layout}
     assert isinstance(spec, Transformer)  # heads that give scores are on no other
     first = spec.encoder or spec.output
+    if run.recipe is None and any(isinstance(block.attention, GlobalAttention) for block in first.blocks):
+        # Longformer's way (Beltagy et al. 2020, §3): the token that is read sees all, as it did when the model was trained.
+        layout = layout.with_global((torch.arange(max(lengths), device=device) == 0).expand(len(rows), -1))
+    inputs: dict[str, Any] = {"ids": ids, "layout": layout}
     if getattr(first.embedding, "token_types", 0) > 1:
         inputs["token_types"] = types
     if run.model.is_encoder_decoder:
