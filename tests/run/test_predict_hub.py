@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from PIL import Image
+from tokenizers import models, pre_tokenizers, trainers
 
 from qkv.cli import main
+from qkv.data.tokenizer import Tokenizer
 from qkv.run.load import Run, load
+from qkv.run.predict.hub import _in_words
 from qkv.run.recipe import Recipe
 from qkv.run.train import train
 
@@ -84,6 +89,29 @@ def test_tags_that_spell_no_entities(tmp_path: Path, capsys: pytest.CaptureFixtu
     said = json.loads(capsys.readouterr().out)
     assert said["words"] == ["Ada", "lives", "."] and set(said["tags"]) <= {"NOUN", "VERB", "X"}
     assert "entities" not in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("bytes", ["Ada", "lives", "in", "Oslo", ",", "Ben", "'s", "tuba", "."]),
+        ("unigram", ["Ada", "lives", "in", "Oslo,", "Ben's", "tuba."]),
+    ],
+)
+def test_words_are_those_of_other_tokenizers_too(kind: str, wanted: list[str]) -> None:
+    """GPT-2's and RoBERTa's part punctuation from words, SentencePiece's do not; white space is in none."""
+    if kind == "bytes":
+        raw = tokenizers.Tokenizer(models.BPE())
+        raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        trainer: Any = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    else:
+        raw = tokenizers.Tokenizer(models.Unigram())
+        raw.pre_tokenizer = pre_tokenizers.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=60, unk_token="<unk>", special_tokens=["<unk>"])
+    raw.train_from_iterator([*TEXTS] * 9, trainer)
+    run: Any = SimpleNamespace(text_model=SimpleNamespace(tokenizer=Tokenizer(raw)))
+    assert _in_words(run, "  Ada lives\tin Oslo, Ben's tuba. \n")["words"] == wanted
+    assert _in_words(run, "日本 Ada 👩‍👧")["words"] == ["日本", "Ada", "👩‍👧"]
 
 
 def test_answers_are_the_best_spans_of_their_scores(tmp_path: Path) -> None:
