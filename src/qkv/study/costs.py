@@ -36,8 +36,8 @@ class Costs:
 
 
 def costs(runs: Mapping[str, Run], rounds: int = _ROUNDS) -> dict[str, Costs]:
-    """Of trained variants, all on the machine that runs this. Rounds go over all variants, so that what disturbs one disturbs
-    its neighbors too."""
+    """Of trained variants, on the machine that runs this. Rounds go over all of them: what disturbs one disturbs its
+    neighbors too."""
     batches = {name: _longest(run) for name, run in runs.items()}
     kept = {name: _kept(run, batches[name]) for name, run in runs.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}

@@ -14,6 +14,7 @@ from torch import Tensor
 from qkv.core.attend import attend, choose
 from qkv.core.backends import by_blocks, tiled
 from qkv.core.backends.by_blocks import ByBlocks
+from qkv.core.bias import Bias
 from qkv.core.layout import Layout
 from qkv.core.native.compiled import library
 from qkv.core.native.sparse import SIDE
@@ -31,6 +32,7 @@ from qkv.core.patterns import (
     window,
 )
 from qkv.core.plan import Plan
+from qkv.core.positions import ALiBi, Widths
 from qkv.core.request import Request
 
 pytestmark = pytest.mark.skipif(library("sparse") is None, reason="there is no C++ compiler to build the kernels with")
@@ -132,6 +134,36 @@ def test_the_number_of_threads_changes_no_bit(case: str) -> None:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
+def alibi(**settings: Any) -> Bias:
+    bias = ALiBi(**settings).module(Widths(64, 4, 16, None)).bias()
+    assert bias is not None
+    return bias
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if name != "dense"])
+def test_scores_may_fall_with_distance(case: str, always: list[int]) -> None:
+    options = {**CASES[case], "bias": alibi(scale=0.7)}
+    found, wanted = both_ways("tiled", options), both_ways("reference", options, dtype=torch.float64)
+    torch.testing.assert_close(found, wanted, atol=3e-5, rtol=3e-5, check_dtype=False)
+    assert always
+
+
+@pytest.mark.parametrize("case", ["packed", "padded", "to the right"])
+def test_scores_fall_with_the_distance_in_each_row(case: str, always: list[int]) -> None:
+    options = {**ROWS[case], "bias": alibi()}
+    found, wanted = both_ways("tiled", options), both_ways("reference", options, dtype=torch.float64)
+    torch.testing.assert_close(found, wanted, atol=3e-5, rtol=3e-5, check_dtype=False)
+    assert always == [2]
+
+
+@pytest.mark.parametrize("bias", [alibi(precision="bfloat16"), torch.randn(1, 4, T, T)])
+def test_other_biases_go_another_way(bias: Any, always: list[int]) -> None:
+    options = {"pattern": causal() & window(70), "bias": bias}
+    found, wanted = both_ways("tiled", options), both_ways("reference", options, dtype=torch.float64)
+    torch.testing.assert_close(found, wanted, atol=3e-5, rtol=3e-5, check_dtype=False)
+    assert not always
+
+
 def test_tensors_may_lie_in_any_way(always: list[int]) -> None:
     packed = torch.randn(2, 4, 3, T, 32).permute(2, 0, 3, 1, 4)  # heads before tokens, q, k and v as one
     pattern = window(30)
@@ -206,6 +238,31 @@ def test_what_is_no_number_in_a_query_shows_in_its_row_alone(bad: float, case: s
     assert d_q[0, 77, 1].isnan().all() and always
 
 
+@pytest.mark.parametrize("case", ["window", "dilated", "strided", "longformer"])
+@pytest.mark.parametrize("where", ["k", "v"])
+def test_what_is_no_number_in_a_key_reaches_those_who_see_it_alone(where: str, case: str) -> None:
+    q, k, v = torch.randn(3, 1, T, 2, 32)
+    (k if where == "k" else v)[0, 150, 1, 3] = float("nan")
+    tensors = [x.requires_grad_() for x in (q, k, v)]
+    found, wanted = (attend(*tensors, backend=b, **CASES[case]) for b in ("tiled", "reference"))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5, equal_nan=True)
+    clean = ~wanted.detach().isnan().any(-1)
+    assert clean.any() and not clean.all()
+    (d_q,) = torch.autograd.grad(found[clean].sum(), q)
+    assert d_q[clean].isfinite().all()
+
+
+def test_keys_that_no_block_meets_may_be_anything(always: list[int]) -> None:
+    """They are not even read: nothing falls back."""
+    q, k, v = torch.randn(3, 1, T, 2, 32)
+    k[:, :64], v[:, :64] = float("nan"), float("inf")
+    options = {"pattern": causal() & window(30), "layout": Layout.full(200), "kv_layout": Layout.full(T)}
+    late = {**options, "layout": Layout.full(200, start=130)}
+    found, wanted = (attend(q[:, :200], k, v, backend=b, **late) for b in ("tiled", "reference"))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert found.isfinite().all() and always == [1]
+
+
 @pytest.mark.parametrize("what", ["float64", "width"])
 def test_what_they_do_not_take_goes_another_way(what: str, always: list[int]) -> None:
     dtype, width = (torch.float64 if what == "float64" else torch.float32), (24 if what == "width" else 32)
@@ -219,10 +276,11 @@ def test_auto_takes_them_where_something_would_be_hidden() -> None:
     q = torch.randn(1, T, 2, 32)
     layout = Layout.full(T)
 
-    def chosen(pattern: Any) -> str:
-        return choose(Request(q, q, q, pattern, layout, layout, None, 0.2, 0.0, None, False, Plan()))
+    def chosen(pattern: Any, bias: Any = None) -> str:
+        return choose(Request(q, q, q, pattern, layout, layout, bias, 0.2, 0.0, None, False, Plan()))
 
-    assert chosen(causal() & window(70)) == "tiled"
+    assert chosen(causal() & window(70)) == chosen(causal() & window(70), alibi()) == "tiled"
+    assert chosen(causal() & window(70), alibi(precision="bfloat16")) == "sdpa"
     assert chosen(causal()) == chosen(full()) == "sdpa"  # for which the fused function needs no mask
 
 
@@ -236,5 +294,9 @@ def test_a_plan_holds_just_the_allowed_pairs(t: int, back: int, ahead: int, past
     for strip, start, stop in zip(made.number.tolist(), made.ends.tolist(), made.ends[1:].tolist(), strict=False):
         for block, table in zip(made.block[start:stop].tolist(), made.table[start:stop].tolist(), strict=True):
             allowed = np.ones((SIDE, SIDE), bool) if table < 0 else (made.limits[table] > 0).numpy().T
+            spans = [(0, SIDE)] * 4 if table < 0 else made.spans[table].tolist()
+            seen_by = [allowed[:, 16 * i : 16 * i + 16].any(1).nonzero()[0] for i in range(4)]
+            for (first, end), by in zip(spans, seen_by, strict=True):
+                assert (first // 16, -(-end // 16)) == (by[0] // 16, by[-1] // 16 + 1) if len(by) else first >= end
             seen[strip * SIDE : (strip + 1) * SIDE, block * SIDE : (block + 1) * SIDE] = allowed
     assert np.array_equal(seen[:t, :t], pattern.mask(t).numpy())

@@ -114,3 +114,64 @@ def test_what_is_constant_stays_nearly_so() -> None:
     x = torch.full((1, 1, GROUP, 4), 3.25)
     assert (encode(x, 4, "channel", GROUP).decoded() - x).abs().max() <= 3.25 * 2**-7
     assert torch.equal(encode(torch.zeros_like(x), 8, "token", GROUP).decoded(), torch.zeros_like(x))
+
+
+@pytest.fixture
+def unit() -> None:
+    if native._tiles() is None:
+        pytest.skip("this CPU has no matrix unit, or there is no C++ compiler")
+
+
+def products(rows: int, width: int, bits: Any = 4, heads: int = 3) -> list[tuple[torch.Tensor, ...]]:
+    """Scores, then mixed values, over three groups of 128 tokens: as they are made, in float64, and of floats in bf16."""
+    random = torch.Generator().manual_seed(rows)
+    x = torch.randn(B, heads, 4 * 128, width, generator=random) * torch.rand(width, generator=random) * 3
+    keys, values = (encode(x + 1, bits, along, 128).cut(0, 3) for along in ("channel", "token"))
+    q, p = (torch.randn(B, heads, rows, n, generator=random) for n in (width, 3 * 128 + TAIL))
+    p, found = p.mul_(3).exp_(), torch.empty(B, heads, rows, 3 * 128 + TAIL)
+    native.scores(q, keys, found)
+    made = found[..., : 3 * 128], native.mixed(p, values)
+    given = (q, keys.decoded().double().mT), (p[..., : 3 * 128], values.decoded().double())
+    return [(one, x.double() @ y, x.bfloat16().double() @ y) for one, (x, y) in zip(made, given, strict=True)]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 5, 8])
+@pytest.mark.parametrize("width", [64, 128])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_matrix_unit_loses_less_than_bf16_does(unit: None, rows: int, width: int, bits: int) -> None:
+    for found, wanted, rounded in products(rows, width, bits):
+        assert 0 < (found - wanted).norm() < 0.5 * (rounded - wanted).norm()
+
+
+@pytest.mark.parametrize(("rows", "width", "bits"), [(9, 64, 4), (4, 32, 4), (4, 24, 8)])
+def test_what_a_matrix_unit_does_not_take_is_read_as_before(unit: None, rows: int, width: int, bits: int) -> None:
+    for found, wanted, _ in products(rows, width, bits):
+        assert (found - wanted).norm() < 1e-5 * wanted.norm()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_no_number_stays_in_its_row(unit: None, bad: float) -> None:
+    codes = encode(torch.randn(1, 1, 128, 64), 4, "channel", 128)
+    q, found = torch.randn(1, 1, 4, 64), torch.empty(1, 1, 4, 128)
+    q[0, 0, 1, 3] = bad
+    native.scores(q, codes, found)
+    assert not found[0, 0, 1].isfinite().any() and found[0, 0, [0, 2, 3]].isfinite().all()
+
+
+def test_every_thread_has_a_matrix_unit(unit: None) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        for found, wanted, rounded in products(4, 128):
+            assert (found - wanted).norm() < 0.5 * (rounded - wanted).norm()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_whole_way_by_a_matrix_unit(unit: None) -> None:
+    random = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(B, 2, 300, 64, generator=random) for _ in range(2))
+    k, v = (Held(encode(z[:, :, :256], 4, along, 128), z[:, :, 256:]) for z, along in ((x, "channel"), (y, "token")))
+    q = torch.randn(B, 1, 8, 64, generator=random)
+    wanted = attend(q, k.dense(), v.dense(), backend="reference")
+    torch.testing.assert_close(attend(q, k, v, clean=True), wanted, atol=5e-4, rtol=1e-3)

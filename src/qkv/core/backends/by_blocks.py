@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..layout import Layout
 from ..native import sparse
-from ..native.sparse import SIDE, BlockPlan
+from ..native.sparse import SIDE, UNIT, BlockPlan
 from ..patterns import Pattern
 from .block_sparse import taken
 from .regrouped import groupings
@@ -31,27 +31,29 @@ Plans = tuple[BlockPlan, ...]  # which together are the rule
 
 @dataclass
 class ByBlocks:
-    """As `BlockSparse`. `rows` are the plans of each row of the batch, or those of all."""
+    """As `BlockSparse`, but for None where a key or value that is met is NaN or infinite. `rows` are the plans of each row
+    of the batch, or those of all."""
 
     q: Tensor
     k: Tensor
     v: Tensor
     rows: tuple[Plans, ...]
     scale: float
+    slopes: Tensor | None = None
 
-    def forward(self) -> tuple[Tensor, Tensor]:
-        made = []
-        for at, plans in self._by_row():
-            made.append(sparse.forward(self.q[at], self.k[at], self.v[at], plans, self.scale))
-        out, lse = _whole(made)
-        return out.to(self.q.dtype), lse
+    def forward(self) -> tuple[Tensor, Tensor] | None:
+        found = _whole(
+            sparse.forward(self.q[at], self.k[at], self.v[at], plans, self.scale, self.slopes)
+            for at, plans in self._by_row()
+        )
+        return found if found is None else (found[0].to(self.q.dtype), found[1])
 
-    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...]:
-        made = []
-        for at, plans in self._by_row():
+    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
+        def of(at: slice, plans: Plans) -> tuple[Tensor, ...] | None:
             given = self.q[at], self.k[at], self.v[at], out[at], lse[at], d_out[at]
-            made.append(sparse.backward(*given, None if d_lse is None else d_lse[at], plans, self.scale))
-        return _whole(made)
+            return sparse.backward(*given, None if d_lse is None else d_lse[at], plans, self.scale, self.slopes)
+
+        return _whole(of(*one) for one in self._by_row())
 
     def _by_row(self) -> Iterator[tuple[slice, Plans]]:
         if len(self.rows) == 1:
@@ -61,8 +63,13 @@ class ByBlocks:
             yield slice(b, b + 1), plans
 
 
-def _whole(made: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """Parts of a batch as one."""
+def _whole(each: Iterable[tuple[Tensor, ...] | None]) -> tuple[Tensor, ...] | None:
+    """Parts of a batch as one; None where one of them is."""
+    made: list[tuple[Tensor, ...]] = []
+    for part in each:
+        if part is None:
+            return None
+        made.append(part)
     return made[0] if len(made) == 1 else tuple(torch.cat(parts) for parts in zip(*made, strict=True))
 
 
@@ -131,7 +138,16 @@ def plan(pattern: Pattern, layout: Layout, kv_layout: Layout, order: Tensor | No
     limits = torch.from_numpy(np.where(hidden, -np.inf, np.inf).astype(np.float32)).view(-1, SIDE, SIDE)
     number, count = i.unique_consecutive(return_counts=True)
     ends = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    return BlockPlan(number, ends, j.contiguous(), table, limits, order)
+    # In another order positions are those within a part; tokens stand in the text as they are numbered.
+    places = [(x.positions[0] if order is None else order.sort()[0]).float() for x in (layout, kv_layout)]
+    return BlockPlan(number, ends, j.contiguous(), table, limits, _spans(limits), places[0], places[1], order)
+
+
+def _spans(limits: Tensor) -> Tensor:
+    """Of (tables, keys, queries): from which query and up to which, by sixteens, each sixteen keys are seen by some."""
+    n = SIDE // UNIT
+    seen, step = (limits > 0).view(-1, n, UNIT, n, UNIT).any(4).any(2), torch.arange(n, device="cpu")
+    return torch.stack([torch.where(seen, step, n).amin(2), torch.where(seen, step + 1, 0).amax(2)], 2) * UNIT
 
 
 def _hidden(pattern: Pattern, layout: Layout, kv_layout: Layout, i: Tensor, j: Tensor) -> np.ndarray:

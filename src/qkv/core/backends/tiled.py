@@ -7,6 +7,7 @@ strings: pattern and bias travel in their canonical JSON.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,13 +19,14 @@ from ..layout import Layout
 from ..native import sparse
 from ..patterns import Causal, Extent, Full, Pattern
 from ..plan import host_extent
+from ..positions import ALiBi
 from ..request import Request, Result
 from . import by_blocks, by_tiles
 from .block_sparse import BlockSparse
 from .by_blocks import ByBlocks
 from .regrouped import Grouping, Regrouped, groupings
 from .strips import Plan, make_plan, n_scores, plain_plan
-from .tiles import DENSE, Problem, backward, finite, forward, layouts_of, pattern_of
+from .tiles import DENSE, Problem, backward, finite, forward, layouts_of, pattern_of, scheme_of
 
 _UNIT = 64  # queries in a strip, and keys in a block
 _SPARSE = 0.4  # share of all scores up to which strips are faster than square tiles
@@ -89,7 +91,9 @@ def _worth(q: Tensor, n: float) -> bool:
 def _planned(request: Request) -> tuple[float | None, bool]:
     """The share of all scores that plans compute, None where there are none or they aren't made yet; and whether our own
     kernels compute them."""
-    bare = request.bias is None and not request.softcap and not request.dropout
+    bias = request.bias
+    falls = isinstance(bias, Bias) and _falls(bias.scheme.text) is not None
+    bare = (bias is None or falls) and not request.softcap and not request.dropout
     if not bare or request.q.device.type != "cpu" or torch.compiler.is_compiling() or isinstance(request.q, FakeTensor):
         return None, False
 
@@ -101,9 +105,9 @@ def _planned(request: Request) -> tuple[float | None, bool]:
         blocks = _blocks(request.q, request.k, request.v, *about, plans)
         if blocks:
             return by_blocks.share(blocks, t, s), True
-        return (None if plans is None else sum(map(n_scores, plans)) / (t * s)), False
+        return (None if plans is None or falls else sum(map(n_scores, plans)) / (t * s)), False
 
-    about = f"planned {request.pattern.text} {tuple(request.q.shape[2:])} {request.q.dtype}"
+    about = f"planned {request.pattern.text} {tuple(request.q.shape[2:])} {request.q.dtype} {falls}"
     return request.plan.once(about, (request.layout, request.kv_layout), found)
 
 
@@ -138,18 +142,19 @@ def _in_strips(
     k_start: int,
     rule: Pattern,
     scale: float,
+    slopes: Tensor | None,
 ) -> BlockSparse | Regrouped | ByBlocks | None:
-    """The way over strips, or blocks, for rules that leave out much, where it is open."""
+    """The way over strips, or blocks, for rules that leave out much, where it is open; with slopes only over blocks."""
     t, s = q.shape[1], k.shape[1]
     if q.device.type != "cpu":
         return None
     plans = _plans(rule, positions, marks, q_start, k_start)
     few = plans is not None and sum(map(n_scores, plans)) <= _SPARSE * t * s
     blocks = _blocks(q, k, v, rule, positions, marks, q_start, k_start, plans)
-    if not (few or blocks) or not finite(k, v):
-        return None
     if blocks:
-        return ByBlocks(q, k, v, blocks, scale)
+        return ByBlocks(q, k, v, blocks, scale, slopes)
+    if slopes is not None or not few or not finite(k, v):
+        return None
     assert plans is not None
     groups = _groups(rule, t, s, q_start, k_start)
     if groups:
@@ -197,6 +202,18 @@ def _blocks(
     return () if one is None else ((one,),)
 
 
+def _falls(bias: str) -> ALiBi | None:
+    """ALiBi, where that is the bias and our own kernels can add it."""
+    scheme = scheme_of(bias) if bias not in ("", DENSE) else None
+    return scheme if isinstance(scheme, ALiBi) and scheme.precision == "float32" else None
+
+
+def _slopes(bias: str, tensors: Sequence[Tensor]) -> Tensor | None:
+    """By which each head's scores fall with distance, if that is the bias."""
+    scheme = _falls(bias)
+    return None if scheme is None else (tensors[0] * scheme.scale).float().contiguous()
+
+
 def _groups(rule: Pattern, t: int, s: int, q_start: int, k_start: int) -> tuple[Grouping, ...]:
     return groupings(rule, t, _UNIT) if t == s and q_start == k_start >= 0 else ()
 
@@ -237,14 +254,17 @@ def _tiled(
     dropout: float,
     seed: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    if q.numel() and k.numel() and not (bias or softcap or dropout):
+    if q.numel() and k.numel() and (not bias or _falls(bias)) and not (softcap or dropout):
         rule = pattern_of(pattern)
-        narrow = by_tiles.find(q, k, v, rule, positions, marks, q_start, k_start, scale)
+        narrow = None if bias else by_tiles.find(q, k, v, rule, positions, marks, q_start, k_start, scale)
         made = None if narrow is None else narrow.forward()
-        if made is None and (fused := _fused(q, k, v, q_start, k_start, rule, scale)) is not None:
+        fused = None if bias or made is not None else _fused(q, k, v, q_start, k_start, rule, scale)
+        if fused is not None:
             return fused
-        if made is None and (way := _in_strips(q, k, v, positions, marks, q_start, k_start, rule, scale)) is not None:
-            made = way.forward()
+        if made is None:
+            slopes = _slopes(bias, tensors)
+            way = _in_strips(q, k, v, positions, marks, q_start, k_start, rule, scale, slopes)
+            made = None if way is None else way.forward()
         if made is not None:
             return made[0], made[1].transpose(1, 2).contiguous()
     out = q.new_zeros(*q.shape[:3], v.shape[-1])
@@ -285,19 +305,21 @@ def _tiled_backward(
         return [torch.zeros_like(t) for t in (q, k, v, *tensors)]
     lse, d_lse = lse.transpose(1, 2), None if grad_lse is None else grad_lse.transpose(1, 2)
     made: tuple[Tensor, ...] | None = None
-    if not (bias or softcap or dropout):
+    if (not bias or _falls(bias)) and not (softcap or dropout):
         rule = pattern_of(pattern)
-        narrow = by_tiles.find(q, k, v, rule, positions, marks, q_start, k_start, scale)
+        narrow = None if bias else by_tiles.find(q, k, v, rule, positions, marks, q_start, k_start, scale)
         made = None if narrow is None else narrow.backward(out, lse, grad_out, d_lse)
-        if made is None and (way := _in_strips(q, k, v, positions, marks, q_start, k_start, rule, scale)) is not None:
-            made = way.backward(out, lse, grad_out, d_lse)
+        if made is None:
+            slopes = _slopes(bias, tensors)
+            way = _in_strips(q, k, v, positions, marks, q_start, k_start, rule, scale, slopes)
+            made = None if way is None else way.backward(out, lse, grad_out, d_lse)
     given: list[Tensor] = []
     if made is None:
         problem = Problem(q, k, v, tensors, positions, marks, pattern, bias, scale, softcap, dropout, seed)
         d_q, d_k, d_v, d_bias = backward(problem, out, lse, grad_out, d_lse)
         given = [torch.zeros_like(t) if d is None else d for d, t in zip(d_bias, tensors, strict=True)]
     else:
-        d_q, d_k, d_v = made
+        (d_q, d_k, d_v), given = made, [torch.zeros_like(t) for t in tensors]
     return [*(d.to(x.dtype).contiguous() for d, x in ((d_q, q), (d_k, k), (d_v, v))), *given]
 
 

@@ -1,8 +1,13 @@
-"""Products of queries and weights with quantized keys and values, which read each code once."""
+"""Products of queries and weights with quantized keys and values, which read each code once.
+
+Where a CPU has a matrix unit (Intel's AMX), it reads codes in groups of 128, queries and weights being rounded to 16
+bits: to 2⁻¹⁶ of the largest number of a row and group.
+"""
 
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 
 import torch
 from jaxtyping import Float
@@ -12,6 +17,7 @@ from ..coded import Codes
 from .compiled import library
 
 WIDEST, MOST = 1024, 16  # as in the source
+_MOST_IN_TILES, _GROUP = 8, 128  # as in coded_tiles.cpp
 
 
 class _Sizes(ctypes.Structure):
@@ -51,10 +57,23 @@ def mixed(p: Float[Tensor, "B K M S"], codes: Codes) -> Float[Tensor, "B K M E"]
 
 
 def _call(name: str, x: Tensor, codes: Codes, out: Tensor, stride: int, parts: int) -> None:
-    kernels = library("coded")
+    kernels = _tiles() if _fits_tiles(codes, x.shape[2]) else None
+    kernels = kernels or library("coded")
     assert kernels is not None and x.is_contiguous() and out.is_contiguous()
     b, k, n, held, width = codes.data.shape
     steps = codes.data.stride(1), codes.scale.stride(1), stride
     sizes = _Sizes(b * k, n, x.shape[2], width, held, *steps, parts, codes.bits, torch.get_num_threads())
     pointers = (ctypes.c_void_p(t.data_ptr()) for t in (x, *codes.tensors(), out))
     getattr(kernels, name)(*pointers, ctypes.byref(sizes))
+
+
+def _fits_tiles(codes: Codes, rows: int) -> bool:
+    """Whether a matrix unit would take them, where there is one."""
+    return rows <= _MOST_IN_TILES and codes.data.shape[4] in (64, 128) and not codes.group % _GROUP
+
+
+@cache
+def _tiles() -> ctypes.CDLL | None:
+    """The kernels for a matrix unit, where this process may use one."""
+    kernels = library("coded_tiles")
+    return kernels if kernels is not None and kernels.qkv_tiles() else None

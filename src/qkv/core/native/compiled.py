@@ -43,7 +43,8 @@ def library(name: str) -> ctypes.CDLL | None:
 
 def _built(compiler: str, source: Path) -> Path:
     """The library's file, in `$QKV_CACHE` or `~/.cache/qkv`, made where it isn't there yet."""
-    about = "\0".join([compiler, platform.node(), platform.processor(), *COMPILE, *LINK, source.read_text()])
+    texts = (path.read_text() for path in (source, *sorted(source.parent.glob("*.h"))))
+    about = "\0".join([compiler, platform.node(), platform.processor(), *COMPILE, *LINK, *texts])
     base = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
     path = Path(base) / "native" / f"{source.stem}-{hashlib.sha256(about.encode()).hexdigest()[:16]}.so"
     if path.exists():

@@ -8,24 +8,14 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 
-#ifndef __has_builtin
-#define __has_builtin(name) 0
-#endif
+#include "vectors.h"
 
 namespace {
 
-constexpr long SIDE = 64, LANES = 16, WIDEST = 128, VECTORS = SIDE / LANES;
-#ifdef __AVX512F__
-constexpr int MOST = 4;  // vectors of a product's row at a time: with six rows, as many as there are registers for
-#else
-constexpr int MOST = 1;
-#endif
-constexpr float SERIES[] = {1.0f, 6.9314718e-1f, 2.4022651e-1f, 5.5504109e-2f, 9.6181291e-3f, 1.3333558e-3f};  // (ln 2)^i / i!
-constexpr float LOG2_E = 1.44269504088896340736f, LN_2 = 0.69314718055994530942f;
-
-using Floats = float __attribute__((vector_size(4 * LANES)));
-using Ints = int32_t __attribute__((vector_size(4 * LANES)));
+constexpr long SIDE = 64, WIDEST = 128, VECTORS = SIDE / LANES;
+constexpr long PANELS = 16, TURN = 8;  // blocks of keys that are kept; strips of a head, one after the other
 
 // A tensor (B, rows, heads, width): numbers from one to the next of each.
 struct Lies {
@@ -44,80 +34,11 @@ struct Sizes {
 // the table of what is hidden in it, or -1. Tokens are taken in another order where there is one.
 struct Plan {
     const int64_t *number, *ends, *block, *table, *order;
-    const float* limits;  // (tables, keys, queries): infinity where a pair is allowed, -infinity where not
+    const float* limits;   // (tables, keys, queries): infinity where a pair is allowed, -infinity where not
+    const int64_t* spans;  // (tables, sixteens of keys, 2): from which query, and up to which, some pair of them is allowed
+    const float *places, *kv_places;  // of queries and keys
+    const float* slopes;              // by which each head's scores fall with the distance of places, or none
 };
-
-inline Floats load(const float* x) {
-    Floats v;
-    std::memcpy(&v, x, sizeof v);
-    return v;
-}
-
-inline void store(float* x, Floats v) { std::memcpy(x, &v, sizeof v); }
-
-inline Floats filled(float x) { return x - Floats{}; }
-
-inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
-
-// 2^x for x up to 0, 0 where that is denormal, NaN of NaN: 2^n, n the nearest whole number, times a polynomial of the rest.
-inline Floats power(Floats x) {
-    const Floats least = filled(-126.0f), y = x < least ? least : x, moved = y + 12582912.0f, f = y - (moved - 12582912.0f);
-    Floats p = filled(1.5403530e-4f);
-    for (int i = 5; i >= 0; --i) p = p * f + SERIES[i];
-    Ints bits, n;
-    std::memcpy(&bits, &p, sizeof bits);
-    std::memcpy(&n, &moved, sizeof n);
-    bits += n << 23;
-    std::memcpy(&p, &bits, sizeof p);
-    return x < least ? Floats{} : p + (y - y);
-}
-
-// c[r][n] (+)= sum_i a(r, i) b[i][n] for R rows and N vectors, which stay in registers.
-template <int R, int N>
-inline void tile(const float* a, long a_row, long a_step, const float* b, long b_row, float* c, long c_row, long depth, bool add) {
-    Floats sum[R][N];
-    for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) sum[r][n] = add ? load(c + r * c_row + n * LANES) : Floats{};
-    for (long i = 0; i < depth; ++i) {
-        Floats row[N];
-        for (int n = 0; n < N; ++n) row[n] = load(b + i * b_row + n * LANES);
-        for (int r = 0; r < R; ++r) {
-            const float x = a[r * a_row + i * a_step];
-            for (int n = 0; n < N; ++n) sum[r][n] += x * row[n];
-        }
-    }
-    for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) store(c + r * c_row + n * LANES, sum[r][n]);
-}
-
-template <int N>
-void rows_of(const float* a, long a_row, long a_step, const float* b, long b_row, float* c, long c_row, long rows, long depth,
-             bool add) {
-    constexpr int R = 6;
-    long r = 0;
-    for (; r + R <= rows; r += R) tile<R, N>(a + r * a_row, a_row, a_step, b, b_row, c + r * c_row, c_row, depth, add);
-    a += r * a_row;
-    c += r * c_row;
-    switch (rows - r) {
-        case 5: return tile<5, N>(a, a_row, a_step, b, b_row, c, c_row, depth, add);
-        case 4: return tile<4, N>(a, a_row, a_step, b, b_row, c, c_row, depth, add);
-        case 3: return tile<3, N>(a, a_row, a_step, b, b_row, c, c_row, depth, add);
-        case 2: return tile<2, N>(a, a_row, a_step, b, b_row, c, c_row, depth, add);
-        case 1: return tile<1, N>(a, a_row, a_step, b, b_row, c, c_row, depth, add);
-    }
-}
-
-// The same for `rows` rows and `width` numbers, a multiple of sixteen.
-void product(const float* a, long a_row, long a_step, const float* b, long b_row, float* c, long c_row, long rows, long depth,
-             long width, bool add) {
-    for (; width >= MOST * LANES; width -= MOST * LANES, b += MOST * LANES, c += MOST * LANES)
-        rows_of<MOST>(a, a_row, a_step, b, b_row, c, c_row, rows, depth, add);
-    switch (width / LANES) {
-        case 3: return rows_of<3>(a, a_row, a_step, b, b_row, c, c_row, rows, depth, add);
-        case 2: return rows_of<2>(a, a_row, a_step, b, b_row, c, c_row, rows, depth, add);
-        case 1: return rows_of<1>(a, a_row, a_step, b, b_row, c, c_row, rows, depth, add);
-    }
-}
 
 // Rows of some tokens, and where they come from.
 struct Rows {
@@ -126,12 +47,41 @@ struct Rows {
     long at(long i) const { return (order ? order[start + i] : start + i) * step; }
 };
 
-inline void copied(const float* x, Rows from, long width, float* to, float factor = 1.0f) {
-    for (long i = 0; i < from.count; ++i) {
-        const float* row = x + from.at(i);
-        for (long d = 0; d < width; ++d) to[i * width + d] = factor * row[d];
-    }
+// Whether all of them are finite.
+inline bool copied(const float* x, Rows from, long width, float* to, float factor = 1.0f) {
+    Floats zero = {};
+    for (long i = 0; i < from.count; ++i)
+        for (long d = 0; d < width; d += LANES) {
+            const Floats numbers = load(x + from.at(i) + d);
+            zero += numbers - numbers;
+            store(to + i * width + d, factor * numbers);
+        }
     std::memset(to + from.count * width, 0, (SIDE - from.count) * width * sizeof *to);
+    float sum = 0.0f;
+    for (int i = 0; i < LANES; ++i) sum += zero[i];
+    return sum == 0.0f;
+}
+
+inline void placed(const float* places, Rows from, float* to) {
+    for (long i = 0; i < SIDE; ++i) to[i] = i < from.count ? places[from.at(i)] : 0.0f;
+}
+
+// Rows that will be read soon, or written.
+struct Wanted {
+    const float* x;
+    Rows rows;
+    long width;
+    int write;
+};
+
+// Asks memory for them, of each a row in turn: what lies far apart comes together. Compilers may drop a call of what computes
+// nothing, so it is none.
+template <int N>
+__attribute__((always_inline)) inline void asked(const Wanted (&wanted)[N]) {
+    for (long i = 0; i < SIDE; ++i)
+        for (const Wanted& w : wanted)
+            for (long d = 0; d < w.width && i < w.rows.count; d += LANES)
+                w.write ? __builtin_prefetch(w.x + w.rows.at(i) + d, 1, 2) : __builtin_prefetch(w.x + w.rows.at(i) + d, 0, 2);
 }
 
 // Added to the rows of some tokens.
@@ -142,108 +92,166 @@ inline void added(const float* x, Rows to, long width, float* sums) {
     }
 }
 
-// Sixteen rows of sixteen numbers, turned: numbers that stand `step` apart in a row go to rows that do, step by step.
-#if __has_builtin(__builtin_shufflevector)
-template <int step>
-inline void exchanged(Floats* rows) {
-    for (int i = 0; i < LANES; ++i) {
-        if (i & step) continue;
-        const Floats a = rows[i], b = rows[i + step];
-        if constexpr (step == 8) {
-            rows[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-            rows[i + step] = __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-        } else if constexpr (step == 4) {
-            rows[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
-            rows[i + step] = __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
-        } else if constexpr (step == 2) {
-            rows[i] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-            rows[i + step] = __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-        } else {
-            rows[i] = __builtin_shufflevector(a, b, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
-            rows[i + step] = __builtin_shufflevector(a, b, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+// Keys start ... stop - 1 of a block and queries from ... to - 1, multiples of sixteen.
+struct Part {
+    long start, stop, from, to;
+    long keys() const { return stop - start; }
+    long queries() const { return to - from; }
+    long at() const { return start * SIDE + from; }  // in a block's scores
+};
+
+// The parts of a block of which not all is hidden.
+struct Parts {
+    Part part[VECTORS];
+    long count = 0;
+    const Part* begin() const { return part; }
+    const Part* end() const { return part + count; }
+
+    Parts(const Plan& plan, long i, long keys) {
+        const int64_t whole[] = {0, SIDE};
+        for (long start = 0; start < keys; start += LANES) {
+            const int64_t* span = plan.table[i] < 0 ? whole : plan.spans + 2 * (plan.table[i] * VECTORS + start / LANES);
+            const long stop = start + LANES < keys ? start + LANES : keys;
+            if (span[0] >= span[1]) continue;
+            Part* last = part + count - 1;
+            if (count && last->stop == start && last->from == span[0] && last->to == span[1])
+                last->stop = stop;
+            else
+                part[count++] = {start, stop, span[0], span[1]};
         }
     }
-}
+};
 
-inline void turned(const float* x, long x_row, float* y, long y_row) {
-    Floats rows[LANES];
-    for (int i = 0; i < LANES; ++i) rows[i] = load(x + i * x_row);
-    exchanged<8>(rows);
-    exchanged<4>(rows);
-    exchanged<2>(rows);
-    exchanged<1>(rows);
-    for (int i = 0; i < LANES; ++i) store(y + i * y_row, rows[i]);
-}
-#else
-inline void turned(const float* x, long x_row, float* y, long y_row) {
-    for (int i = 0; i < LANES; ++i)
-        for (int j = 0; j < LANES; ++j) y[j * y_row + i] = x[i * x_row + j];
-}
-#endif
+// A block of one head's keys and values, and of their gradients where there are such, its rows one after the other.
+struct Panel {
+    long count;
+    float *keys, *values, *places, *d_keys, *d_values;
+};
 
-// (rows, columns) to (columns, rows), both multiples of sixteen.
-inline void turned(const float* x, long rows, long columns, float* y) {
-    for (long i = 0; i < rows; i += LANES)
-        for (long j = 0; j < columns; j += LANES) turned(x + i * columns + j, columns, y + j * rows + i, rows);
-}
-
-// S = QK' of one block, in units of ln 2, with -infinity where a pair is hidden.
-inline void scored(const float* keys, const float* queries, const float* limit, long count, long width, float* s) {
-    product(keys, width, 1, queries, SIDE, s, SIDE, count, width, SIDE, false);
-    if (limit == nullptr) return;
-    for (long i = 0; i < count * SIDE; i += LANES) {
-        const Floats x = load(s + i), most = load(limit + i);
-        store(s + i, x < most ? x : most);
+// The blocks that were met last: neighboring strips have most of theirs in common. Each is copied once, and its gradients
+// are added to the whole ones when another block takes its place.
+class Panels {
+  public:
+    Panels(const Plan& plan, const Sizes& s, bool gradients)
+        : plan(plan), s(s), gradients(gradients), room(SIDE * (s.width + s.values + 1)), memory(new float[reach() + LANES]) {
+        for (long& block : blocks) block = -1;
     }
-}
 
-inline const float* limit_of(const Plan& plan, long i) {
-    return plan.table[i] < 0 ? nullptr : plan.limits + plan.table[i] * SIDE * SIDE;
+    bool finite = true;  // all that was copied
+
+    void begin(const float* keys, const float* values, float* to_keys, float* to_values) {
+        k = keys, v = values, d_k = to_keys, d_v = to_values;
+    }
+
+    // Of a block, nothing if it is here.
+    Wanted keys(long block) const { return {k, rows(block, s.k.row), s.width, 0}; }
+    Wanted values(long block) const { return {v, rows(block, s.v.row), s.values, 0}; }
+
+    Panel at(long block) {
+        const long slot = block % PANELS;
+        const Panel panel = of(slot, block);
+        if (blocks[slot] == block) return panel;
+        leave(slot);
+        blocks[slot] = block;
+        finite &= copied(k, {plan.order, block * SIDE, panel.count, s.k.row}, s.width, panel.keys);
+        finite &= copied(v, {plan.order, block * SIDE, panel.count, s.v.row}, s.values, panel.values);
+        if (plan.slopes) placed(plan.kv_places, {plan.order, block * SIDE, panel.count, 1}, panel.places);
+        if (gradients) std::memset(panel.d_keys, 0, room * sizeof(float));
+        return panel;
+    }
+
+    void end() {
+        for (long slot = 0; slot < PANELS; ++slot) leave(slot);
+    }
+
+  private:
+    Rows rows(long block, long step) const {
+        return {plan.order, block * SIDE, blocks[block % PANELS] == block ? 0 : of(0, block).count, step};
+    }
+
+    long reach() const { return PANELS * room * (gradients ? 2 : 1); }
+
+    Panel of(long slot, long block) const {
+        const long left = s.keys - block * SIDE;
+        float* own = memory.get() + slot * room * (gradients ? 2 : 1);
+        own += (64 - reinterpret_cast<uintptr_t>(memory.get()) % 64) % 64 / sizeof(float);
+        return {left < SIDE ? left : SIDE, own, own + SIDE * s.width, own + room - SIDE,
+                own + room, own + room + SIDE * s.width};
+    }
+
+    void leave(long slot) {
+        const long block = blocks[slot];
+        blocks[slot] = -1;
+        if (block < 0 || !gradients) return;
+        const Panel panel = of(slot, block);
+        added(panel.d_keys, {plan.order, block * SIDE, panel.count, s.kv_heads * s.width}, s.width, d_k);
+        added(panel.d_values, {plan.order, block * SIDE, panel.count, s.kv_heads * s.values}, s.values, d_v);
+    }
+
+    const Plan& plan;
+    const Sizes& s;
+    const bool gradients;
+    const long room;  // numbers of a block of keys, one of values and their places
+    const std::unique_ptr<float[]> memory;
+    long blocks[PANELS];
+    const float *k = nullptr, *v = nullptr;
+    float *d_k = nullptr, *d_v = nullptr;
+};
+
+// Queries turned and in units of ln 2, their places, and what their scores fall by with distance.
+struct Asking {
+    const float *queries, *places;
+    float slope;
+};
+
+// S = QK' - slope |q - k| of a part of a block, in units of ln 2, with -infinity where a pair is hidden.
+inline void scored(const Panel& panel, Asking own, const Plan& plan, long i, Part p, long width, float* s) {
+    product(panel.keys + p.start * width, width, 1, own.queries + p.from, SIDE, s + p.at(), SIDE, p.keys(), width, p.queries(),
+            false);
+    for (long j = p.start; own.slope != 0.0f && j < p.stop; ++j)
+        for (long n = p.from; n < p.to; n += LANES) {
+            const Floats away = load(own.places + n) - panel.places[j];
+            store(s + j * SIDE + n, load(s + j * SIDE + n) - own.slope * larger(away, -away));
+        }
+    if (plan.table[i] < 0) return;
+    const float* limit = plan.limits + plan.table[i] * SIDE * SIDE;
+    for (long j = p.start * SIDE; j < p.stop * SIDE; j += SIDE)
+        for (long n = p.from; n < p.to; n += LANES) {
+            const Floats x = load(s + j + n), most = load(limit + j + n);
+            store(s + j + n, x < most ? x : most);
+        }
 }
 
 struct Lane {
     Floats v[VECTORS];
 };
 
-// One strip of one head's queries: output and log-sum-exp, added to what is there where `merges`.
-void forward_strip(const float* q, const float* k, const float* v, float* out, float* lse, const Plan& plan, long strip,
-                   const Sizes& s) {
-    alignas(64) float rows[SIDE * WIDEST], queries[SIDE * WIDEST], keys[SIDE * WIDEST], values[SIDE * WIDEST];
-    alignas(64) float scores[SIDE * SIDE], sums[SIDE * WIDEST];
-    const long first = plan.number[strip] * SIDE, count = first + SIDE < s.queries ? SIDE : s.queries - first;
-    copied(q, {plan.order, first, count, s.q.row}, s.width, rows, s.scale * LOG2_E);
-    turned(rows, SIDE, s.width, queries);
-    Lane most, total;
-    for (long n = 0; n < VECTORS; ++n) {
-        most.v[n] = filled(std::numeric_limits<float>::lowest());  // so that a row that sees nothing makes no NaN
-        total.v[n] = Floats{};
-    }
-    for (long i = plan.ends[strip]; i < plan.ends[strip + 1]; ++i) {
-        const long start = plan.block[i] * SIDE, there = start + SIDE < s.keys ? SIDE : s.keys - start;
-        copied(k, {plan.order, start, there, s.k.row}, s.width, keys);
-        copied(v, {plan.order, start, there, s.v.row}, s.values, values);
-        scored(keys, queries, limit_of(plan, i), there, s.width, scores);
-        Lane before = most;
-        for (long j = 0; j < there; ++j)
-            for (long n = 0; n < VECTORS; ++n) most.v[n] = larger(most.v[n], load(scores + j * SIDE + n * LANES));
-        for (long n = 0; n < VECTORS; ++n) {
-            const Floats fade = power(before.v[n] - most.v[n]);
-            Floats sum = total.v[n] * fade;
-            for (long j = 0; j < there; ++j) {
-                const Floats weight = power(load(scores + j * SIDE + n * LANES) - most.v[n]);
-                store(scores + j * SIDE + n * LANES, weight);
-                sum += weight;
-            }
-            total.v[n] = sum;
-            if (i > plan.ends[strip])
-                for (long e = 0; e < s.values; ++e)
-                    store(sums + e * SIDE + n * LANES, load(sums + e * SIDE + n * LANES) * fade);
+// The greatest score of each query so far.
+inline void topped(const float* scores, Part p, Lane& most) {
+    for (long j = p.start * SIDE; j < p.stop * SIDE; j += SIDE)
+        for (long n = p.from; n < p.to; n += LANES) most.v[n / LANES] = larger(most.v[n / LANES], load(scores + j + n));
+}
+
+// Scores to weights, e to the power of what they lack, and the sum of each query's.
+inline void weighed(float* scores, Part p, const Lane& most, Lane& total) {
+    for (long n = p.from; n < p.to; n += LANES) {
+        const Floats top = most.v[n / LANES];
+        Floats sum = total.v[n / LANES];
+        for (long j = p.start * SIDE; j < p.stop * SIDE; j += SIDE) {
+            const Floats weight = power(load(scores + j + n) - top);
+            store(scores + j + n, weight);
+            sum += weight;
         }
-        product(values, 1, s.values, scores, SIDE, sums, SIDE, s.values, there, SIDE, i > plan.ends[strip]);
+        total.v[n / LANES] = sum;
     }
-    const Rows to = {plan.order, first, count, s.heads * s.values}, logs = {plan.order, first, count, s.heads};
+}
+
+// Output and log-sum-exp of a strip, of sums (values, queries) of weighted values: added to what is there where `merges`.
+void finished(const float* sums, const Lane& most, const Lane& total, Rows to, Rows logs, const Sizes& s, float* out,
+              float* lse) {
+    alignas(64) float rows[SIDE * WIDEST];
     turned(sums, s.values, SIDE, rows);
-    for (long i = 0; i < count; ++i) {
+    for (long i = 0; i < to.count; ++i) {
         const float weight = total.v[i / LANES][i % LANES];
         float own = weight == 0 ? -INFINITY : most.v[i / LANES][i % LANES] * LN_2 + std::log(weight);
         float share = weight == 0 ? 0 : 1 / weight, old = 0;
@@ -262,56 +270,115 @@ void forward_strip(const float* q, const float* k, const float* v, float* out, f
     }
 }
 
-// The gradients that one strip of one head's queries gives.
-void backward_strip(const float* q, const float* k, const float* v, const float* out, const float* lse, const float* d_out,
-                    const float* d_lse, float* d_q, float* d_k, float* d_v, const Plan& plan, long strip, const Sizes& s) {
-    alignas(64) float rows[SIDE * WIDEST], queries[SIDE * WIDEST], keys[SIDE * WIDEST], values[SIDE * WIDEST];
-    alignas(64) float gradients[SIDE * WIDEST], turned_gradients[SIDE * WIDEST], d_queries[SIDE * WIDEST], part[SIDE * WIDEST];
-    alignas(64) float weights[SIDE * SIDE], d_scores[SIDE * SIDE], norm[SIDE], delta[SIDE];
+// One strip of one head's queries.
+void forward_strip(const float* q, Panels& panels, float* out, float* lse, float slope, const Plan& plan, long strip,
+                   const Sizes& s) {
+    alignas(64) float rows[SIDE * WIDEST], places[SIDE], queries[SIDE * WIDEST], scores[SIDE * SIDE], sums[SIDE * WIDEST];
     const long first = plan.number[strip] * SIDE, count = first + SIDE < s.queries ? SIDE : s.queries - first;
-    const Rows from = {plan.order, first, count, s.heads * s.values}, logs = {plan.order, first, count, s.heads};
-    copied(q, {plan.order, first, count, s.q.row}, s.width, rows, s.scale * LOG2_E);
+    const long last = plan.block[plan.ends[strip + 1] - 1];  // which strips before it have not met, with windows
+    const Rows from = {plan.order, first, count, s.q.row}, to = {plan.order, first, count, s.heads * s.values};
+    asked({{q, from, s.width, 0}, panels.keys(last), panels.values(last), {out, to, s.values, 1}});
+    copied(q, from, s.width, rows, s.scale * LOG2_E);
     turned(rows, SIDE, s.width, queries);
-    for (long i = 0; i < count * s.width; ++i) rows[i] *= LN_2;
-    copied(d_out, from, s.values, gradients);
-    turned(gradients, SIDE, s.values, turned_gradients);
-    for (long i = 0; i < SIDE; ++i) {
-        norm[i] = INFINITY;  // 2^-infinity where nothing is seen
-        delta[i] = 0.0f;
-        if (i >= count) continue;
-        const float* row = out + from.at(i);
-        if (lse[logs.at(i)] != -INFINITY) norm[i] = lse[logs.at(i)] * LOG2_E;
-        for (long e = 0; e < s.values; ++e) delta[i] += gradients[i * s.values + e] * row[e];
-        if (d_lse) delta[i] -= d_lse[logs.at(i)];
+    if (plan.slopes) placed(plan.places, {plan.order, first, count, 1}, places);
+    const Asking own = {queries, places, slope * LOG2_E};
+    std::memset(sums, 0, s.values * SIDE * sizeof *sums);
+    Lane most, total;
+    for (long n = 0; n < VECTORS; ++n) {
+        most.v[n] = filled(std::numeric_limits<float>::lowest());  // so that a row that sees nothing makes no NaN
+        total.v[n] = Floats{};
     }
     for (long i = plan.ends[strip]; i < plan.ends[strip + 1]; ++i) {
-        const long start = plan.block[i] * SIDE, there = start + SIDE < s.keys ? SIDE : s.keys - start;
-        const Rows k_rows = {plan.order, start, there, s.kv_heads * s.width};
-        const Rows v_rows = {plan.order, start, there, s.kv_heads * s.values};
-        copied(k, {plan.order, start, there, s.k.row}, s.width, keys);
-        copied(v, {plan.order, start, there, s.v.row}, s.values, values);
-        scored(keys, queries, limit_of(plan, i), there, s.width, weights);
-        product(values, s.values, 1, turned_gradients, SIDE, d_scores, SIDE, there, s.values, SIDE, false);
-        for (long j = 0; j < there; ++j)
-            for (long n = 0; n < SIDE; n += LANES) {
-                const Floats weight = power(load(weights + j * SIDE + n) - load(norm + n));
-                store(weights + j * SIDE + n, weight);
-                store(d_scores + j * SIDE + n, weight * (load(d_scores + j * SIDE + n) - load(delta + n)));
-            }
-        if (plan.order) {
-            product(weights, SIDE, 1, gradients, s.values, part, s.values, there, count, s.values, false);
-            added(part, v_rows, s.values, d_v);
-            product(d_scores, SIDE, 1, rows, s.width, part, s.width, there, count, s.width, false);
-            added(part, k_rows, s.width, d_k);
-        } else {
-            product(weights, SIDE, 1, gradients, s.values, d_v + v_rows.at(0), v_rows.step, there, count, s.values, true);
-            product(d_scores, SIDE, 1, rows, s.width, d_k + k_rows.at(0), k_rows.step, there, count, s.width, true);
+        const Panel panel = panels.at(plan.block[i]);
+        const Parts parts(plan, i, panel.count);
+        const Lane before = most;
+        for (const Part& p : parts) {
+            scored(panel, own, plan, i, p, s.width, scores);
+            topped(scores, p, most);
         }
-        product(keys, 1, s.width, d_scores, SIDE, d_queries, SIDE, s.width, there, SIDE, i > plan.ends[strip]);
+        for (long n = 0; n < VECTORS && i > plan.ends[strip]; ++n) {
+            const Floats fade = power(before.v[n] - most.v[n]);
+            total.v[n] *= fade;
+            for (long e = n * LANES; e < s.values * SIDE; e += SIDE) store(sums + e, load(sums + e) * fade);
+        }
+        for (const Part& p : parts) {
+            weighed(scores, p, most, total);
+            product(panel.values + p.start * s.values, 1, s.values, scores + p.at(), SIDE, sums + p.from, SIDE, s.values,
+                    p.keys(), p.queries(), true);
+        }
     }
-    turned(d_queries, s.width, SIDE, part);
-    for (long i = 0; i < count * s.width; ++i) part[i] *= s.scale;
-    added(part, {plan.order, first, count, s.heads * s.width}, s.width, d_q);
+    finished(sums, most, total, to, {plan.order, first, count, s.heads}, s, out, lse);
+}
+
+// What a strip of one head's queries is to backward: they themselves, and gradients of the output, by rows and by columns.
+struct Strip {
+    alignas(64) float rows[SIDE * WIDEST], queries[SIDE * WIDEST], d_rows[SIDE * WIDEST], d_columns[SIDE * WIDEST];
+    alignas(64) float norm[SIDE], delta[SIDE], places[SIDE];
+
+    Strip(const float* q, const float* out, const float* lse, const float* d_out, const float* d_lse, Rows from, Rows at,
+          Rows logs, const Sizes& s) {
+        copied(q, from, s.width, rows, s.scale * LOG2_E);
+        turned(rows, SIDE, s.width, queries);
+        for (long i = 0; i < from.count * s.width; ++i) rows[i] *= LN_2;
+        copied(d_out, at, s.values, d_rows);
+        turned(d_rows, SIDE, s.values, d_columns);
+        for (long i = 0; i < SIDE; ++i) {
+            norm[i] = INFINITY;  // 2^-infinity where nothing is seen
+            delta[i] = 0.0f;
+            if (i >= from.count) continue;
+            const float* row = out + at.at(i);
+            if (lse[logs.at(i)] != -INFINITY) norm[i] = lse[logs.at(i)] * LOG2_E;
+            for (long e = 0; e < s.values; ++e) delta[i] += d_rows[i * s.values + e] * row[e];
+            if (d_lse) delta[i] -= d_lse[logs.at(i)];
+        }
+    }
+};
+
+// Scores to weights W', and gradients of weights to those of scores.
+inline void differentiated(float* weights, float* d_scores, Part p, const Strip& strip) {
+    for (long j = p.start * SIDE; j < p.stop * SIDE; j += SIDE)
+        for (long n = p.from; n < p.to; n += LANES) {
+            const Floats weight = power(load(weights + j + n) - load(strip.norm + n));
+            store(weights + j + n, weight);
+            store(d_scores + j + n, weight * (load(d_scores + j + n) - load(strip.delta + n)));
+        }
+}
+
+// The gradients that one strip of one head's queries gives.
+void backward_strip(const float* q, const float* out, const float* lse, const float* d_out, const float* d_lse, float* d_q,
+                    float slope, Panels& panels, const Plan& plan, long strip, const Sizes& s) {
+    alignas(64) float weights[SIDE * SIDE], d_scores[SIDE * SIDE], d_queries[SIDE * WIDEST], d_rows[SIDE * WIDEST];
+    const long first = plan.number[strip] * SIDE, count = first + SIDE < s.queries ? SIDE : s.queries - first;
+    const long last = plan.block[plan.ends[strip + 1] - 1];
+    const auto rows = [&](long step) { return Rows{plan.order, first, count, step}; };
+    const Rows to = rows(s.heads * s.values);
+    asked({{q, rows(s.q.row), s.width, 0}, panels.keys(last), panels.values(last), {d_out, to, s.values, 0},
+           {out, to, s.values, 0},
+           {d_q, rows(s.heads * s.width), s.width, 1}});
+    Strip own(q, out, lse, d_out, d_lse, rows(s.q.row), to, rows(s.heads), s);
+    if (plan.slopes) placed(plan.places, rows(1), own.places);
+    std::memset(d_queries, 0, s.width * SIDE * sizeof *d_queries);
+    for (long i = plan.ends[strip]; i < plan.ends[strip + 1]; ++i) {
+        const Panel panel = panels.at(plan.block[i]);
+        for (const Part& p : Parts(plan, i, panel.count)) {
+            const long depth = (p.to < count ? p.to : count) - p.from, values = p.start * s.values, keys = p.start * s.width;
+            scored(panel, {own.queries, own.places, slope * LOG2_E}, plan, i, p, s.width, weights);
+            product(panel.values + values, s.values, 1, own.d_columns + p.from, SIDE, d_scores + p.at(), SIDE, p.keys(),
+                    s.values, p.queries(), false);
+            differentiated(weights, d_scores, p, own);
+            product(weights + p.at(), SIDE, 1, own.d_rows + p.from * s.values, s.values, panel.d_values + values, s.values,
+                    p.keys(), depth, s.values, true);
+            product(d_scores + p.at(), SIDE, 1, own.rows + p.from * s.width, s.width, panel.d_keys + keys, s.width, p.keys(),
+                    depth, s.width, true);
+            product(panel.keys + keys, 1, s.width, d_scores + p.at(), SIDE, d_queries + p.from, SIDE, s.width, p.keys(),
+                    p.queries(), true);
+        }
+    }
+    turned(d_queries, s.width, SIDE, d_rows);
+    for (long i = 0; i < count; ++i) {
+        float* row = d_q + rows(s.heads * s.width).at(i);
+        for (long d = 0; d < s.width; ++d) row[d] = s.scale * d_rows[i * s.width + d] + (s.merges ? row[d] : 0.0f);
+    }
 }
 
 }  // namespace
@@ -319,33 +386,57 @@ void backward_strip(const float* q, const float* k, const float* v, const float*
 extern "C" {
 
 // q (B, T, H, D), k (B, S, K, D), v (B, S, K, E) as `Sizes` says; out (B, T, H, E) and lse (B, T, H) without gaps. Strips that
-// the plan does not name are left as they are.
-void qkv_forward(const float* q, const float* k, const float* v, float* out, float* lse, const Plan* plan, const Sizes* s) {
+// the plan does not name are left as they are. Whether the keys and values that it names are finite: else the results are none,
+// as what is hidden reaches those that don't see it.
+int qkv_forward(const float* q, const float* k, const float* v, float* out, float* lse, const Plan* plan, const Sizes* s) {
     const long group = s->heads / s->kv_heads;
-#pragma omp parallel for collapse(3) num_threads(s->threads) schedule(dynamic, 16)
-    for (long b = 0; b < s->batch; ++b)
-        for (long i = 0; i < s->strips; ++i)
-            for (long h = 0; h < s->heads; ++h)  // whose numbers are neighbors in memory
-                forward_strip(q + b * s->q.batch + h * s->q.head, k + b * s->k.batch + h / group * s->k.head,
-                              v + b * s->v.batch + h / group * s->v.head,
-                              out + (b * s->queries * s->heads + h) * s->values, lse + b * s->queries * s->heads + h, *plan, i, *s);
+    int finite = 1;
+#pragma omp parallel num_threads(s->threads) reduction(& : finite)
+    {
+        Panels panels(*plan, *s, false);
+#pragma omp for collapse(3) schedule(dynamic)
+        for (long b = 0; b < s->batch; ++b)
+            for (long turn = 0; turn < s->strips; turn += TURN)
+                for (long kv = 0; kv < s->kv_heads; ++kv) {
+                    panels.begin(k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, nullptr, nullptr);
+                    for (long i = turn; i < turn + TURN && i < s->strips; ++i)
+                        for (long h = kv * group; h < (kv + 1) * group; ++h) {
+                            const long at = b * s->queries * s->heads + h;
+                            forward_strip(q + b * s->q.batch + h * s->q.head, panels, out + at * s->values, lse + at,
+                                          plan->slopes ? plan->slopes[h] : 0.0f, *plan, i, *s);
+                        }
+                    panels.end();
+                }
+        finite &= panels.finite;
+    }
+    return finite;
 }
 
-// What is without gaps besides: d_out like out, d_lse (perhaps none) like lse; d_q, d_k, d_v, to which gradients are added.
-void qkv_backward(const float* q, const float* k, const float* v, const float* out, const float* lse, const float* d_out,
+// What is without gaps besides: d_out like out, d_lse (perhaps none) like lse; d_k and d_v, to which gradients are added, and
+// d_q, to which they are where `merges`. Gives what `qkv_forward` does.
+int qkv_backward(const float* q, const float* k, const float* v, const float* out, const float* lse, const float* d_out,
                   const float* d_lse, float* d_q, float* d_k, float* d_v, const Plan* plan, const Sizes* s) {
     const long group = s->heads / s->kv_heads, pairs = s->batch * s->kv_heads;
-#pragma omp parallel for num_threads(s->threads)
-    for (long thread = 0; thread < s->threads; ++thread)  // each adds to gradients of heads that no other has
-        for (long i = 0; i < s->strips; ++i)
-            for (long pair = pairs * thread / s->threads; pair < pairs * (thread + 1) / s->threads; ++pair)
-                for (long g = 0; g < group; ++g) {
-                    const long b = pair / s->kv_heads, kv = pair % s->kv_heads, h = kv * group + g;
-                    const long at = b * s->queries * s->heads + h, to = b * s->keys * s->kv_heads + kv;
-                    backward_strip(q + b * s->q.batch + h * s->q.head, k + b * s->k.batch + kv * s->k.head,
-                                   v + b * s->v.batch + kv * s->v.head, out + at * s->values, lse + at, d_out + at * s->values,
-                                   d_lse ? d_lse + at : nullptr, d_q + at * s->width, d_k + to * s->width, d_v + to * s->values,
-                                   *plan, i, *s);
-                }
+    int finite = 1;
+#pragma omp parallel for num_threads(s->threads) reduction(& : finite)
+    for (long thread = 0; thread < s->threads; ++thread) {  // each adds to gradients of heads that no other has
+        Panels panels(*plan, *s, true);
+        for (long turn = 0; turn < s->strips; turn += TURN)
+            for (long pair = pairs * thread / s->threads; pair < pairs * (thread + 1) / s->threads; ++pair) {
+                const long b = pair / s->kv_heads, kv = pair % s->kv_heads, to = b * s->keys * s->kv_heads + kv;
+                panels.begin(k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, d_k + to * s->width,
+                             d_v + to * s->values);
+                for (long i = turn; i < turn + TURN && i < s->strips; ++i)
+                    for (long h = kv * group; h < (kv + 1) * group; ++h) {
+                        const long at = b * s->queries * s->heads + h;
+                        backward_strip(q + b * s->q.batch + h * s->q.head, out + at * s->values, lse + at, d_out + at * s->values,
+                                       d_lse ? d_lse + at : nullptr, d_q + at * s->width, plan->slopes ? plan->slopes[h] : 0.0f,
+                                       panels, *plan, i, *s);
+                    }
+                panels.end();
+            }
+        finite &= panels.finite;
+    }
+    return finite;
 }
 }

@@ -22,7 +22,9 @@ class BlockPlan:
 
     number: of the strips that see something. ends: the entry of `block` before which a strip's begin, and after the last.
     block:  of keys. table: which of the `limits` hides pairs in it, −1 where all are allowed.
-    limits: (tables, keys, queries), +∞ where a pair is allowed, −∞ where not.
+    limits: (tables, keys, queries), +∞ where a pair is allowed, −∞ where not. spans: from which query and up to which, by
+            sixteens, each sixteen of a table's keys are seen.
+    places, kv_places: of each query and key, for scores that fall with distance.
     order:  of which token strips and blocks are made, in place of 0, 1, 2, …
     """
 
@@ -31,6 +33,9 @@ class BlockPlan:
     block: Int[Tensor, " M"]
     table: Int[Tensor, " M"]
     limits: Float[Tensor, "L 64 64"]
+    spans: Int[Tensor, "L 4 2"]
+    places: Float[Tensor, " T"]
+    kv_places: Float[Tensor, " S"]
     order: Int[Tensor, " T"] | None = None
 
 
@@ -51,7 +56,8 @@ class _Sizes(ctypes.Structure):
 class _Plan(ctypes.Structure):
     """The source's `Plan`."""
 
-    _fields_ = [(name, ctypes.c_void_p) for name in ("number", "ends", "block", "table", "order", "limits")]
+    _parts = ("number", "ends", "block", "table", "order", "limits", "spans", "places", "kv_places")
+    _fields_ = [(name, ctypes.c_void_p) for name in (*_parts, "slopes")]
 
 
 def serves(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -66,17 +72,21 @@ def forward(
     v: Float[Tensor, "B S K E"],
     plans: tuple[BlockPlan, ...],
     scale: float,
-) -> tuple[Float[Tensor, "B T H E"], Float[Tensor, "B T H"]]:
-    """Output and log-sum-exp in fp32, 0 and −∞ for what sees nothing. Plans that have no pair in common add up."""
+    slopes: Float[Tensor, " H"] | None = None,
+) -> tuple[Float[Tensor, "B T H E"], Float[Tensor, "B T H"]] | None:
+    """Output and log-sum-exp in fp32, 0 and −∞ for what sees nothing. Plans that have no pair in common add up. Scores of
+    head h fall by slopes[h] times the distance of their places.
+
+    None where a key or value is NaN or infinite: what is hidden would reach those that don't see it.
+    """
     given = [_plain(x) for x in (q, k, v)]
     out = torch.empty(*q.shape[:3], v.shape[3], dtype=torch.float32, device="cpu")
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device="cpu")
     if len(plans[0].number) * SIDE < q.shape[1]:  # some strips see nothing of the first plan
         out.zero_()
         lse.fill_(-math.inf)
-    for number, plan in enumerate(plans):
-        _call("qkv_forward", [*given, out, lse], plan, scale, merges=number > 0)
-    return out, lse
+    done = [_call("qkv_forward", [*given, out, lse], plan, scale, slopes, merges=i > 0) for i, plan in enumerate(plans)]
+    return (out, lse) if all(done) else None
 
 
 def backward(
@@ -89,14 +99,17 @@ def backward(
     d_lse: Tensor | None,
     plans: tuple[BlockPlan, ...],
     scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """dQ, dK and dV in fp32, from what `forward` gave and the gradients of that."""
+    slopes: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """dQ, dK and dV in fp32, from what `forward` gave and the gradients of that; None where that gives None."""
     given = [_plain(x) for x in (q, k, v)]
     beside = [None if x is None else x.float().contiguous() for x in (out, lse, d_out, d_lse)]
-    d_q, d_k, d_v = (torch.zeros(x.shape, dtype=torch.float32, device="cpu") for x in (q, k, v))
-    for plan in plans:
-        _call("qkv_backward", [*given, *beside, d_q, d_k, d_v], plan, scale, merges=False)
-    return d_q, d_k, d_v
+    whole = len(plans[0].number) * SIDE >= q.shape[1]  # else some strips see nothing of the first plan
+    d_q = (torch.empty if whole else torch.zeros)(q.shape, dtype=torch.float32, device="cpu")
+    d_k, d_v = (torch.zeros(x.shape, dtype=torch.float32, device="cpu") for x in (k, v))
+    tensors = [*given, *beside, d_q, d_k, d_v]
+    done = [_call("qkv_backward", tensors, plan, scale, slopes, merges=i > 0) for i, plan in enumerate(plans)]
+    return (d_q, d_k, d_v) if all(done) else None
 
 
 def _plain(x: Tensor) -> Tensor:
@@ -105,14 +118,16 @@ def _plain(x: Tensor) -> Tensor:
     return x if x.stride(3) == 1 else x.contiguous()
 
 
-def _call(name: str, tensors: list[Tensor | None], plan: BlockPlan, scale: float, merges: bool) -> None:
+def _call(
+    name: str, tensors: list[Tensor | None], plan: BlockPlan, scale: float, slopes: Tensor | None, merges: bool
+) -> bool:
     kernels = library("sparse")
     assert kernels is not None
     q, k, v = (x for x in tensors[:3] if x is not None)
     lies = (_Lies(x.stride(0), x.stride(1), x.stride(2)) for x in (q, k, v))
     counts = q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], q.shape[3], v.shape[3]
     sizes = _Sizes(*counts, *lies, len(plan.number), scale, merges, torch.get_num_threads())
-    parts = (plan.number, plan.ends, plan.block, plan.table, plan.order, plan.limits)
+    parts = *(getattr(plan, name) for name in _Plan._parts), slopes
     about = _Plan(*(None if x is None else x.data_ptr() for x in parts))
     pointers = (None if x is None else ctypes.c_void_p(x.data_ptr()) for x in tensors)
-    getattr(kernels, name)(*pointers, ctypes.byref(about), ctypes.byref(sizes))
+    return bool(getattr(kernels, name)(*pointers, ctypes.byref(about), ctypes.byref(sizes)))
