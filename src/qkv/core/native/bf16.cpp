@@ -273,11 +273,11 @@ void Backward::weigh(const Strip& strip, long there, const float* norm, const fl
     }
 }
 
-inline float number(Half x) {
-    const uint32_t bits = uint32_t(x) << 16;
-    float y;
-    std::memcpy(&y, &bits, sizeof y);
-    return y;
+inline float dot(const Half* a, const Half* b, long width) {
+    __m512 sum = _mm512_setzero_ps();
+    for (long d = 0; d < width; d += DEPTH)
+        sum = _mm512_dpbf16_ps(sum, (__m512bh)numbers(a, d, width), (__m512bh)numbers(b, d, width));
+    return _mm512_reduce_add_ps(sum);
 }
 
 void Backward::strip(const Half* q_from, const Strip& strip, const Half* out, const float* lse, const Half* d_out,
@@ -295,10 +295,8 @@ void Backward::strip(const Half* q_from, const Strip& strip, const Half* out, co
         factor[i] = s.scale;
         if (i >= strip.count) continue;
         const long at = (strip.first + i) * s.heads;
-        const Half *row = out + at * s.values, *given = gradients.x + i * gradients.step;
         if (lse[at] != -INFINITY) norm[i] = lse[at] * LOG2_E;
-        for (long e = 0; e < s.values; ++e) delta[i] += number(given[e]) * number(row[e]);
-        if (d_lse) delta[i] -= d_lse[at];
+        delta[i] = dot(gradients.x + i * gradients.step, out + at * s.values, s.values) - (d_lse ? d_lse[at] : 0.0f);
     }
     const long width = wide / LANES, height = tall / LANES;
     bool begun = false;
