@@ -14,6 +14,7 @@ from qkv.run.directory import State
 from qkv.run.load import load
 from qkv.run.recipe import COMPARE, Recipe, packaged, tree
 from qkv.run.train import train
+from qkv.train.precision import LEAST_WIDTHS
 from qkv.train.step import Stepper
 
 
@@ -143,7 +144,7 @@ def test_what_was_chosen_is_in_the_runs_recipe_and_stays_so(
     assert (saved.precision, saved.compile) == ("fp32", False)
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
-    monkeypatch.setattr("qkv.train.precision.LEAST_WIDTH", 1)  # here auto would choose otherwise
+    monkeypatch.setitem(LEAST_WIDTHS, "amx_bf16", 1)  # here auto would choose otherwise
     monkeypatch.setattr("qkv.train.precision.bf16_instructions", lambda device: "amx_bf16")
     train(Recipe.load("reverse", [*TINY, "training.max_steps=5"]), folder, resume=True, device="cpu")
     assert Recipe.load(folder).training.precision == "fp32"

@@ -5,7 +5,7 @@ from train_stand_in import Tiny, train
 
 from qkv.train import precision as module
 from qkv.train.metrics import read_metrics
-from qkv.train.precision import LEAST_WIDTH, Mixed, check_device, choose, slow
+from qkv.train.precision import LEAST_WIDTH, LEAST_WIDTHS, Mixed, check_device, choose, slow
 
 CPU = torch.device("cpu")
 
@@ -33,9 +33,10 @@ def native(monkeypatch):
 @pytest.mark.parametrize(
     ("has", "width", "taken", "said"),
     [
-        ("amx_bf16", 256, "bf16", "natively (amx_bf16)"),
+        ("amx_bf16", 128, "bf16", "natively (amx_bf16)"),
         ("avx512_bf16", 1024, "bf16", "natively (avx512_bf16)"),
-        ("amx_bf16", LEAST_WIDTH - 1, "fp32", "of width 255, below 256"),
+        ("amx_bf16", LEAST_WIDTHS["amx_bf16"] - 1, "fp32", "of width 127, below 128"),
+        ("avx512_bf16", LEAST_WIDTH - 1, "fp32", "of width 255, below 256"),
         ("amx_bf16", None, "fp32", "of unknown width"),
         (None, 1024, "fp32", "this CPU has no native bf16"),
     ],

@@ -14,8 +14,8 @@ Precision = Literal["fp32", "bf16", "fp16"]
 PrecisionChoice = Literal["auto", "fp32", "bf16", "fp16"]
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
-# Below this width casts cost more than products gain on a CPU; docs/machine.md has the measurement.
-LEAST_WIDTH = 256
+# Below these widths casts cost more than products gain on a CPU; docs/machine.md says where that was measured.
+LEAST_WIDTH, LEAST_WIDTHS = 256, {"amx_bf16": 128}
 
 
 class Chosen(NamedTuple):
@@ -36,9 +36,10 @@ def choose(wanted: PrecisionChoice, device: torch.device, d_model: int | None) -
     native = bf16_instructions(device)
     if native is None:
         return Chosen("fp32", f"{_named(device)} has no native bf16")
-    if device.type == "cpu" and (d_model is None or d_model < LEAST_WIDTH):
+    least = LEAST_WIDTHS.get(native, LEAST_WIDTH)
+    if device.type == "cpu" and (d_model is None or d_model < least):
         width = "of unknown width" if d_model is None else f"of width {d_model}"
-        return Chosen("fp32", f"a model {width}, below {LEAST_WIDTH}, is no faster in bf16 on a CPU")
+        return Chosen("fp32", f"a model {width}, below {least}, is no faster in bf16 on a CPU")
     return Chosen("bf16", f"{_named(device)} has it natively ({native})")
 
 
