@@ -56,6 +56,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(bf16, "forward", counted)
     monkeypatch.setattr(by_tiles, "_WORTH", 1)
+    monkeypatch.setattr(by_tiles, "_WORTH_FORWARD", 1)
     return count
 
 

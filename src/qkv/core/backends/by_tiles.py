@@ -16,7 +16,9 @@ from ..patterns import And, Causal, Full, Or, Pattern, Window
 from ..request import Request
 from . import by_blocks
 
-_WORTH = 1 << 16  # scores for which the kernels are called, and built where they aren't yet
+# Scores for which the kernels are called, and built where they aren't yet: in training, where the fused function is slow,
+# and otherwise.
+_WORTH, _WORTH_FORWARD = 1 << 16, 1 << 18
 _ROWS = 16  # queries below which most of a tile would be empty
 _BATCHES = 8  # whose marks are remembered
 
@@ -43,7 +45,10 @@ class ByTiles:
 def expected(request: Request) -> bool:
     """Whether the kernels are to serve a request, as far as the host knows."""
     bare = request.bias is None and not request.softcap and not request.dropout
-    if not bare or not bf16.fits(request.q, request.k, request.v, request.scale) or not _enough(request.q, request.k):
+    if not bare or not bf16.fits(request.q, request.k, request.v, request.scale):
+        return False
+    trained = torch.is_grad_enabled() and any(x.requires_grad for x in (request.q, request.k, request.v))
+    if not _enough(request.q, request.k, _WORTH if trained else _WORTH_FORWARD):
         return False
     q, k, rule = request.layout, request.kv_layout, request.pattern
     if rule.per_head or rule.regroup() is not None:
@@ -64,7 +69,7 @@ def find(
     scale: float,
 ) -> ByTiles | None:
     """The kernels' way for what `tiled` is given, where it is open."""
-    if rule.per_head or rule.regroup() is not None or not _enough(q, k) or not bf16.serves(q, k, v, scale):
+    if rule.per_head or rule.regroup() is not None or not _enough(q, k, _WORTH) or not bf16.serves(q, k, v, scale):
         return None
     t, s = q.shape[1], k.shape[1]
     if min(q_start, k_start) >= 0:
@@ -75,9 +80,9 @@ def find(
     return None if plan is None else ByTiles(q, k, v, plan, found, scale)
 
 
-def _enough(q: Tensor, k: Tensor) -> bool:
+def _enough(q: Tensor, k: Tensor, least: int) -> bool:
     t, s = q.shape[1], k.shape[1]
-    return t >= _ROWS and q.shape[0] * q.shape[2] * t * s >= _WORTH
+    return t >= _ROWS and q.shape[0] * q.shape[2] * t * s >= least
 
 
 def _first(layout: Layout) -> int:
