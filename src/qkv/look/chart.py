@@ -12,6 +12,7 @@ from .svg import join, number, readable, tag, text_width
 
 _FONT = 11.0
 _LINE = 16.0
+_COLORS = 8  # of lines, in the page's style
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def thin(points: Sequence[tuple[float, float]], most: int = 300) -> list[tuple[f
 def _legend(lines: Sequence[Series]) -> Markup:
     parts, x = [], 0.0
     for i, line in enumerate(lines):
-        parts.append(tag("line", x1=x, x2=x + 16, y1=27, y2=27, class_=f"line s{i % 6}"))
+        parts.append(tag("line", x1=x, x2=x + 16, y1=27, y2=27, class_=f"line s{i % _COLORS}"))
         parts.append(tag("text", line.name, x=x + 21, y=31, class_="tick"))
         x += 36 + text_width(line.name, _FONT)
     return join(*parts)
@@ -161,7 +162,7 @@ def _axes(
 def _line(frame: _Frame, series: Series, index: int) -> Markup:
     places = [(frame.x(x), frame.y(y)) for x, y in series.points]
     path = "M" + "L".join(f"{number(x, 1)} {number(y, 1)}" for x, y in places)
-    color = f"s{index % 6}"
+    color = f"s{index % _COLORS}"
     parts = [tag("path", d=path, class_=f"line {color}")]
     if series.dots or len(places) == 1:
         parts += [tag("circle", cx=x, cy=y, r=2.6, class_=f"dot {color}") for x, y in places]
