@@ -49,6 +49,12 @@ def host_extent(layout: Layout) -> Extent | None:
     return Extent(layout.start, layout.start + layout.shape[1] - 1, any_role=roles)
 
 
+def first_position(layout: Layout) -> int:
+    """The first position, where the host knows that the others follow it and nothing else need be said; or −1."""
+    plain = layout.padding == "none" and layout.roles is None and host_extent(layout) is not None
+    return layout.start if plain and layout.start is not None else -1
+
+
 def needed_parts(pattern: Pattern, layout: Layout, kv_layout: Layout) -> tuple[Pattern, ...]:
     """The parts (of an And) that do not surely hold for every pair of these layouts, decided on the host."""
     parts = pattern.parts if isinstance(pattern, And) else (pattern,)

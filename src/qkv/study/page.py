@@ -18,9 +18,7 @@ from .comparison import Comparison
 from .costs import Costs
 from .measures import Curve, Measure
 
-_BATCH = (
-    "Metrics of the test split; a forward and a backward pass over the same {:,} tokens, in turn, the median of three"
-)
+_BATCH = "Metrics of the test split; forward and backward passes over the longest validation rows, up to {:,} tokens"
 
 
 @dataclass

@@ -14,6 +14,7 @@ from torch import Tensor
 from qkv.core.attend import attend, choose
 from qkv.core.backends import by_blocks, tiled
 from qkv.core.backends.by_blocks import ByBlocks
+from qkv.core.backends.remembered import Remembered
 from qkv.core.bias import Bias
 from qkv.core.layout import Layout
 from qkv.core.native.compiled import library
@@ -214,7 +215,7 @@ def test_plans_are_remembered_while_the_layout_lives(monkeypatch: pytest.MonkeyP
     asked: list[int] = []
     plan = by_blocks.plan
     monkeypatch.setattr(by_blocks, "plan", lambda *given: asked.append(1) or plan(*given))
-    monkeypatch.setattr(by_blocks, "_known", {})
+    monkeypatch.setattr(by_blocks, "_remembered", Remembered())
     both_ways("tiled", ROWS["packed"])
     assert len(asked) == 2  # one for each row, of forward and backward together
     other = {"pattern": causal(), "layout": Layout.packed([[100, 150, 80], [T - 9, 5]], T)}
@@ -222,7 +223,7 @@ def test_plans_are_remembered_while_the_layout_lives(monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(found, wanted, atol=3e-5, rtol=3e-5, check_dtype=False)
     for _ in range(20):
         both_ways("tiled", {"pattern": causal(), "layout": Layout.packed([[100, 230], [T]], T)})
-    assert len(by_blocks._known) <= 8
+    assert len(by_blocks._remembered._known) <= 8
 
 
 @pytest.mark.parametrize("case", ["window", "strided"])

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional as F
 
 from qkv.core.attend import attend, choose
 from qkv.core.backends import by_tiles
@@ -91,6 +92,33 @@ def test_equals_the_reference_with_its_gradients(rule: str, where: str, served: 
     given = [drawn(6, T, h, 32, seed=i) for i, h in enumerate((4, 2, 2, 4))]
     assert_as_exact_as_bf16(given, pattern=RULES[rule], layout=layout, kv_layout=layout)
     assert served == [1]
+
+
+@pytest.mark.parametrize("causally", [False, True])
+def test_is_no_farther_from_exact_than_the_fused_function(causally: bool, served: list[int]) -> None:
+    given = [drawn(2, 200, 4, 64, seed=i) for i in range(4)]
+    pattern = causal() if causally else full()
+    wanted = both_ways("reference", given, torch.float64, pattern=pattern)
+    found = both_ways("auto", given, torch.bfloat16, pattern=pattern)
+    q, k, v = (x.transpose(1, 2).requires_grad_() for x in given[:3])
+    fused = F.scaled_dot_product_attention(q, k, v, is_causal=causally)
+    theirs = [fused, *torch.autograd.grad((fused * given[3].transpose(1, 2)).sum(), [q, k, v])]
+    for ours, other, exact in zip(found, theirs, wanted, strict=True):
+        assert distance(ours, exact) < 1.05 * distance(other.detach().transpose(1, 2), exact)
+    assert served == [1]
+
+
+def test_documents_that_stand_in_pieces_go_another_way(served: list[int]) -> None:
+    """Where a document goes on behind another one, tokens' numbers no longer say how far apart they are."""
+    segments = torch.arange(T)[None] // 25 % 2
+    positions = torch.arange(T)[None] // 50 * 25 + torch.arange(T)[None] % 25
+    layout = Layout(positions, segments=segments, padding="none", one_segment=False)
+    given = [drawn(1, T, 2, 16, seed=i) for i in range(4)]
+    options = {"pattern": window(30), "layout": layout, "kv_layout": layout}
+    wanted = both_ways("reference", given, torch.float64, **options)
+    for a, b in zip(both_ways("tiled", given, torch.bfloat16, **options), wanted, strict=True):
+        assert distance(a, b) < 0.01
+    assert served == [0]
 
 
 def test_queries_of_one_layout_meet_keys_of_another(served: list[int]) -> None:

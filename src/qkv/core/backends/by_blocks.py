@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +16,12 @@ from ..native.sparse import SIDE, UNIT, BlockPlan
 from ..patterns import Pattern
 from .block_sparse import taken
 from .regrouped import groupings
+from .remembered import Remembered
 from .strips import visits
 from .tiles import layouts_of
 
 _MOST = 2048  # blocks in which pairs are hidden in a way of their own: 32 MiB
 _AT_ONCE = 256  # blocks that are looked into together
-_BATCHES = 8  # whose plans are remembered
 
 
 Plans = tuple[BlockPlan, ...]  # which together are the rule
@@ -92,25 +90,19 @@ def regrouped(pattern: Pattern, n: int) -> tuple[BlockPlan, ...] | None:
     return made if len(made) == len(found) else None
 
 
-_known: dict[tuple[Any, ...], tuple[list[weakref.ref[Tensor]], tuple[Plans, ...] | None]] = {}
+_remembered: Remembered[tuple[Plans, ...] | None] = Remembered()
 
 
 def by_row(pattern: Pattern, positions: list[Tensor], marks: list[Tensor | None]) -> tuple[Plans, ...] | None:
-    """`plan` for each row of a batch whose layouts differ, or for its only one, remembered for as long as these tensors are
-    the same ones: all layers of a pass ask for it, and their backward passes."""
-    tensors = [x for x in (*positions, *marks) if x is not None]
-    key = (pattern, *((id(x), 0 if x.is_inference() else x._version) for x in tensors))
-    refs, found = _known.get(key, ([], None))
-    if len(refs) == len(tensors) and all(ref() is x for ref, x in zip(refs, tensors, strict=True)):
-        return found
-    rows = max(x.shape[0] for x in tensors)
+    """`plan` for each row of a batch whose layouts differ, or for its only one, remembered."""
+    return _remembered.of(pattern, [*positions, *marks], lambda: _by_row(pattern, positions, marks))
+
+
+def _by_row(pattern: Pattern, positions: list[Tensor], marks: list[Tensor | None]) -> tuple[Plans, ...] | None:
+    rows = max(x.shape[0] for x in (*positions, *marks) if x is not None)
     made = [plan(pattern, *layouts_of(*_row(positions, marks, b))) for b in range(rows)]
     whole = tuple((one,) for one in made if one is not None)
-    found = whole if len(whole) == rows else None
-    if len(_known) >= _BATCHES:
-        _known.pop(next(iter(_known)))
-    _known[key] = [weakref.ref(x) for x in tensors], found
-    return found
+    return whole if len(whole) == rows else None
 
 
 def _row(positions: list[Tensor], marks: list[Tensor | None], b: int) -> tuple[list[Tensor], list[Tensor | None]]:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
-from ..layout import Layout
 from ..native import bf16
 from ..native.bf16 import Marks
 from ..native.sparse import BlockPlan
 from ..patterns import And, Causal, Full, Or, Pattern, Window
+from ..plan import first_position
 from ..request import Request
 from . import by_blocks
+from .remembered import Remembered
 
 # Scores for which the kernels are called, and built where they aren't yet: in training, where the fused function is slow,
 # and otherwise.
 _WORTH, _WORTH_FORWARD = 1 << 16, 1 << 18
 _ROWS = 16  # queries below which most of a tile would be empty
-_BATCHES = 8  # whose marks are remembered
 
 
 @dataclass
@@ -45,16 +45,22 @@ class ByTiles:
 def expected(request: Request) -> bool:
     """Whether the kernels are to serve a request, as far as the host knows."""
     bare = request.bias is None and not request.softcap and not request.dropout
-    if not bare or not bf16.fits(request.q, request.k, request.v, request.scale):
+    tensors = request.q, request.k, request.v
+    if not bare or not bf16.fits(*tensors, request.scale):
         return False
-    trained = torch.is_grad_enabled() and any(x.requires_grad for x in (request.q, request.k, request.v))
+    trained = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     if not _enough(request.q, request.k, _WORTH if trained else _WORTH_FORWARD):
         return False
     q, k, rule = request.layout, request.kv_layout, request.pattern
     if rule.per_head or rule.regroup() is not None:
         return False
-    known = min(_first(q), _first(k)) >= 0
-    return known or isinstance(rule, Full) or (q is k and q.sequential and _by_distance(rule))
+    straight = q is k and q.sequential and q.positions.shape[-1] == 1
+    if not (
+        isinstance(rule, Full) or min(first_position(q), first_position(k)) >= 0 or (straight and _by_distance(rule))
+    ):
+        return False
+    # While a graph is traced nothing is built: should that fail later, the other ways of `tiled` serve.
+    return torch.compiler.is_compiling() or isinstance(request.q, FakeTensor) or bf16.ready()
 
 
 def find(
@@ -85,11 +91,6 @@ def _enough(q: Tensor, k: Tensor, least: int) -> bool:
     return t >= _ROWS and q.shape[0] * q.shape[2] * t * s >= least
 
 
-def _first(layout: Layout) -> int:
-    plain = layout.padding == "none" and layout.roles is None and layout.segments is None and layout.sequential
-    return layout.start if plain and layout.start is not None and layout.positions.shape[-1] == 1 else -1
-
-
 def _by_distance(rule: Pattern) -> bool:
     """Whether how far a key is from a query decides alone."""
     if isinstance(rule, And | Or):
@@ -97,20 +98,13 @@ def _by_distance(rule: Pattern) -> bool:
     return isinstance(rule, Full | Causal | Window)
 
 
-_known: dict[tuple[int, ...], tuple[list[weakref.ref[Tensor]], Marks, bool]] = {}
+_remembered: Remembered[tuple[Marks, bool]] = Remembered()
 
 
 def _marks(rule: Pattern, positions: list[Tensor], marks: list[Tensor | None]) -> Marks | None:
-    """Segments, and what is padding, as marks, remembered for as long as these tensors are the same ones; None where the
-    rule, and tokens' positions, ask for more than these and tokens' numbers can tell."""
-    tensors = [x for x in (*positions, *marks[:2]) if x is not None]
-    key = tuple(n for x in tensors for n in (id(x), 0 if x.is_inference() else x._version))
-    refs, made, straight = _known.get(key, ([], None, False))
-    if made is None or not all(ref() is x for ref, x in zip(refs, tensors, strict=True)):
-        made, straight = _made(positions, marks)
-        if len(_known) >= _BATCHES:
-            _known.pop(next(iter(_known)))
-        _known[key] = [weakref.ref(x) for x in tensors], made, straight
+    """Segments, and what is padding, as marks, remembered; None where the rule, and tokens' positions, ask for more than
+    these and tokens' numbers can tell."""
+    made, straight = _remembered.of("marks", [*positions, *marks[:2]], lambda: _made(positions, marks))
     return made if isinstance(rule, Full) or (straight and _by_distance(rule)) else None
 
 

@@ -15,10 +15,9 @@ from torch import Tensor
 from torch._subclasses import FakeTensor
 
 from ..bias import Bias
-from ..layout import Layout
 from ..native import sparse
 from ..patterns import Causal, Extent, Full, Pattern
-from ..plan import host_extent
+from ..plan import first_position, host_extent
 from ..positions import ALiBi
 from ..request import Request, Result
 from . import by_blocks, by_tiles
@@ -54,8 +53,8 @@ def run(request: Request) -> Result:
         tensors,
         [q_layout.positions, k_layout.positions],
         [q_layout.segments, k_layout.segments, q_layout.roles, k_layout.roles],
-        _start(q_layout),
-        _start(k_layout),
+        first_position(q_layout),
+        first_position(k_layout),
         request.pattern.text,
         bias,
         request.scale,
@@ -64,12 +63,6 @@ def run(request: Request) -> Result:
         seed,
     )
     return (out, lse) if request.return_lse else out
-
-
-def _start(layout: Layout) -> int:
-    """The first position, where the host knows that the others follow it and nothing else need be said; or −1."""
-    plain = layout.padding == "none" and layout.roles is None and host_extent(layout) is not None
-    return layout.start if plain and layout.start is not None else -1
 
 
 def share(request: Request) -> float:
@@ -100,7 +93,7 @@ def _planned(request: Request) -> tuple[float | None, bool]:
     def found() -> tuple[float | None, bool]:
         q, k, (t, s) = request.layout, request.kv_layout, (request.q.shape[1], request.k.shape[1])
         places, marks = [q.positions, k.positions], [q.segments, k.segments, q.roles, k.roles]
-        about = request.pattern, places, marks, _start(q), _start(k)
+        about = request.pattern, places, marks, first_position(q), first_position(k)
         plans = _plans(*about)
         blocks = _blocks(request.q, request.k, request.v, *about, plans)
         if blocks:

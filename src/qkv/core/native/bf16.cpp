@@ -317,6 +317,15 @@ void Backward::strip(const Half* q_from, const Strip& strip, const Half* out, co
     written(d_q, factor, strip.count, s.width, to + strip.first * s.heads * s.width, s.heads * s.width);
 }
 
+// Keys and values laid out, unless some are not finite and that is to be minded.
+template <class Work>
+bool read(Work& work, const Half* k, const Half* v, bool wary) {
+    const Sizes& s = work.s;
+    if (wary && !(finite({k, s.k.row, s.keys, s.width}) && finite({v, s.v.row, s.keys, s.values}))) return false;
+    work.read(k, v);
+    return true;
+}
+
 }  // namespace
 
 extern "C" {
@@ -340,12 +349,10 @@ int qkv_forward(const Half* q, const Half* k, const Half* v, Half* out, float* l
 #pragma omp for schedule(dynamic)
         for (long item = 0; item < pairs * parts; ++item) {
             const long pair = item / parts, part = item % parts, b = pair / s->kv_heads, kv = pair % s->kv_heads;
-            const Half *keys = k + b * s->k.batch + kv * s->k.head, *values = v + b * s->v.batch + kv * s->v.head;
-            if (plan->wary && !(finite({keys, s->k.row, s->keys, s->width}) && finite({values, s->v.row, s->keys, s->values}))) {
+            if (!read(work, k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, plan->wary)) {
                 failed = 1;
                 continue;
             }
-            work.read(keys, values);
             for (long h = kv * group; h < (kv + 1) * group; ++h)
                 for (long i = part; i < s->strips; i += parts) {
                     const long at = b * s->queries * s->heads + h;
@@ -369,12 +376,10 @@ int qkv_backward(const Half* q, const Half* k, const Half* v, const Half* out, c
 #pragma omp for schedule(dynamic)
         for (long pair = 0; pair < pairs; ++pair) {
             const long b = pair / s->kv_heads, kv = pair % s->kv_heads, to = b * s->keys * s->kv_heads + kv;
-            const Half *keys = k + b * s->k.batch + kv * s->k.head, *values = v + b * s->v.batch + kv * s->v.head;
-            if (plan->wary && !(finite({keys, s->k.row, s->keys, s->width}) && finite({values, s->v.row, s->keys, s->values}))) {
+            if (!read(work, k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, plan->wary)) {
                 failed = 1;
                 continue;
             }
-            work.read(keys, values);
             for (long h = kv * group; h < (kv + 1) * group; ++h)
                 for (long i = 0; i < s->strips; ++i) {
                     const long at = b * s->queries * s->heads + h;

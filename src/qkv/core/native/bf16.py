@@ -12,7 +12,7 @@ from jaxtyping import BFloat16, Float, Int
 from torch import Tensor
 
 from .compiled import compiler, library
-from .sparse import SIDE, BlockPlan
+from .sparse import SIDE, BlockPlan, Lies
 
 WIDEST = 256  # heads are at most so wide
 # Known before anything is built, and while a graph is traced.
@@ -27,16 +27,12 @@ class Marks:
     keys: Int[Tensor, "A S"]
 
 
-class _Lies(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_long) for name in ("batch", "row", "head")]
-
-
 class _Sizes(ctypes.Structure):
     """The source's `Sizes`."""
 
     _fields_ = [
         *((name, ctypes.c_long) for name in ("batch", "heads", "kv_heads", "queries", "keys", "width", "values")),
-        *((name, _Lies) for name in ("q", "k", "v", "d_out")),
+        *((name, Lies) for name in ("q", "k", "v", "d_out")),
         *(("strips", ctypes.c_long), ("scale", ctypes.c_float), ("threads", ctypes.c_int)),
     ]
 
@@ -52,20 +48,22 @@ class _Plan(ctypes.Structure):
 
 
 @cache
-def _ready() -> bool:
+def ready() -> bool:
+    """Whether the kernels are there, built where they aren't yet, and this process may use the tiles."""
     kernels = library("bf16")
     return kernels is not None and bool(kernels.qkv_ready())
 
 
 def fits(q: Tensor, k: Tensor, v: Tensor, scale: float) -> bool:
     """Whether they are of the kind that the kernels take, where there is a CPU with tiles and a compiler."""
-    given = all(x.dtype == torch.bfloat16 and x.device.type == "cpu" and x.shape[3] <= WIDEST for x in (q, k, v))
-    return LIKELY and given and scale > 0
+    if not LIKELY or scale <= 0:
+        return False
+    return all(x.dtype == torch.bfloat16 and x.device.type == "cpu" and x.shape[3] <= WIDEST for x in (q, k, v))
 
 
 def serves(q: Tensor, k: Tensor, v: Tensor, scale: float) -> bool:
     """Whether the kernels take these: bf16 on a CPU whose tiles this process may use."""
-    return fits(q, k, v, scale) and _ready()
+    return fits(q, k, v, scale) and ready()
 
 
 def forward(
@@ -133,7 +131,7 @@ def _call(
     assert kernels is not None
     assert plan.order is None
     q, k, v, _ = lying
-    lies = (_Lies(x.stride(0), x.stride(1), x.stride(2)) for x in lying)
+    lies = (Lies(x.stride(0), x.stride(1), x.stride(2)) for x in lying)
     counts = q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], q.shape[3], v.shape[3]
     sizes = _Sizes(*counts, *lies, len(plan.number), scale, torch.get_num_threads())
     parts: list[Tensor | None] = [plan.number, plan.ends, plan.block, plan.table, plan.limits]

@@ -39,7 +39,9 @@ class BlockPlan:
     order: Int[Tensor, " T"] | None = None
 
 
-class _Lies(ctypes.Structure):
+class Lies(ctypes.Structure):
+    """The sources' `Lies`: numbers from one row of the batch, token and head to the next."""
+
     _fields_ = [(name, ctypes.c_long) for name in ("batch", "row", "head")]
 
 
@@ -48,7 +50,7 @@ class _Sizes(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_long) for name in ("batch", "heads", "kv_heads", "queries", "keys", "width", "values")),
-        *((name, _Lies) for name in "qkv"),
+        *((name, Lies) for name in "qkv"),
         *(("strips", ctypes.c_long), ("scale", ctypes.c_float), ("merges", ctypes.c_int), ("threads", ctypes.c_int)),
     ]
 
@@ -124,7 +126,7 @@ def _call(
     kernels = library("sparse")
     assert kernels is not None
     q, k, v = (x for x in tensors[:3] if x is not None)
-    lies = (_Lies(x.stride(0), x.stride(1), x.stride(2)) for x in (q, k, v))
+    lies = (Lies(x.stride(0), x.stride(1), x.stride(2)) for x in (q, k, v))
     counts = q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], q.shape[3], v.shape[3]
     sizes = _Sizes(*counts, *lies, len(plan.number), scale, merges, torch.get_num_threads())
     parts = *(getattr(plan, name) for name in _Plan._parts), slopes
