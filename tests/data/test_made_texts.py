@@ -7,13 +7,13 @@ import re
 import numpy as np
 import pytest
 
+from qkv.data.endings import _NEEDS, _SHE, Endings
 from qkv.data.matches import Matches
 from qkv.data.paraphrases import _BEINGS, _DEEDS, _PLACES, Paraphrases
 from qkv.data.sources import Source
 from qkv.data.verdicts import _GOOD, _NOT, Verdicts
-from qkv.data.whereabouts import Whereabouts
 
-SOURCES = [Verdicts(), Paraphrases(), Whereabouts(), Matches()]
+SOURCES = [Verdicts(), Paraphrases(), Endings(), Matches()]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.kind)
@@ -66,12 +66,19 @@ def test_a_score_is_what_both_sentences_agree_in() -> None:
     assert set(scores) == {0, 1.25, 2.5, 3.75, 5} and np.std(scores) > 1
 
 
-def test_the_answer_is_where_the_story_has_it() -> None:
-    for e in Whereabouts(train=200).examples("train"):
-        who = re.search(r"where is (\w+)", e["text"])
-        assert who is not None
-        assert re.search(rf"{who[1]} \w+ in the {e['choices'][e['answer']]}\b", e["text"])
-        assert len(set(e["choices"])) == 4
+def test_one_ending_fits_and_each_other_is_wrong_in_one_thing() -> None:
+    matters = {does: (state, things) for state, (does, things) in _NEEDS.items()}
+    for e in Endings(train=200).examples("train"):
+        state = next(state for state in _NEEDS if f" is {state} " in e["text"])
+        she = any(f" {name} is " in e["text"] for name in _SHE)
+        wrong = []
+        for candidate in e["choices"]:
+            pronoun, rest = candidate.split(" ", 1)
+            does = next(does for does in matters if rest.startswith(does))
+            answers, things = matters[does]
+            wrong.append(((pronoun == "she") != she, answers != state, rest.removeprefix(f"{does} ") not in things))
+        assert not any(wrong[e["answer"]])
+        assert sorted(map(sum, wrong)) == [0, 1, 1, 1] and len(set(wrong)) == 4
 
 
 def test_a_headline_is_the_reports_result() -> None:

@@ -9,6 +9,7 @@ from .. import (  # noqa: F401
     choices,
     cloze,
     columns,
+    endings,
     facts,
     fasta,
     folds,
@@ -26,7 +27,6 @@ from .. import (  # noqa: F401
     sounds,
     verdicts,
     video,
-    whereabouts,
 )
 
 for _found in pkgutil.iter_modules(__path__):
