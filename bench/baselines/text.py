@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from qkv.data.choices import Choices
 from qkv.data.labelled import Labelled
 
 Texts = tuple[list[str], list[str]]
@@ -42,7 +43,26 @@ def cosine(words: list[str]) -> dict[str, Any]:
     return {"name": "cosine of TF-IDF vectors", **figures}
 
 
-COMMANDS = {"majority": majority, "bag-of-words": bag_of_words, "tfidf-cosine": cosine}
+def letters(words: list[str]) -> dict[str, Any]:
+    """Of the candidates the one with the most letters in common with the text: the cosine of TF-IDF of runs of 2 to 4."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    parser = argparse.ArgumentParser(prog="python -m bench.baselines letters", description=letters.__doc__)
+    parser.add_argument("train")
+    parser.add_argument("test")
+    given = parser.parse_args(words)
+    source = Choices(path=given.train, validation_path=given.test, test_path=given.test)
+    train, test = (list(source.examples(split, shuffle=False)) for split in ("train", "test"))
+    bag = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
+    bag.fit([text for example in train for text in (example["text"], example["choices"][example["answer"]])])
+    right = 0
+    for example in test:
+        alike = bag.transform(example["choices"]) @ bag.transform([example["text"]]).T
+        right += int(alike.toarray().argmax()) == example["answer"]
+    return {"name": "the candidate with the most letters in common", "accuracy": right / len(test)}
+
+
+COMMANDS = {"letters": letters, "majority": majority, "bag-of-words": bag_of_words, "tfidf-cosine": cosine}
 
 
 def _source(words: list[str]) -> Labelled:

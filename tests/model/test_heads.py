@@ -38,20 +38,21 @@ def test_what_the_head_adds(tied: bool, bias: bool, expected: int) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("method", ["mean", "first", "last"])
+@pytest.mark.parametrize("method", ["mean", "max", "first", "last"])
 def test_pooling_counts_real_tokens_only(method: str, side: str) -> None:
     hidden, lengths = torch.randn(3, 5, M), [2, 5, 1]
     pooled = pool(hidden, Layout.from_lengths(lengths, side=side), method)  # type: ignore[arg-type]
     for row, n in enumerate(lengths):
         real = hidden[row, :n] if side == "right" else hidden[row, 5 - n :]
-        expected = {"mean": real.mean(0), "first": real[0], "last": real[-1]}[method]
+        expected = {"mean": real.mean(0), "max": real.amax(0), "first": real[0], "last": real[-1]}[method]
         torch.testing.assert_close(pooled[row], expected)
 
 
 def test_pooling_an_empty_row_is_no_nan_and_a_wrong_method_is_named() -> None:
-    assert pool(torch.randn(2, 3, M), Layout.from_lengths([0, 3]), "mean")[0].count_nonzero() == 0
-    with pytest.raises(ValueError, match="pooling is mean, first or last, not 'max'"):
-        pool(torch.randn(2, 3, M), Layout.full(3), "max")
+    for method in ("mean", "max"):
+        assert pool(torch.randn(2, 3, M), Layout.from_lengths([0, 3]), method)[0].count_nonzero() == 0
+    with pytest.raises(ValueError, match="pooling is mean, max, first or last, not 'min'"):
+        pool(torch.randn(2, 3, M), Layout.full(3), "min")
 
 
 def test_the_dense_pooler_is_berts() -> None:

@@ -249,7 +249,7 @@ class SpanHead(HeadModule):
 
 class SequenceClassifier(Head, kind="sequence-classifier"):
     """Scores of `labels` classes for a sequence: W f(D h + d) + b, with h the state of its `first` or `last` real token, or
-    the `mean` of all.
+    the `mean` of all, or in each dimension the `max` (Collobert et al. 2011, §3.2.2), for which one telling word is enough.
 
     `activation` is f; without one there is no dense layer before, and the scores are W h + b. The first token is BERT's way
     (Devlin et al. 2019, §3.2), the last a decoder's (Radford et al. 2018, §3.2), which alone has seen all the others.
@@ -259,7 +259,7 @@ class SequenceClassifier(Head, kind="sequence-classifier"):
     """
 
     labels: int = Field(default=2, gt=0)
-    pool: Literal["first", "last", "mean"] = "first"
+    pool: Literal["first", "last", "mean", "max"] = "first"
     activation: Activation | Literal["tanh"] | None = "tanh"
     bias: bool = True
     dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -359,12 +359,16 @@ class PoolerModule(nn.Module):
 
 
 def pool(hidden: Float[Tensor, "B T M"], layout: Layout, method: str) -> Float[Tensor, "B M"]:
-    """`mean` over real tokens, or the `first` or `last` real one, wherever padding stands."""
+    """`mean` or `max` over real tokens, or the `first` or `last` real one, wherever padding stands; rows without one give 0
+    where all are asked for."""
     valid = layout.valid.expand(hidden.shape[:2])
     if method == "mean":
         weight = valid.unsqueeze(-1).to(hidden.dtype)
         return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
+    if method == "max":
+        largest = hidden.masked_fill(~valid.unsqueeze(-1), -math.inf).amax(1)
+        return largest.masked_fill(~valid.any(1, keepdim=True), 0.0)
     if method not in ("first", "last"):
-        raise ValueError(f"pooling is mean, first or last, not {method!r}")
+        raise ValueError(f"pooling is mean, max, first or last, not {method!r}")
     index = valid.long().argmax(1) if method == "first" else valid.shape[1] - 1 - valid.flip(1).long().argmax(1)
     return hidden[torch.arange(len(hidden), device=hidden.device), index]

@@ -13,12 +13,12 @@ from .heads import Head, HeadModule, pool
 
 
 class SentenceVector(Head, kind="sentence-vector"):
-    """The `mean` of the hidden states of real tokens, or the `first` (BERT's [CLS]) or `last` of them (Reimers & Gurevych
-    2019, §3). It has no parameters and no loss of its own: objectives that compare vectors take it, `cosine` and
-    `contrastive`.
+    """The `mean` of the hidden states of real tokens, in each dimension their `max`, or the `first` (BERT's [CLS]) or `last`
+    of them (Reimers & Gurevych 2019, §3). It has no parameters and no loss of its own: objectives that compare vectors take
+    it, `cosine` and `contrastive`.
     """
 
-    pool: Literal["mean", "first", "last"] = "mean"
+    pool: Literal["mean", "max", "first", "last"] = "mean"
 
     def module(self, d_model: int, vocab_size: int) -> HeadModule:
         return SentenceVectorHead(self)
