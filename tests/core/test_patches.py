@@ -27,6 +27,34 @@ def test_joined_undoes_cut(rows: int, columns: int, height: int, width: int, cha
     assert torch.equal(joined(patches, Grid(rows, columns), (height, width), channels), pixels)  # type: ignore[arg-type]
 
 
+def test_a_stem_makes_patches_from_pixels() -> None:
+    spec = Patches(image=(8, 12), patch=(4, 4), stem=(5, 6))
+    module = spec.module(0, 8)
+    for parameter in module.parameters():
+        parameter.data.normal_()
+    pixels = torch.randn(2, 3, 9, 14)  # what lies beyond the last whole patch is left out
+    ids, layout = module.lay(pixels, None)
+    again, same = module.lay(ids, layout)
+    assert same is layout and torch.equal(again, ids)
+    made = module(again, None)
+    assert made.shape == (2, 7, 8) and module.stem is not None
+    expected = module.project(module.stem(pixels[:, :, :8, :12]).flatten(2).mT)
+    torch.testing.assert_close(made[:, 1:], expected)
+    assert spec.cost(8, 0, 7).parameters == sum(p.numel() for p in module.parameters())
+
+
+def test_a_stem_that_does_not_make_the_patches_is_refused() -> None:
+    with pytest.raises(ValueError, match="a stem of 2 convolutions makes patches of 4 × 4 pixels, not 8 × 8"):
+        Patches(image=(8, 8), patch=(8, 8), stem=(5, 6))
+
+
+def test_a_stem_hides_no_patches() -> None:
+    module = Patches(image=(8, 12), patch=(4, 4), stem=(5, 6)).module(0, 8)
+    layout = masked_layout(module.spec.grid, torch.rand(1, 6), 0.5)
+    with pytest.raises(ValueError, match="a stem sees over the edges of patches"):
+        module.lay(torch.randn(1, 3, 8, 12), layout)
+
+
 def test_the_layout_of_an_image() -> None:
     layout = image_layout(Grid(2, 3, before=1, after=1))
     assert layout.positions[0].tolist() == [

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qkv.core.patches import masked_layout
-from qkv.cost.count import Shape, training_flops
+from qkv.cost.count import Shape, parts, training_flops
 from qkv.cost.images import image_batch, image_tokens
 from qkv.cost.memory import predict
 from qkv.families import preset
@@ -44,6 +44,29 @@ def test_a_step_is_predicted(name: str) -> None:
     assert costs.memory is not None and costs.memory.weights == 4 * _numbers(spec)
     more = predict(spec, Shape(4, costs.shape.length))
     assert more is not None and more.activations > 1.9 * costs.memory.activations * (costs.precision == "fp32")
+
+
+@pytest.mark.parametrize(
+    "name, sizes, changes",
+    [
+        ("segmenter-tiny", {}, {"head": {"kind": "pixel-masks", "labels": 3, "widths": [8, 16]}}),
+        ("yolos-tiny", {"proposals": "patches", "detections": 0, "stem": (8, 8, 16)}, {}),
+    ],
+)
+def test_convolutions_are_counted_part_by_part(name: str, sizes: dict[str, Any], changes: dict[str, Any]) -> None:
+    spec = preset(name, **TINY, **sizes).replace(changes)
+    shape = Shape(2, image_tokens(spec) or 0)
+    found = {part.name: part for part in parts(spec, shape)}
+    whole = spec.cost(shape.length)
+    assert sum(part.flops for part in found.values()) == 2 * whole.flops
+    assert found["head"].flops > 0 and found["head"].parameters == _in(spec, "head.")
+    assert whole.parameters == _in(spec, "")
+    costs = of_preset(name, spec, CPU, rows=2)
+    assert costs.memory is not None and costs.memory.weights == 4 * _numbers(spec)
+
+
+def _in(spec: Any, prefix: str) -> int:
+    return sum(p.numel() for n, p in build(spec, device="meta").named_parameters() if n.startswith(prefix))
 
 
 def _numbers(spec: Any) -> int:

@@ -353,6 +353,32 @@ def test_a_segmenter_is_no_family_of_the_hub(tmp_path: Path) -> None:
     assert model(pixels).shape == (2, 4, 2, 3)
 
 
+FINER: dict[str, dict[str, Any]] = {
+    "segmenter-tiny": {"head": {"kind": "pixel-masks", "labels": 4, "widths": [4, 6]}},
+    "yolos-tiny": {},
+    "vit-base-16": {"encoder.embedding.stem": [4, 4, 4], "head.standardized": True},
+}
+
+
+@pytest.mark.parametrize("name", FINER)
+def test_what_the_hub_lacks_is_saved_as_our_own(name: str, tmp_path: Path) -> None:
+    sizes = {"proposals": "patches", "detections": 0, "stem": (4, 6, 5)} if name == "yolos-tiny" else {}
+    small = {"image": (32, 48), "patch": (8, 8), "d_model": 24, "n_layers": 2, "n_heads": 2, "d_ff": 32, "labels": 4}
+    spec = preset(name, **small, **sizes).replace(FINER[name])
+    model = build(spec, seed=0).eval()
+    with pytest.warns(UserWarning, match="saved under the model type 'qkv'"):
+        saved = Run(model, None).save(tmp_path / "saved")
+    pixels = torch.randn(2, 3, 32, 48)
+    found, wanted = load(saved, device="cpu").model(pixels), model(pixels)
+    for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, wanted)), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_detection_tokens_beside_proposals_would_go_unread() -> None:
+    with pytest.raises(ValueError, match="100 detection tokens go unread; give detections=0"):
+        preset("yolos-tiny", proposals="patches")
+
+
 def test_what_the_page_shows_runs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "vision.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}

@@ -29,9 +29,13 @@ def states(grid: Grid | None = None) -> Stack:
 
 
 def image_model(
-    head: Head | None, before: int = 1, after: int = 0, position: str | GridPosition = "grid"
+    head: Head | None,
+    before: int = 1,
+    after: int = 0,
+    position: str | GridPosition = "grid",
+    stem: tuple[int, ...] = (),
 ) -> Transformer:
-    embedding = Patches(image=(16, 24), patch=(4, 4), before=before, after=after)
+    embedding = Patches(image=(16, 24), patch=(4, 4), before=before, after=after, stem=stem)
     return Transformer(
         d_model=16, encoder=Stack(embedding=embedding, position=position, blocks=(BLOCK,) * 2), head=head
     )
@@ -44,7 +48,9 @@ MODELS = {
     "distilled": image_model(ImageClassifier(labels=5, distilled=True), before=2),
     "pixels": image_model(PIXELS),
     "masks": image_model(MaskTokens(labels=4, width=8, decoder=states())),
+    "standardized": image_model(ImageClassifier(labels=5, standardized=True)),
     "objects": image_model(Detector(labels=3), after=5),
+    "objects near patches, a stem": image_model(Detector(labels=3, proposals="patches"), stem=(4, 6)),
     "objects, positions between blocks": image_model(Detector(labels=3), after=5, position=GridPosition(between=True)),
     "no head": image_model(None),
 }
@@ -62,10 +68,10 @@ def test_counted_saved_and_run_on_other_sizes(spec: Transformer) -> None:
 
 
 MASKS = (torch.arange(24).view(4, 6) % 4).repeat_interleave(4, 0).repeat_interleave(4, 1).expand(2, -1, -1)
-LABELS = {"class token": torch.tensor([1, 4]), "masks": MASKS}
+LABELS = {"class token": torch.tensor([1, 4]), "standardized": torch.tensor([1, 4]), "masks": MASKS}
 
 
-@pytest.mark.parametrize("name", ["class token", "masks", "pixels"])
+@pytest.mark.parametrize("name", ["class token", "standardized", "masks", "pixels"])
 def test_it_learns(name: str) -> None:
     torch.manual_seed(0)
     model, pixels = build(MODELS[name], seed=0), torch.randn(2, 3, 16, 24)
@@ -128,6 +134,52 @@ def test_every_further_block_is_given_positions_of_its_own() -> None:
     assert not torch.equal(table.weight, model.encoder.position.weight)
     larger = Grid(8, 6, 1, 5)
     assert table.embed(image_layout(larger)).shape == (1, larger.tokens, 16)
+
+
+# -- objects near their patches ------------------------------------------------------------------------------------------
+
+
+def test_a_patch_proposes_a_box_around_its_own_middle() -> None:
+    model = build(MODELS["objects near patches, a stem"], seed=0).eval()
+    last = model.head.boxes.layers[-1]
+    last.weight.data.zero_()
+    boxes = model(torch.randn(2, 3, 16, 24)).boxes
+    middles = torch.tensor([[(c + 0.5) / 6, (r + 0.5) / 4] for r in range(4) for c in range(6)])
+    torch.testing.assert_close(boxes, torch.cat([middles, torch.full((24, 2), 0.1)], 1).expand(2, -1, -1))
+    last.bias.data[0] = 0.5  # to the right of it, all alike on the scale of σ⁻¹
+    moved = model(torch.randn(2, 3, 32, 24)).boxes
+    torch.testing.assert_close(moved[..., 0].logit() - 0.5, middles[:, 0].repeat(2).logit().expand(2, -1))
+
+
+@pytest.mark.parametrize("name", ["objects", "objects near patches, a stem"])
+def test_detections_are_as_many_as_say_so(name: str) -> None:
+    model = build(MODELS[name], seed=0)
+    found = model(torch.randn(2, 3, 16, 24))
+    assert found.logits.shape == (2, 5 if name == "objects" else 24, 4) and found.boxes.shape[2] == 4
+    assert ((found.boxes > 0) & (found.boxes < 1)).all()
+
+
+def test_a_detector_without_detections_is_told() -> None:
+    with pytest.raises(ValueError, match="give patches some `after` them, or take their proposals"):
+        image_model(Detector(labels=3))
+
+
+# -- what a linear probe reads -------------------------------------------------------------------------------------------
+
+
+def test_standardized_states_have_mean_0_and_variance_1_whatever_the_stack_gives() -> None:
+    model, pixels = build(MODELS["standardized"], seed=0), torch.randn(64, 3, 16, 24)
+    seen: list[Tensor] = []
+    model.head.out.register_forward_hook(lambda m, given, out: seen.append(given[0]))
+    model.train()
+    for _ in range(60):
+        model(pixels)
+    model.eval()
+    model(pixels)
+    for x in (seen[0], seen[-1]):
+        torch.testing.assert_close(x.mean(0), torch.zeros(16), atol=2e-2, rtol=0)
+        torch.testing.assert_close(x.std(0), torch.ones(16), atol=3e-2, rtol=0)
+    assert "head.norm.running_mean" in model.state_dict() and not list(model.head.norm.parameters())
 
 
 # -- shares of classes ---------------------------------------------------------------------------------------------------

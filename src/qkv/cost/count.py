@@ -65,7 +65,7 @@ def parts(spec: ModelSpec, shape: Shape) -> list[Part]:
     tables = _tables(spec)
     add("embedding tables", Cost(tables))
     if spec.head is not None:
-        add("head", spec.head.cost(spec.d_model, spec.vocab_size, shape.length))
+        add("head", spec.head.cost_for(spec, shape.length))
     whole = spec.cost(shape.length, shape.source)
     known = sum(found.values(), Cost())
     add("other", Cost(whole.parameters - known.parameters, whole.flops - known.flops))

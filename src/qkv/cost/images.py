@@ -10,6 +10,7 @@ from torch import Tensor
 from ..core.batch import Batch
 from ..core.patches import Patches, masked_layout
 from ..model.base import ModelSpec
+from ..model.pixel_masks import PixelMasks
 from ..model.transformer import Transformer
 from ..model.vision import ImageClassifier, MaskTokens, PixelDecoder
 
@@ -54,6 +55,6 @@ def _labels(spec: ModelSpec, pixels: Tensor) -> Tensor | None:
             return torch.zeros(rows, dtype=torch.int64)
         case PixelDecoder():
             return pixels
-        case MaskTokens():
+        case MaskTokens() | PixelMasks():
             return torch.zeros(rows, height, width, dtype=torch.int64)
     return None

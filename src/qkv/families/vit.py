@@ -40,6 +40,7 @@ def vit(
     eps: float = 1e-12,
     before: int = 1,
     after: int = 0,
+    stem: tuple[int, ...] = (),
     position: Position | None = None,
     labels: int = 1000,
     head: bool = True,
@@ -47,7 +48,7 @@ def vit(
     pooler: bool = False,
 ) -> Transformer:
     """An encoder with a classifier of `labels` classes, which reads a distillation token too where it is `distilled`, and
-    a pooler, each where wanted."""
+    a pooler, each where wanted. `stem`: widths of convolutions that make the patches (`core.patches.Patches`)."""
     block = Block(
         attention=Attention(n_heads=n_heads, dropout=attention_dropout, bias=attention_bias, out_bias=True),
         feedforward=FeedForward(d_ff=d_ff, activation=activation),
@@ -57,7 +58,9 @@ def vit(
     return Transformer(
         d_model=d_model,
         encoder=Stack(
-            embedding=Patches(image=image, patch=patch, channels=channels, before=before, after=after, dropout=dropout),
+            embedding=Patches(
+                image=image, patch=patch, channels=channels, before=before, after=after, stem=stem, dropout=dropout
+            ),
             position=position or GridPosition(),
             blocks=(block,) * n_layers,
             norm=LayerNorm(eps=eps),

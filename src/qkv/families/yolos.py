@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ..core.feedforward import Activation
 from ..core.patches import GridPosition, Size
@@ -31,6 +31,8 @@ def yolos(
     attention_bias: bool = True,
     eps: float = 1e-12,
     detections: int = 100,
+    proposals: Literal["tokens", "patches"] = "tokens",
+    stem: tuple[int, ...] = (),
     between: bool = True,
     position: Position | None = None,
     labels: int = 91,
@@ -39,8 +41,15 @@ def yolos(
 ) -> Transformer:
     """ViT that says a class of `labels`, or none, and a box for each of its `detections`.
 
-    `between` gives every block positions of its own.
+    `between` gives every block positions of its own. With proposals "patches", every patch is a detection (`Detector`), and
+    `detections` has to be 0. `stem`: widths of convolutions that make the patches (`core.patches.Patches`).
+
+    Raises ValueError where there are detection tokens beside the proposals of patches.
     """
+    if detections and proposals == "patches":
+        raise ValueError(
+            f"every patch proposes an object, so {detections} detection tokens go unread; give detections=0"
+        )
     spec = vit(
         image=image,
         patch=patch,
@@ -55,11 +64,12 @@ def yolos(
         attention_bias=attention_bias,
         eps=eps,
         after=detections,
+        stem=stem,
         position=position or GridPosition(between=between),
         head=False,
         pooler=pooler,
     )
-    return spec.replace({"head": Detector(labels=labels)}) if head else spec
+    return spec.replace({"head": Detector(labels=labels, proposals=proposals)}) if head else spec
 
 
 SIZES: dict[str, dict[str, Any]] = {

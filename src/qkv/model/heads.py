@@ -50,10 +50,11 @@ class HeadModule(nn.Module):
     """What every head's module offers: outputs from hidden states, and the loss sums for labels.
 
     One that `takes_layout` is given that of the hidden states too: `head(hidden, layout)`. Its outputs are of a whole
-    sequence or image, so there is none to decode step by step.
+    sequence or image, so there is none to decode step by step. One that `takes_pixels` is given the images besides.
     """
 
     takes_layout = False
+    takes_pixels = False
 
     def loss(self, hidden: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> LossSums:
         raise NotImplementedError

@@ -20,7 +20,7 @@ from ..core.layout import Layout
 from ..core.patches import PatchEmbedding
 from ..core.positions import Learned
 from ..core.spec import Cost
-from . import sentence, series, vision  # noqa: F401  # so that their heads are known wherever there are models
+from . import pixel_masks, sentence, series, vision  # noqa: F401  # so that their heads are known wherever there are models
 from .attention import Attention, Mixer, MultiHeadAttention
 from .base import ModelSpec
 from .heads import Classifier, ClassifierModule, Head, HeadModule, LanguageModel, Pooler, PoolerModule
@@ -272,14 +272,15 @@ class TransformerModel(nn.Module):
             ids, layout = self._laid(ids, layout, attention_mask)
             attention_mask = None
         extras = Extras() if self.training and labels is not None else None
-        seen: dict[str, Layout] = {}
+        seen: dict[str, Any] = {}
         if self.head is not None and self.head.takes_layout:
             if target is not None:
                 target_layout, target_mask = self._layout(target, target_layout, target_mask), None
                 seen = {"layout": target_layout}
             else:
+                pixels = {"pixels": ids} if self.head.takes_pixels else {}
                 ids, layout = self._laid(ids, layout, attention_mask)
-                attention_mask, seen = None, {"layout": layout}
+                attention_mask, seen = None, {"layout": layout, **pixels}
         hidden = self.hidden(
             ids,
             target,

@@ -59,11 +59,16 @@ class ImageClassifier(OfImages, kind="image-classifier"):
     `distilled` adds a second layer that reads the distillation token, trained on what a teacher says; the scores are the
     mean of both (DeiT, Touvron et al. 2021). Labels are (B,), or then also (B, 2): the true and the teacher's. Numbers that
     are not whole, (B, labels), are shares of the classes, as of mixed pictures.
+
+    standardized: h is brought to mean 0 and variance 1 over the pictures of a batch, in evaluation by running means of both:
+                  batch norm without gains (Ioffe & Szegedy 2015), by which one learning rate suits the states of any frozen
+                  stack (He et al. 2022, appendix A.1).
     """
 
     labels: int = Field(default=1000, gt=0)
     pool: Literal["token", "mean"] = "token"
     distilled: bool = False
+    standardized: bool = False
     dropout: float = Field(default=0.0, ge=0, lt=1)
 
     @property
@@ -89,6 +94,7 @@ class ImageClassifierHead(ImageHead):
     def __init__(self, spec: ImageClassifier, d_model: int) -> None:
         super().__init__()
         self.pool, self.dropout = spec.pool, spec.dropout
+        self.norm = nn.BatchNorm1d(d_model, affine=False) if spec.standardized else nn.Identity()
         self.out = Linear(d_model, spec.labels)
         self.teacher = Linear(d_model, spec.labels) if spec.distilled else None
 
@@ -111,7 +117,7 @@ class ImageClassifierHead(ImageHead):
         return cross_entropy(scores, labels, label_smoothing, z_loss)
 
     def _scores(self, hidden: Tensor, layout: Layout) -> Float[Tensor, "B layers labels"]:
-        x = hidden[:, 0] if self.pool == "token" else hidden[:, patches_of(layout)].mean(1)
+        x = self.norm(hidden[:, 0] if self.pool == "token" else hidden[:, patches_of(layout)].mean(1))
         scores = [self.out(dropout(x, self.dropout, self.training))]
         if self.teacher is not None:
             scores.append(self.teacher(dropout(hidden[:, 1], self.dropout, self.training)))
@@ -347,23 +353,37 @@ class Objects(NamedTuple):
 
 
 class Detector(OfImages, kind="detector"):
-    """A class and a box for every detection token, by two networks of `layers` linear layers with ReLU (YOLOS, Fang et
-    al. 2021; DETR, Carion et al. 2020)."""
+    """A class and a box for every detection, by two networks f of `layers` linear layers with ReLU.
+
+    proposals: which tokens are detections. "tokens", those after the patches, whose box is σ(f(h)) (YOLOS, Fang et al. 2021;
+               DETR, Carion et al. 2020); or "patches", each of which proposes an object near itself, at
+
+                   σ(f(h) + σ⁻¹((column + ½) / columns, (row + ½) / rows, size, size)),
+
+               as the encoder does in two-stage Deformable DETR (Zhu et al. 2021, appendix A.4). Where an object is need not
+               be learned then, only how it lies about its patch, which a few hundred pictures can teach.
+    size:      of a proposal before it is learned, as a share of the picture.
+    """
 
     labels: int = Field(default=91, gt=0)
     layers: int = Field(default=3, gt=0)
+    proposals: Literal["tokens", "patches"] = "tokens"
+    size: float = Field(default=0.1, gt=0, lt=1)
 
     def check_patches(self, seen: Patches) -> None:
-        if not seen.after:
-            raise ValueError("a detector reads detection tokens: give patches some `after` them")
+        if self.proposals == "tokens" and not seen.after:
+            raise ValueError(
+                "a detector reads detection tokens: give patches some `after` them, or take their proposals"
+            )
 
     def module(self, d_model: int, vocab_size: int) -> DetectorHead:
         return DetectorHead(self, d_model)
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
-        """FLOPs are left out: they are those of a hundred tokens, whatever the image."""
+        """FLOPs of detection tokens are left out: they are those of a hundred, whatever the image."""
         square = 2 * (self.layers - 1) * (d_model + 1) * d_model
-        return Cost(square + (d_model + 1) * (self.labels + 1 + 4))
+        parameters = square + (d_model + 1) * (self.labels + 1 + 4)
+        return Cost(parameters, 2 * parameters * tokens * (self.proposals == "patches"))
 
 
 class DetectorHead(ImageHead):
@@ -373,10 +393,16 @@ class DetectorHead(ImageHead):
         super().__init__()
         self.classes = Perceptron(d_model, spec.labels + 1, spec.layers)
         self.boxes = Perceptron(d_model, 4, spec.layers)
+        self.proposals, self.size = spec.proposals, spec.size
 
     def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Objects:
-        found = hidden[:, patches_of(layout).stop :]
-        return Objects(self.classes(found), self.boxes(found).sigmoid())
+        patches = patches_of(layout)
+        if self.proposals == "tokens":
+            found = hidden[:, patches.stop :]
+            return Objects(self.classes(found), self.boxes(found).sigmoid())
+        found = hidden[:, patches]
+        beside = proposed(layout, self.size).logit()
+        return Objects(self.classes(found), (self.boxes(found) + beside).sigmoid())
 
     def loss(
         self,
@@ -387,6 +413,14 @@ class DetectorHead(ImageHead):
         layout: Layout | None = None,
     ) -> LossSums:
         raise ValueError("a detector has no loss without a matching of detections with objects; call it without labels")
+
+
+def proposed(layout: Layout, size: float) -> Float[Tensor, "B n 4"]:
+    """The box (center x, center y, width, height) that each patch begins with: around its own middle, of one size."""
+    assert layout.grid is not None
+    row, column = layout.positions[:, patches_of(layout), 1:].unbind(-1)
+    x, y = (column + 0.5) / layout.grid.columns, (row + 0.5) / layout.grid.rows
+    return torch.stack([x, y, torch.full_like(x, size), torch.full_like(x, size)], -1)
 
 
 class Perceptron(nn.Module):

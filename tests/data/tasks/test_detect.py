@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,13 @@ def seen_boxes(numbers: np.ndarray) -> dict[int, list[float]]:
                 edges[3] - edges[1],
             ]
     return found
+
+
+def test_a_training_picture_is_shown_as_often_as_it_is_cropped() -> None:
+    task = settled(crops=3, crop=0.5)
+    shown = [item.arrays["ids"] for item in made(task, example(), training=True) if isinstance(item, Item)]
+    assert len(shown) == 3 and not any(np.array_equal(a, b) for a, b in pairwise(shown))
+    assert len(made(task, example())) == 1
 
 
 def test_pictures_are_drawn_to_the_models_size_and_boxes_are_shares_of_it() -> None:

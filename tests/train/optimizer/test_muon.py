@@ -95,6 +95,16 @@ def test_a_head_of_its_own_is_no_hidden_layer_and_neither_is_a_convolution():
     assert not {"head.weight", "encoder.embedding.weight", "patches.weight"} & moved
 
 
+def test_our_own_convolutions_are_matrices_in_stems_and_in_heads_too():
+    sizes = {"image": (16, 16), "patch": (4, 4), "d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 8}
+    head = {"kind": "pixel-masks", "labels": 3, "widths": [4, 6]}
+    model = qkv.build(qkv.preset("vit-base-16", **sizes, stem=(4, 6)).replace({"head": head}))
+    optimizer = Muon().build(model)
+    moved = names_of(optimizer, "momentum")
+    assert {"encoder.embedding.stem.1.weight", "head.up.0.1.weight", "head.down.1.0.weight"} <= moved
+    assert not {"head.out.weight", "encoder.embedding.stem.0.norm.weight"} & moved
+
+
 def test_adamw_may_have_a_rate_of_its_own_which_follows_the_schedule():
     optimizer = Muon(lr=0.02, adamw_lr=0.001, rates={"norm.*": 2.0}).build(Tiny())
     got = {name: group["scale"] for group in optimizer.param_groups for name in group["param_names"]}

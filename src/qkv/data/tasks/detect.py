@@ -35,6 +35,7 @@ class Detect(PictureTask, kind="detect"):
     flip:    turn training pictures around by chance, left and right; turn: and upside down.
     crop:    a training picture is cut by chance to no less than this share of its sides; 1 for none.
     visible: the share of an object that a crop must show for it to be one there.
+    crops:   how often a training picture is shown in each epoch, each time cut and turned around anew.
     light:   how much brighter or darker training pictures are made at most, as a share.
 
     Pictures are drawn to the model's size, whatever their shape.
@@ -46,6 +47,7 @@ class Detect(PictureTask, kind="detect"):
     turn: bool = False
     crop: float = Field(default=1.0, gt=0, le=1)
     visible: float = Field(default=0.4, gt=0, le=1)
+    crops: int = Field(default=1, ge=1)
     light: float = Field(default=0.0, ge=0, lt=1)
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
@@ -72,7 +74,9 @@ class Detect(PictureTask, kind="detect"):
                 made.append(pixels)
                 continue
             boxes, classes, reasons = self._objects(example, pixels)
-            made += [self._made(pixels, boxes, classes, example, chance), *reasons]
+            times = self.crops if chance.training else 1  # read once, which takes as long as the rest
+            made += [self._made(pixels, boxes, classes, example, chance) for _ in range(times)]
+            made += reasons
         return made
 
     def _made(self, pixels: Pixels, boxes: Boxes, classes: NDArray[np.int64], example: Example, chance: Chance) -> Item:

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from torch import nn
 
+from ...core.convolution import Convolution
 from ...core.embedding import InputModule
 from ...core.positions import PositionModule
 from ...core.spec import nearest
@@ -29,12 +30,16 @@ def embedding_parameters(model: nn.Module) -> set[nn.Parameter]:
 def hidden_matrices(model: nn.Module) -> set[nn.Parameter]:
     """Trainable matrices (m, n), or stacks of them (…, m, n), that take hidden states to hidden states.
 
-    Not those of embeddings, of heads and of convolutions, where one of the two axes is not a space of features.
+    Not those of embeddings, of heads and of PyTorch's convolutions, where one of the two axes is not a space of features.
+    The convolutions of `core.convolution` are matrices, from all that a place sees to its channels: in heads too.
     """
-    outside = embedding_parameters(model)
+    outside, inside = embedding_parameters(model), set[nn.Parameter]()
     for module in model.modules():
         if isinstance(module, HeadModule | nn.modules.conv._ConvNd):
             outside.update(module.parameters())
+        elif isinstance(module, Convolution):
+            inside.update(module.parameters())
+    outside -= inside
     return {p for p in model.parameters() if p.requires_grad and p.ndim >= 2 and p not in outside}
 
 

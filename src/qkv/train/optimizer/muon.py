@@ -25,7 +25,8 @@ class Muon(Optimizer, kind="muon"):
         m ← μm + (1 − μ) g,  u = (1 − μ) g + μm (`nesterov`) or m,  W ← W − lr · s · NS(u)
 
     NS, five steps of Newton and Schulz, takes a matrix U S Vᵀ near U Vᵀ: all directions learn at one rate. Tables,
-    heads, convolutions, norms and biases are moved by AdamW, with `betas` and `eps`.
+    heads, PyTorch's convolutions, norms and biases are moved by AdamW, with `betas` and `eps`. Our own
+    (`core.convolution`) are matrices, as in the authors' code.
 
     scale: "rms" is s = 0.2 · √max(m, n), by which updates are as large as AdamW's usually are, so that one lr and one
            weight decay serve both (Liu et al. 2025); "original" is s = √max(1, m/n), for lr near 0.02.
