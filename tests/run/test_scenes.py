@@ -40,6 +40,21 @@ def test_a_recipe_from_made_data_to_its_report(name: str, tmp_path: Path) -> Non
     assert run.recipe is not None and run.recipe.task is not None and run.recipe.task.n_labels in (None, 4, 5)
 
 
+OTHERS = {
+    "segment": ["model.preset=segmenter-tiny", "model.decoder_layers=1", "head=null"],
+    "detect": ["model.proposals=patches", "model.detections=0", "model.stem=[4,4,4]"],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_way_to_the_same_is_asked_alike(name: str, tmp_path: Path) -> None:
+    done = train(Recipe.load(name, [*SHORT, *MADE, *OTHERS[name]]), tmp_path / "run", device="cpu")
+    assert done.evaluation is not None and WANTED[name][0] <= done.evaluation.metrics.keys()
+    Image.new("RGB", (70, 50), "gray").save(tmp_path / "7.png")
+    (found,) = load(tmp_path / "run", device="cpu").predict([str(tmp_path / "7.png")])
+    assert found.fields["size"] == [50, 70]
+
+
 def test_training_goes_on_where_it_was_and_another_begins_with_its_weights(tmp_path: Path) -> None:
     first = Recipe.load("detect", [*SHORT, *MADE, "training.max_steps=2"])
     train(first, tmp_path / "run", device="cpu")
