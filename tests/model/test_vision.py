@@ -14,6 +14,7 @@ from qkv.model.attention import Attention
 from qkv.model.block import Block
 from qkv.model.build import build
 from qkv.model.heads import Head
+from qkv.model.pixel_masks import PixelMasks
 from qkv.model.stack import Stack
 from qkv.model.transformer import Transformer
 from qkv.model.vision import Detector, ImageClassifier, MaskTokens, Objects, PixelDecoder
@@ -49,6 +50,7 @@ MODELS = {
     "pixels": image_model(PIXELS),
     "masks": image_model(MaskTokens(labels=4, width=8, decoder=states())),
     "standardized": image_model(ImageClassifier(labels=5, standardized=True)),
+    "masks of pixels": image_model(PixelMasks(labels=4, widths=(6, 5))),
     "objects": image_model(Detector(labels=3), after=5),
     "objects near patches, a stem": image_model(Detector(labels=3, proposals="patches"), stem=(4, 6)),
     "objects, positions between blocks": image_model(Detector(labels=3), after=5, position=GridPosition(between=True)),
@@ -68,10 +70,11 @@ def test_counted_saved_and_run_on_other_sizes(spec: Transformer) -> None:
 
 
 MASKS = (torch.arange(24).view(4, 6) % 4).repeat_interleave(4, 0).repeat_interleave(4, 1).expand(2, -1, -1)
-LABELS = {"class token": torch.tensor([1, 4]), "standardized": torch.tensor([1, 4]), "masks": MASKS}
+CLASSES = torch.tensor([1, 4])
+LABELS = {"class token": CLASSES, "standardized": CLASSES} | dict.fromkeys(("masks", "masks of pixels"), MASKS)
 
 
-@pytest.mark.parametrize("name", ["class token", "standardized", "masks", "pixels"])
+@pytest.mark.parametrize("name", ["class token", "standardized", "masks", "masks of pixels", "pixels"])
 def test_it_learns(name: str) -> None:
     torch.manual_seed(0)
     model, pixels = build(MODELS[name], seed=0), torch.randn(2, 3, 16, 24)
