@@ -38,7 +38,7 @@ class Levels(NamedTuple):
 
 
 def color_components(arguments: list[str]) -> dict[str, Any]:
-    """Connected pieces of purple are white cells or, where small, platelets; other dark ones, made thinner to fall apart, red
+    """Connected pieces of purple are white cells or, where small, platelets; other dark ones, thinned to fall apart, are red
     cells. Levels are those of the best AP50 on some training pictures, and a piece is the surer the nearer its sides are to
     the medians of its class's boxes there."""
     parser = argparse.ArgumentParser()
@@ -46,7 +46,8 @@ def color_components(arguments: list[str]) -> dict[str, Any]:
     source = Voc(path=parser.parse_args(arguments).path)
     train = _pictures(list(source.examples("train", shuffle=False))[:_SEARCHED])
     sides = {name: np.median([_sides(b) for one in train for n, b in _named(one) if n == name], 0) for name in NAMES}
-    tried = [Levels(*levels) for levels in product((30, 45, 60, 75), (10, 20, 30, 40), (3, 8, 13, 18))]
+    grid = product((30, 45, 60, 75), (10, 20, 30, 40), (3, 8, 13, 18))
+    tried = [Levels(*levels) for levels in grid]
     best = max(tried, key=lambda levels: _judged(train, levels, sides)[1])
     ap, ap50 = _judged(_pictures(list(source.examples("test", shuffle=False))), best, sides)
     return {"name": "thresholds of color and connected pieces", "AP": ap, "AP50": ap50}
