@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.core.batch import IGNORE, Batch
-from qkv.data.judges.segmented import Segmented, ious
+from qkv.data.judges.segmented import Segmented, Views, ious, seen_in
 from qkv.data.tasks.segment import Place
 from qkv.look.pictures import draw
 
@@ -72,3 +72,40 @@ def test_tiles_are_put_together_in_the_picture_that_is_shown() -> None:
     assert set(np.asarray(truth).ravel().tolist()) == {1}
     page = str(draw(sample["picture"]))
     assert page.count("<img") == 3 and page.count("data:image/png;base64,") == 3 and "prediction" in page
+
+
+class Sees(nn.Module):
+    """Class 1 where a pixel is bright, the surer the nearer to the left edge: it has a sense of orientation."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        bright = ids[:, :1] - 0.5
+        return torch.cat([-bright, bright], 1) / (1 + torch.arange(ids.shape[3]))
+
+
+def test_views_are_put_back_upright() -> None:
+    batch = batch_of(torch.zeros(2, 4, 4, dtype=torch.int64), [Place(0, 0, (4, 4))] * 2)
+    seen: list[tuple[Tensor, Tensor]] = []
+    model = Sees()
+    model.register_forward_hook(lambda m, given, kwargs, out: seen.append((kwargs["ids"], out)), with_kwargs=True)
+    made = seen_in(8, model, batch)
+    assert len({tuple(ids.flatten().tolist()) for ids, _ in seen}) == 8  # all of them differ
+    assert torch.equal(made.argmax(1) == 1, batch.inputs["ids"][:, 0] > 0.5)  # and pixels are where they were
+    pixels, wanted = batch.inputs["ids"], []
+    for turns in range(4):
+        for across in (False, True):
+            view = torch.rot90(pixels, turns, (2, 3))
+            said = model(ids=view.flip(3) if across else view).softmax(1)
+            wanted.append(torch.rot90(said.flip(3) if across else said, -turns, (2, 3)))
+    torch.testing.assert_close(made, torch.stack(wanted).mean(0))
+
+
+@pytest.mark.parametrize("views", [1, 2, 4])
+def test_views_of_a_picture_that_is_no_square(views: Views) -> None:
+    batch = batch_of(torch.zeros(2, 4, 6, dtype=torch.int64), [Place(0, 0, (4, 6))] * 2)
+    made, model = seen_in(views, Sees(), batch), Sees()
+    if views == 1:
+        assert torch.equal(made, model(batch.inputs["ids"]))
+    across = model(batch.inputs["ids"].flip(3)).softmax(1).flip(3)
+    if views == 2:
+        torch.testing.assert_close(made, (model(batch.inputs["ids"]).softmax(1) + across) / 2)
+    assert made.shape == (2, 2, 4, 6)

@@ -149,3 +149,9 @@ def test_settings_that_do_not_fit_are_refused(fields: dict[str, Any], said: str)
 def test_a_model_that_reads_no_pictures_is_refused() -> None:
     with pytest.raises(ValueError, match="on pictures, and this model reads none"):
         Segment().settle(Shapes(), None, Embedding())
+
+
+def test_views_by_right_angles_are_of_squares() -> None:
+    assert settled([example()], image=(16, 16), views=8).views == 8
+    with pytest.raises(ValueError, match="turns tiles by right angles, and these are 16 × 24; take at most 4"):
+        settled([example()], views=8)

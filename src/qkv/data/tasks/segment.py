@@ -16,7 +16,7 @@ from ...core.embedding import Input
 from ..encoding import Encoder
 from ..images import Pixels, Size
 from ..judge import Judge
-from ..judges.segmented import Segmented
+from ..judges.segmented import Segmented, Views
 from ..mask_files import Mask, read_mask
 from ..sources import Example, Skipped, Source
 from ..task import Chance, Item
@@ -38,6 +38,8 @@ class Segment(PictureTask, kind="segment"):
     light:   how much brighter or darker training pictures are made at most, as a share.
     overlap: by how many pixels the tiles of a larger picture overlap in evaluation, where each pixel is predicted once, in
              the tile in whose middle it stands most; a quarter of a tile by default.
+    views:   in how many orientations evaluation sees each tile, and takes the mean of what is said: 2, 4 or 8
+             (`data.judges.segmented.seen_in`), as often as `flip`, and `turn`, have taught.
 
     Pictures smaller than what the model reads stand on black, which isn't counted.
     """
@@ -49,6 +51,7 @@ class Segment(PictureTask, kind="segment"):
     turn: bool = False
     light: float = Field(default=0.0, ge=0, lt=1)
     overlap: int | None = Field(default=None, ge=0)
+    views: Views = 1
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -60,6 +63,11 @@ class Segment(PictureTask, kind="segment"):
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
         made = super().settle(source, tokenizer, seen)
+        if self.views == 8 and made.size[0] != made.size[1]:
+            height, width = made.size
+            raise ValueError(
+                f"task.views=8 turns tiles by right angles, and these are {height} × {width}; take at most 4"
+            )
         classes = made.classes or getattr(source, "classes", ())
         values = made.values or _values(source, len(classes))
         return made.replace({"values": values, "classes": classes or tuple(map(str, range(len(values))))})
@@ -149,7 +157,7 @@ class Segment(PictureTask, kind="segment"):
         )
 
     def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Segmented(self.classes, self.mean, self.std)
+        return Segmented(self.classes, self.mean, self.std, self.views)
 
 
 class Place(NamedTuple):

@@ -11,8 +11,7 @@ import numpy as np
 
 from ...core.batch import IGNORE
 from ...data.images import Pixels
-from ...data.judge import said_of
-from ...data.judges.segmented import likeliest
+from ...data.judges.segmented import likeliest, seen_in
 from ...data.mask_files import Mask
 from ...data.png import class_png_bytes, laid_over, png_bytes
 from ...data.tasks.segment import Segment
@@ -41,7 +40,7 @@ def _mask(run: Run, task: Segment, path: str, pixels: Pixels) -> Mask:
     for _, batch in asked(run, task, [{"image": pixels, "mask": of_one_class, "where": path}]):
         assert batch.labels is not None
         labels = batch.labels.cpu()
-        made = likeliest(said_of(run.model, batch), labels.shape[1:]).numpy()
+        made = likeliest(seen_in(task.views, run.model, batch), labels.shape[1:]).numpy()
         for about, found, own in zip(batch.texts, made, (labels != IGNORE).numpy(), strict=True):
             rows, columns = own.nonzero()
             mask[about["place"].top + rows, about["place"].left + columns] = found[own]
