@@ -38,8 +38,8 @@ class Segment(PictureTask, kind="segment"):
     light:   how much brighter or darker training pictures are made at most, as a share.
     overlap: by how many pixels the tiles of a larger picture overlap in evaluation, where each pixel is predicted once, in
              the tile in whose middle it stands most; a quarter of a tile by default.
-    views:   in how many orientations evaluation sees each tile, and takes the mean of what is said: 2, 4 or 8
-             (`data.judges.segmented.seen_in`), as often as `flip`, and `turn`, have taught.
+    views:   in how many orientations evaluation sees each tile, to take the mean of what is said
+             (`data.judges.segmented.seen_in`): 2 suit what `flip` has taught, 8 what `turn` has.
 
     Pictures smaller than what the model reads stand on black, which isn't counted.
     """
