@@ -97,6 +97,16 @@ def test_another_kind_keeps_what_it_has_of_the_recipes_values() -> None:
         Recipe.load("speech", ["data.kind=sounds", "data.pth=x"])
 
 
+@pytest.mark.parametrize("name", ["tag", "vit"])
+def test_a_changed_recipe_leaves_to_the_data_what_it_did_not_say(name: str) -> None:
+    recipe = Recipe.load(name)
+    changed = recipe.change(["seed=7"])
+    assert changed == recipe.model_copy(update={"seed": 7})
+    assert changed.settled(None) == recipe.settled(None).change(["seed=7"])
+    with pytest.raises(ValueError, match=r"head\.labels is 2, and the data have"):
+        recipe.change(["head.labels=2"]).settled(None)
+
+
 @pytest.mark.parametrize("name", ["vit", "classify", "bert", "forecast"])
 def test_files_for_made_data_want_their_kind(name: str) -> None:
     with pytest.raises(

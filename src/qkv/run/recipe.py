@@ -150,7 +150,7 @@ class Recipe(Spec):
 
     def change(self, settings: Iterable[str]) -> Self:
         """This recipe with `key=value` settings applied."""
-        return type(self).from_tree(given(self.to_dict(), settings))
+        return type(self).from_tree(given(_said(self, self.to_dict()), settings))
 
     @property
     def vocab_size(self) -> int:
@@ -219,6 +219,15 @@ class Recipe(Spec):
     def to_yaml(self) -> str:
         """What `recipe.yaml` of a run directory holds; `Recipe.load` reads it back to an equal value."""
         return yamls.dump(self.to_dict())
+
+
+def _said(spec: Spec, tree: dict[str, Any]) -> dict[str, Any]:
+    """A spec's tree without the defaults that nobody has given, which `settled` may put the data's own in place of."""
+    if tree.keys() - {"kind"} != type(spec).model_fields.keys():  # a form of its own, such as a model's choice has
+        return tree
+    made = {key: value for key, value in tree.items() if key == "kind" or key in spec.model_fields_set}
+    inner = {key: value for key in made if isinstance(value := getattr(spec, key), Spec)}
+    return {**made, **{key: _said(part, made[key]) for key, part in inner.items()}}
 
 
 def _is_directory(name: str) -> bool:
