@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import DISTILBERT, ELECTRA, SIZES, Case, Pair, inputs, made, ours, theirs
+from hub_cases import BIG_BIRD, DISTILBERT, ELECTRA, LONGFORMER, SIZES, Case, Pair, inputs, made, ours, theirs
 from test_parity import error
 
 from qkv.core.layout import Layout
@@ -27,6 +27,14 @@ CASES = {
     "roberta": Case("RobertaForQuestionAnswering", {**SIZES, "pad_token_id": 1}, does="read"),
     "distilbert": Case("DistilBertForQuestionAnswering", DISTILBERT, does="read"),
     "electra": Case("ElectraForQuestionAnswering", ELECTRA, does="read", types=True),
+    "longformer": Case("LongformerForQuestionAnswering", LONGFORMER, does="read", lengths=(29, 14, 22), chosen=True),
+    "big-bird": Case(
+        "BigBirdForQuestionAnswering",
+        {**BIG_BIRD, "hidden_act": "relu", "sep_token_id": 2},
+        does="read",
+        types=True,
+        lengths=(45, 30, 38),
+    ),
 }
 every = pytest.mark.parametrize("name", CASES)
 
@@ -65,7 +73,8 @@ def test_losses_of_rows_without_padding(name: str) -> None:
     alone = given.ids[given.mask.all(1)]
     labels = torch.tensor([[1, 3], [0, 0], [2, 2]])[: len(alone)]
     ours_ = both.ours(alone, layout=Layout.full(alone.shape[1]), labels=labels)
-    out = both.theirs(input_ids=alone)
+    usual = {"global_attention_mask": both.case.chosen, "token_type_ids": both.case.types}
+    out = both.theirs(input_ids=alone, **{key: torch.zeros_like(alone) for key, read in usual.items() if read})
     losses = [F.cross_entropy(side, labels[:, k]) for k, side in enumerate((out.start_logits, out.end_logits))]
     torch.testing.assert_close(ours_.loss / ours_.n_labels, sum(losses) / 2, atol=1e-5, rtol=1e-5)
 

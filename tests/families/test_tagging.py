@@ -14,7 +14,28 @@ from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import BIG_BIRD, DISTILBERT, ELECTRA, LONGFORMER, SIZES, Case, Pair, inputs, made, ours, theirs
+from hub_cases import (
+    BIG_BIRD,
+    BLOOM,
+    DISTILBERT,
+    ELECTRA,
+    EXPERTS,
+    FALCON,
+    GEMMA,
+    GPT2,
+    GROUPED,
+    LONGFORMER,
+    MPT,
+    NARROW,
+    SHARED,
+    SIZES,
+    Case,
+    Pair,
+    inputs,
+    made,
+    ours,
+    theirs,
+)
 from test_parity import error
 
 from qkv.model.heads import Span, TokenClassifier
@@ -25,8 +46,28 @@ NAMED = {"id2label": dict(enumerate(LABELS)), "label2id": {label: i for i, label
 PADDED = {**SIZES, "pad_token_id": 1}
 
 
-def case(name: str, config: dict[str, Any], **options: Any) -> Case:
-    return Case(f"{name}ForTokenClassification", {**config, **NAMED}, does="read", labels=3, **options)
+def case(name: str, config: dict[str, Any], does: str = "read", **options: Any) -> Case:
+    return Case(f"{name}ForTokenClassification", {**config, **NAMED}, does=does, labels=3, **options)
+
+
+DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("GPT2", GPT2),
+    "gpt-bigcode": ("GPTBigCode", GPT2),
+    "gpt-neox": ("GPTNeoX", SIZES),
+    "bloom": ("Bloom", BLOOM),
+    "falcon": ("Falcon", FALCON),
+    "mpt": ("Mpt", MPT),
+    "llama": ("Llama", GROUPED),
+    "mistral": ("Mistral", GROUPED),
+    "mixtral": ("Mixtral", EXPERTS),
+    "qwen2": ("Qwen2", GROUPED),
+    "qwen3": ("Qwen3", GROUPED),
+    "qwen2-moe": ("Qwen2Moe", SHARED),
+    "qwen3-moe": ("Qwen3Moe", NARROW),
+    "gemma2": ("Gemma2", GEMMA),
+    "phi3": ("Phi3", GROUPED),
+}
+UNDROPPED = ("bloom", "falcon")  # their configurations say that nothing is, by default
 
 
 CASES = {
@@ -36,6 +77,10 @@ CASES = {
     "electra": case("Electra", ELECTRA, types=True),
     "longformer": case("Longformer", LONGFORMER, lengths=(29, 14, 22), chosen=True),
     "big-bird": case("BigBird", BIG_BIRD, lengths=(45, 30, 38)),
+    **{
+        name: case(*of, "continue", places="relative" if name in ("bloom", "mpt") else "given")
+        for name, of in DECODERS.items()
+    },
 }
 every = pytest.mark.parametrize("name", CASES)
 
@@ -49,7 +94,8 @@ def pair(name: str) -> Pair:
 @torch.no_grad()
 def test_scores_of_every_real_token(name: str) -> None:
     both = pair(name)
-    assert isinstance(both.ours.spec.head, TokenClassifier) and both.ours.spec.head.dropout == 0.1
+    head = both.ours.spec.head
+    assert isinstance(head, TokenClassifier) and head.dropout == (0.0 if name in UNDROPPED else 0.1)
     given = inputs(both.case)
     real = given.mask.bool()
     found = ours(both, given)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..core.bigbird import BigBird
-from ..core.feedforward import Activation
+from ..core.feedforward import Activation, FeedForward
+from ..core.norm import LayerNorm
 from ..core.patterns import Full, Pattern
 from ..core.positions import Position
 from ..hub.family import Class, Family
@@ -15,7 +16,7 @@ from ..hub.keys import ACTIVATIONS, Config, Key, changed
 from ..hub.names import Row
 from ..model.attention import Attention
 from ..model.block_sparse import BlockSparseAttention
-from ..model.heads import SequenceClassifier
+from ..model.heads import SequenceClassifier, Span
 from ..model.transformer import Transformer
 from .bert import FIELDS, NAMES, PLACES, POOLED, PRETRAINING, bert, legacy
 from .classes import BERTS_DROPOUT, dense, reading, tagger
@@ -44,10 +45,11 @@ def bigbird(
     pooler: bool = True,
     labels: int = 0,
     classifier: bool = False,
+    answers: bool = False,
 ) -> Transformer:
     """BERT with a pattern of blocks, whose random ones each layer draws with its number as the seed; or with another.
 
-    `classifier` puts one of sequences in the head's place.
+    `classifier` puts one of sequences in the head's place, `answers` what says where an answer begins and ends.
     """
     pattern = pattern or BigBird()
     spec = bert(
@@ -82,6 +84,9 @@ def bigbird(
         )
     if classifier:
         changes["head"] = SequenceClassifier(activation=activation)
+    if answers:
+        layer = FeedForward(d_ff=d_ff, activation=activation)
+        changes["head"] = Span(feedforward=layer, norm=LayerNorm(eps=eps), dropout=dropout)
     return spec.replace(changes)
 
 
@@ -129,6 +134,7 @@ FAMILY = Family(
         "BigBirdForPreTraining": Class(PRETRAINING),
         "BigBirdModel": Class(POOLED, bare=True, optional=("pooler",)),
         "BigBirdForSequenceClassification": Class({"classifier": True}, dropout=BERTS_DROPOUT),
+        "BigBirdForQuestionAnswering": Class({**POOLED, "answers": True}, optional=("pooler",)),
         **tagger("BigBird", BERTS_DROPOUT),
     },
     prefix="bert.",
@@ -150,7 +156,11 @@ FAMILY = Family(
                 if not row.ours.startswith(("head.dense", "head.out"))
             ),
             *dense("classifier"),
-        )
+            Row("qa_classifier.intermediate.dense.*", "head.feedforward.up.*"),
+            Row("qa_classifier.output.dense.*", "head.feedforward.down.*"),
+            Row("qa_classifier.output.LayerNorm.*", "head.norm.*"),
+        ),
+        answers=Row("qa_classifier.qa_outputs.*", "head.out.*"),
     ),
     harmless={"position_embedding_type": "absolute"},
 )

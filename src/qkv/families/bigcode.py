@@ -10,8 +10,8 @@ from ..hub.names import Row
 from ..hub.transforms import Grouped, Joined, Transform
 from ..model.transformer import Transformer
 from .classes import decoders
-from .gpt2 import FAMILY as GPT2
 from .gpt2 import FIELDS, gpt
+from .gpt2 import names as gpt2_names
 from .places import heads, places
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -31,9 +31,9 @@ def names(spec: Transformer) -> Table:
     assert spec.decoder is not None
     n_heads, n_kv_heads, _, _ = heads(spec.decoder, spec.d_model)
     fused: Transform = Joined() if n_kv_heads == 1 else Grouped(n_heads)
-    assert isinstance(GPT2.names, tuple)
     return tuple(
-        Row(row.theirs, row.ours, fused) if "c_attn" in row.theirs else Row(row.theirs, row.ours) for row in GPT2.names
+        Row(row.theirs, row.ours, fused) if "c_attn" in row.theirs else Row(row.theirs, row.ours)
+        for row in gpt2_names(spec)
     )
 
 

@@ -19,7 +19,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
-from .classes import SCORE, decoders
+from .classes import decoders, scores
 from .places import heads, places
 
 
@@ -77,7 +77,7 @@ def names(spec: Transformer) -> Table:
         Row(f"{layer}.mlp.dense_4h_to_h.*", f"{block}.feedforward.down.*"),
         Row("transformer.ln_f.*", "decoder.norm.*"),
         Row("lm_head.weight", "head.weight"),
-        SCORE,
+        scores(spec),
     )
 
 

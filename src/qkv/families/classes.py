@@ -9,8 +9,8 @@ from ..hub.names import Row
 from ..model.heads import Head, SequenceClassifier, Span, TokenClassifier
 from ..model.transformer import Transformer
 
-SCORE = Row("score.weight", "head.out.weight")
-"""The classifier of a decoder."""
+SCORE = Row("score.*", "head.out.*")
+"""The classifier of a decoder: of sequences, and in Llama and its kin of tokens too."""
 
 ANSWERS = Row("qa_outputs.*", "head.out.*")
 """What says where an answer begins and ends."""
@@ -19,16 +19,24 @@ TAGS = Row("classifier.*", "head.out.*")
 """What says the label of each token."""
 
 BERTS_DROPOUT = {"classifier_dropout": None, "hidden_dropout_prob": 0.1}
+DECODERS_DROPOUT = {"classifier_dropout": None, "hidden_dropout": 0.1}
 
 
 def decoders(name: str, head: str = "ForCausalLM") -> dict[str, Class]:
-    """A decoder with a language model's head, without a head, and with a classifier that reads the last token."""
+    """A decoder with a language model's head, without a head, with a classifier that reads the last token, and with one of
+    each token."""
     last = SequenceClassifier(pool="last", activation=None, bias=False)
     return {
         f"{name}{head}": Class(),
         f"{name}Model": Class({"head": False}, bare=True),
         f"{name}ForSequenceClassification": Class({"head": False}, head=last),
+        **tagger(name, DECODERS_DROPOUT, pooled=False),
     }
+
+
+def scores(spec: Transformer) -> Row:
+    """The classifier of a decoder whose name tells what it is of: tokens, or the last one."""
+    return TAGS if isinstance(spec.head, TokenClassifier) else SCORE
 
 
 def dense(theirs: str) -> tuple[Row, ...]:
@@ -37,7 +45,7 @@ def dense(theirs: str) -> tuple[Row, ...]:
 
 
 def tagger(name: str, dropout: Mapping[str, float | None], pooled: bool = True) -> dict[str, Class]:
-    """An encoder with scores of each label for each token. A file may hold the pooler that the model was trained with."""
+    """A stack with scores of each label for each token. A file may hold the pooler that the model was trained with."""
     return {f"{name}ForTokenClassification": _reader(TokenClassifier(), pooled, dropout)}
 
 
@@ -51,12 +59,12 @@ def _reader(head: Head, pooled: bool, dropout: Mapping[str, float | None] | None
     return Class(sizes, optional=may, head=head, dropout=dropout or {})
 
 
-def reading(table: Table) -> Callable[[Transformer], Table]:
+def reading(table: Table, answers: Row = ANSWERS) -> Callable[[Transformer], Table]:
     """A table of names with those of what `readers` have on top, for specs that have it."""
 
     def names(spec: Transformer) -> Table:
         if isinstance(spec.head, Span):
-            return (ANSWERS, *table)
+            return (answers, *table)
         return (TAGS, *table) if isinstance(spec.head, TokenClassifier) else table
 
     return names

@@ -9,7 +9,7 @@ from ..core.feedforward import Activation, FeedForward
 from ..core.norm import LayerNorm
 from ..core.patterns import causal
 from ..core.positions import Learned, Position
-from ..hub.family import Family
+from ..hub.family import Family, Table
 from ..hub.keys import ACTIVATIONS, ANY, Field, Key
 from ..hub.names import Row
 from ..hub.transforms import Chain, Joined, Transposed
@@ -19,7 +19,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
-from .classes import SCORE, decoders
+from .classes import decoders, scores
 from .places import places
 
 
@@ -94,6 +94,29 @@ FIELDS: tuple[Field, ...] = (
     Key("tie_word_embeddings", "tied", True),
 )
 
+def names(spec: Transformer) -> Table:
+    """The rows; queries, keys and values are fused, and matrices stand transposed."""
+    return (
+        Row("transformer.wte.weight", "decoder.embedding.weight"),
+        Row("transformer.wpe.weight", "decoder.position.weight"),
+        Row("transformer.h.{i}.ln_1.*", "decoder.blocks.{i}.norm.attention.*"),
+        Row(
+            "transformer.h.{i}.attn.c_attn.*",
+            "decoder.blocks.{i}.attention.[q,k,v].*",
+            Chain(Transposed(), Joined()),
+        ),
+        Row("transformer.h.{i}.attn.c_proj.*", "decoder.blocks.{i}.attention.out.*", Transposed()),
+        Row("transformer.h.{i}.ln_2.*", "decoder.blocks.{i}.norm.feedforward.*"),
+        Row("transformer.h.{i}.mlp.c_fc.*", "decoder.blocks.{i}.feedforward.up.*", Transposed()),
+        Row("transformer.h.{i}.mlp.c_proj.*", "decoder.blocks.{i}.feedforward.down.*", Transposed()),
+        Row("transformer.ln_f.*", "decoder.norm.*"),
+        Row("lm_head.weight", "head.weight"),
+        scores(spec),
+        Row("transformer.h.{i}.attn.bias", ""),  # the causal mask, in old files
+        Row("transformer.h.{i}.attn.masked_bias", ""),
+    )
+
+
 FAMILY = Family(
     model_type="gpt2",
     make=gpt,
@@ -113,23 +136,5 @@ FAMILY = Family(
         "summary_proj_to_labels": ANY,
         "summary_first_dropout": ANY,
     },
-    names=(
-        Row("transformer.wte.weight", "decoder.embedding.weight"),
-        Row("transformer.wpe.weight", "decoder.position.weight"),
-        Row("transformer.h.{i}.ln_1.*", "decoder.blocks.{i}.norm.attention.*"),
-        Row(
-            "transformer.h.{i}.attn.c_attn.*",
-            "decoder.blocks.{i}.attention.[q,k,v].*",
-            Chain(Transposed(), Joined()),
-        ),
-        Row("transformer.h.{i}.attn.c_proj.*", "decoder.blocks.{i}.attention.out.*", Transposed()),
-        Row("transformer.h.{i}.ln_2.*", "decoder.blocks.{i}.norm.feedforward.*"),
-        Row("transformer.h.{i}.mlp.c_fc.*", "decoder.blocks.{i}.feedforward.up.*", Transposed()),
-        Row("transformer.h.{i}.mlp.c_proj.*", "decoder.blocks.{i}.feedforward.down.*", Transposed()),
-        Row("transformer.ln_f.*", "decoder.norm.*"),
-        Row("lm_head.weight", "head.weight"),
-        SCORE,
-        Row("transformer.h.{i}.attn.bias", ""),  # the causal mask, in old files
-        Row("transformer.h.{i}.attn.masked_bias", ""),
-    ),
+    names=names,
 )

@@ -16,7 +16,7 @@ from ..model.global_attention import GlobalAttention
 from ..model.heads import SequenceClassifier
 from ..model.transformer import Transformer
 from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
-from .classes import dense, reading, tagger
+from .classes import dense, readers, reading
 from .places import Place
 from .roberta import OWN
 
@@ -131,7 +131,7 @@ FAMILY = Family(
         "LongformerForSequenceClassification": Class(
             {"head": False}, head=SequenceClassifier(), dropout={"hidden_dropout_prob": 0.1}
         ),
-        **tagger("Longformer", {"hidden_dropout_prob": 0.1}),
+        **readers("Longformer", {"hidden_dropout_prob": 0.1}),
     },
     prefix="longformer.",
     fields=changed(FIELDS, *OWN, Windows()),

@@ -10,7 +10,7 @@ from ..core.feedforward import FeedForward
 from ..core.norm import LayerNorm
 from ..core.patterns import causal
 from ..core.positions import ALiBi, Position
-from ..hub.family import Family
+from ..hub.family import Family, Table
 from ..hub.keys import ANY, Config, Key, check_claimed, filled
 from ..hub.names import Row
 from ..hub.transforms import Joined
@@ -20,7 +20,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
-from .classes import SCORE, decoders
+from .classes import decoders, scores
 from .places import places
 
 
@@ -107,18 +107,21 @@ def _whole(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-LAYER, BLOCK = "transformer.blocks.{i}", "decoder.blocks.{i}"
-NAMES = (
-    Row("transformer.wte.weight", "decoder.embedding.weight"),
-    Row(f"{LAYER}.norm_1.weight", f"{BLOCK}.norm.attention.weight"),
-    Row(f"{LAYER}.attn.Wqkv.weight", f"{BLOCK}.attention.[q,k,v].weight", Joined()),
-    Row(f"{LAYER}.attn.out_proj.weight", f"{BLOCK}.attention.out.weight"),
-    Row(f"{LAYER}.norm_2.weight", f"{BLOCK}.norm.feedforward.weight"),
-    Row(f"{LAYER}.ffn.[up,down]_proj.weight", f"{BLOCK}.feedforward.[up,down].weight"),
-    Row("transformer.norm_f.weight", "decoder.norm.weight"),
-    Row("lm_head.weight", "head.weight"),
-    SCORE,
-)
+def names(spec: Transformer) -> Table:
+    """The rows; queries, keys and values are fused."""
+    layer, block = "transformer.blocks.{i}", "decoder.blocks.{i}"
+    return (
+        Row("transformer.wte.weight", "decoder.embedding.weight"),
+        Row(f"{layer}.norm_1.weight", f"{block}.norm.attention.weight"),
+        Row(f"{layer}.attn.Wqkv.weight", f"{block}.attention.[q,k,v].weight", Joined()),
+        Row(f"{layer}.attn.out_proj.weight", f"{block}.attention.out.weight"),
+        Row(f"{layer}.norm_2.weight", f"{block}.norm.feedforward.weight"),
+        Row(f"{layer}.ffn.[up,down]_proj.weight", f"{block}.feedforward.[up,down].weight"),
+        Row("transformer.norm_f.weight", "decoder.norm.weight"),
+        Row("lm_head.weight", "head.weight"),
+        scores(spec),
+    )
+
 
 FAMILY = Family(
     model_type="mpt",
@@ -149,5 +152,5 @@ FAMILY = Family(
         **dict.fromkeys(("emb_pdrop", "resid_pdrop", "embedding_fraction", "learned_pos_emb", "norm_type"), ANY),
         **dict.fromkeys(("init_device", "init_config", "verbose", "tokenizer_name"), ANY),
     },
-    names=NAMES,
+    names=names,
 )

@@ -19,7 +19,7 @@ from ..model.heads import LanguageModel
 from ..model.initial import Normal
 from ..model.stack import Stack
 from ..model.transformer import Transformer
-from .classes import SCORE, decoders
+from .classes import decoders, scores
 from .places import heads, places
 from .rope import Rope
 
@@ -88,7 +88,7 @@ def names(spec: Transformer) -> Table:
         Row("gpt_neox.final_layer_norm.*", "decoder.norm.*"),
         Row("embed_out.weight", "head.weight"),
         Row("lm_head.weight", "head.weight"),  # what transformers 5 calls it in memory
-        SCORE,
+        scores(spec),
         Row(f"{layer}.attention.bias", ""),  # masks and tables, in old files
         Row(f"{layer}.attention.masked_bias", ""),
         Row(f"{layer}.attention.rotary_emb.inv_freq", ""),

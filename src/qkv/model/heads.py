@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from ..core.cross_entropy import LossSums, cross_entropy, linear_cross_entropy
 from ..core.dropout import dropout
 from ..core.embedding import Input
-from ..core.feedforward import ACTIVATIONS, Activation
+from ..core.feedforward import ACTIVATIONS, Activation, FeedForwardLayer
 from ..core.layout import Layout
 from ..core.linear import Linear
 from ..core.norm import LayerNorm, Norm
@@ -204,17 +204,22 @@ class TokenClassifierHead(HeadModule):
 class Span(Head, kind="span"):
     """Two scores for each token, that an answer begins and that it ends there: h W + b (Devlin et al. 2019, §4.2).
 
-    Labels are (B, 2), the first and the last token of a span. Each is one of the row's real tokens, and the loss is the
+    `feedforward` puts norm(h + feedforward(h)) in h's place first (BigBird, Zaheer et al. 2020). Labels are (B, 2), the first and the last token of a span. Each is one of the row's real tokens, and the loss is the
     cross-entropy over these.
     """
 
+    feedforward: FeedForwardLayer | None = None
+    norm: Norm = LayerNorm()
     dropout: float = Field(default=0.0, ge=0, lt=1)
 
     def module(self, d_model: int, vocab_size: int) -> HeadModule:
         return SpanHead(self, d_model)
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
-        return Cost(2 * d_model + 2, 4 * d_model * tokens)
+        own = Cost(2 * d_model + 2, 4 * d_model * tokens)
+        if self.feedforward is None:
+            return own
+        return own + self.feedforward.cost(d_model, tokens) + self.norm.cost(d_model, tokens)
 
 
 class SpanHead(HeadModule):
@@ -225,10 +230,15 @@ class SpanHead(HeadModule):
     def __init__(self, spec: Span, d_model: int) -> None:
         super().__init__()
         self.dropout = spec.dropout
+        self.feedforward = None if spec.feedforward is None else spec.feedforward.module(d_model)
+        self.norm = None if spec.feedforward is None else spec.norm.module(d_model)
         self.out = Linear(d_model, 2)
 
     def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Float[Tensor, "B T 2"]:
-        return self.out(dropout(hidden, self.dropout, self.training))
+        x = dropout(hidden, self.dropout, self.training)
+        if self.feedforward is not None and self.norm is not None:
+            x = self.norm(hidden + dropout(self.feedforward(x), self.dropout, self.training))
+        return self.out(x)
 
     def loss(
         self,
