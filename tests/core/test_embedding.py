@@ -44,6 +44,12 @@ def test_no_token_types_given_means_the_first() -> None:
     assert not torch.equal(module(IDS, None), module(IDS, None, TYPES))
 
 
+def test_where_there_is_one_type_all_tokens_are_of_it() -> None:
+    """RoBERTa's way, whichever types a pair of texts comes with."""
+    module = made(Embedding(token_types=1))
+    assert torch.equal(module(IDS, None, TYPES), module(IDS, None))
+
+
 def test_positions_keep_the_models_dtype() -> None:
     module = made(Embedding(norm=RMSNorm())).bfloat16()
     assert module(IDS, torch.randn(1, 3, 8)).dtype == torch.bfloat16

@@ -12,7 +12,7 @@ import pytest
 import tokenizers
 import torch
 from PIL import Image
-from tokenizers import models, pre_tokenizers, trainers
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from qkv.cli import main
 from qkv.data.tokenizer import Tokenizer
@@ -114,6 +114,13 @@ def test_words_are_those_of_other_tokenizers_too(kind: str, wanted: list[str]) -
     assert _in_words(run, "日本 Ada 👩‍👧")["words"] == ["日本", "Ada", "👩‍👧"]
 
 
+def best_of(out: Any, given: Any) -> tuple[int, int, float]:
+    """The tokens of the context between which their scores are highest, and how high."""
+    own = [i for i, sentence in enumerate(given.sequence_ids(0)) if sentence == 1]
+    scores = {(i, j): float(out.start_logits[0, i] + out.end_logits[0, j]) for i in own for j in own if i <= j < i + 30}
+    return (*(best := max(scores, key=scores.__getitem__)), scores[best])
+
+
 def test_answers_are_the_best_spans_of_their_scores(tmp_path: Path) -> None:
     theirs, tokenizer, run = of_hub(tmp_path, "BertForQuestionAnswering")
     pairs = [("Who lives in Oslo?", "Ben plays the tuba. Ada lives in Oslo."), ("where ?", "in Norway")]
@@ -122,15 +129,50 @@ def test_answers_are_the_best_spans_of_their_scores(tmp_path: Path) -> None:
         places = given.pop("offset_mapping")[0].tolist()
         with torch.no_grad():
             out = theirs(**given)
-        own = [i for i, sentence in enumerate(given.sequence_ids(0)) if sentence == 1]
-        scores = {(i, j): float(out.start_logits[0, i] + out.end_logits[0, j]) for i in own for j in own if i <= j}
-        first, last = max(scores, key=scores.__getitem__)
+        first, last, score = best_of(out, given)
         assert one.value.answer == context[places[first][0] : places[last][1]]
         assert one.value.start == places[first][0]
-        assert one.value.score == pytest.approx(scores[first, last], abs=1e-4)
+        assert one.value.score == pytest.approx(score, abs=1e-4)
         assert one.value.none == pytest.approx(float(out.start_logits[0, 0] + out.end_logits[0, 0]), abs=1e-4)
     long = f"{pairs[0][0]}\t{'Ben plays the tuba. ' * 10}Ada lives in Oslo."
     assert run.predict([long])[0].value.answer in long
+
+
+@pytest.mark.parametrize("family", ["Longformer", "BigBird"])
+def test_answers_in_long_texts(tmp_path: Path, family: str) -> None:
+    """Longformer's question sees all; BigBird takes blocks where the text has enough of them."""
+    separate = 2 if family == "Longformer" else 1
+    vocabulary = {word: i for i, word in enumerate(WORDS.split())}
+    raw = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    raw.normalizer, raw.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.BertPreTokenizer()
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair=f"[CLS] $A {'[SEP] ' * separate}$B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=raw, cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", mask_token="[MASK]"
+    )
+    long = {"attention_window": [4, 4], "type_vocab_size": 1}
+    own = long if separate == 2 else {"block_size": 2, "num_random_blocks": 1}
+    sizes = {**SIZES, "max_position_embeddings": 200, "sep_token_id": 3, "pad_token_id": 0, **own}
+    torch.manual_seed(4)
+    theirs = getattr(transformers, f"{family}ForQuestionAnswering")(getattr(transformers, f"{family}Config")(**sizes))
+    with torch.no_grad():
+        for parameter in theirs.eval().parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.5 if parameter.ndim > 1 else 0)
+    theirs.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    question, context = "Who lives in Oslo?", "Ben plays the tuba. Ada lives in Oslo. " * 3
+    given = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True)
+    places = given.pop("offset_mapping")[0].tolist()
+    with torch.no_grad():
+        out = theirs(**given)
+    first, last, score = best_of(out, given)
+    # Beside a longer one, so that it is padded.
+    (one, _) = load(tmp_path, device="cpu").predict([f"{question}\t{context}", f"{question}\t{context * 2}"])
+    assert one.value.score == pytest.approx(score, abs=1e-4)
+    assert (one.value.start, one.value.answer) == (places[first][0], context[places[first][0] : places[last][1]])
 
 
 @pytest.mark.parametrize("problem", [None, "multi_label_classification"])

@@ -56,7 +56,8 @@ class InputModule(nn.Module):
 class Embedding(Input, kind="embedding"):
     """dropout(norm(scale · E[token] + position + type)), projected to d_model where `width` is another.
 
-    `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4). `token_types` is BERT's sentence A/B table.
+    `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4). `token_types` is BERT's sentence A/B table;
+    where there is one type alone (RoBERTa), all tokens are of it.
     """
 
     width: int | None = Field(default=None, gt=0)
@@ -105,6 +106,8 @@ class TokenEmbedding(InputModule):
         if position is not None:
             x = x + position.to(x.dtype)
         if self.types is not None:
-            x = x + (self.types[0] if token_types is None else F.embedding(token_types, self.types))
+            x = x + (
+                self.types[0] if token_types is None or len(self.types) == 1 else F.embedding(token_types, self.types)
+            )
         x = dropout(self.norm(x), self.dropout, self.training)
         return x if self.project is None else self.project(x)

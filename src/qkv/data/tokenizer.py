@@ -122,6 +122,11 @@ class Tokenizer:
                 f"{', '.join(self.controls) or 'none'}"
             )
 
+    def without(self, *roles: str) -> Self:
+        """The same text to ids, with no token for these roles."""
+        kept = {role: name for role, name in self.roles.items() if role not in roles}
+        return type(self)(self.raw, replace(self._extra, roles=kept))
+
     # -- files ----------------------------------------------------------------------------------------------------
 
     @classmethod

@@ -94,6 +94,7 @@ FIELDS: tuple[Field, ...] = (
     Key("tie_word_embeddings", "tied", True),
 )
 
+
 def names(spec: Transformer) -> Table:
     """The rows; queries, keys and values are fused, and matrices stand transposed."""
     return (

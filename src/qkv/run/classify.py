@@ -16,11 +16,11 @@ from ..data.task import Task
 from ..data.tasks.classify import Classify
 from ..data.tasks.regress import Regress
 from ..data.tasks.sentences import Sentences
-from ..model.global_attention import GlobalAttention
 from ..model.heads import SequenceClassifier
 from ..model.sentence import SentenceVector
 from ..model.transformer import Transformer
 from .embed import embed
+from .long_texts import chooses_global, reads_unpadded
 from .text import batches
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _scores(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) 
         raise ValueError(f"text {empty % len(texts) + 1} is empty, so there is nothing to read")
     rows = _rows(run, texts, pairs)
     made: list[Tensor] = [torch.empty(0)] * len(rows)
-    for group in batches([len(ids) for ids, _ in rows]):
+    for group in batches([len(ids) for ids, _ in rows], padded=not reads_unpadded(run.model)):
         outputs = run.model(**_inputs(run, [rows[i] for i in group]))
         for i, output in zip(group, outputs.float().cpu(), strict=True):
             made[i] = output
@@ -133,11 +133,21 @@ def _rows(run: Run, texts: Sequence[str], pairs: Sequence[str] | None) -> Rows:
     text_model, task = run.text_model, _task(run)
     tokenizer = text_model.tokenizer
     if text_model.ids is not None:
-        return [(made.ids, made.types) for made in tokenizer.with_template(texts, pairs)]
+        rows = tokenizer.with_template(texts, pairs)
+        return [(made.ids[:stop], made.types[:stop]) for made in rows for stop in [_stop_of(run, made.ids)]]
     room = task.longest if isinstance(task, Sentences) else run.model.max_positions
     sides = [tokenizer.encode_batch(side) for side in (texts, pairs) if side is not None]
     made = [framed(tokenizer, *both, room=room) for both in zip(*sides, strict=True)]
     return [(one.ids.tolist(), one.token_types.tolist()) for one in made]
+
+
+def _stop_of(run: Run, ids: list[int]) -> int:
+    """How many of a row's tokens are read. The Hub's decoders classify the last one whose id is not that of padding: where a
+    text ends with this very token, as where `</s>` pads too, what comes before it."""
+    spec, pad = run.model.spec, None if run.origin is None else run.origin.config.get("pad_token_id")
+    if not isinstance(spec, Transformer) or spec.encoder is not None:
+        return len(ids)
+    return 1 + max((place for place, token in enumerate(ids) if token != pad), default=0)
 
 
 def _inputs(run: Run, rows: Rows) -> dict[str, Any]:
@@ -150,7 +160,7 @@ def _inputs(run: Run, rows: Rows) -> dict[str, Any]:
     layout = Layout.from_lengths(lengths, device=device)
     assert isinstance(spec, Transformer)  # heads that give scores are on no other
     first = spec.encoder or spec.output
-    if run.recipe is None and any(isinstance(block.attention, GlobalAttention) for block in first.blocks):
+    if chooses_global(run):
         # Longformer's way (Beltagy et al. 2020, §3): the token that is read sees all, as it did when the model was trained.
         layout = layout.with_global((torch.arange(max(lengths), device=device) == 0).expand(len(rows), -1))
     inputs: dict[str, Any] = {"ids": ids, "layout": layout}

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..core.layout import Layout
 from ..core.spec import nearest
 from ..model.recurrent import RecurrentModel
+from .long_texts import reads_unpadded
 from .text import TextModel, batches
 
 Pooling = Literal["mean", "cls", "last", "none"]
@@ -35,7 +36,7 @@ def embed(text_model: TextModel, texts: Sequence[str], pooling: Pooling = "mean"
     if not all(rows):
         raise ValueError(f"text {rows.index([]) + 1} has no tokens, so there is nothing to embed")
     made: list[Tensor] = [torch.empty(0)] * len(rows)
-    for group in batches([len(row) for row in rows]):
+    for group in batches([len(row) for row in rows], padded=not reads_unpadded(text_model.model)):
         for i, states in zip(group, _hidden(text_model, [rows[i] for i in group]), strict=True):
             made[i] = _pooled(states[: len(rows[i])].float().cpu(), pooling)
     return made

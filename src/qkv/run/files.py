@@ -50,7 +50,7 @@ def _reader(run: Run) -> tuple[Sequence[str], Made]:
         case None if run.path is not None and isinstance(head, ImageClassifier):
             assert isinstance(run.model.spec, Transformer)  # heads of images are on no other
             one = Preprocessor.of(run.path, run.model.spec)
-            return labels_of(run, head.labels), lambda paths: torch.from_numpy(np.stack([one(path) for path in paths]))
+            return labels_of(run, head.labels), lambda paths: _preprocessed(one, paths)
     raise ValueError(
         f"{run.path or 'this run'} does not tell classes of pictures, sounds or videos; train one that does by "
         "`qkv train vit`, `qkv train speech` or `qkv train video`"
@@ -68,6 +68,10 @@ def _pictures(task: ImageClassify, paths: Paths) -> Tensor:
     what = "video" if isinstance(task, VideoClassify) else "image"
     examples = [{what: task.read(path), "where": str(path)} for path in paths]
     return torch.from_numpy(task.stacked(examples, Chance(np.random.default_rng(0), training=False)).pictures)
+
+
+def _preprocessed(one: Preprocessor, paths: Paths) -> Tensor:
+    return torch.from_numpy(np.stack([one.numbers(one.read(path)) for path in paths]))
 
 
 def _spectrograms(task: Sound, paths: Paths) -> Tensor:

@@ -21,6 +21,22 @@ _FILTERS: dict[int, Filter] = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # by 
 
 
 @dataclass(frozen=True)
+class Within:
+    """A size in a picture's own proportions: its shorter side has so many pixels, or as many as leave the longer side no
+    more than `longest`; then both are cut to multiples of 16, the side of YOLOS's patches."""
+
+    shortest: int
+    longest: int
+
+    def of(self, shape: tuple[int, ...]) -> Size:
+        short, long = sorted(shape)
+        exact = min(float(self.shortest), self.longest * float(short) / long)
+        sides = {short: round(exact), long: int(exact * long / short)} if short < long else {short: round(exact)}
+        height, width = (sides[side] - sides[side] % 16 for side in shape)
+        return height, width
+
+
+@dataclass(frozen=True)
 class Preprocessor:
     """A picture in the model's size, normalized: (x / 255 − mean) / std.
 
@@ -29,7 +45,7 @@ class Preprocessor:
     """
 
     color: Color
-    size: Size | int
+    size: Size | int | Within
     crop: Size | None
     filter: Filter
     mean: tuple[float, ...]
@@ -53,13 +69,16 @@ class Preprocessor:
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: {error}") from None
 
-    def __call__(self, path: str | Path) -> NDArray[np.float32]:
-        """The picture (C, H, W) in a file. Raises ValueError that names the file where there is none."""
-        drawn = self._drawn(read(path, self.color))
-        return normalized(drawn, self.mean, self.std)
+    def read(self, path: str | Path) -> Pixels:
+        """The picture in a file, as it is. Raises ValueError that names the file where there is none."""
+        return read(path, self.color)
+
+    def numbers(self, pixels: Pixels) -> NDArray[np.float32]:
+        """What the model reads (C, H, W) of a picture."""
+        return normalized(self._drawn(pixels), self.mean, self.std)
 
     def _drawn(self, pixels: Pixels) -> Pixels:
-        size = self.size if isinstance(self.size, tuple) else _in_proportion(pixels.shape[1:], self.size)
+        size = _size_of(pixels.shape[1:], self.size)
         whole = resized(pixels, size, self.filter)
         if self.crop is None:
             return whole
@@ -88,8 +107,10 @@ def _read(said: Mapping[str, Any], channels: int) -> Preprocessor:
     return Preprocessor("gray" if channels == 1 else "rgb", *_sizes(said), _FILTERS[filter], mean, std)
 
 
-def _sizes(said: Mapping[str, Any]) -> tuple[Size | int, Size | None]:
+def _sizes(said: Mapping[str, Any]) -> tuple[Size | int | Within, Size | None]:
     """What a picture is drawn to, and what is cut from the middle of it."""
+    if (within := _within(said)) is not None:
+        return within, None
     size, crop = _size(said["size"]), _size(said["crop_size"]) if said.get("do_center_crop") else None
     if isinstance(crop, int) or (crop is None and isinstance(size, int)):
         raise ValueError("it says one side alone, and a model reads a height and a width: give a crop_size of both")
@@ -99,6 +120,14 @@ def _sizes(said: Mapping[str, Any]) -> tuple[Size | int, Size | None]:
     return size, crop
 
 
+def _within(said: Mapping[str, Any]) -> Within | None:
+    """Bounds of both sides, where it says them. Older files have them as two numbers."""
+    size = said["size"]
+    if isinstance(size, Mapping):
+        return Within(size["shortest_edge"], size["longest_edge"]) if "longest_edge" in size else None
+    return Within(int(size), int(said["max_size"])) if "max_size" in said else None
+
+
 def _size(said: Any) -> Size | int:
     """A height and a width, or the shorter side alone. One bare number is a square, as in older files."""
     if isinstance(said, Mapping):
@@ -106,7 +135,12 @@ def _size(said: Any) -> Size | int:
     return (int(said), int(said))
 
 
-def _in_proportion(shape: tuple[int, ...], shorter: int) -> Size:
-    height, width = shape
+def _size_of(shape: tuple[int, ...], wanted: Size | int | Within) -> Size:
+    """What a picture of this height and width is drawn to."""
+    if isinstance(wanted, tuple):
+        return wanted
+    if isinstance(wanted, Within):
+        return wanted.of(shape)
+    (height, width), shorter = shape, wanted
     scale = shorter / min(height, width)
     return (shorter, int(width * scale)) if height <= width else (int(height * scale), shorter)

@@ -210,11 +210,13 @@ class TextModel:
         ]
 
 
-def batches(lengths: Sequence[int], rows: int = 1, more: int = 0) -> Iterator[list[int]]:
-    """Numbers of texts to compute together: alike in length, and with `rows` of `more` tokens each within `SLOTS`."""
+def batches(lengths: Sequence[int], rows: int = 1, more: int = 0, padded: bool = True) -> Iterator[list[int]]:
+    """Numbers of texts to compute together: alike in length, or of one length where they may not be `padded`; and with
+    `rows` of `more` tokens each within `SLOTS`."""
     group: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if group and (len(group) + 1) * rows * (lengths[i] + more) > SLOTS:
+        full = (len(group) + 1) * rows * (lengths[i] + more) > SLOTS
+        if group and (full or not (padded or lengths[i] == lengths[group[0]])):
             yield group
             group = []
         group.append(i)

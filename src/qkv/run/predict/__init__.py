@@ -60,7 +60,7 @@ def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN,
         return
     recipe = run.recipe
     if recipe is None:
-        yield from asked_by_head(run, given)
+        yield from asked_by_head(run, given, threshold)
         return
     match recipe.task:
         case Music() as task:

@@ -13,6 +13,7 @@ from ...data.batching import Batching
 from ...data.pools import by_length, cut_rows
 from ...data.sources import Example, Skipped
 from ...data.task import Chance, Item, Task
+from ..long_texts import reads_unpadded
 
 if TYPE_CHECKING:
     from ..load import Run
@@ -43,7 +44,8 @@ def asked(run: Run, task: Task, examples: Sequence[Example]) -> Iterator[Asked]:
     own, source = np.array([item.lengths for item in items], np.int64).T
     chosen, batching = by_length(own, source), Batching() if run.recipe is None else run.recipe.batching
     pad = 0 if run.tokenizer is None else run.tokenizer.pad_id or 0
-    for start, stop in pairwise(cut_rows(own[chosen], source[chosen], batching.tokens, batching.max_rows)):
+    most = 1 if reads_unpadded(run.model) else batching.max_rows
+    for start, stop in pairwise(cut_rows(own[chosen], source[chosen], batching.tokens, most)):
         part = chosen[start:stop].tolist()
         batch = task.collate([items[i] for i in part], pad).batch({})
         yield Asked([whose[i] for i in part], batch.to(run.model.device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...data.judges.entities import scheme_of
@@ -11,9 +12,10 @@ from ...data.sources import Example
 from ...data.tasks.answer import Answer
 from ...data.tasks.tag import Tag
 from ...model.heads import SequenceClassifier, Span, TokenClassifier
-from ...model.vision import ImageClassifier
+from ...model.vision import Detector, ImageClassifier
 from ..classify import labels_of
 from .answers import answered
+from .boxes import detected_by_head
 from .classes import files_classified, texts_classified
 from .numbers import rated
 from .prediction import Prediction
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 _LONGEST = 384  # tokens of a row, where the model has room for them
 
 
-def asked_by_head(run: Run, given: Sequence[str]) -> Iterator[Prediction]:
-    """A tag for each word, answers, classes or numbers of texts, classes of pictures.
+def asked_by_head(run: Run, given: Sequence[str], threshold: float) -> Iterator[Prediction]:
+    """A tag for each word, answers, classes or numbers of texts, classes of pictures, objects in them.
 
     Raises ValueError for a model whose head says none of these.
     """
@@ -37,7 +39,7 @@ def asked_by_head(run: Run, given: Sequence[str]) -> Iterator[Prediction]:
             scheme = scheme_of(tags)
             # An I-X that nothing has begun is an entity too, as `transformers` has it.
             task = Tag(tags=tags, scheme="conll" if scheme == "iob2" else scheme, symbols=False, longest=longest)
-            yield from tagged(run, task, given, lambda text: _in_words(run, text))
+            yield from tagged(_as_filed(run), task, given, lambda text: _in_words(run, text))
         case Span():
             overlap = min(128, (longest - 1) // 2)
             yield from answered(run, Answer(longest=longest, overlap=overlap, unanswerable=False), given)
@@ -47,6 +49,8 @@ def asked_by_head(run: Run, given: Sequence[str]) -> Iterator[Prediction]:
             yield from texts_classified(run, given)
         case ImageClassifier():
             yield from files_classified(run, given)
+        case Detector():
+            yield from detected_by_head(run, given, threshold)
         case head:
             has = "no head" if head is None else f"the head {head.kind}"
             raise ValueError(
@@ -54,6 +58,12 @@ def asked_by_head(run: Run, given: Sequence[str]) -> Iterator[Prediction]:
                 "nothing; let it write by qkv generate, take its vectors by qkv embed, or train it on a task: model=… in "
                 "a recipe"
             )
+
+
+def _as_filed(run: Run) -> Run:
+    """The run with a tokenizer that puts around a text what its file says and nothing else, which for most decoders is
+    nothing."""
+    return replace(run, tokenizer=run.text_model.tokenizer.without("bos", "eos", "cls", "sep"))
 
 
 def _in_words(run: Run, text: str) -> Example:

@@ -1,0 +1,32 @@
+"""What models for long texts want of their rows: tokens that see all (Longformer), rows without padding (BigBird)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..model.attention import Attention
+from ..model.block_sparse import BlockSparseAttention
+from ..model.build import AnyModel
+from ..model.global_attention import GlobalAttention
+from ..model.transformer import Transformer
+
+if TYPE_CHECKING:
+    from .load import Run
+
+
+def chooses_global(run: Run) -> bool:
+    """Whether a model of the Hub has tokens that see all, which its own library chooses by what it is asked (Longformer).
+    What was trained here has none."""
+    return run.recipe is None and _attends_by(run.model, GlobalAttention)
+
+
+def reads_unpadded(model: AnyModel) -> bool:
+    """Whether what a model says of a row depends on the padding behind it: which block is the last, that sees all,
+    is a matter of how wide rows are (BigBird). Rows of one length are then read together, others apart."""
+    return _attends_by(model, BlockSparseAttention)
+
+
+def _attends_by(model: AnyModel, kind: type[Attention]) -> bool:
+    spec = model.spec
+    stack = (spec.encoder or spec.output) if isinstance(spec, Transformer) else None
+    return stack is not None and any(isinstance(block.attention, kind) for block in stack.blocks)
