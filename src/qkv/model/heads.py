@@ -204,8 +204,8 @@ class TokenClassifierHead(HeadModule):
 class Span(Head, kind="span"):
     """Two scores for each token, that an answer begins and that it ends there: h W + b (Devlin et al. 2019, §4.2).
 
-    `feedforward` puts norm(h + feedforward(h)) in h's place first (BigBird, Zaheer et al. 2020). Labels are
-    (B, 2), the first and the last token of a span. Each is one of the row's real tokens, and the loss is the cross-entropy over these.
+    `feedforward` puts norm(h + feedforward(h)) in h's place first (BigBird, Zaheer et al. 2020). Labels are (B, 2), the
+    first and the last token of a span. Each is one of the row's real tokens; the loss is the cross-entropy over these.
     """
 
     feedforward: FeedForwardLayer | None = None
