@@ -83,3 +83,21 @@ def test_text_written_apart_is_composed_where_the_model_composes() -> None:
     charsmap = sentencepiece_file.parse(shared.read_bytes()).precompiled_charsmap
     composing = SentencePiece(plain.pieces, precompiled_charsmap=charsmap)
     assert "が" in pipeline(composing).encode(apart).tokens
+
+
+def test_marks_on_characters_that_the_table_changes_stay() -> None:
+    """As SentencePiece itself has them; the library's own table lookup loses them."""
+    model = Path(__file__).parents[3] / "shared/data/tokenizers/sentencepiece/sp_test_model.model"
+    if not model.is_file():
+        pytest.skip(f"there is no table of NFKC at {model}")
+    sentencepiece = pytest.importorskip("sentencepiece", reason="the table is SentencePiece's")
+    spaces = {"escape_whitespaces": False, "add_dummy_prefix": False, "remove_extra_whitespaces": True}
+    theirs = sentencepiece.SentencePieceNormalizer(model_file=str(model), **spaces)
+    ours = pipeline(sentencepiece_file.parse(model.read_bytes())).normalizer
+    bases = [*"aez①½Ａｶかſ²Ω가", "ｶﾞ", "\u1100", "e\u0301"]
+    for base in bases:
+        for mark in ["\u0303", "\u0301", "\u0323", "\u3099", "\u200d", "\ufe0f", "\u20dd", "\u0340", "\u0323\u0303"]:
+            text = f"a{base}{mark}b {base}{mark}"
+            assert ours.normalize_str(text).removeprefix("▁").replace("▁", " ") == theirs.normalize(text), ascii(text)
+    encoded = Tokenizer.load(model).raw.encode("x①\u0303y")
+    assert encoded.offsets[-1][1] == 4 and encoded.offsets == sorted(encoded.offsets)

@@ -18,6 +18,7 @@ from .sentencepiece_file import Kind, ModelType, Piece, SentencePiece
 
 SPACE = "▁"
 _APART, _TOGETHER = "e\u0301 \u212b \u2126", ("\u00e9 \u00c5 \u03a9", "\u00e9 \u00e5 \u03c9")  # cased, case-folded
+_NONE = "\ufdd0"  # a code that Unicode keeps from ever being a character
 _ALL = 1 << 16  # spaces
 
 
@@ -124,11 +125,14 @@ def _characters(charsmap: bytes) -> list[normalizers.Normalizer]:
 
     The library looks up characters with their combining marks as one, and misses or drops some that SentencePiece
     composes (Hangul, Vietnamese and kana written apart, as file names on macOS are). Where the table is one that
-    composes, the text is composed before and after.
+    composes, the text is composed before and after, and marks that are left are parted from their characters meanwhile, by
+    one that is none.
     """
     table = normalizers.Precompiled(charsmap)
-    composes = table.normalize_str(_APART) in _TOGETHER
-    return [normalizers.NFC(), table, normalizers.NFC()] if composes else [table]
+    if table.normalize_str(_APART) not in _TOGETHER:
+        return [table]
+    part, join = normalizers.Replace(Regex(r"(?=[\p{M}\u200d])"), _NONE), normalizers.Replace(_NONE, "")
+    return [normalizers.NFC(), part, table, join, normalizers.NFC()]
 
 
 def _prefix(defined: list[str]) -> normalizers.Normalizer:
