@@ -94,7 +94,7 @@ def test_marks_on_characters_that_the_table_changes_stay() -> None:
     spaces = {"escape_whitespaces": False, "add_dummy_prefix": False, "remove_extra_whitespaces": True}
     theirs = sentencepiece.SentencePieceNormalizer(model_file=str(model), **spaces)
     ours = pipeline(sentencepiece_file.parse(model.read_bytes())).normalizer
-    bases = [*"aez①½Ａｶかſ²Ω가", "ｶﾞ", "\u1100", "e\u0301"]
+    bases = [*"aez①½Ａｶかſ²Ω가", "ｶﾞ", "\u1100"]
     for base in bases:
         for mark in ["\u0303", "\u0301", "\u0323", "\u3099", "\u200d", "\ufe0f", "\u20dd", "\u0340", "\u0323\u0303"]:
             text = f"a{base}{mark}b {base}{mark}"
