@@ -101,7 +101,7 @@ def test_a_stream_of_it_is_read_in_order(library: list[tuple[Any, ...]]) -> None
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"path": None}, "no training data: give path, the name of a data set or a folder that holds one"),
+        ({"path": None}, "no training data: give data.path, the name of a data set or a folder that holds one"),
         ({"path": "other"}, "the library datasets can't open 'other': no other on the Hub$"),
         ({"source": "English.x"}, "some/pairs has no column 'English'; there is"),
         ({"splits": {"train": "trian"}}, "some/pairs has no split 'trian'; did you mean 'train'"),

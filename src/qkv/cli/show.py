@@ -42,7 +42,7 @@ def show(
         from ..run.preview import preview
 
         if not json:
-            typer.echo("Making the tokenizer and a batch …", err=True)
+            typer.echo(f"Making {'the tokenizer and ' * (loaded.tokenizer is not None)}a batch …", err=True)
         _show_rows(preview(loaded, Path(name)), json)
     else:
         _show_recipe(loaded, json)
@@ -91,9 +91,10 @@ def _show_rows(found: Preview, json: bool) -> None:
 
         typer.echo(dumps(asdict(found), indent=2, ensure_ascii=False))
         return
+    width = max(8, *(len(label) for row in found.rows for label, _ in row.lines()))
     for row in found.rows:
         for label, text in row.lines():
-            typer.secho(f"{label:>8} ", nl=False, bold=True)
+            typer.secho(f"{label:>{width}} ", nl=False, bold=True)
             typer.echo(text)
         typer.echo()
     typer.echo(str(found))

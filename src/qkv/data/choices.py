@@ -40,7 +40,7 @@ class Choices(FileSource, kind="choices"):
     def paths(self, split: Split) -> tuple[Path, ...]:
         given = self.path if split == "train" else getattr(self, f"{split}_path")
         if given is None and split == "train":
-            raise ValueError("no training data: give path, a file with a question and its candidates in each row")
+            raise ValueError("no training data: give data.path, a file with a question and its candidates in each row")
         return (Path(given).expanduser(),) if given else ()
 
     def open(self, split: Split) -> Table:

@@ -31,7 +31,7 @@ class Columns(FileSource, kind="columns"):
     def paths(self, split: Split) -> tuple[Path, ...]:
         given = self.path if split == "train" else getattr(self, f"{split}_path")
         if given is None and split == "train":
-            raise ValueError("no training data: give path, a file with a word and its tag on each line")
+            raise ValueError("no training data: give data.path, a file with a word and its tag on each line")
         return (Path(given).expanduser(),) if given else ()
 
     def open(self, split: Split) -> Table:

@@ -55,7 +55,7 @@ class Fasta(HoldingSource, kind="fasta"):
     @property
     def _path(self) -> str:
         if self.path is None:
-            raise ValueError("no training data: give path, a FASTA file")
+            raise ValueError("no training data: give data.path, a FASTA file")
         return self.path
 
     @property

@@ -131,7 +131,7 @@ class _Records:
 def _opened(spec: Datasets) -> Mapping[str, Any]:
     """All splits of a data set, by the names that it gives them."""
     if spec.path is None:
-        raise ValueError("no training data: give path, the name of a data set or a folder that holds one")
+        raise ValueError("no training data: give data.path, the name of a data set or a folder that holds one")
     if not _saved(spec):
         return _load(spec)
     library = _library()

@@ -56,7 +56,7 @@ class Labelled(FileSource, kind="labelled"):
     def paths(self, split: Split) -> tuple[Path, ...]:
         given = self.path if split == "train" else getattr(self, f"{split}_path")
         if given is None and split == "train":
-            raise ValueError("no training data: give path, a file with a text and its label in each row")
+            raise ValueError("no training data: give data.path, a file with a text and its label in each row")
         return (Path(given).expanduser(),) if given else ()
 
     def open(self, split: Split) -> Table:

@@ -60,7 +60,9 @@ class Pairs(FileSource, kind="pairs"):
         names = (getattr(self, f"{prefix}source"), getattr(self, f"{prefix}target"), getattr(self, f"{prefix}path"))
         found = tuple(Path(name).expanduser() for name in names if name)
         if not found and split == "train":
-            raise ValueError("no training data: give source and target (two files), or path (one TSV or JSONL file)")
+            raise ValueError(
+                "no training data: give data.source and data.target (two files), or data.path (one TSV or JSONL file)"
+            )
         return found
 
     def open(self, split: Split) -> Table:

@@ -34,7 +34,7 @@ class Questions(FileSource, kind="questions"):
     def paths(self, split: Split) -> tuple[Path, ...]:
         given = self.path if split == "train" else getattr(self, f"{split}_path")
         if given is None and split == "train":
-            raise ValueError("no training data: give path, a JSON file like SQuAD's or a JSONL file")
+            raise ValueError("no training data: give data.path, a JSON file like SQuAD's or a JSONL file")
         return (Path(given).expanduser(),) if given else ()
 
     def open(self, split: Split) -> Table:

@@ -44,7 +44,9 @@ class Scores(FileSource, kind="scores"):
         given = self.path if split == "train" else getattr(self, f"{split}_path")
         if given is None:
             if split == "train":
-                raise ValueError("no training data: give path, a JSON file of chords, a MIDI file or a folder of them")
+                raise ValueError(
+                    "no training data: give data.path, a JSON file of chords, a MIDI file or a folder of them"
+                )
             return ()
         path = Path(given).expanduser()
         if not path.is_dir():

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..core.batch import IGNORE, Batch
 from ..core.embedding import Input
 from ..core.spec import Spec
+from . import sketch
 from .cut import LAYOUTS, Array, Cut, Spans, counted
 from .encoding import Encoded, Encoder
 from .judge import Judge
@@ -146,14 +147,23 @@ class Task(Spec, role="task"):
         return Judge()
 
     def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        """What the model sees in one row of a batch, as named lines of text: `qkv show RECIPE --data`."""
+        """What the model sees in one row of a batch, as named lines of text, for `qkv show RECIPE --data`; pictures and
+        series are drawn."""
         lines = []
         for name, value in (*batch.inputs.items(), ("label", batch.labels), *batch.targets.items()):
             if name not in LAYOUTS.values() and value is not None:
                 at = LAYOUTS.get(name) if name != "label" else None
                 real = batch.inputs[at].lengths if at and at in batch.inputs else None
-                lines.append((name, said(value[row][: real[row]] if real else value[row], tokenizer, name)))
+                own = value[row][: real[row]] if real else value[row]
+                alone = name == "label" and not own.ndim
+                lines.append((name, self.named(own.item()) if alone else said(own, tokenizer, name)))
+                lines += [("", line) for line in drawn(own)]
         return lines
+
+    def named(self, label: float) -> str:
+        """A label in words."""
+        classes: Sequence[str] = getattr(self, "classes", ())
+        return classes[int(label)] if classes else f"{label:.4g}"
 
 
 class TextTask(Task):
@@ -191,6 +201,14 @@ def said(value: Any, tokenizer: Any, name: str) -> str:
     numbers = value.float()
     sizes = " × ".join(map(str, value.shape))
     return f"{sizes} numbers from {numbers.min():.3g} to {numbers.max():.3g}, mean {numbers.mean():.3g}"
+
+
+def drawn(value: Any) -> list[str]:
+    """A picture (C, H, W) or a series, (1, 1, T) or (T,) of fractions, as lines of characters; nothing for all else."""
+    if not value.is_floating_point() or value.ndim not in (1, 3):
+        return []
+    flat = value.ndim == 1 or value.shape[:2] == (1, 1)
+    return [sketch.series(value.flatten())] if flat else sketch.picture(value)
 
 
 def _token(number: int, tokenizer: Any) -> str:

@@ -62,7 +62,7 @@ class Text(FileSource, kind="text"):
         given = self.path if split == "train" else getattr(self, f"{split}_path")
         given = (given,) if isinstance(given, str) else given
         if not given and split == "train":
-            raise ValueError("no training data: give path, a text file or a folder of them")
+            raise ValueError("no training data: give data.path, a text file or a folder of them")
         return tuple(file for name in given for file in self._files(Path(name).expanduser()))
 
     def _files(self, path: Path) -> list[Path]:
@@ -155,7 +155,7 @@ class JsonLines(FileSource, kind="jsonl"):
     def paths(self, split: Split) -> tuple[Path, ...]:
         given = self.path if split == "train" else getattr(self, f"{split}_path")
         if given is None and split == "train":
-            raise ValueError("no training data: give path, a JSONL file")
+            raise ValueError("no training data: give data.path, a JSONL file")
         return (Path(given).expanduser(),) if given else ()
 
     def open(self, split: Split) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,20 +52,26 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class Preview:
-    """The first rows of the first batch, and what the whole batch holds; `counted` are labels that a loss counts."""
+    """The first rows of the first batch, and what the whole batch holds; `counts` of labels are by the terms of the loss."""
 
     rows: Sequence[PreviewRow | TaskRow]
     batch_rows: int
     tokens: int
     slots: int
-    counted: int
+    counts: Mapping[str, int]
     vocab_size: int | None
+
+    @property
+    def counted(self) -> int:
+        """Labels that the head's loss counts."""
+        return self.counts.get("loss", 0)
 
     def __str__(self) -> str:
         fill = f"{self.tokens / self.slots:.0%}" if self.slots else "0%"
+        terms = (f"{n:,} {'labels' if name == 'loss' else name}" for name, n in self.counts.items())
         return (
             f"the first {len(self.rows)} of {self.batch_rows} rows in the first batch: {self.tokens:,} tokens in "
-            f"{self.slots:,} slots ({fill}), {self.counted:,} labels counted"
+            f"{self.slots:,} slots ({fill}), {', '.join(terms)} counted"
             + ("" if self.vocab_size is None else f"; a vocabulary of {self.vocab_size:,}")
         )
 
@@ -86,7 +92,7 @@ def preview(recipe: Recipe, folder: Path | None = None) -> Preview:
         rows += [TaskRow(task.show(batch, i, tokenizer)) for i in numbers]
     elif tokenizer is not None:
         rows += [_row(tokenizer, batch, i) for i in numbers]
-    return Preview(rows, batch.rows, batch.tokens, batch.slots, batch.counts.get("loss", 0), size)
+    return Preview(rows, batch.rows, batch.tokens, batch.slots, batch.counts, size)
 
 
 def _row(tokenizer: Tokenizer, batch: Batch, i: int) -> PreviewRow:

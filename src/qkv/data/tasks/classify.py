@@ -56,9 +56,6 @@ class Classify(Sentences, kind="classify"):
     def judge(self, tokenizer: Encoder | None) -> Judge:
         return Classes(self.classes)
 
-    def named(self, label: float) -> str:
-        return self.classes[int(label)]
-
 
 def _other_kind(example: Example) -> str:
     if "label" not in example:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 
+from ...core.batch import Batch
 from ...core.embedding import Input
 from ...core.spec import nearest
 from ..augment import Mixing, mixed
@@ -95,6 +97,14 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
         """One label a picture, also where it is a row of shares."""
         return {"loss": 0 if labels is None else len(labels)}
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        """The picture and its class; of two that are mixed, the share of each."""
+        if batch.labels is None or batch.labels.ndim == 1:
+            return super().show(batch, row, tokenizer)
+        shares = zip(self.classes, batch.labels[row].tolist(), strict=True)
+        label = ", ".join(f"{share:.0%} {name}" for name, share in shares if share)
+        return [*super().show(replace(batch, labels=None), row, tokenizer), ("label", label)]
 
     def judge(self, tokenizer: Encoder | None) -> Judge:
         return Recognized(self.classes)

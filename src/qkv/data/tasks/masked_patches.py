@@ -7,18 +7,22 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
+from torch.nn import functional as F
 
+from ...core.batch import Batch
 from ...core.embedding import Input
 from ...core.layout import Grid
-from ...core.patches import Patches
+from ...core.patches import Patches, shown_patches
+from .. import sketch
 from ..cut import Array, Cut, Shown
 from ..encoding import Encoder
 from ..judge import Judge
 from ..judges.reconstructed import Reconstructed
 from ..sources import Example, Skipped, Source
-from ..task import Chance, Item
+from ..task import Chance, Item, drawn, said
 from .augmented import AugmentedTask
 
 _ORDER = "order"  # of the patches of a picture: a number for each, those with the least are shown
@@ -95,6 +99,22 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
         patches = self.grid.patches
         counted = patches - int(patches * (1 - self.masked)) if self.masked else patches
         return {"loss": 0 if labels is None else len(labels) * counted}
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        """What is left of the picture, and the picture that is to be made of it."""
+        assert self.grid is not None and batch.labels is not None
+        seen, truth = batch.inputs["ids"][row], batch.labels[row]
+        layout = batch.inputs.get("layout")
+        if layout is None:
+            first = [("ids", said(seen, tokenizer, "ids")), *(("", line) for line in drawn(seen))]
+        else:
+            hidden = torch.ones(self.grid.patches, dtype=torch.bool)
+            hidden[shown_patches(layout)[row if len(layout.positions) > 1 else 0]] = False
+            whole = hidden.view(1, self.grid.rows, self.grid.columns).float()
+            away = F.interpolate(whole[None], truth.shape[1:], mode="nearest")[0, 0].bool()
+            first = [("ids", f"{int((~hidden).sum())} of {len(hidden)} patches; the others are dots")]
+            first += [("", line) for line in sketch.picture(seen, away)]
+        return [*first, ("label", said(truth, tokenizer, "label")), *(("", line) for line in drawn(truth))]
 
     def judge(self, tokenizer: Encoder | None) -> Judge:
         return Reconstructed(self.mean, self.std)

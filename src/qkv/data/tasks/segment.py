@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from ...core.batch import IGNORE
+from ...core.batch import IGNORE, Batch
 from ...core.embedding import Input
+from .. import sketch
 from ..encoding import Encoder
 from ..images import Pixels, Size
 from ..judge import Judge
@@ -155,6 +156,12 @@ class Segment(PictureTask, kind="segment"):
         return Item(
             {"ids": np.ascontiguousarray(numbers)}, np.ascontiguousarray(labels), tokens=self.tokens, example=about
         )
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        assert batch.labels is not None
+        lines = [line for line in super().show(batch, row, tokenizer) if line[0] != "label"]
+        truth = batch.labels[row]
+        return [*lines, ("label", sketch.shares(truth, self.classes)), *(("", line) for line in sketch.mask(truth))]
 
     def judge(self, tokenizer: Encoder | None) -> Judge:
         return Segmented(self.classes, self.mean, self.std, self.views)

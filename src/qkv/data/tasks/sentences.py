@@ -114,10 +114,6 @@ class Sentences(Task):
                     lines.append((name, said(batch.inputs[name][at][:real], tokenizer, name)))
         return lines if batch.labels is None else [*lines, ("label", self.named(batch.labels[row].item()))]
 
-    def named(self, label: float) -> str:
-        """A label in words."""
-        return f"{label:.4g}"
-
     # -- parts ----------------------------------------------------------------------------------------------------
 
     def _ids(self, texts: list[str], tokenizer: Any, chance: Chance) -> Iterator[Sequence[int]]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ...core.batch import Batch
 from ...core.embedding import Input
 from ...core.patches import Patches
+from .. import sketch
 from ..audio import Wave, log_mel, resampled
 from ..classes import Unseen, number_of, of_source
 from ..encoding import Encoder
@@ -98,6 +100,12 @@ class Sound(Task, kind="sound"):
             width = random.integers(0, int(size * self.mask) + 1)
             start = random.integers(0, size - width + 1)
             picture[(slice(None),) * axis + (slice(start, start + width),)] = 0
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        """The spectrogram, high pitches above low ones, and the class."""
+        lines = [line for line in super().show(batch, row, tokenizer) if line[0]]
+        drawn = sketch.picture(batch.inputs["ids"][row].flip(1))
+        return [lines[0], *(("", line) for line in drawn), *lines[1:]]
 
     def judge(self, tokenizer: Encoder | None) -> Judge:
         return SoundClasses(self.classes)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field
 
+from ...core.batch import Batch
 from ...core.embedding import Input
 from ...core.patches import Patches
+from .. import sketch
 from ..encoding import Encoder
 from ..images import Pixels, Size
 from ..sources import Example, Skipped, Source
@@ -66,6 +68,13 @@ class VideoClassify(ImageClassify, kind="video-classify"):
     def read(self, path: str | Path) -> Frames:
         """The frames in a file, with the model's channels. Raises ValueError that names the file where there are none."""
         return read(path, "gray" if self.channels == self.tubelet else "rgb")
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        """The first frame of every tubelet, from left to right, and the class."""
+        seen = batch.inputs["ids"][row]
+        moments = seen[: len(seen) // self.tubelet].unflatten(1, (-1, self._frame[0]))  # (C, T, H, W)
+        lines = [line for line in super().show(batch, row, tokenizer) if line[0]]
+        return [lines[0], *(("", line) for line in sketch.picture(moments.movedim(1, 2).flatten(2))), *lines[1:]]
 
     @property
     def _frame(self) -> Size:
