@@ -99,7 +99,7 @@ def test_what_is_given_wrongly(write: Write) -> None:
         Pairs.from_dict({"source": "a"})
     with pytest.raises(ValueError, match="not both"):
         Pairs.from_dict({"source": "a", "target": "b", "path": "c.tsv"})
-    with pytest.raises(ValueError, match="no training data: give data.source and data.target"):
+    with pytest.raises(ValueError, match=r"no training data: give data\.source and data\.target"):
         Pairs().table("train")
     with pytest.raises(ValueError, match=r"neither \.tsv nor \.jsonl"):
         Pairs(path=write("a.csv", ["x"]), validation_path="v", test_path="t").table("train")

@@ -43,7 +43,7 @@ def test_folders_are_read_by_suffix_also_compressed(tmp_path: Path) -> None:
         Text(path=str(tmp_path), suffixes=(".rst",)).table("train")
     with pytest.raises(ValueError, match="there is no file or folder"):
         Text(path=str(tmp_path / "nowhere")).table("train")
-    with pytest.raises(ValueError, match="no training data: give data.path"):
+    with pytest.raises(ValueError, match=r"no training data: give data\.path"):
         Text().table("train")
 
 
