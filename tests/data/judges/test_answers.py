@@ -23,6 +23,7 @@ from qkv.data.judges.answers import best_span, exact, normalized, token_f1
         ("a cat a cat", ("cat",), 0.0, 2 / 3),
         ("U.S. Army", ("us army",), 1.0, 1.0),
         ("theory", ("ory",), 0.0, 0.0),
+        ("", ("the", "Denver"), 0.0, 0.0),  # a truth of which nothing is left is none beside others
     ],
 )
 def test_exact_match_and_f1_are_squads(answer: str, truths: tuple[str, ...], em: float, f1: float) -> None:

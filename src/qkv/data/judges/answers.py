@@ -26,12 +26,17 @@ def normalized(answer: str) -> str:
 
 def exact(answer: str, truths: Sequence[str]) -> float:
     """1 where the answer is one of the truths, both normalized; else 0. No answer is ""."""
-    return float(any(normalized(answer) == normalized(truth) for truth in truths))
+    return float(any(normalized(answer) == truth for truth in _normalized(truths)))
 
 
 def token_f1(answer: str, truths: Sequence[str]) -> float:
     """The highest F1 with a truth, 2 · shared words / (words of both), of normalized answers; of none, whether both are."""
-    return max(_f1(normalized(answer).split(), normalized(truth).split()) for truth in truths)
+    return max(_f1(normalized(answer).split(), truth.split()) for truth in _normalized(truths))
+
+
+def _normalized(truths: Sequence[str]) -> list[str]:
+    """As SQuAD 2's script has them: those of which something is left, or else the one that there is none."""
+    return [truth for truth in map(normalized, truths) if truth] or [""]
 
 
 def _f1(mine: list[str], theirs: list[str]) -> float:
