@@ -65,3 +65,8 @@ def test_everything_stays_inside_the_drawing():
     made = line_chart("t", [Series("x", [(1, -3.0), (500, 17.0)])], width=300, height=180)
     numbers = [float(n) for part in made.split(' d="M')[1:] for n in part.split('"')[0].replace("L", " ").split()]
     assert all(0 <= x <= 300 for x in numbers[::2]) and all(0 <= y <= 180 for y in numbers[1::2])
+
+
+def test_one_place_has_its_tick():
+    drawn = line_chart("Quality", [Series("accuracy", [(221.0, 36.0)], dots=True)], zero=True)
+    assert ">221</text>" in drawn

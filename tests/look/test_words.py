@@ -27,6 +27,10 @@ def test_a_truth_without_spaces_is_compared_by_characters():
     assert marked("3月3日月曜日", "3月3日火曜日") == "3月3日<mark>月</mark>曜日"
 
 
+def test_another_name_is_marked_as_a_whole():
+    assert marked("deer", "dog") == "<mark>deer</mark>" and marked("dog", "dog") == "dog" and marked("", "dog") == ""
+
+
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_nothing_is_lost_and_everything_escaped(output: str, target: str):
     made = marked(output, target)

@@ -25,12 +25,16 @@ def duration(seconds: float) -> str:
 def marked(output: str, target: str) -> Markup:
     """The output, escaped, with what the truth does not have in `<mark>`.
 
-    Compared by words, or by characters where the truth is written without spaces.
+    Compared by words, or by characters where the truth is written without spaces and at least half of these are alike: what
+    one class has in common with the name of another says nothing.
     """
-    pattern = r"\s+|\S+" if re.search(r"\s", target.strip()) else r"."
-    mine, theirs = (re.findall(pattern, text, re.DOTALL) for text in (output, target))
+    words = re.search(r"\s", target.strip()) is not None
+    mine, theirs = (re.findall(r"\s+|\S+" if words else r".", text, re.DOTALL) for text in (output, target))
+    compared = difflib.SequenceMatcher(a=mine, b=theirs, autojunk=False)
+    if output and not words and compared.ratio() < 0.5:
+        return tag("mark", output)
     parts: list[object] = []
-    for what, i, j, _, _ in difflib.SequenceMatcher(a=mine, b=theirs, autojunk=False).get_opcodes():
+    for what, i, j, _, _ in compared.get_opcodes():
         text = "".join(mine[i:j])
         if text:
             parts.append(text if what == "equal" else tag("mark", text))

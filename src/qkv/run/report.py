@@ -180,7 +180,7 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
     made, history, machine = [], story.history, story.machine
     metrics = _metrics(story)
     chosen = (story.recipe.get("training") or {}).get("metric")  # by which the best weights were
-    wanted = (*([chosen] if chosen in QUALITY else []), *QUALITY, "perplexity")
+    wanted = (*([chosen] if chosen not in (None, "loss") else []), *QUALITY, "perplexity")
     headline = next((key for key in wanted if key in metrics), None)
     if headline:
         made.append((titled(headline), shown(headline, metrics[headline]), _where(story)))

@@ -10,6 +10,7 @@ FRACTIONS = (
     *("precision", "recall", "explained", "span_accuracy", "alignment"),
 )
 """From 0 to 1, or −1 to 1 where they are correlations; shown times 100."""
+_SHARES = ("exact_captions", "exact_answers", "entity_precision", "entity_recall")  # parts of one that is drawn
 SCORES = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 QUALITY = (*FRACTIONS, *SCORES)
 """Drawn together: the more the better."""
@@ -34,6 +35,13 @@ _NAMES = {
     "map50": "AP at IoU 0.5",
     "mse": "Squared error",
     "mae": "Absolute error",
+    "entity_precision": "Precision of entities",
+    "entity_recall": "Recall of entities",
+    "frame_nll": "Loss of a frame",
+    "next_sentence": "Loss of next sentences",
+    "class": "Loss of classes",
+    "box": "Loss of boxes",
+    "giou": "Loss of boxes' overlap",
     "last_value_mse": "Squared error of the last value",
 }
 HOW = {
@@ -55,6 +63,6 @@ def scaled(key: str, value: float) -> float:
 def shown(key: str, value: float) -> str:
     if key in _CORRELATIONS:
         return f"{value:.3f}"
-    if key in FRACTIONS:
+    if key in (*FRACTIONS, *_SHARES):
         return f"{100 * value:.2f} %"
     return f"{value:.2f}" if key in QUALITY else readable(value)

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Iterable
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ..svg import tag
+
+
+def beside(images: Iterable[tuple[str, str]], widest: int) -> Markup:
+    """PNGs in base64 with their titles below, side by side at one width: at most `widest`, less where there is no room."""
+    style = f"margin:0;flex:1 1 0;min-width:0;max-width:{widest}px"
+    shown = [tag("figure", drawn(data, title), tag("figcaption", title), style=style) for title, data in images]
+    return tag("div", *shown, style="display:flex;gap:12px")
+
+
+def drawn(data: str, title: str, style: str = "width:100%") -> Markup:
+    """A PNG in base64 at a width or a height of the page, whatever its own; pixels of a small one are squares."""
+    return tag("img", src=f"data:image/png;base64,{data}", alt=title, style=f"{style};image-rendering:pixelated")
 
 
 def bitmap(pixels: NDArray[np.uint8], title: str, scale: int = 1) -> Markup:

@@ -9,22 +9,15 @@ from markupsafe import Markup
 
 from ..svg import tag
 from . import draws
+from .bitmap import beside
 
-_WIDTH = 220
+_SHOWN = (("picture", "image"), ("truth", "truth"), ("prediction", "made"))
 
 
 @draws("mask")
 def mask(picture: Mapping[str, Any]) -> Markup:
     """`image`, `truth` and `made` are PNGs in base64, `classes` names with their colors."""
-    shown = [
-        tag("figure", _image(picture[key], name), tag("figcaption", name), style="margin:0")
-        for key, name in (("image", "picture"), ("truth", "truth"), ("made", "prediction"))
-    ]
     swatch = "display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 1em;background:"
     names = [tag("span", tag("span", "", style=f"{swatch}{color}"), name) for name, color in picture["classes"]]
-    row = tag("div", *shown, style="display:flex;gap:12px;flex-wrap:wrap")
+    row = beside(((name, picture[key]) for name, key in _SHOWN), widest=220)
     return tag("div", row, tag("p", *names, style="margin:.4em 0 0 -1em"))
-
-
-def _image(data: str, name: str) -> Markup:
-    return tag("img", src=f"data:image/png;base64,{data}", alt=name, width=_WIDTH, style="image-rendering:pixelated")

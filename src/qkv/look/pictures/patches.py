@@ -7,21 +7,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ..svg import tag
 from . import draws
+from .bitmap import beside
 
-_WIDTH = 150
+_SHOWN = (("seen", "seen"), ("reconstructed", "made"), ("truth", "truth"))
 
 
 @draws("patches")
 def patches(picture: Mapping[str, Any]) -> Markup:
     """`seen`, `made` and `truth` are PNGs in base64; what was not seen is gray in `seen`."""
-    shown = [
-        tag("figure", _image(picture[key], name), tag("figcaption", name), style="margin:0")
-        for key, name in (("seen", "seen"), ("made", "reconstructed"), ("truth", "truth"))
-    ]
-    return tag("div", *shown, style="display:flex;gap:12px;flex-wrap:wrap")
-
-
-def _image(data: str, name: str) -> Markup:
-    return tag("img", src=f"data:image/png;base64,{data}", alt=name, width=_WIDTH, style="image-rendering:pixelated")
+    return beside(((name, picture[key]) for name, key in _SHOWN), widest=150)

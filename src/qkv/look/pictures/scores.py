@@ -9,8 +9,10 @@ from markupsafe import Markup
 
 from ..svg import tag
 from . import draws
+from .bitmap import drawn
 
-_ALONE, _FRAME = 112, 56  # height of a picture, and of each frame of several, in pixels of the page
+_ALONE = "height:112px"  # of the page
+_FRAME = "flex:1 1 40px;min-width:0;max-width:96px"  # of several, which fill a line
 _BAR, _LINE = 130, 22  # of a class
 
 
@@ -18,17 +20,13 @@ _BAR, _LINE = 130, 22  # of a class
 def scores(picture: Mapping[str, Any]) -> Markup:
     """`frames` are PNGs in base64, one or several; `scores` [name, probability] of classes, the likeliest first."""
     frames = picture["frames"]
-    height = _ALONE if len(frames) == 1 else _FRAME
-    images = [_image(data, f"frame {i + 1}" if len(frames) > 1 else "picture", height) for i, data in enumerate(frames)]
+    alone = len(frames) == 1
+    shown = ((data, "picture" if alone else f"frame {i}") for i, data in enumerate(frames, 1))
+    images = [drawn(data, name, _ALONE if alone else _FRAME) for data, name in shown]
     bars = [_bar(i, str(name), float(p)) for i, (name, p) in enumerate(picture["scores"])]
     chart = tag("svg", *bars, width=2.2 * _BAR, height=_LINE * len(bars), font_size=12, fill="currentColor")
-    strip = tag("div", *images, style="display:flex;gap:3px;flex-wrap:wrap")
+    strip = tag("div", *images, style="display:flex;gap:3px;flex-wrap:wrap" + ("" if alone else ";flex:1 1 100%"))
     return tag("div", strip, chart, style="display:flex;gap:16px;align-items:center;flex-wrap:wrap")
-
-
-def _image(data: str, name: str, height: int) -> Markup:
-    source = f"data:image/png;base64,{data}"
-    return tag("img", src=source, alt=name, height=height, style="image-rendering:pixelated")
 
 
 def _bar(i: int, name: str, p: float) -> Markup:
