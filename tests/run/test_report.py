@@ -109,6 +109,14 @@ def test_the_page_says_what_the_run_did(run_dir: Path):
     assert page.classes().count("right") == 1 and page.classes().count("wrong") == 2
 
 
+def test_numbers_near_the_truth_are_neither_right_nor_wrong(run_dir: Path):
+    near = {"source": "a | b", "output": "0.97", "target": "1.00", "graded": True}
+    page = Page(write_report(run_dir, [near, {**near, "output": "1.00"}]))
+    text = "\n".join(page.texts)
+    assert "0.97" in text and "1.00" in text and "equal the truth" not in text
+    assert not {"right", "wrong"} & set(page.classes()) and "mark" not in page.tags
+
+
 def test_the_page_is_whole_offline_and_still(run_dir: Path):
     page = Page(write_report(run_dir))
     assert not {"script", "img", "link", "iframe", "object"} & set(page.tags)

@@ -38,7 +38,8 @@ class Judge:
         return {}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
-        """At most so many outputs beside the truth: `{"source", "output", "target"}`, texts, and perhaps a "picture".
+        """At most so many outputs beside the truth: `{"source", "output", "target"}`, texts, and perhaps a "picture". Where
+        they are numbers, which come near the truth rather than equal it, "graded" is true.
 
         A picture is `{"kind": …}` with numbers and lists, drawn by the function of that kind in `look.pictures`.
         """

@@ -249,14 +249,15 @@ def results(story: Story) -> Section | None:
 
 
 def samples(story: Story) -> Section | None:
-    """Outputs beside the truth, marked right or wrong; in a wrong one, what the truth does not have is underlined."""
+    """Outputs beside the truth, marked right or wrong; in a wrong one, what the truth does not have is underlined. Numbers
+    are neither."""
     chosen = story.samples[:_SHOWN]
     if not chosen:
         return None
     views = []
     for sample in chosen:
         output, target = str(sample["output"]), sample.get("target")
-        right = is_right(sample) if target is not None else None
+        right = is_right(sample) if target is not None and not sample.get("graded") else None
         views.append(
             {
                 "source": sample.get("source", ""),

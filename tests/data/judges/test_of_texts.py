@@ -66,7 +66,7 @@ def test_numbers_are_shown_as_they_are_meant() -> None:
         torch.tensor([[0.5], [2.0]]),
         Batch({}, torch.tensor([0.0, 1.0]), texts=({"text": "a", "pair": "b"}, {"text": "c"})),
     )
-    assert judge.samples(2)[0] == {"source": "a | b", "target": "1.00", "output": "2.00"}
+    assert judge.samples(2)[0] == {"source": "a | b", "target": "1.00", "output": "2.00", "graded": True}
     assert judge.found()["spearman"].value == pytest.approx(1)
 
 

@@ -39,6 +39,10 @@ class Cosines(Judge):
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [
-            {"source": text, "output": f"{said:.2f}", **({} if truth is None else {"target": f"{truth:.2f}"})}
+            {
+                "source": text,
+                "output": f"{said:.2f}",
+                **({} if truth is None else {"target": f"{truth:.2f}", "graded": True}),
+            }
             for text, truth, said in evenly(self._shown, count)
         ]

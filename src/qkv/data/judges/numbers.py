@@ -31,7 +31,12 @@ class Numbers(Judge):
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [
-            {"source": text, "target": f"{self._score(truth):.2f}", "output": f"{self._score(said):.2f}"}
+            {
+                "source": text,
+                "target": f"{self._score(truth):.2f}",
+                "output": f"{self._score(said):.2f}",
+                "graded": True,
+            }
             for text, truth, said in evenly(self._shown, count)
         ]
 
