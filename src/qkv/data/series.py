@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from .files import open_bytes
 from .sources import SPLITS, Example, Source, Split, Table
+from .timestamps import leaps
 
 Numbers = NDArray[np.float32]
 
@@ -93,7 +94,8 @@ class SeriesSource(Source):
 
 
 class Series(SeriesSource, kind="series"):
-    """A CSV file (or .gz) of numbers, one row a time, oldest first; the first row may name the columns.
+    """A CSV file (or .gz) of numbers, one row a time, oldest first; the first row may name the columns. Where a first column
+    has dates, they are held to that, and what lies between rows is told.
 
     columns: which to read, by name or number from 0; by default all but a first column that isn't numbers (dates).
     gaps:    what becomes of cells without a number: "refuse" them, by row and column, or "fill" them with the last value.
@@ -114,6 +116,12 @@ class Series(SeriesSource, kind="series"):
         return edges
 
     def values(self) -> tuple[Numbers, tuple[str, ...]]:
+        return self._read()[:2]
+
+    def notes(self) -> tuple[str, ...]:
+        return self._read()[2]
+
+    def _read(self) -> tuple[Numbers, tuple[str, ...], tuple[str, ...]]:
         path = Path(self.path).expanduser()
         if not self.path or not path.is_file():
             missing = f"there is no file {self.path!r}" if self.path else "no data"
@@ -125,7 +133,8 @@ class Series(SeriesSource, kind="series"):
 @lru_cache(maxsize=4)
 def _read(
     path: Path, columns: tuple[str | int, ...] | None, gaps: str, stamp: tuple[int, int]
-) -> tuple[Numbers, tuple[str, ...]]:
+) -> tuple[Numbers, tuple[str, ...], tuple[str, ...]]:
+    """The numbers, the columns' names, and what is to be said of their times."""
     try:
         text = bytes(open_bytes(path)[:]).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -148,7 +157,15 @@ def _read(
                     "takes the value before it"
                 )
             values[i, j] = values[i - 1, j] if number is None else number
-    return values, tuple(names[column] for column in chosen)
+    dated = _number(rows[0][0]) is None
+    return values, tuple(names[column] for column in chosen), _times(path, rows, 1 + bool(header)) if dated else ()
+
+
+def _times(path: Path, rows: list[list[str]], first_row: int) -> tuple[str, ...]:
+    try:
+        return leaps([row[0] for row in rows], first_row)
+    except ValueError as error:
+        raise ValueError(f"{path}, {error}") from None
 
 
 def _chosen(path: Path, names: tuple[str, ...], first: list[str], columns: tuple[str | int, ...] | None) -> list[int]:
