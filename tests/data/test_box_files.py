@@ -73,7 +73,10 @@ def test_voc_without_lists_holds_out(tmp_path: Path) -> None:
         ({"Annotations/p2.xml": None}, r"p2: there is no Annotations/p2\.xml"),
         ({"Annotations/p2.xml": b"<annotation>"}, r"Annotations/p2\.xml can't be read"),
         ({"Annotations/p2.xml": b"<a><object><name>x</name></object></a>"}, "no name, or not all of xmin"),
-        ({"Annotations/p2.xml": f"<a>{OBJECT.format('x', 'left', 1, 2, 3)}</a>".encode()}, r"p2\.xml can't be read"),
+        (
+            {"Annotations/p2.xml": f"<a>{OBJECT.format('x', 'left', 1, 2, 3)}</a>".encode()},
+            r"p2\.xml can't be read: the edges of 'x' are numbers of pixels, not 'left'",
+        ),
     ],
 )
 def test_broken_voc_is_told_by_file(change: dict[str, bytes | None], said: str, tmp_path: Path) -> None:

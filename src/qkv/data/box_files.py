@@ -156,7 +156,10 @@ def _voc_object(one: ElementTree.Element) -> tuple[str, list[float]]:
     edges = [one.findtext(f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")]
     if not name or None in edges:
         raise ValueError("an object has no name, or not all of xmin, ymin, xmax and ymax")
-    return name, [float(edge or "") for edge in edges]
+    try:
+        return name, [float(edge or "") for edge in edges]
+    except ValueError:
+        raise ValueError(f"the edges of {name!r} are numbers of pixels, not {', '.join(map(repr, edges))}") from None
 
 
 # -- COCO --------------------------------------------------------------------------------------------------------------
