@@ -39,6 +39,22 @@ def test_every_depth_gives_the_same_sound(width: int, channels: int) -> None:
     np.testing.assert_allclose(found[0], TONE, atol=1.5 / 2 ** (8 * width - 1))
 
 
+@pytest.mark.parametrize("width", [2, 3])
+def test_an_extensible_header_is_read(width: int) -> None:
+    """Its `fmt ` has 40 bytes: the form 0xFFFE, and whole numbers (1) or fractions (3) at the head of a GUID."""
+    plain = written(width)
+    form, rest = plain[20:36], plain[36:]
+    for code in (1, 3):
+        guid = code.to_bytes(2, "little") + bytes.fromhex("000000001000800000aa00389b71")
+        more = (22).to_bytes(2, "little") + (8 * width).to_bytes(2, "little") + (4).to_bytes(4, "little") + guid
+        found = decode(plain[:16] + (40).to_bytes(4, "little") + b"\xfe\xff" + form[2:] + more + rest)
+        if code == 1:
+            assert not isinstance(found, Skipped)
+            np.testing.assert_allclose(found[0], TONE, atol=1.5 / 2 ** (8 * width - 1))
+        else:
+            assert isinstance(found, Skipped) and "no WAV file of whole numbers" in found
+
+
 def test_what_is_written_is_read() -> None:
     found = decode(encode(TONE, 16_000))
     assert not isinstance(found, Skipped) and found[1] == 16_000
