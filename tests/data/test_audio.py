@@ -43,11 +43,12 @@ def test_every_depth_gives_the_same_sound(width: int, channels: int) -> None:
 def test_an_extensible_header_is_read(width: int) -> None:
     """Its `fmt ` has 40 bytes: the form 0xFFFE, and whole numbers (1) or fractions (3) at the head of a GUID."""
     plain = written(width)
-    form, rest = plain[20:36], plain[36:]
+    size, form, rest = int.from_bytes(plain[4:8], "little") + 24, plain[20:36], plain[36:]
     for code in (1, 3):
         guid = code.to_bytes(2, "little") + bytes.fromhex("000000001000800000aa00389b71")
         more = (22).to_bytes(2, "little") + (8 * width).to_bytes(2, "little") + (4).to_bytes(4, "little") + guid
-        found = decode(plain[:16] + (40).to_bytes(4, "little") + b"\xfe\xff" + form[2:] + more + rest)
+        head = plain[:4] + size.to_bytes(4, "little") + plain[8:16] + (40).to_bytes(4, "little")
+        found = decode(head + b"\xfe\xff" + form[2:] + more + rest)
         if code == 1:
             assert not isinstance(found, Skipped)
             np.testing.assert_allclose(found[0], TONE, atol=1.5 / 2 ** (8 * width - 1))
