@@ -97,6 +97,19 @@ def test_another_kind_keeps_what_it_has_of_the_recipes_values() -> None:
         Recipe.load("speech", ["data.kind=sounds", "data.pth=x"])
 
 
+def test_another_preset_keeps_what_it_has_of_the_recipes_sizes() -> None:
+    """Longformer has no next sentences to tell apart, and so no `labels`, which `answer` leaves out of BERT by."""
+    given = ["model.preset=longformer-base-4096", "model.windows=8"]
+    for settings in (given, given[::-1]):
+        model = Recipe.load("answer", settings).model
+        assert model.spec(90).encoder.blocks[0].attention.kind == "global-attention"  # type: ignore[union-attr]
+        assert model.sizes["d_model"] == 96 and model.sizes["windows"] == 8 and "labels" not in model.sizes
+    with pytest.raises(ValueError, match="preset 'longformer-base-4096' has no size 'labels'"):
+        Recipe.load("answer", [*given, "model.labels=2"]).model.spec(90)
+    with pytest.raises(ValueError, match="did you mean 'longformer-base-4096'"):
+        Recipe.load("answer", ["model.preset=longformer-base"]).model.spec(90)
+
+
 @pytest.mark.parametrize("name", ["tag", "vit"])
 def test_a_changed_recipe_leaves_to_the_data_what_it_did_not_say(name: str) -> None:
     recipe = Recipe.load(name)

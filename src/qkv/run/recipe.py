@@ -266,16 +266,19 @@ def tree(name: str | Path) -> dict[str, Any]:
 
 
 def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """A recipe's tree with `key=value` settings. What they make another kind (`data.kind=images`) keeps of the recipe's
-    values those that this kind has."""
+    """A recipe's tree with `key=value` settings. What they make another kind (`data.kind=images`), or a model of another
+    preset, keeps of the recipe's values those that this one has."""
     settings = list(settings)
     made = overrides.apply(whole, settings)
     named = [overrides.parse(setting)[0].split(".") for setting in settings]
     for *path, last in named:
         before, node = _at(whole, path), _at(made, path)
-        if last != "kind" or not path or before is None or node is None or before.get("kind") == node["kind"]:
+        if last not in ("kind", PRESET) or not path or before is None or node is None or before.get(last) == node[last]:
             continue
-        known = {key.rpartition(".")[2] for key in _keys(made, path)}
+        if last == PRESET:
+            known = {PRESET, REPLACE, *(_sizes(node[last]) if node[last] in families.PRESETS else before)}
+        else:
+            known = {key.rpartition(".")[2] for key in _keys(made, path)}
         said = {key for way in named if way[: len(path)] == path for key in way[len(path) :][:1]}
         for key in before.keys() - known - said:
             made = overrides.without(made, [*path, key])
