@@ -10,6 +10,7 @@ from qkv.data.box_files import Voc
 from qkv.data.sounds import Sounds
 from qkv.run import yamls
 from qkv.run.recipe import ModelChoice, Recipe, packaged
+from qkv.run.tokenizer import make
 
 
 @pytest.mark.parametrize("name", sorted(packaged()))
@@ -108,6 +109,23 @@ def test_another_preset_keeps_what_it_has_of_the_recipes_sizes() -> None:
         Recipe.load("answer", [*given, "model.labels=2"]).model.spec(90)
     with pytest.raises(ValueError, match="did you mean 'longformer-base-4096'"):
         Recipe.load("answer", ["model.preset=longformer-base"]).model.spec(90)
+
+
+def test_a_classifier_on_a_decoder_reads_the_last_token() -> None:
+    """Where nothing else is said: a decoder's first token has seen nothing but itself."""
+
+    def pool(*settings: str) -> str:
+        recipe = Recipe.load("classify", settings)
+        return recipe.settled(make(recipe)).head.pool  # type: ignore[union-attr, no-any-return]
+
+    assert pool() == "first" and pool("head.pool=mean") == "mean"
+    assert pool("model.preset=gpt2") == "last" and pool("model.preset=gpt2", "head.pool=mean") == "mean"
+
+
+@pytest.mark.parametrize("name", ["classify", "tag", "answer", "similarity", "choose"])
+def test_heads_of_one_stack_on_two_are_told_before_training(name: str) -> None:
+    with pytest.raises(ValueError, match="is taught on an encoder or a decoder, and this model is both"):
+        Recipe.load(name, ["model.preset=t5-small", "model.replace={}"]).settled(None)
 
 
 @pytest.mark.parametrize("name", ["tag", "vit"])

@@ -20,7 +20,8 @@ from ..data.sources import Source
 from ..data.task import Task
 from ..data.tokenizer_specs import TokenizerSpec
 from ..generate import Generation
-from ..model.heads import Head
+from ..model.heads import Head, SequenceClassifier, Span, TokenClassifier
+from ..model.sentence import SentenceVector
 from ..model.transformer import Transformer
 from ..train import objectives  # noqa: F401  (their kinds)
 from ..train.objective import Objective
@@ -31,6 +32,7 @@ from .evaluation import Evaluation
 from .vectors import StaticVectors
 
 PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
+_OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # heads whose tasks give no target to read
 COMPARE, MEASURE = "compare", "measure"  # what makes a comparison of a recipe, see `study.Comparison`
 
 
@@ -182,19 +184,24 @@ class Recipe(Spec):
             raise ValueError(
                 f"the task {self.task.kind} is for Transformers, and this model is {spec.kind}; leave it out"
             )
+        if spec.is_encoder_decoder and isinstance(self.head, _OF_ONE_STACK):
+            raise ValueError(
+                f"the head {self.head.kind} is taught on an encoder or a decoder, and this model is both: take another, or "
+                "write the answer out (objective=sequence-to-sequence, with data of pairs)"
+            )
         first = spec.encoder or spec.output
         task = self.task.settle(self.data, tokenizer, first.embedding)
         if (why := task.lacks(self.training.metric)) is not None:
             raise ValueError(f"training.metric is {self.training.metric!r}, but {why}")
         made = self.model_copy(update={"task": task})
-        head, n = self.head or spec.head, task.n_labels
+        head, n = _reading_last(self.head, spec) or spec.head, task.n_labels
         if n is not None and head is not None and "labels" in type(head).model_fields:
             said = self.head.to_dict() if self.head is not None and "labels" in self.head.model_fields_set else {}
             given = said.get("labels", n)
             if given != n:
                 raise ValueError(f"head.labels is {given}, and the data have {n} labels; leave it out")
             return made._headed(head.replace({"labels": n}))
-        return made if self.head is None else made._headed(self.head)
+        return made if self.head is None or head is None else made._headed(head)
 
     def settled_as(self, other: Self) -> Self:
         """With what another recipe was settled on, in the task and in the head, wherever this one says nothing of it."""
@@ -219,6 +226,13 @@ class Recipe(Spec):
     def to_yaml(self) -> str:
         """What `recipe.yaml` of a run directory holds; `Recipe.load` reads it back to an equal value."""
         return yamls.dump(self.to_dict())
+
+
+def _reading_last(head: Head | None, spec: Transformer) -> Head | None:
+    """The head; a classifier of sequences on a decoder reads the last token where nothing is said, the first having seen
+    nothing but itself."""
+    silent = isinstance(head, SequenceClassifier) and "pool" not in head.model_fields_set
+    return head.replace({"pool": "last"}) if head is not None and silent and spec.encoder is None else head
 
 
 def _said(spec: Spec, tree: dict[str, Any]) -> dict[str, Any]:
