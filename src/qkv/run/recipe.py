@@ -24,7 +24,7 @@ from ..model.heads import Head, SequenceClassifier, Span, TokenClassifier
 from ..model.sentence import SentenceVector
 from ..model.transformer import Transformer
 from ..train import objectives  # noqa: F401  (their kinds)
-from ..train.objective import Objective
+from ..train.objective import Objective, SequenceToSequence
 from ..train.settings import Training
 from . import overrides, yamls
 from .directory import RECIPE, read_text
@@ -177,9 +177,14 @@ class Recipe(Spec):
 
         Raises ValueError where task, head and data don't fit together.
         """
+        spec = self.model.spec(self.vocab_size)
+        if isinstance(self.objective, SequenceToSequence) and not spec.is_encoder_decoder:
+            raise ValueError(
+                "the objective 'sequence-to-sequence' needs an encoder–decoder, which reads second texts as targets; for a "
+                "decoder, which reads both as one text, give objective=next-token"
+            )
         if self.task is None:
             return self if self.head is None else self._headed(self.head)
-        spec = self.model.spec(self.vocab_size)
         if not isinstance(spec, Transformer):
             raise ValueError(
                 f"the task {self.task.kind} is for Transformers, and this model is {spec.kind}; leave it out"
