@@ -22,15 +22,17 @@ BERTS_DROPOUT = {"classifier_dropout": None, "hidden_dropout_prob": 0.1}
 DECODERS_DROPOUT = {"classifier_dropout": None, "hidden_dropout": 0.1}
 
 
-def decoders(name: str, head: str = "ForCausalLM") -> dict[str, Class]:
+def decoders(
+    name: str, head: str = "ForCausalLM", dropout: Mapping[str, float | None] = DECODERS_DROPOUT
+) -> dict[str, Class]:
     """A decoder with a language model's head, without a head, with a classifier that reads the last token, and with one of
-    each token."""
+    each token, whose `dropout` is here."""
     last = SequenceClassifier(pool="last", activation=None, bias=False)
     return {
         f"{name}{head}": Class(),
         f"{name}Model": Class({"head": False}, bare=True),
         f"{name}ForSequenceClassification": Class({"head": False}, head=last),
-        **tagger(name, DECODERS_DROPOUT, pooled=False),
+        **tagger(name, dropout, pooled=False),
     }
 
 

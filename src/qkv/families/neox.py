@@ -98,7 +98,7 @@ def names(spec: Transformer) -> Table:
 FAMILY = Family(
     model_type="gpt_neox",
     make=neox,
-    classes=decoders("GPTNeoX"),
+    classes=decoders("GPTNeoX", dropout={"classifier_dropout": 0.1}),
     prefix="gpt_neox.",
     fields=(
         Key("vocab_size", "vocab_size", 50432),
