@@ -13,7 +13,7 @@ import torch
 from qkv.data.tokenizer import TokenizerSpec, train
 from qkv.families import preset
 from qkv.model.build import build
-from qkv.run import report
+from qkv.run import report, wording
 from qkv.run.load import Run
 from qkv.run.report import Section, Story, choose, write_report
 from qkv.run.text import Use
@@ -232,3 +232,17 @@ def test_samples_are_chosen_right_first_then_other_tags_then_long():
     ]
     assert [s["source"] for s in choose(made)] == ["<de> aaa", "<fr> a"]
     assert choose([made[-1]]) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("entity_recall", "Recall of entities 99.80 %"),
+        ("exact_answers", "Exact answers 99.80 %"),
+        ("giou", "Loss of boxes' overlap 0.998"),
+        ("next_sentence", "Loss of next sentences 0.998"),
+        ("spearman", "Spearman 0.998"),
+    ],
+)
+def test_parts_of_a_measure_are_written_as_it_is(key: str, said: str) -> None:
+    assert f"{wording.titled(key)} {wording.shown(key, 0.998)}" == said

@@ -10,7 +10,13 @@ FRACTIONS = (
     *("precision", "recall", "explained", "span_accuracy", "alignment"),
 )
 """From 0 to 1, or −1 to 1 where they are correlations; shown times 100."""
-_SHARES = ("exact_captions", "exact_answers", "entity_precision", "entity_recall")  # parts of one that is drawn
+_SHARES = (
+    "exact_captions",
+    "exact_answers",
+    "entity_precision",
+    "entity_recall",
+    "replaced",
+)  # parts of one that is drawn
 SCORES = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 QUALITY = (*FRACTIONS, *SCORES)
 """Drawn together: the more the better."""
@@ -38,6 +44,8 @@ _NAMES = {
     "entity_precision": "Precision of entities",
     "entity_recall": "Recall of entities",
     "frame_nll": "Loss of a frame",
+    "generator": "Loss of the generator",
+    "replaced": "Replaced tokens",
     "next_sentence": "Loss of next sentences",
     "class": "Loss of classes",
     "box": "Loss of boxes",
