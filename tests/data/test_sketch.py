@@ -67,7 +67,7 @@ def test_mixed_pictures_show_both_classes() -> None:
 def test_high_pitches_stand_above_low_ones() -> None:
     """A rising sound rises."""
     quiet = ["data.noise=0", "task.mask=0"]
-    shown = [lines for k in range(4) for lines in rows("speech", f"seed={k}", *quiet)]
+    shown = (lines for k in range(9) for lines in rows("speech", f"seed={k}", *quiet))
     rising = next(lines for lines in shown if dict(lines)["label"] == "rising")
     bright = [line.find("█") for name, line in rising if not name and "█" in line]
     assert bright[0] > bright[-1]

@@ -24,7 +24,10 @@ CORRUPTED = {
     "mae-noise": ("mae", ["task.masked=0", "task.noise=0.3", "task.coarse=2"]),
     "vit-augmented": ("vit", ["task.mix=[mixup, cutmix]"]),
 }
-SLOW = {"extrapolate", "long-range", "nanogpt", "stdlib", "localise", "listops", "bottleneck", "contextual", "reverse"}
+SLOW = {
+    *("extrapolate", "long-range", "nanogpt", "stdlib", "localise", "listops", "bottleneck", "contextual", "reverse"),
+    *("music", "summarize", "choose"),
+}
 LARGE = ["data.packages=[json]"]  # enough of the standard library
 
 
