@@ -306,6 +306,33 @@ def test_what_can_not_be_asked_is_one_sentence(tmp_path: Path) -> None:
         tags.predict(["Ada", " "])
 
 
+@pytest.mark.parametrize("model", ["bert-base", "gpt2"])
+def test_what_began_here_is_read_there_as_here(tmp_path: Path, model: str) -> None:
+    """With the tokens around a text, or around two, that it was trained with, though its tokenizer's file said nothing."""
+    rows = "".join(f"ada lives {i},{'in oslo' * (i % 2)} now,{'ab'[i % 2]}\n" for i in range(60))
+    (tmp_path / "data.csv").write_text("first,second,label\n" + rows)
+    given = [
+        "data.kind=labelled",
+        f"data.path={tmp_path / 'data.csv'}",
+        "data.text=first",
+        "data.pair=second",
+        "data.label=label",
+    ]
+    sizes = ["d_model=16", "n_layers=1", "n_heads=2", "d_ff=16"]
+    usual = ["head.activation=null", "head.bias=false"] if model == "gpt2" else []
+    short = ["training.max_steps=4", "training.schedule.warmup=1", *usual, *(f"model.{size}" for size in sizes)]
+    train(Recipe.load("classify", [*given, f"model.preset={model}", *short]), tmp_path / "run", device="cpu")
+    run = load(tmp_path / "run", device="cpu")
+    saved = str(run.save(tmp_path / "saved", to="hub"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(saved)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(saved).eval()
+    for texts in (["ada lives 7", "in oslo now"], ["ada lives 8"]):
+        with torch.no_grad():
+            wanted = theirs(**tokenizer(*texts, return_tensors="pt")).logits.softmax(-1)[0].tolist()
+        (one,) = run.predict(["\t".join(texts)])
+        assert [one.value.probabilities[name] for name in "ab"] == pytest.approx(wanted, abs=1e-5)
+
+
 @pytest.mark.parametrize("name", ["classify", "tag"])
 def test_what_was_trained_here_is_saved_with_its_names(tmp_path: Path, name: str) -> None:
     """So that `transformers` says the same of a text, in the same words."""

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, NamedTuple, Self
 
 import tokenizers
-from tokenizers import models
+from tokenizers import models, processors
 
 from ..core.spec import nearest
 from . import subwords, tokenizer_file, tokenizer_reading
@@ -126,6 +126,18 @@ class Tokenizer:
         """The same text to ids, with no token for these roles."""
         kept = {role: name for role, name in self.roles.items() if role not in roles}
         return type(self)(self.raw, replace(self._extra, roles=kept))
+
+    def templated(self) -> Self:
+        """The same with a template in its file, where that says nothing: `<s> a </s>`, and `<s> a </s> b </s>` for pairs, as
+        models read texts that are trained on them whole; so that other libraries put these tokens there, too."""
+        if self.raw.post_processor is not None or self.eos_id is None:
+            return self
+        ends = {str(self.raw.id_to_token(i)): i for i in (self.bos_id, self.eos_id) if i is not None}
+        eos = str(self.raw.id_to_token(self.eos_id))
+        single = f"$A {eos}" if self.bos_id is None else f"{self.raw.id_to_token(self.bos_id)} $A {eos}"
+        raw = tokenizers.Tokenizer.from_str(self.raw.to_str())
+        raw.post_processor = processors.TemplateProcessing(single, f"{single} $B:1 {eos}:1", list(ends.items()))
+        return type(self)(raw, self._extra)
 
     # -- files ----------------------------------------------------------------------------------------------------
 

@@ -196,12 +196,17 @@ def hub_config(tokenizer: Tokenizer, max_length: int | None = None) -> dict[str,
     }
 
 
-def save_for_hub(tokenizer: Tokenizer, folder: str | Path, max_length: int | None = None) -> Path:
+def save_for_hub(
+    tokenizer: Tokenizer, folder: str | Path, max_length: int | None = None, segments: bool = False
+) -> Path:
     """Write tokenizer.json and the tokenizer_config.json beside it, and Marian's own files for a tokenizer of that kind;
-    returns the folder. Warns where these can't be made of it."""
+    returns the folder. `segments` says that the model reads which of two texts a token is of. Warns where these can't be
+    made of it."""
     folder = Path(folder).expanduser()
     tokenizer.save(folder)
     config = hub_config(tokenizer, max_length)
+    if segments:
+        config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
     if config["tokenizer_class"] == _MARIAN or tokenizer.targets is not tokenizer:
         config["tokenizer_class"] = _as_marian(tokenizer, folder)
     text = json.dumps(config, indent=2, ensure_ascii=False)

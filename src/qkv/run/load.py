@@ -20,6 +20,7 @@ from ..hub import huggingface
 from ..model.base import ModelSpec
 from ..model.build import AnyModel
 from ..model.electra import published
+from ..model.heads import LanguageModel
 from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
 from . import hub, sharded, weights
@@ -238,15 +239,29 @@ class Run:
             "label2id": {name: i for i, name in enumerate(names)},
         }
 
+    @property
+    def _reads_whole(self) -> bool:
+        """Whether texts were read whole in training here, and so with what stands around them."""
+        head = getattr(self.model.spec, "head", None)
+        of_tokens = head is None or isinstance(head, LanguageModel)
+        return self.text_model.ids is None and (self.task == "read" or not of_tokens)
+
     def _save_words(self, folder: Path, to: str | None) -> None:
         """The tokenizer, and the files about it that only other libraries read."""
         if self.tokenizer is not None and to == "qkv":
             self.tokenizer.save(folder / TOKENIZER)
         elif self.tokenizer is not None:
-            save_for_hub(self.tokenizer, folder, self.model.max_positions)
+            words = self.tokenizer.templated() if self._reads_whole else self.tokenizer
+            save_for_hub(words, folder, self.model.max_positions, self._reads_whole and _segments(self.model.spec) > 1)
         for name in BESIDE:
             if self.origin is not None and self.path is not None and (self.path / name).is_file():
                 write_text(folder / name, read_text(self.path / name))
+
+
+def _segments(spec: ModelSpec) -> int:
+    """How many kinds of segments a model tells apart."""
+    first = (spec.encoder or spec.output).embedding if isinstance(spec, Transformer) else None
+    return int(getattr(first, "token_types", 0))
 
 
 def write_settings(
