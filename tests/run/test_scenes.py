@@ -42,7 +42,7 @@ def test_a_recipe_from_made_data_to_its_report(name: str, tmp_path: Path) -> Non
 
 OTHERS = {
     "segment": ["model.preset=segmenter-tiny", "model.decoder_layers=1", "head=null"],
-    "detect": ["model.proposals=patches", "model.detections=0", "model.stem=[4,4,4]"],
+    "detect": ["model.proposals=tokens", "model.detections=3", "model.stem=[]"],
 }
 
 
