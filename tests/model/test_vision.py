@@ -182,7 +182,15 @@ def test_standardized_states_have_mean_0_and_variance_1_whatever_the_stack_gives
     for x in (seen[0], seen[-1]):
         torch.testing.assert_close(x.mean(0), torch.zeros(16), atol=2e-2, rtol=0)
         torch.testing.assert_close(x.std(0), torch.ones(16), atol=3e-2, rtol=0)
-    assert "head.norm.running_mean" in model.state_dict() and not list(model.head.norm.parameters())
+    assert {"head.norm.mean", "head.norm.variance"} < model.state_dict().keys() and not list(
+        model.head.norm.parameters()
+    )
+
+
+def test_a_batch_of_one_picture_is_learned_by_what_others_gave() -> None:
+    model = build(MODELS["standardized"], seed=0).train()
+    sums = model(torch.randn(1, 3, 16, 24), labels=CLASSES[:1])
+    assert sums.loss.isfinite() and torch.equal(model.head.norm.variance, torch.ones(16))
 
 
 # -- shares of classes ---------------------------------------------------------------------------------------------------

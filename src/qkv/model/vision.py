@@ -94,7 +94,7 @@ class ImageClassifierHead(ImageHead):
     def __init__(self, spec: ImageClassifier, d_model: int) -> None:
         super().__init__()
         self.pool, self.dropout = spec.pool, spec.dropout
-        self.norm = nn.BatchNorm1d(d_model, affine=False) if spec.standardized else nn.Identity()
+        self.norm = Standardize(d_model) if spec.standardized else nn.Identity()
         self.out = Linear(d_model, spec.labels)
         self.teacher = Linear(d_model, spec.labels) if spec.distilled else None
 
@@ -122,6 +122,22 @@ class ImageClassifierHead(ImageHead):
         if self.teacher is not None:
             scores.append(self.teacher(dropout(hidden[:, 1], self.dropout, self.training)))
         return torch.stack(scores, 1)
+
+
+class Standardize(nn.Module):
+    """Batch norm without gains. It keeps running means alone, and no count of batches, which is no weight."""
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(d))
+        self.register_buffer("variance", torch.ones(d))
+
+    def forward(self, x: Float[Tensor, "B d"]) -> Float[Tensor, "B d"]:
+        several = len(x) > 1  # one picture alone has no variance
+        return F.batch_norm(x, self.mean, self.variance, training=self.training and several)
 
 
 def soft_cross_entropy(
