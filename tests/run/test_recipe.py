@@ -128,6 +128,12 @@ def test_heads_of_one_stack_on_two_are_told_before_training(name: str) -> None:
         Recipe.load(name, ["model.preset=t5-small", "model.replace={}"]).settled(None)
 
 
+def test_next_sentences_without_a_classifier_are_told_before_training() -> None:
+    recipe = Recipe.load("bert", ["model.preset=roberta-base"])
+    with pytest.raises(ValueError, match=r"model\.labels=2, or learn without pairs: task\.next_sentence=false"):
+        recipe.settled(None)
+
+
 @pytest.mark.parametrize("name", ["tag", "vit"])
 def test_a_changed_recipe_leaves_to_the_data_what_it_did_not_say(name: str) -> None:
     recipe = Recipe.load(name)

@@ -268,11 +268,7 @@ class TransformerModel(nn.Module):
         """
         if classes is not None:
             if self.pooler is None or self.classifier is None or labels is None:
-                raise ValueError(
-                    "whether a sentence follows another is said by a pooler and a classifier, beside labels, and this model "
-                    "lacks one of them: give it model.pooler=true model.labels=2, or learn without pairs: "
-                    "task.next_sentence=false"
-                )
+                raise ValueError("classes beside labels need a model with a pooler and a classifier, and labels")
             ids, layout = self._laid(ids, layout, attention_mask)
             attention_mask = None
         extras = Extras() if self.training and labels is not None else None

@@ -194,6 +194,11 @@ class Recipe(Spec):
                 f"the head {self.head.kind} is taught on an encoder or a decoder, and this model is both: take another, or "
                 "write the answer out (objective=sequence-to-sequence, with data of pairs)"
             )
+        if getattr(self.task, "next_sentence", False) and (spec.pooler is None or spec.classifier is None):
+            raise ValueError(
+                "whether a sentence follows another is said by a pooler and a classifier, and this model lacks one of them: "
+                "give it model.pooler=true model.labels=2, or learn without pairs: task.next_sentence=false"
+            )
         first = spec.encoder or spec.output
         task = self.task.settle(self.data, tokenizer, first.embedding)
         if (why := task.lacks(self.training.metric)) is not None:
