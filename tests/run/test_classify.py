@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,17 @@ def test_a_finished_run_says_what_it_said_in_evaluation(classifier: Run) -> None
     assert classifier.path is not None
     for sample in json.loads((classifier.path / "samples.json").read_text()):
         assert classifier.classify([sample["source"]])[0].label == sample["output"]
+
+
+def test_a_longformers_first_token_sees_all_in_training_and_when_it_is_asked(tmp_path: Path) -> None:
+    sizes = ("model.preset=longformer-base-4096", "model.windows=4", "model.max_positions=128")
+    run = trained("classify", tmp_path / "run", *sizes)
+    assert run.recipe is not None and run.recipe.task is not None
+    assert run.recipe.task.to_dict()["global_tokens"] == "first"
+    for sample in json.loads((tmp_path / "run/samples.json").read_text()):
+        assert run.classify([sample["source"]])[0].label == sample["output"]
+    blind = run.recipe.model_copy(update={"task": run.recipe.task.replace(global_tokens="none")})
+    assert run.classify(TEXTS)[0].probabilities != replace(run, recipe=blind).classify(TEXTS)[0].probabilities
 
 
 def test_examples_are_judged_from_the_first_not_from_the_shortest(classifier: Run) -> None:

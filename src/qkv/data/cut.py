@@ -30,16 +30,21 @@ class Spans:
     """Rows of so many tokens, padded on the right, and what is isolated in them where `documents` says so.
 
     roles: (B, T) of `core.layout.Role`, where tokens have some.
+    global_tokens: of each row so many first tokens are global: they see all and are seen by all, where the model has such.
     """
 
     lengths: list[int]
     documents: tuple[tuple[int, ...], ...] = ()
     roles: Array | None = None
+    global_tokens: tuple[int, ...] = ()
 
     def layout(self, width: int) -> Layout:
         packed = bool(self.documents)
         made = Layout.packed(self.documents, width) if packed else Layout.from_lengths(self.lengths, width)
-        return made if self.roles is None else made.with_roles(torch.from_numpy(self.roles))
+        made = made if self.roles is None else made.with_roles(torch.from_numpy(self.roles))
+        if not any(self.global_tokens):
+            return made
+        return made.with_global(torch.arange(width) < torch.tensor(self.global_tokens)[:, None])
 
 
 @dataclass(frozen=True)

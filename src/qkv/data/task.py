@@ -96,6 +96,11 @@ class Task(Spec, role="task"):
         """
         return self
 
+    def with_global_tokens(self) -> Self:
+        """The task on a model with tokens that see all and are seen by all: which of a row's these are, where nothing is
+        said. By default none, or those that the task has anyway."""
+        return self
+
     @property
     def n_labels(self) -> int | None:
         """How many classes or numbers the model's head is to have; None where its own number stands."""

@@ -160,7 +160,7 @@ def _inputs(run: Run, rows: Rows) -> dict[str, Any]:
     layout = Layout.from_lengths(lengths, device=device)
     assert isinstance(spec, Transformer)  # heads that give scores are on no other
     first = spec.encoder or spec.output
-    if chooses_global(run):
+    if chooses_global(run) or getattr(_task(run), "global_tokens", None) == "first":
         # Longformer's way (Beltagy et al. 2020, §3): the token that is read sees all, as it did when the model was trained.
         layout = layout.with_global((torch.arange(max(lengths), device=device) == 0).expand(len(rows), -1))
     inputs: dict[str, Any] = {"ids": ids, "layout": layout}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..core.patterns import Global, Pattern
 from ..model.attention import Attention
 from ..model.block_sparse import BlockSparseAttention
 from ..model.build import AnyModel
 from ..model.global_attention import GlobalAttention
+from ..model.stack import Stack
 from ..model.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -16,8 +18,16 @@ if TYPE_CHECKING:
 
 def chooses_global(run: Run) -> bool:
     """Whether a model of the Hub has tokens that see all, which its own library chooses by what it is asked (Longformer).
-    What was trained here has none."""
+    Of what was trained here the task says so."""
     return run.recipe is None and _attends_by(run.model, GlobalAttention)
+
+
+def has_chosen_tokens(stack: Stack) -> bool:
+    """Whether a stack has tokens that see all and are seen by all, which the task chooses: its pattern has
+    `global_tokens()`."""
+    patterns = (getattr(block.attention, "pattern", None) for block in stack.blocks)
+    parts = (part for pattern in patterns if isinstance(pattern, Pattern) for _, part in pattern.walk())
+    return any(isinstance(part, Global) and part.first is None for part in parts)
 
 
 def reads_unpadded(model: AnyModel) -> bool:

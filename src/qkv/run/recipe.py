@@ -29,6 +29,7 @@ from ..train.settings import Training
 from . import overrides, yamls
 from .directory import RECIPE, read_text
 from .evaluation import Evaluation
+from .long_texts import has_chosen_tokens
 from .vectors import StaticVectors
 
 PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
@@ -201,6 +202,7 @@ class Recipe(Spec):
             )
         first = spec.encoder or spec.output
         task = self.task.settle(self.data, tokenizer, first.embedding)
+        task = task.with_global_tokens() if has_chosen_tokens(first) else task
         if (why := task.lacks(self.training.metric)) is not None:
             raise ValueError(f"training.metric is {self.training.metric!r}, but {why}")
         made = self.model_copy(update={"task": task})

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.core.embedding import Embedding
+from qkv.core.layout import Role
 from qkv.data import train_tokenizer
 from qkv.data.facts import Facts
 from qkv.data.sources import Skipped
@@ -127,3 +128,15 @@ def test_what_can_not_be_read_is_told_or_skipped() -> None:
 
     with pytest.raises(ValueError, match="gives no questions"):
         Answer().settle(Reverse(), TOKENIZER, Embedding())
+
+
+def test_the_question_sees_all_where_the_model_has_such_tokens() -> None:
+    task = Answer(longest=80, overlap=4).with_global_tokens()
+    items = [item for n in (3, 14) for item in windows(task, asked(WORDS[:n], (1, 2), "who is " + "lora " * n))]
+    layout = task.collate(items, 0).batch({}).inputs["layout"]
+    assert layout.roles is not None and len({item.example["asked"] for item in items}) > 1
+    for item, roles in zip(items, layout.roles, strict=True):
+        parting = item.example["at"] - 1  # one token stands before the context
+        assert (roles == Role.GLOBAL).nonzero().flatten().tolist() == list(range(parting))
+    assert task.collate(items, 0).placed["ids"].layout(99).n_global == max(item.example["asked"] for item in items)
+    assert Answer(global_tokens="none").with_global_tokens().global_tokens == "none"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from qkv.core.embedding import Embedding
+from qkv.core.layout import Role
 from qkv.data.batching import Batching, stream
 from qkv.data.labelled import Labelled
 from qkv.data.sources import Example, Skipped, Source, Split, Table
@@ -71,6 +72,15 @@ def test_a_batch_of_texts_and_classes(tokenizer: Tokenizer) -> None:
     expected = {(2, *tokenizer.encode(e["text"]), 3): int(e["label"] == "yes") for e in LABELLED}
     assert rows == expected
     assert (found.tokens, found.slots, found.counts) == (12, 15, {"loss": 3})
+
+
+def test_the_first_token_sees_all_where_the_model_has_such_tokens(tokenizer: Tokenizer) -> None:
+    task = Classify(classes=("0", "1"))
+    examples: list[Example] = [{"text": "a b", "label": 0}, {"text": "b", "label": 1}]
+    assert batch(task, examples, tokenizer).inputs["layout"].roles is None
+    layout = batch(task.with_global_tokens(), examples, tokenizer).inputs["layout"]
+    assert layout.n_global == 1 and (layout.roles == Role.GLOBAL).nonzero().tolist() == [[0, 0], [1, 0]]
+    assert Classify(global_tokens="none").with_global_tokens().global_tokens == "none"
 
 
 def test_a_pair_is_one_row_with_types_where_the_model_has_them(tokenizer: Tokenizer) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from ...core.batch import Batch
 from ...core.embedding import Input
+from ..cut import Cut, Spans
 from ..encoding import Encoder
 from ..framing import frame_of, framed
 from ..judges.answers import AnswersJudge
@@ -31,6 +33,9 @@ class Answer(Task, kind="answer"):
     longest_answer: tokens that an answer may have.
     margin:         by how much the score of "no answer" has to be higher than that of the best span.
     unanswerable:   whether a question may have no answer; by default as in the training data.
+    global_tokens:  which tokens see all others and are seen by them, where the model has such tokens: those of the
+                    `question`, and what stands before it, which are taken where nothing is said (Longformer, Beltagy et al.
+                    2020, §3); or `none`.
     """
 
     longest: int = Field(default=384, ge=16)
@@ -38,6 +43,10 @@ class Answer(Task, kind="answer"):
     longest_answer: int = Field(default=30, ge=1)
     margin: float = 0.0
     unanswerable: bool | None = None
+    global_tokens: Literal["question", "none"] | None = None
+
+    def with_global_tokens(self) -> Self:
+        return self if self.global_tokens else self.replace(global_tokens="question")
 
     @model_validator(mode="after")
     def _moves(self) -> Self:
@@ -83,11 +92,19 @@ class Answer(Task, kind="answer"):
             at = row.spans[1][0]
             inside = span is not None and start <= span[0] and span[1] < stop
             label = np.array(span) - start + at if inside else np.zeros(2, np.int64)
-            told = {**example, "at": at, "spans": places[start:stop].tolist()}
+            told = {**example, "asked": row.spans[0][1], "at": at, "spans": places[start:stop].tolist()}
             yield Item({"ids": row.ids, "token_types": row.token_types}, label.astype(np.int64), example=told)
             if stop == len(context):
                 return
             start += room - self.overlap
+
+    def collate(self, items: Sequence[Item], pad: int) -> Cut:
+        made = super().collate(items, pad)
+        if self.global_tokens != "question":
+            return made
+        asked = tuple(item.example["asked"] for item in items)
+        spans = Spans([len(item.arrays["ids"]) for item in items], global_tokens=asked)
+        return replace(made, placed={**made.placed, "ids": spans})
 
     def judge(self, tokenizer: Encoder | None) -> AnswersJudge:
         return AnswersJudge(self.longest_answer, bool(self.unanswerable), self.margin)

@@ -46,12 +46,19 @@ class Sentences(Task):
     strange:    what becomes of an example whose label is of another kind than the task's, out of range, or a class that is
                 not in the training data: refused with its place, or skipped and counted.
     segments:   how many kinds of token types the model tells apart; by default as many as it does.
+    global_tokens: which token of a row sees all others and is seen by them, where the model has such tokens: the `first`, by
+                which classes are told, and which is taken where nothing is said (Longformer, Beltagy et al. 2020, §3); or
+                `none`.
     """
 
     longest: int = Field(default=128, ge=4)
     over_long: Literal["cut", "skip"] = "cut"
     strange: Literal["refuse", "skip"] = "refuse"
     segments: int | None = Field(default=None, ge=0)
+    global_tokens: Literal["first", "none"] | None = None
+
+    def with_global_tokens(self) -> Self:
+        return self if self.global_tokens else self.replace(global_tokens="first")
 
     def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
         """Raises ValueError where the data have no labels, or none that tell anything apart."""
@@ -91,7 +98,8 @@ class Sentences(Task):
         arrays = {"ids": joined([row.ids for row in rows], "ids", pad)}
         if (self.segments or 0) > 1:
             arrays["token_types"] = joined([row.token_types for row in rows], "token_types", 0)
-        spans = Spans([len(row.ids) for row in rows])
+        first = (1,) * len(rows) if self.global_tokens == "first" else ()
+        spans = Spans([len(row.ids) for row in rows], global_tokens=first)
         labels = None if items[0].labels is None else np.stack([np.asarray(item.labels) for item in items])
         return Cut(
             arrays,
