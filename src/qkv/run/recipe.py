@@ -190,16 +190,7 @@ class Recipe(Spec):
             raise ValueError(
                 f"the task {self.task.kind} is for Transformers, and this model is {spec.kind}; leave it out"
             )
-        if spec.is_encoder_decoder and isinstance(self.head, _OF_ONE_STACK):
-            raise ValueError(
-                f"the head {self.head.kind} is taught on an encoder or a decoder, and this model is both: take another, or "
-                "write the answer out (objective=sequence-to-sequence, with data of pairs)"
-            )
-        if getattr(self.task, "next_sentence", False) and (spec.pooler is None or spec.classifier is None):
-            raise ValueError(
-                "whether a sentence follows another is said by a pooler and a classifier, and this model lacks one of them: "
-                "give it model.pooler=true model.labels=2, or learn without pairs: task.next_sentence=false"
-            )
+        self._check_stacks(self.task, spec)
         first = spec.encoder or spec.output
         task = self.task.settle(self.data, tokenizer, first.embedding)
         task = task.with_global_tokens() if has_chosen_tokens(first) else task
@@ -214,6 +205,19 @@ class Recipe(Spec):
                 raise ValueError(f"head.labels is {given}, and the data have {n} labels; leave it out")
             return made._headed(head.replace({"labels": n}))
         return made if self.head is None or head is None else made._headed(head)
+
+    def _check_stacks(self, task: Task, spec: Transformer) -> None:
+        """Raises ValueError where the model lacks what the task reads."""
+        if spec.is_encoder_decoder and isinstance(self.head, _OF_ONE_STACK):
+            raise ValueError(
+                f"the head {self.head.kind} is taught on an encoder or a decoder, and this model is both: take another, or "
+                "write the answer out (objective=sequence-to-sequence, with data of pairs)"
+            )
+        if getattr(task, "next_sentence", False) and (spec.pooler is None or spec.classifier is None):
+            raise ValueError(
+                "whether a sentence follows another is said by a pooler and a classifier, and this model lacks one of them: "
+                "give it model.pooler=true model.labels=2, or learn without pairs: task.next_sentence=false"
+            )
 
     def settled_as(self, other: Self) -> Self:
         """With what another recipe was settled on, in the task and in the head, wherever this one says nothing of it."""

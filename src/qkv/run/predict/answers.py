@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
-from ...core.batch import Batch
-from ...data.framing import frame_of
 from ...data.sources import Example
 from ...data.tasks.answer import Answer
-from ..long_texts import chooses_global
 from .asking import asked, parted
 from .prediction import Prediction
 
@@ -43,7 +38,7 @@ def answered(run: Run, task: Answer, lines: Sequence[str]) -> list[Prediction]:
     examples = [_example(line, f"text {number}") for number, line in enumerate(lines, 1)]
     judge = task.judge(run.tokenizer)
     for _, batch in asked(run, task, examples):
-        judge.read(run.model, _with_global_questions(run, batch) if chooses_global(run) else batch)
+        judge.read(run.model, batch)
     made = []
     for line, example in zip(lines, examples, strict=True):
         best = judge.asked(example)
@@ -51,15 +46,6 @@ def answered(run: Run, task: Answer, lines: Sequence[str]) -> list[Prediction]:
         found = Found(said or None, best.start if said else None, best.score, best.none)
         made.append(Prediction(line, found, said or NONE, vars(found)))
     return made
-
-
-def _with_global_questions(run: Run, batch: Batch) -> Batch:
-    """Longformer's way (Beltagy et al. 2020, §3): the question, and what stands before it, sees all and is seen by all."""
-    between = len(frame_of(run.text_model.tokenizer, 2).tokens[1])
-    layout = batch.inputs["layout"]
-    ends = torch.tensor([told["at"] - between for told in batch.texts], device=layout.device)
-    question = torch.arange(layout.shape[1], device=layout.device) < ends[:, None]
-    return replace(batch, inputs={**batch.inputs, "layout": layout.with_global(question)})
 
 
 def _example(line: str, where: str) -> Example:

@@ -14,6 +14,7 @@ from ...data.tasks.tag import Tag
 from ...model.heads import SequenceClassifier, Span, TokenClassifier
 from ...model.vision import Detector, ImageClassifier
 from ..classify import labels_of
+from ..long_texts import chooses_global
 from .answers import answered
 from .boxes import detected_by_head
 from .classes import files_classified, texts_classified
@@ -42,7 +43,8 @@ def asked_by_head(run: Run, given: Sequence[str], threshold: float) -> Iterator[
             yield from tagged(_as_filed(run), task, given, lambda text: _in_words(run, text))
         case Span():
             overlap = min(128, (longest - 1) // 2)
-            yield from answered(run, Answer(longest=longest, overlap=overlap, unanswerable=False), given)
+            asks = Answer(longest=longest, overlap=overlap, unanswerable=False)
+            yield from answered(run, asks.with_global_tokens() if chooses_global(run) else asks, given)
         case SequenceClassifier(labels=1):
             yield from rated(run, given)
         case SequenceClassifier():
