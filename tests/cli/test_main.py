@@ -301,7 +301,16 @@ def test_embed(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_eval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(trained), "--json", "--max-examples", "7"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["examples"] == 7 and found["metrics"]["loss"] > 0
+    assert (found["examples"], found["available"]) == (7, 20) and found["metrics"]["loss"] > 0
+    assert main(["eval", str(trained), "--max-examples", "7"]) == 0
+    said = capsys.readouterr().out
+    assert "test, 7 of 20 examples" in said and "--max-examples all" in said
+    assert main(["eval", str(trained), "--max-examples", "all"]) == 0
+    said = capsys.readouterr().out
+    assert "test, 20 examples" in said and "--max-examples" not in said
+    for wrong in ("0", "-3", "some", "1.5"):
+        assert main(["eval", str(trained), "--max-examples", wrong]) == 2
+        assert "--max-examples is a number from 1 on, or `all`" in capsys.readouterr().err
     assert main(["eval", str(trained), "--data", "validation", "--data", "longest=5", "--num-beams", "2"]) == 0
     assert "validation, 20 examples" in capsys.readouterr().out
     assert main(["eval", str(trained), "--data", "validatoin"]) == 2

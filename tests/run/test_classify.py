@@ -75,7 +75,8 @@ def test_examples_are_judged_from_the_first_not_from_the_shortest(classifier: Ru
         example["text"] for example, _ in zip(classifier.recipe.data.examples("validation"), range(3), strict=False)
     ]
     found = evaluate_run(classifier, "validation", max_examples=3)
-    assert found.examples == 3
+    held = sum(1 for _ in classifier.recipe.data.examples("validation"))
+    assert (found.examples, found.available) == (3, held)
     assert {sample["source"] for sample in found.samples} <= set(stand)
 
 

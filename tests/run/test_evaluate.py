@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from qkv.core.batch import Batch, Term, Terms
+from qkv.core.cross_entropy import LossSums
 from qkv.data.sources import Skipped
 from qkv.run import metrics
-from qkv.run.evaluate import evaluate_run, first
+from qkv.run.counting import first
+from qkv.run.evaluate import Evaluated, evaluate_run
 from qkv.run.load import load
+from qkv.train.objective import NextToken
 
 
 def test_a_run_evaluates_as_at_its_end(trained: Path, trained_lm: Path) -> None:
@@ -56,8 +63,9 @@ def test_what_can_not_be_evaluated(trained: Path, trained_lm: Path) -> None:
 
 def test_the_first_examples_are_those_that_stand_first_whatever_their_length() -> None:
     entries = [None, {"text": "long " * 9}, Skipped("empty"), None, {"text": "short"}, {"text": "more"}]
-    assert first(entries, 2) == ({"text": "long " * 9}, Skipped("empty"), {"text": "short"})
-    assert len(first(entries, 99)) == 4
+    assert first(entries, 2) == (({"text": "long " * 9}, Skipped("empty"), {"text": "short"}), 5)
+    taken, stop = first(entries, 99)
+    assert (len(taken), stop) == (4, 6)
 
 
 def test_metrics_against_worked_values() -> None:
@@ -68,3 +76,78 @@ def test_metrics_against_worked_values() -> None:
     assert metrics.perplexity(10 * math.log(7), 10) == pytest.approx(7)
     assert metrics.perplexity(1e9, 1) == math.inf
     assert metrics.bits_per_byte(8 * math.log(2), 4) == pytest.approx(2)
+
+
+class Entropic(NextToken, kind="entropic-test"):
+    """Language modeling with a statistic, and with a second loss."""
+
+    def terms(self, sums: LossSums, batch: Batch, training: bool) -> Terms:
+        made = super().terms(sums, batch, training)
+        count = made["loss"].count
+        return made | {
+            "entropy": Term(torch.tensor(1000.0 * count), count, weight=0.0),
+            "penalty": Term(torch.tensor(100.0 * count), count, weight=0.5),
+        }
+
+
+class Nameless(NextToken, kind="nameless-test"):
+    """No term of it is called `loss`."""
+
+    def terms(self, sums: LossSums, batch: Batch, training: bool) -> Terms:
+        one = super().terms(sums, batch, training)["loss"]
+        return {"a": Term(one.sum, one.count, weight=0.5), "b": Term(one.sum, one.count, weight=2.0)}
+
+
+def test_loss_and_perplexity_are_of_the_tokens_alone(trained_lm: Path) -> None:
+    run = load(trained_lm, device="cpu")
+    assert run.recipe is not None
+    plain = evaluate_run(run).metrics
+    found = evaluate_run(replace(run, recipe=run.recipe.change(["objective=entropic-test"]))).metrics
+    assert found == pytest.approx(plain | {"entropy": 1000.0, "penalty": 100.0})
+    found = evaluate_run(replace(run, recipe=run.recipe.change(["objective=nameless-test"]))).metrics
+    assert found == pytest.approx({"loss": 2.5 * plain["loss"], "a": plain["loss"], "b": plain["loss"]})
+
+
+def test_a_limit_says_how_much_there_is(trained: Path, trained_lm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, lm = load(trained, device="cpu"), load(trained_lm, device="cpu")
+    found = evaluate_run(run, max_examples=5)
+    assert (found.examples, found.available, found.limited) == (5, 20, True)
+    found = evaluate_run(run, max_examples="all")
+    assert (found.examples, found.available, found.limited) == (20, 20, False)
+    some, everything = evaluate_run(lm, "train", max_examples=4), evaluate_run(lm, "train", max_examples="all")
+    assert some.examples < some.available == everything.examples == everything.available
+    with pytest.raises(ValueError, match="max_examples is a number from 1 on, or 'all', not 0"):
+        evaluate_run(run, max_examples=0)
+    ever_later = itertools.count()
+    monkeypatch.setattr("qkv.run.counting.Clock.seconds", property(lambda self: 10.0 ** next(ever_later)))
+    assert evaluate_run(run, max_examples=5).available is None
+
+
+def test_each_metric_says_how_many_examples_it_covers(trained: Path) -> None:
+    run = load(trained, device="cpu")
+    assert run.recipe is not None
+    short = run.recipe.change(["batching.max_length=5", "evaluation.metrics=null"])
+    found = evaluate_run(replace(run, recipe=short))
+    pairs = list(short.data.examples("test", shuffle=False))
+    covered = sum(len(pair["source"].split()) < 5 for pair in pairs)  # one more token ends a side
+    assert 0 < covered < len(pairs) == found.examples == 20
+    assert found.counts == dict.fromkeys(("loss", "perplexity", "bits_per_byte"), covered)
+    assert any(f"{covered} of the 20 examples" in note and "exact_match" in note for note in found.notes)
+    assert evaluate_run(run).counts == {}
+
+
+def test_sources_that_are_read_cut_are_counted(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = load(trained, device="cpu")
+    assert run.recipe is not None and not evaluate_run(run).notes
+    pairs = list(run.recipe.data.examples("test", shuffle=False))
+    long = sum(len(pair["source"].split()) + 1 > 6 for pair in pairs)
+    short = run.recipe.change(["batching.max_length=6", "generation.max_new_tokens=4"])
+    monkeypatch.setattr(type(run.model), "max_positions", 6)
+    found = evaluate_run(replace(run, recipe=short, generation=short.generation))
+    assert 0 < long and any(f"{long} of 20 sources are longer" in note for note in found.notes)
+
+
+def test_json_has_no_word_for_what_is_not_finite() -> None:
+    found = Evaluated("test", 1, {"a": math.nan, "b": math.inf, "c": 1.5}, {}, [{"score": -math.inf}], [], 0.0)
+    read = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert read["metrics"] == {"a": None, "b": None, "c": 1.5} and read["samples"] == [{"score": None}]

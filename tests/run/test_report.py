@@ -102,6 +102,13 @@ def test_the_page_says_what_the_run_did(run_dir: Path):
     assert "98.15 %" in text and "test split, 2,000 examples" in text and "99.10" in text
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0" in text
     assert torch.__version__ in text
+    found = json.loads((run_dir / "evaluation.json").read_text())
+    found |= {"available": 9000, "counts": {"bleu": 1500}, "notes": ["500 skipped"]}
+    found["metrics"]["loss"] = None
+    (run_dir / "evaluation.json").write_text(json.dumps(found))
+    text = "\n".join(Page(write_report(run_dir)).texts)
+    assert "test split, 2,000 of 9,000 examples. 500 skipped." in text
+    assert "version:2.6.0; over 1,500 examples" in text and "not finite" in text
     assert {"Loss (nats per token)", "Quality on held-out data", "Learning rate", "Tokens per second"} <= set(
         page.texts
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,11 +19,20 @@ def evaluate(
         ),
     ] = None,
     num_beams: Annotated[int | None, typer.Option(metavar="N", help="Beams. [default: the run's]")] = None,
-    max_examples: Annotated[int | None, typer.Option(metavar="N", help="Evaluate on the first N examples.")] = None,
+    max_examples: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|all", help="Evaluate on the first N examples, or on all. [default: as the recipe says]"
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Evaluate a run: exact match, BLEU and chrF (sacreBLEU, with signatures), perplexity, bits per byte."""
+    """Measure how well a run does on its test split, on another split, or on other files.
+
+    Language models and translators get perplexity, bits per byte, exact match, BLEU and chrF (sacreBLEU's, with their
+    signatures); a run that was trained on a task gets the metrics of that task.
+    """
     from ..run.evaluate import evaluate_run
     from ..run.load import load
     from .results import show_evaluation
@@ -37,9 +46,19 @@ def evaluate(
         split=splits[0] if splits else "test",
         data=[item for item in data or () if "=" in item],
         num_beams=num_beams,
-        max_examples=max_examples,
+        max_examples=None if max_examples is None else _number(max_examples),
     )
     if json:
         typer.echo(result.to_json())
-    else:
-        show_evaluation(result)
+        return
+    show_evaluation(result)
+    if result.limited:
+        typer.echo("To evaluate on all examples: --max-examples all")
+
+
+def _number(given: str) -> int | Literal["all"]:
+    if given == "all":
+        return "all"
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(f"--max-examples is a number from 1 on, or `all`, not {given!r}")
+    return int(given)

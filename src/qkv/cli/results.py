@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from ..run.wording import taken
 
 if TYPE_CHECKING:
     from ..run.evaluate import Evaluated
@@ -37,14 +40,22 @@ def show(result: Mapping[str, Any], console: Console | None = None) -> None:
 
 
 def _metrics(result: Mapping[str, Any]) -> Table:
-    title = f"{result['split']}, {result['examples']:,} examples, {result['seconds']:.1f} s"
+    title = f"{result['split']}, {taken(result)}, {result['seconds']:.1f} s"
     table = Table(title=title, title_justify="left", box=None, show_header=False)
     for overflow in ("ellipsis", "ellipsis", "fold"):
         table.add_column(overflow=overflow)
     for name, value in result["metrics"].items():
-        shown = f"{value:.2%}" if name in _PERCENT else f"{value:.4g}" if abs(value) < 10 else f"{value:.2f}"
-        table.add_row(name.replace("_", " "), shown, f"[dim]{escape(result['signatures'].get(name, ''))}[/]")
+        how = [result["signatures"].get(name, "")]
+        if name in result.get("counts", {}):
+            how.insert(0, f"over {result['counts'][name]:,} examples")
+        table.add_row(name.replace("_", " "), _number(name, value), f"[dim]{escape('; '.join(filter(None, how)))}[/]")
     return table
+
+
+def _number(name: str, value: float | None) -> str:
+    if value is None or not isfinite(value):  # a file says null
+        return "not finite"
+    return f"{value:.2%}" if name in _PERCENT else f"{value:.4g}" if abs(value) < 10 else f"{value:.2f}"
 
 
 def _samples(samples: list[Mapping[str, Any]]) -> Table:

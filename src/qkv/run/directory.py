@@ -10,6 +10,7 @@ from typing import Any
 
 from ..data.tokenizer_file import CHAT_TEMPLATE
 from ..train import durable
+from . import plain_json
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -64,7 +65,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, plain_json.dumps(value, indent=2) + "\n")
 
 
 def read_text(path: Path, limit: int = 16 << 20) -> str:

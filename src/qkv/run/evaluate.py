@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from ..core.batch import IGNORE, Batch
 from ..core.spec import nearest
-from ..data.batching import Batching, stream
-from ..data.sources import SPLITS, Example, Skipped, Source, Split, Table
+from ..data.batching import Batching, Stream, stream
+from ..data.sources import SPLITS, Example, Source, Split, Table
 from ..data.task import Task, TextTask
 from ..data.tokenizer import Tokenizer
 from ..generate import Generation
 from ..model.build import AnyModel
 from ..train.objective import Objective
-from . import metrics
+from . import metrics, plain_json
 from .chat import Assistant
+from .counting import Clock, first, goods
 from .evaluation import ROUGE, TEXT_METRICS, USUAL, Evaluation, Metric
+from .likelihood import Likelihood, TermSums
 from .text import TextModel, Use
 
 if TYPE_CHECKING:
@@ -36,11 +36,15 @@ PROMPT = 32  # tokens of a running text that a sample goes on from, or as many a
 class Evaluated:
     """What an evaluation found.
 
-    metrics:    by name, exact_match from 0 to 1, bleu and chrf from 0 to 100; loss is nats per token. Of a task, the terms
-                of its loss, each by what it counts, and what its judge measures.
+    examples:   how many were taken; of running text, rows as wide as the context.
+    available:  how many the split holds; None where counting them would have taken too long.
+    metrics:    by name, exact_match from 0 to 1, bleu and chrf from 0 to 100; loss is nats per token, and other terms of the
+                objective stand under their own names. Of a task, the terms of its loss, each by what it counts, and what
+                its judge measures.
+    counts:     by metric, how many examples it covers, where that is not all that were taken.
     signatures: how a metric was computed, where there is more than one way.
     samples:    `{"source", "target", "output"}`, without "target" where there is no one truth.
-    notes:      what the data's reader has to say: what was skipped, or cut.
+    notes:      what was skipped, or cut.
     """
 
     split: str
@@ -50,22 +54,20 @@ class Evaluated:
     samples: list[dict[str, Any]]
     notes: list[str]
     seconds: float
+    available: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit left out part of the split."""
+        return self.available != self.examples
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
-
-
-@dataclass
-class Likelihood:
-    """Sums over what was predicted: negative log-likelihood (nats), tokens, UTF-8 bytes, rows."""
-
-    nll: float = 0.0
-    count: int = 0
-    size: int = 0
-    rows: int = 0
+        """JSON has no word for NaN and the infinities: they are null."""
+        return plain_json.dumps(self.to_dict(), indent=2)
 
 
 class Fixed(Source, kind="fixed"):
@@ -97,53 +99,115 @@ class Evaluator:
         limit: int | None = None,
         generation: Generation | None = None,
         samples: int | None = None,
+        count: bool = True,
     ) -> Evaluated:
         """Measure on the first `limit` examples of a split (of running text: rows of the context's width).
 
         Likelihood is measured over batches like those of training; outputs are generated where pairs have a truth to
-        compare them with. `generation` and `samples` stand in for those of the settings.
+        compare them with. `generation` and `samples` stand in for those of the settings; `count` says whether to find out
+        how many examples a limit leaves out.
         """
-        began = time.perf_counter()
         kept = self.evaluation.samples if samples is None else samples
+        clock = Clock(count)
         if self.task is not None:
-            return self._judged(self.task, model, split, limit, kept)
-        examples = self._examples(split, limit, kept)
-        pairs = "source" in examples[0]
-        wanted = self._wanted(pairs)
-        likelihood, notes = self._likelihood(model, split, tuple(examples) if pairs else None, limit)
-        found = _of_likelihood(likelihood, wanted)
-        text_model = TextModel(model, self._words, task_of(model, pairs))
-        settings = generation or self.generation
-        settings = settings.replace(seed=self.seed if settings.seed is None else settings.seed)
-        if pairs:
-            judged = examples if set(wanted) & set(TEXT_METRICS) else examples[:kept]
-            shown = self._outputs(text_model, judged, settings)
-            found |= self._of_outputs(shown, wanted)
-        else:
-            shown = self._continued(text_model, examples[:kept], settings)
+            return self._judged(self.task, model, split, limit, kept, clock)
+        entries = self.source.examples(split, shuffle=False)
+        examples = self._examples(entries, split, limit, kept)
+        if "source" in examples[0]:
+            return self._of_pairs(model, split, examples, generation, kept, clock, entries)
+        return self._of_text(model, split, examples, limit, generation, kept, clock)
+
+    def _of_pairs(
+        self,
+        model: AnyModel,
+        split: Split,
+        examples: list[Example],
+        generation: Generation | None,
+        kept: int,
+        clock: Clock,
+        rest: Iterator[Example],
+    ) -> Evaluated:
+        """Likelihood of the truths, and outputs beside them. `rest` are the examples beyond a limit."""
+        wanted = self._wanted(pairs=True)
+        likelihood, notes, _ = self._likelihood(model, split, Fixed(given=tuple(examples)), None, clock)
+        of_tokens = likelihood.found(wanted)
+        judged = examples if set(wanted) & set(TEXT_METRICS) else examples[:kept]
+        text_model = TextModel(model, self._words, task_of(model, pairs=True))
+        shown, cut = self._outputs(text_model, judged, self._decoding(generation))
+        of_outputs = self._of_outputs(shown, wanted)
+        counts = {} if likelihood.examples == len(examples) else dict.fromkeys(of_tokens, likelihood.examples)
+        if counts:
+            notes.append(
+                f"{likelihood.examples:,} of the {len(examples):,} examples, those that were not skipped, count in "
+                f"{', '.join(of_tokens)}" + f"; all of them in {', '.join(of_outputs)}" * bool(of_outputs)
+            )
+        if cut:
+            notes.append(f"{cut:,} of {len(judged):,} sources are longer than the model's context and were read cut")
+        left = clock.tally(1 for _ in rest)
+        found = of_tokens | of_outputs
+        return self._evaluated(split, len(examples), left, found, shown, kept, notes, clock, counts)
+
+    def _of_text(
+        self,
+        model: AnyModel,
+        split: Split,
+        examples: list[Example],
+        limit: int | None,
+        generation: Generation | None,
+        kept: int,
+        clock: Clock,
+    ) -> Evaluated:
+        """Likelihood of running text, and how the model goes on with some."""
+        wanted = self._wanted(pairs=False)
+        likelihood, notes, left = self._likelihood(model, split, self.source, limit, clock)
+        text_model = TextModel(model, self._words, task_of(model, pairs=False))
+        shown = self._continued(text_model, examples[:kept], self._decoding(generation))
+        return self._evaluated(split, likelihood.rows, left, likelihood.found(wanted), shown, kept, notes, clock)
+
+    def _evaluated(
+        self,
+        split: Split,
+        examples: int,
+        left: int | None,
+        found: dict[str, metrics.Measured],
+        shown: list[dict[str, str]],
+        kept: int,
+        notes: list[str],
+        clock: Clock,
+        counts: dict[str, int] | None = None,
+    ) -> Evaluated:
         return Evaluated(
             split,
-            len(examples) if pairs else likelihood.rows,
-            {name: value for name, (value, _) in found.items()},
-            {name: signature for name, (_, signature) in found.items() if signature},
+            examples,
+            {name: one.value for name, one in found.items()},
+            {name: one.how for name, one in found.items() if one.how},
             spread(shown, kept),
             notes,
-            time.perf_counter() - began,
+            clock.seconds,
+            None if left is None else examples + left,
+            counts or {},
         )
+
+    def _decoding(self, generation: Generation | None) -> Generation:
+        settings = generation or self.generation
+        return settings.replace(seed=self.seed if settings.seed is None else settings.seed)
 
     @property
     def _words(self) -> Tokenizer:
         assert self.tokenizer is not None
         return self.tokenizer
 
-    def _judged(self, task: Task, model: AnyModel, split: Split, limit: int | None, kept: int) -> Evaluated:
+    def _judged(
+        self, task: Task, model: AnyModel, split: Split, limit: int | None, kept: int, clock: Clock
+    ) -> Evaluated:
         """Every term of the loss, and what the task's judge makes of the model's outputs."""
-        began = time.perf_counter()
         judge, batching = task.judge(self.tokenizer), self.batching.replace(workers=0, shuffle=False)
-        source, seq2seq, rows = self.source, model.is_encoder_decoder, 0
+        source, seq2seq, rows, terms = self.source, model.is_encoder_decoder, 0, TermSums()
+        rest: Iterable[int] = ()
         if limit is not None and not isinstance(task, TextTask):  # batches are sorted by length: take the first before
-            source, limit = Fixed(given=first(source.table(split, seed=self.seed), limit)), None
-        sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+            table = source.table(split, seed=self.seed)
+            taken, stop = first(table, limit)
+            source, limit, rest = Fixed(given=taken), None, goods(table, stop)
         with (
             stream(
                 source, self.tokenizer, batching, seq2seq=seq2seq, task=task, split=split, seed=self.seed, epochs=1
@@ -153,29 +217,19 @@ class Evaluator:
             for batch in batches:
                 rows += len(batch.texts) or batch.rows
                 moved = batch.to(model.device)
-                for name, term in self.objective(model, moved).items():
-                    sums[name][0] += float(term.sum if term.value is None else term.value)
-                    sums[name][1] += term.count
+                terms.add(self.objective(model, moved))
                 judge.read(model, moved)
                 if limit is not None and rows >= limit:
                     break
-        metrics = {name: total / count for name, (total, count) in sums.items() if count}
-        if not metrics:
-            raise ValueError("no label counts in these examples, so there is nothing to measure")
-        found = judge.found()
-        return Evaluated(
-            split,
-            rows,
-            metrics | {name: one.value for name, one in found.items()},
-            {name: one.how for name, one in found.items() if one.how},
-            judge.samples(kept),
-            [str(batches.report)] if batches.report.skipped or batches.report.cut else [],
-            time.perf_counter() - began,
-        )
+            notes = said(batches)
+            if limit is not None:
+                rest = (len(batch.texts) or batch.rows for batch in batches)
+            left = clock.tally(rest)
+        found = {name: metrics.Measured(mean, "") for name, mean in terms.means.items()} | judge.found()
+        return self._evaluated(split, rows, left, found, judge.samples(kept), kept, notes, clock)
 
-    def _examples(self, split: Split, limit: int | None, kept: int) -> list[Example]:
+    def _examples(self, found: Iterator[Example], split: Split, limit: int | None, kept: int) -> list[Example]:
         """What outputs are made for: of pairs all up to the limit, of running text some to be shown."""
-        found = self.source.examples(split, shuffle=False)
         first = next(found, None)
         if first is None:
             raise ValueError(f"the {split} split holds no example to evaluate on")
@@ -194,41 +248,45 @@ class Evaluator:
         return given
 
     def _likelihood(
-        self, model: AnyModel, split: Split, examples: tuple[Example, ...] | None, limit: int | None
-    ) -> tuple[Likelihood, list[str]]:
-        """The objective's terms over the examples, or over the rows of running text up to the limit."""
-        source = self.source if examples is None else Fixed(given=examples)
+        self, model: AnyModel, split: Split, source: Source, limit: int | None, clock: Clock
+    ) -> tuple[Likelihood, list[str], int | None]:
+        """The objective's terms over a source's rows up to the limit, what its reader has to say, and how many rows are
+        left."""
         total = Likelihood()
         batching = self.batching.replace(workers=0, shuffle=False)
         seq2seq = model.is_encoder_decoder
         with stream(source, self._words, batching, seq2seq=seq2seq, split=split, seed=self.seed, epochs=1) as batches:
             for batch in batches:
-                total.rows += len(batch.labels) if batch.labels is not None else 0
+                total.rows += _rows(batch)
                 self._add(total, model, batch)
-                if examples is None and limit is not None and total.rows >= limit:
+                if limit is not None and total.rows >= limit:
                     break
-            return total, [str(batches.report)] if batches.report.skipped or batches.report.cut else []
+            total.examples = batches.report.read - batches.report.skipped.total()
+            return total, said(batches), clock.tally(map(_rows, batches))
 
     @torch.inference_mode()
     def _add(self, total: Likelihood, model: AnyModel, batch: Batch) -> None:
-        for term in self.objective(model, batch.to(model.device)).values():
-            total.nll += float(term.sum if term.value is None else term.value)
-            total.count += term.count
+        total.terms.add(self.objective(model, batch.to(model.device)))
         if batch.texts:
             total.size += sum(len(text["target"].encode()) for text in batch.texts)
         elif batch.labels is not None:
             texts = (self._words.decode(row[row != IGNORE].tolist()) for row in batch.labels)
             total.size += sum(len(text.encode()) for text in texts)
 
-    def _outputs(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
-        sources = [example["source"] for example in examples]
+    def _outputs(
+        self, text_model: TextModel, examples: list[Example], settings: Generation
+    ) -> tuple[list[dict[str, str]], int]:
+        """An output beside each truth, and how many sources were cut to the model's context."""
         context = text_model.model.max_positions
         longest = None if context is None else context if text_model.task == "translate" else context - 1
-        made = text_model.outputs(sources, settings, longest=longest)
-        return [
+        prompts = [text_model.encode(example["source"]) for example in examples]
+        made = text_model.outputs_of([prompt[:longest] for prompt in prompts], settings)
+        cut = sum(longest is not None and len(prompt) > longest for prompt in prompts)
+        shown = [
             {"source": example["source"], "target": example["target"], "output": outputs[0].text}
             for example, outputs in zip(examples, made, strict=True)
         ]
+        return shown, cut
 
     def _of_outputs(self, shown: list[dict[str, str]], wanted: tuple[Metric, ...]) -> dict[str, metrics.Measured]:
         outputs, truths = [one["output"] for one in shown], [one["target"] for one in shown]
@@ -266,17 +324,13 @@ class Evaluator:
         ]
 
 
-def first(table: Table, most: int) -> tuple[Example | Skipped, ...]:
-    """A table's entries up to so many good ones, and the bad ones between, which are to be counted."""
-    entries: list[Example | Skipped] = []
-    good = i = 0
-    while good < most and i < len(table):
-        entry = table[i]
-        i += 1
-        if entry is not None:
-            entries.append(entry)
-            good += not isinstance(entry, Skipped)
-    return tuple(entries)
+def said(batches: Stream) -> list[str]:
+    """What the data's reader has to say: what was skipped, or cut."""
+    return [str(batches.report)] if batches.report.skipped or batches.report.cut else []
+
+
+def _rows(batch: Batch) -> int:
+    return len(batch.labels) if batch.labels is not None else 0
 
 
 def task_of(model: AnyModel, pairs: bool) -> Use:
@@ -289,30 +343,24 @@ def spread(samples: Sequence[dict[str, str]], count: int) -> list[dict[str, str]
     return [samples[(2 * i + 1) * len(samples) // (2 * count)] for i in range(count)]
 
 
-def _of_likelihood(total: Likelihood, wanted: tuple[Metric, ...]) -> dict[str, metrics.Measured]:
-    if not total.count:
-        raise ValueError("no label counts in these examples, so there is no likelihood to measure")
-    found = {"loss": metrics.Measured(total.nll / total.count, "")}
-    if "perplexity" in wanted:
-        found["perplexity"] = metrics.Measured(metrics.perplexity(total.nll, total.count), "")
-    if "bits-per-byte" in wanted and total.size:
-        found["bits_per_byte"] = metrics.Measured(metrics.bits_per_byte(total.nll, total.size), "")
-    return found
-
-
 def evaluate_run(
     run: Run,
     split: str = "test",
     data: Sequence[str] = (),
     *,
     num_beams: int | None = None,
-    max_examples: int | None = None,
+    max_examples: int | Literal["all"] | None = None,
 ) -> Evaluated:
-    """Evaluate a loaded run on a split of its data; `data` are changes to these, `test_path=my.tsv`."""
+    """Evaluate a loaded run on a split of its data; `data` are changes to these, `test_path=my.tsv`.
+
+    `max_examples` is how many of the split, "all", or as many as the recipe says (`evaluation.test_examples`).
+    """
     if run.recipe is None:
         raise ValueError(
             f"{run.path} has no recipe.yaml, which says what its data are; give a run that `qkv train` made"
         )
+    if isinstance(max_examples, int) and max_examples < 1:
+        raise ValueError(f"max_examples is a number from 1 on, or 'all', not {max_examples}")
     recipe = run.recipe.change([f"data.{item}" for item in data])
     evaluator = Evaluator(
         recipe.data,
@@ -327,6 +375,7 @@ def evaluate_run(
     chosen = next((name for name in SPLITS if name == split), None)
     if chosen is None:
         raise ValueError(f"there is no split {split!r}; {nearest(split, SPLITS)}")
-    limit = recipe.evaluation.test_examples if max_examples is None else max_examples
+    usual = recipe.evaluation.test_examples if max_examples is None else max_examples
+    limit = None if usual == "all" else usual
     generation = run.generation if num_beams is None else run.settings(num_beams=num_beams)
     return evaluator(run.model, chosen, limit, generation)

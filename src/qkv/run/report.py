@@ -39,7 +39,7 @@ from .directory import (
     write_json,
     write_text,
 )
-from .wording import HOW, QUALITY, scaled, shown, titled
+from .wording import HOW, QUALITY, scaled, shown, taken, titled
 
 if TYPE_CHECKING:
     from ..model.build import AnyModel
@@ -240,12 +240,18 @@ def learning(story: Story) -> Section | None:
 
 def results(story: Story) -> Section | None:
     """The metrics of the weights delivered, each with the signature of its computation."""
-    signatures = story.evaluation.get("signatures") or {}
-    rows = [
-        (titled(k), shown(k, v), signatures.get(k) or (HOW.get(k, "") if not story.task else ""))
-        for k, v in _metrics(story).items()
-    ]
-    return Section("Results", Markup(render("metrics.html", rows=rows)), _where(story)) if rows else None
+    rows = [(titled(key), shown(key, value), _how(story, key)) for key, value in _metrics(story).items()]
+    if not rows:
+        return None
+    notes = [f"{_where(story)}.", *(f"{note}." for note in story.evaluation.get("notes") or ())]
+    return Section("Results", Markup(render("metrics.html", rows=rows)), " ".join(notes))
+
+
+def _how(story: Story, key: str) -> str:
+    """How a metric was computed, and on how many examples where that is not all of them."""
+    how = (story.evaluation.get("signatures") or {}).get(key) or (HOW.get(key, "") if not story.task else "")
+    covered = (story.evaluation.get("counts") or {}).get(key)
+    return how if covered is None else f"{how}; over {covered:,} examples".removeprefix("; ")
 
 
 def samples(story: Story) -> Section | None:
@@ -364,16 +370,21 @@ def _metrics(story: Story) -> dict[str, float]:
     """Of the weights delivered where they were evaluated, else of the last evaluation on the way."""
     found = story.evaluation.get("metrics")
     if found:
-        return {key: value for key, value in found.items() if isinstance(value, int | float)}
+        return {key: _number(value) for key, value in found.items() if isinstance(value, int | float | None)}
     last = {key: story.history.last("eval", key) for key in story.history.keys("eval") if key != "elapsed"}
     return {key: value for key, value in last.items() if value is not None}
+
+
+def _number(value: float | None) -> float:
+    """A number of `evaluation.json`, where null stands for one that is not finite."""
+    return math.nan if value is None else value
 
 
 def _where(story: Story) -> str:
     """What the metrics were measured on."""
     split, examples = story.evaluation.get("split"), story.evaluation.get("examples")
     if split:
-        return f"{split} split, {examples:,} examples" if isinstance(examples, int) else f"{split} split"
+        return f"{split} split, {taken(story.evaluation)}" if isinstance(examples, int) else f"{split} split"
     return "last evaluation while training"
 
 

@@ -38,6 +38,7 @@ from .shape import widest
 from .text import Use
 from .tokenizer import make
 from .vectors import load_vectors
+from .wording import taken
 
 SAMPLE = 8  # batches that are looked at to see how large they get
 TEXTS = 1000  # of the training split, over which it is told how much of them has a vector
@@ -98,6 +99,7 @@ class Job:
     vectors: Vectors | None = None  # what the token embedding begins with
     opened: Stream | None = None  # the training data, for their report at the end
     notes: list[str] = field(default_factory=list)  # what was chosen
+    measured: bool = False  # whether it was told how much of the validation split evaluations take
 
     @classmethod
     def prepare(cls, recipe: Recipe, out: Path, device: torch.device, resume: bool, console: Console) -> Job:
@@ -233,7 +235,11 @@ class Job:
         """What `fit` asks for now and then: quick, on some of the validation split."""
         evaluation = self.recipe.evaluation
         quick = self.recipe.generation.replace(num_beams=evaluation.num_beams, num_samples=1)
-        return self.evaluator(model, "validation", evaluation.examples, quick, samples=0).metrics
+        found = self.evaluator(model, "validation", evaluation.examples, quick, samples=0, count=not self.measured)
+        if found.limited and not self.measured:
+            self._say(f"Evaluations during training take {taken(found.to_dict())} (evaluation.examples).")
+        self.measured = True
+        return found.metrics
 
     def _finish(self, model: Any, outcome: Outcome) -> Trained:
         """Evaluate the delivered weights on the test split and write down what was found, `evaluation.json` and the page."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 from ..look.svg import readable
 
 FRACTIONS = (
@@ -60,6 +64,14 @@ HOW = {
 }
 
 
+def taken(evaluation: Mapping[str, Any]) -> str:
+    """How many examples an evaluation took, and of how many."""
+    examples, available = evaluation["examples"], evaluation.get("available")
+    if "available" not in evaluation or available == examples:  # a file of an older version does not say
+        return f"{examples:,} examples"
+    return f"{examples:,} of {available:,} examples" if available else f"the first {examples:,} examples of more"
+
+
 def titled(key: str) -> str:
     return _NAMES.get(key) or key.replace("_", " ").capitalize()
 
@@ -69,6 +81,8 @@ def scaled(key: str, value: float) -> float:
 
 
 def shown(key: str, value: float) -> str:
+    if not math.isfinite(value):
+        return "not finite"
     if key in _CORRELATIONS:
         return f"{value:.3f}"
     if key in (*FRACTIONS, *_SHARES):
