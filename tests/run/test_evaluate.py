@@ -144,7 +144,7 @@ def test_sources_that_are_read_cut_are_counted(trained: Path, monkeypatch: pytes
     short = run.recipe.change(["batching.max_length=6", "generation.max_new_tokens=4"])
     monkeypatch.setattr(type(run.model), "max_positions", 6)
     found = evaluate_run(replace(run, recipe=short, generation=short.generation))
-    assert 0 < long and any(f"{long} of 20 sources are longer" in note for note in found.notes)
+    assert long > 0 and any(f"{long} of 20 sources are longer" in note for note in found.notes)
 
 
 def test_json_has_no_word_for_what_is_not_finite() -> None:
