@@ -116,7 +116,20 @@ def test_coco_and_its_crowds(tmp_path: Path) -> None:
     first, second = Coco(**given).table("train")
     assert first["boxes"] == [] and first["image"] == Path("pictures/5.jpg")
     assert second["names"] == ["dog"] and second["boxes"] == [[1, 2, 11.5, 6]]
-    assert Coco(**given, crowds=True).table("test")[1]["names"] == ["dog", "cat"]
+    assert second["ignored"] == [{"name": "cat", "box": [0, 0, 3, 3], "crowd": True}]
+    taken = Coco(**given, crowds=True).table("test")[1]
+    assert taken["names"] == ["dog", "cat"] and taken["ignored"] == []
+
+
+def test_difficult_objects_of_voc_are_no_targets(tmp_path: Path) -> None:
+    hard = OBJECT.replace("</object>", "<difficult>1</difficult></object>").format("plate", 1, 2, 9, 9)
+    files = voc_files() | {
+        "Annotations/p1.xml": f"<annotation>{OBJECT.format('cell', 0, 0, 1, 5)}{hard}</annotation>".encode()
+    }
+    path = str(write(files, tmp_path))
+    one = Voc(path=path).table("train")[0]
+    assert one["names"] == ["cell"] and one["ignored"] == [{"name": "plate", "box": [1, 2, 9, 9], "crowd": False}]
+    assert Voc(path=path, difficult=True).table("train")[0]["names"] == ["cell", "plate"]
 
 
 @pytest.mark.parametrize(

@@ -73,12 +73,15 @@ class Voc(HoldingSource, kind="voc"):
 
     train_list, validation_list, test_list: these files' names. Without one for training it is all pictures; other splits
     that have none are held out of the training data.
+    difficult: take objects marked as difficult like any others; else they are no targets, and an evaluation ignores what
+    is found on them.
     """
 
     path: str | None = None
     train_list: str = "train"
     validation_list: str = "val"
     test_list: str = "test"
+    difficult: bool = False
 
     @property
     def place(self) -> Path:
@@ -96,7 +99,7 @@ class Voc(HoldingSource, kind="voc"):
         return _named(example)
 
     def open(self, split: Split) -> Table:
-        return _opened(self.place, stamp_of(self.place)).table(getattr(self, f"{split}_list"))
+        return _opened(self.place, stamp_of(self.place)).table(getattr(self, f"{split}_list"), self.difficult)
 
 
 class _VocFiles:
@@ -119,11 +122,11 @@ class _VocFiles:
         if not self._annotations:
             raise ValueError(f"{str(path)!r} has no file Annotations/….xml; give a folder or .tar in VOC's form")
 
-    def table(self, listed: str) -> list[Example]:
+    def table(self, listed: str, difficult: bool) -> list[Example]:
         wanted = self.lists.get(listed, sorted(self._annotations))
-        return [self._example(stem) for stem in wanted]
+        return [self._example(stem, difficult) for stem in wanted]
 
-    def _example(self, stem: str) -> Example:
+    def _example(self, stem: str, difficult: bool) -> Example:
         where = f"{self._path}: {stem}"
         for files, what in ((self._annotations, "Annotations/{}.xml"), (self._pictures, "picture JPEGImages/{}")):
             if stem not in files:
@@ -135,8 +138,10 @@ class _VocFiles:
             raise ValueError(f"{where}: Annotations/{stem}.xml can't be read: {error}") from None
         image = self._pictures[stem]
         data = self._path / image if isinstance(self._files, Folder) else self._files.read(image)
-        names, boxes = [name for name, _ in objects], [box for _, box in objects]
-        return {"image": data, "boxes": boxes, "names": names, "where": where}
+        made: Example = {"image": data, "boxes": [], "names": [], "ignored": [], "where": where}
+        for name, box, hard in objects:
+            _put(made, name, box, crowd=False, ignored=hard and not difficult)
+        return made
 
 
 @lru_cache(maxsize=4)
@@ -151,13 +156,23 @@ def _named(example: Example) -> int:
     return text_hash(example["where"].rpartition(": ")[2])
 
 
-def _voc_object(one: ElementTree.Element) -> tuple[str, list[float]]:
+def _put(example: Example, name: str, box: list[float], *, crowd: bool, ignored: bool) -> None:
+    """An object, to be found or (`ignored`) to count neither as found nor as missed."""
+    if ignored:
+        example["ignored"].append({"name": name, "box": box, "crowd": crowd})
+    else:
+        example["names"].append(name)
+        example["boxes"].append(box)
+
+
+def _voc_object(one: ElementTree.Element) -> tuple[str, list[float], bool]:
+    """Its name, its edges, and whether it is marked as difficult."""
     name = (one.findtext("name") or "").strip()
     edges = [one.findtext(f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")]
     if not name or None in edges:
         raise ValueError("an object has no name, or not all of xmin, ymin, xmax and ymax")
     try:
-        return name, [float(edge or "") for edge in edges]
+        return name, [float(edge or "") for edge in edges], (one.findtext("difficult") or "").strip() == "1"
     except ValueError:
         raise ValueError(f"the edges of {name!r} are numbers of pixels, not {', '.join(map(repr, edges))}") from None
 
@@ -170,7 +185,8 @@ class Coco(FileSource, kind="coco"):
     and "categories".
 
     images: the folder that the files are in; that of the JSON file by default.
-    crowds: take what is marked as a crowd as one object; else it is left out.
+    crowds: take what is marked as a crowd as one object; else it is no target, and an evaluation ignores what is found in
+            it, as COCO's own does.
     """
 
     path: str | None = None
@@ -218,6 +234,7 @@ def _coco(path: Path, stamp: tuple[int, int], folder: Path, crowds: bool) -> tup
                 "image": folder / one["file_name"],
                 "boxes": [],
                 "names": [],
+                "ignored": [],
                 "where": f"{path}: {one['file_name']}",
             }
             for one in whole["images"]
@@ -237,10 +254,9 @@ def _add(one: Any, made: dict[Any, Example], names: dict[Any, str], where: str, 
     for key, known in (("image_id", made), ("category_id", names)):
         if _get(one, key) not in known:
             raise ValueError(f"{where} has the {key} {_get(one, key)!r}, which is none in the file")
-    if crowds or not one.get("iscrowd"):
-        left, top, width, height = box
-        made[one["image_id"]]["boxes"].append([left, top, left + width, top + height])
-        made[one["image_id"]]["names"].append(names[one["category_id"]])
+    left, top, width, height = box
+    edges, crowd = [left, top, left + width, top + height], bool(one.get("iscrowd"))
+    _put(made[one["image_id"]], names[one["category_id"]], edges, crowd=crowd, ignored=crowd and not crowds)
 
 
 def _get(found: Any, key: str) -> Any:

@@ -45,7 +45,8 @@ class Detections(NamedTuple):
 class Located(Judge):
     """map: the mean over classes and over IoU 0.5, 0.55 … 0.95 of the average precision; map50: at IoU 0.5 alone.
 
-    Every detection counts once, for the class that it finds likeliest, "no object" left aside.
+    Every detection counts once, for the class that it finds likeliest, "no object" left aside. What lies on an ignored
+    object of its class counts not at all: in a crowd any number of detections, by the share of them that is in it.
     """
 
     def __init__(self, classes: tuple[str, ...], mean: tuple[float, ...], std: tuple[float, ...]) -> None:
@@ -53,6 +54,7 @@ class Located(Judge):
         self._images: list[dict[str, Any]] = []
         self._truths: list[dict[str, Any]] = []
         self._made: list[dict[str, Any]] = []
+        self._objects = 0  # that are to be found
         self._kept: list[dict[str, Any]] = []
 
     def add(self, outputs: Any, batch: Batch) -> None:
@@ -71,10 +73,15 @@ class Located(Judge):
         image, scale = len(self._images) + 1, edges_of(about["size"])
         self._images.append({"id": image, "height": height, "width": width})
         for number, box in zip(*truth, strict=True):
-            entry = _entry(image, number, box * scale)
-            self._truths.append({**entry, "id": len(self._truths) + 1, "iscrowd": 0})
+            self._true(_entry(image, number, box * scale))
+        for number, box, crowd in about.get("ignored", ()):
+            self._true(_entry(image, number, box * scale), ignored=True, crowd=crowd)
         for number, box, score in sorted(zip(*made, strict=True), key=lambda one: -one[2])[:_MOST]:
             self._made.append({**_entry(image, number, box * scale), "score": float(score)})
+
+    def _true(self, entry: dict[str, Any], ignored: bool = False, crowd: bool = False) -> None:
+        self._objects += not ignored
+        self._truths.append({**entry, "id": len(self._truths) + 1, "iscrowd": int(crowd), "ignored": int(ignored)})
 
     def _keep(self, pixels: torch.Tensor, about: dict[str, Any], truth: tuple[Any, Any], made: Detections) -> None:
         shown = made.surer(SHOWN)
@@ -94,10 +101,12 @@ class Located(Judge):
         )
 
     def found(self) -> dict[str, Measured]:
-        if not self._truths:
+        if not self._objects:
             return {}
         precision = average_precision(self._images, self._truths, self._made, len(self._classes))
-        how = f"COCO's average precision, by pycocotools, {len(self._truths):,} objects"
+        how = f"COCO's average precision, by pycocotools, {self._objects:,} objects"
+        ignored = len(self._truths) - self._objects
+        how += f" and {ignored:,} ignored" if ignored else ""
         return {"map": Measured(precision[0], how), "map50": Measured(precision[1], f"{how}, at IoU 0.5")}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
@@ -146,16 +155,29 @@ def _entry(image: int, number: int, box: NDArray[Any]) -> dict[str, Any]:
 def average_precision(
     images: list[dict[str, Any]], truths: list[dict[str, Any]], made: list[dict[str, Any]], classes: int
 ) -> tuple[float, float]:
-    """AP over IoU 0.5 … 0.95, and AP at 0.5, of boxes in COCO's form; classes without an object are left out."""
+    """AP over IoU 0.5 … 0.95, and AP at 0.5, of boxes in COCO's form; classes without an object are left out.
+
+    Truths that are "ignored" but no crowd, as VOC has difficult ones, are matched by their IoU, each by any number.
+    """
+    if not made:
+        return 0.0, 0.0  # pycocotools can't load none
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
+
+    class Ignoring(COCOeval):  # type: ignore[misc]
+        """pycocotools knows crowds alone as ignored. IoU is computed before the first `evaluateImg`."""
+
+        def evaluateImg(self, image: int, category: int, *limits: Any) -> Any:
+            for truth in self._gts[image, category]:
+                truth["iscrowd"] = truth["ignore"] = truth.get("ignored", truth["iscrowd"])
+            return super().evaluateImg(image, category, *limits)
 
     with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does
         known = COCO()
         categories = [{"id": k + 1, "name": str(k)} for k in range(classes)]
-        known.dataset = {"info": {}, "images": images, "annotations": truths, "categories": categories}
+        known.dataset = {"info": {}, "images": images, "annotations": [*map(dict, truths)], "categories": categories}
         known.createIndex()
-        judged = COCOeval(known, known.loadRes(made), "bbox")
+        judged = Ignoring(known, known.loadRes(made), "bbox")
         judged.evaluate()
         judged.accumulate()
         judged.summarize()

@@ -29,6 +29,8 @@ _EDGE = 1.0  # pixels that a box may go over the edge of its picture, as annotat
 class Detect(PictureTask, kind="detect"):
     """Pictures with "boxes" (n, 4), the left, top, right and bottom edges of objects in pixels, and their "names".
 
+    What is "ignored" (a list of {"name", "box", "crowd"}) is no target, and counts neither as found nor as missed.
+
     classes: names that there are; those in the training data by default.
     bad:     what becomes of an object outside its picture, of no area, or of a class that is not known: "refuse" it, or
              "skip" it, which is counted.
@@ -81,6 +83,8 @@ class Detect(PictureTask, kind="detect"):
 
     def _made(self, pixels: Pixels, boxes: Boxes, classes: NDArray[np.int64], example: Example, chance: Chance) -> Item:
         about = {"where": example.get("where", ""), "size": pixels.shape[1:]}
+        if not chance.training:
+            about["ignored"] = self._ignored(example, pixels)
         if chance.training:
             pixels, boxes, kept = self._changed(pixels, boxes, chance.random)
             classes = classes[kept]
@@ -89,6 +93,15 @@ class Detect(PictureTask, kind="detect"):
             numbers = lit(numbers, self.light, chance.random)
         targets = {"boxes": centered(boxes / sides(*pixels.shape[1:])), "classes": classes}
         return Item({"ids": numbers}, targets=targets, tokens=self.tokens, example=about)
+
+    def _ignored(self, example: Example, pixels: Pixels) -> list[tuple[int, Boxes, bool]]:
+        """The class, the edges as shares of the picture, and whether it is a crowd, of whatever evaluation ignores."""
+        bounds = sides(*pixels.shape[1:])
+        return [
+            (self.classes.index(one["name"]), np.asarray(one["box"], np.float32).clip(0, bounds) / bounds, one["crowd"])
+            for one in example.get("ignored", ())
+            if one["name"] in self.classes
+        ]
 
     def _objects(self, example: Example, pixels: Pixels) -> tuple[Boxes, NDArray[np.int64], list[Skipped]]:
         """The good objects of a picture, cut at its edges, and why others are none."""
