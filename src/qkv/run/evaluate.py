@@ -225,7 +225,7 @@ class Evaluator:
             if limit is not None:
                 rest = (len(batch.texts) or batch.rows for batch in batches)
             left = clock.tally(rest)
-        found = {name: metrics.Measured(mean, "") for name, mean in terms.means.items()} | judge.found()
+        found = {name: metrics.Measured(mean, "") for name, mean in terms.means.items()} | judge.measured()
         return self._evaluated(split, rows, left, found, judge.samples(kept), kept, notes, clock)
 
     def _examples(self, found: Iterator[Example], split: Split, limit: int | None, kept: int) -> list[Example]:

@@ -41,6 +41,8 @@ class Captioned(Judge):
             self._shown.append(one)
 
     def found(self) -> dict[str, Measured]:
+        if not self._shown:
+            return {}
         asked = [one for one in self._shown if one["source"]]
         said = [one for one in self._shown if not one["source"]]
         found = {"exact": _exact(self._shown)}

@@ -23,6 +23,8 @@ class Chosen(Judge):
         self._shown += zip(batch.texts, batch.labels.tolist(), said, strict=True)
 
     def found(self) -> dict[str, Measured]:
+        if not self._shown:
+            return {}
         return {"accuracy": Measured(sum(truth == said for _, truth, said in self._shown) / len(self._shown))}
 
     def samples(self, count: int) -> list[dict[str, Any]]:

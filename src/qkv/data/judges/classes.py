@@ -30,6 +30,8 @@ class Classes(Judge):
         self._shown += zip(map(read_of, batch.texts), truth, said, strict=True)
 
     def found(self) -> dict[str, Measured]:
+        if not self._table.any():
+            return {}
         each = f1(self._table)
         found = {
             "accuracy": Measured(float(self._table.trace() / self._table.sum())),

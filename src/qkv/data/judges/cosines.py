@@ -34,6 +34,8 @@ class Cosines(Judge):
         judged = [(truth, said) for _, truth, said in self._shown if truth is not None]
         if judged:
             return correlations(*zip(*judged, strict=True))
+        if not self._right:
+            return {}
         how = "whether a text's own pair is the nearest of the batch's"
         return {"accuracy": Measured(sum(self._right) / len(self._right), how)}
 

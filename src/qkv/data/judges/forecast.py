@@ -36,6 +36,8 @@ class ForecastJudge(Judge):
             self.kept.append({"about": batch.texts[i], "past": past[i], "made": made[i], "truth": truth[i]})
 
     def found(self) -> dict[str, Measured]:
+        if not self.count:
+            return {}
         how = "values less the training split's mean, over its standard deviation"
         return {
             "mse": Measured(self.squared / self.count, how),

@@ -31,6 +31,7 @@ class MaskedTokens(Tokens):
         said = self.take(model, hidden, batch)
         if NEXT in batch.targets and getattr(model, "classifier", None) is not None:
             scores = model.classifier(model.pooler(hidden, batch.inputs["layout"]))
+            self.hear(scores)
             self.known += (scores.argmax(-1) == batch.targets[NEXT]).tolist()
         self._keep(said, batch)
 

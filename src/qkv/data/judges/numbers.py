@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,12 +43,17 @@ class Numbers(Judge):
 
 
 def correlations(truth: Sequence[float], said: Sequence[float]) -> dict[str, Measured]:
-    """Of ranks (Spearman) and of values (Pearson), −1 to 1; 0 where either side is the same everywhere."""
+    """Of ranks (Spearman) and of values (Pearson), −1 to 1; 0 where either side is the same everywhere, and NaN where there
+    is nothing, or a value is NaN or infinite."""
     a, b = np.asarray(truth, float), np.asarray(said, float)
+    if not len(a) or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return {name: Measured(math.nan) for name in ("spearman", "pearson")}
     return {"spearman": Measured(pearson(ranks(a), ranks(b))), "pearson": Measured(pearson(a, b))}
 
 
 def pearson(a: Array, b: Array) -> float:
+    if np.ptp(a) == 0 or np.ptp(b) == 0:  # of equal values the mean may differ by a rounding, which would correlate
+        return 0.0
     a, b = a - a.mean(), b - b.mean()
     spread = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / spread if spread > 0 else 0.0

@@ -37,8 +37,10 @@ class Recognized(Classes):
             self._pictures.add((example, label, row))
 
     def found(self) -> dict[str, Measured]:
-        more = {"top5": Measured(self._among / int(self._table.sum()))} if len(self.names) > _TOP else {}
-        return super().found() | more
+        found = super().found()
+        if found and len(self.names) > _TOP:
+            found["top5"] = Measured(self._among / int(self._table.sum()))
+        return found
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [self._sample(*one) for one in self._pictures.take(count)]

@@ -30,7 +30,9 @@ class Replaced(Tokens):
         self.take(generator, generator.hidden(**batch.inputs), batch)
         made = model.head.replace(batch.inputs, batch.labels)
         real = batch.inputs["layout"].valid.expand(made.ids.shape)
-        called = (model(**{**batch.inputs, "ids": made.ids})[..., 0] > 0) & real
+        said = model(**{**batch.inputs, "ids": made.ids})[..., 0]
+        self.hear(said[real])
+        called = (said > 0) & real
         self.called += int(called.sum())
         self.replaced += int(made.replaced.sum())
         self.found_out += int((called & made.replaced).sum())

@@ -48,7 +48,9 @@ class Segmented(Judge):
         self._kept: dict[str, _Canvas] = {}
 
     def read(self, model: nn.Module, batch: Batch) -> None:
-        self.add(seen_in(self._views, model, batch), batch)
+        said = seen_in(self._views, model, batch)
+        self.hear(said)
+        self.add(said, batch)
 
     def add(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
@@ -83,11 +85,12 @@ class Segmented(Judge):
 
     def found(self) -> dict[str, Measured]:
         shares = ious(self._confusion)
-        right = np.trace(self._confusion) / max(self._confusion.sum(), 1)
+        pixels = int(self._confusion.sum())
+        right = np.trace(self._confusion) / pixels if pixels else float("nan")
         named = ((name, share) for name, share in zip(self._classes, shares, strict=True) if np.isfinite(share))
         how = ", ".join(f"{name} {share:.3f}" for name, share in named)
         return {
-            "miou": Measured(float(np.nanmean(shares)), f"of classes in all pixels together: {how}"),
+            "miou": Measured(_mean(shares), f"of classes in all pixels together: {how}"),
             "pixel_accuracy": Measured(float(right)),
         }
 
@@ -96,7 +99,7 @@ class Segmented(Judge):
         return [
             {
                 "source": where,
-                "output": f"mean IoU {np.nanmean(ious(canvas.confusion)):.3f}",
+                "output": f"mean IoU {_mean(ious(canvas.confusion)):.3f}",
                 "picture": {
                     "kind": "mask",
                     "image": png(canvas.image),
@@ -130,6 +133,11 @@ def seen_in(views: Views, model: nn.Module, batch: Batch) -> Tensor:
 def likeliest(outputs: Tensor, size: Sequence[int]) -> Tensor:
     """(B, H, W): the number of each pixel's class, by scores (B, classes, h, w) for less or as many of them."""
     return F.interpolate(outputs, size=tuple(size), mode="bilinear", align_corners=False).argmax(1)
+
+
+def _mean(shares: NDArray[np.float64]) -> float:
+    """Over the classes that occur; NaN where none does."""
+    return float(np.nanmean(shares)) if np.isfinite(shares).any() else float("nan")
 
 
 def ious(confusion: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -39,6 +39,7 @@ class Tokens(Judge):
         assert batch.labels is not None
         counts = batch.labels != IGNORE
         labels, places = batch.labels[counts], hidden[counts]
+        self.hear(places)
         chunks = [model.head(part[None])[0].argmax(-1) for part in places.split(AT_ONCE)]
         said = torch.cat(chunks) if chunks else labels
         self.right += int((said == labels).sum())
