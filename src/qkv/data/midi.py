@@ -1,22 +1,27 @@
-"""Standard MIDI files, formats 0 and 1: the notes in them, and notes written to one.
+"""Standard MIDI files, formats 0 and 1, by mido: the notes in them, and notes written to one.
 
 qkv generate runs/music "C5 G4 E4 C3 ." | python -m qkv.data.midi song.mid
 """
 
 from __future__ import annotations
 
-import struct
+import io
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .notes import Frame, frame_of, frames_in, runs
+import numpy as np
 
+from .notes import HIGHEST, Frame, frames_in, runs
+
+MOST_BYTES = 2 << 20  # of a file; mido makes several hundred bytes of each message of three
 _DRUMS = 9  # the channel whose notes are drums, from 0
-_TICKS = 480  # of a quarter note, in what is written
-_NOTE_OFF, _NOTE_ON, _PROGRAM, _PRESSURE, _SYSTEM, _ESCAPE, _META = 0x80, 0x90, 0xC0, 0xD0, 0xF0, 0xF7, 0xFF
+_TICKS = 480  # of a quarter note in what is written, or the next lower number that the steps divide
 _LONGEST = 1 << 16  # frames: no piece is longer, but a broken file may say so
+_MOST_TICKS = 1 << 40  # from the beginning; more is no time
+_ENDLESS = re.compile(rb"[\x80-\xff]{65536}")  # may be a number that goes on and on, which takes mido quadratic time
 
 
 class Note(NamedTuple):
@@ -28,103 +33,91 @@ class Note(NamedTuple):
 
 
 def read(path: Path, steps: int = 1) -> list[Frame]:
-    """What sounds at each step of a file, `steps` to a quarter note. Notes begin and end at the nearest step, and last for
-    one at least; drums are left out.
+    """What sounds at each step of a file, `steps` to a quarter note, from its first note to its last. Notes begin and end at
+    the nearest step, and last for one at least; drums are left out.
 
     Raises ValueError where it is no MIDI file of these formats, or broken.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ValueError(f"{str(path)!r} can't be read: {error.strerror}") from None
     try:
         ticks, notes = parse(data)
-    except (IndexError, struct.error):
-        raise ValueError(f"{str(path)!r} ends in the middle: it is no whole MIDI file") from None
+        return _frames(notes, ticks, steps)
     except ValueError as error:
         raise ValueError(f"{str(path)!r}: {error}") from None
-    grid = ticks / steps
-    spans = [(note.number, round(note.start / grid), round(note.stop / grid)) for note in notes]
-    if not spans:
+
+
+def _frames(notes: Sequence[Note], ticks: int, steps: int) -> list[Frame]:
+    """Notes on a grid. Raises ValueError where there are too many frames."""
+    if not notes:
         return []
-    first, last = min(start for _, start, _ in spans), max(max(start + 1, stop) for _, start, stop in spans)
-    if last - first > _LONGEST:
-        raise ValueError(
-            f"{str(path)!r} lasts for {last - first:,} steps, and {_LONGEST:,} are the most; lower `steps`"
-        )
-    sounding: list[set[int]] = [set() for _ in range(last - first)]
-    for number, start, stop in spans:
-        for at in range(start, max(start + 1, stop)):
-            sounding[at - first].add(number)
-    return [frame_of(notes) for notes in sounding]
+    numbers = np.array([note.number for note in notes])
+    edges = np.array([(note.start, note.stop) for note in notes], np.int64)
+    starts, stops = ((2 * edges * steps + ticks) // (2 * ticks)).T
+    stops = np.maximum(stops, starts + 1)
+    first = int(starts.min())
+    length = int(stops.max()) - first
+    if length > _LONGEST:
+        raise ValueError(f"it lasts for {length:,} steps, and {_LONGEST:,} are the most; lower `steps`")
+    changes = np.zeros((length + 1, HIGHEST + 1), np.int32)
+    np.add.at(changes, (starts - first, numbers), 1)
+    np.add.at(changes, (stops - first, numbers), -1)
+    sounding = changes.cumsum(0)[:-1, ::-1] > 0  # from the highest down
+    return [tuple((HIGHEST - np.flatnonzero(row)).tolist()) for row in sounding]
 
 
 def parse(data: bytes) -> tuple[int, list[Note]]:
-    """Ticks of a quarter note, and all notes. Raises ValueError, IndexError or struct.error where it is no such file."""
-    if data[:4] != b"MThd":
-        raise ValueError("a MIDI file begins with MThd, and this one does not")
-    size, form, tracks, division = struct.unpack(">IHHH", data[4:14])
-    if form not in (0, 1):
-        raise ValueError(f"this is a MIDI file of format {form}; 0 and 1 are read")
-    if division & 0x8000 or not division:
+    """Ticks of a quarter note, and all notes. Raises ValueError where it is no such file."""
+    import mido
+
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB, which no piece of music needs")
+    if _ENDLESS.search(data):
+        raise ValueError("it holds a number or text of many thousand bytes, and no music")
+    try:
+        file = mido.MidiFile(file=io.BytesIO(_known(data)), clip=True)
+    except EOFError:
+        raise ValueError("it ends in the middle: it is no whole MIDI file") from None
+    except Exception as error:  # whatever mido's reading of broken bytes ends in
+        raise ValueError(f"it is no MIDI file that can be read ({error or type(error).__name__})") from None
+    if file.type not in (0, 1):
+        raise ValueError(f"this is a MIDI file of format {file.type}; 0 and 1 are read")
+    if file.ticks_per_beat <= 0:
         raise ValueError("its time is counted in seconds (SMPTE) and not in parts of a quarter note")
-    at, notes = 8 + size, list[Note]()
-    while tracks:
-        name, length = struct.unpack(">4sI", data[at : at + 8])
-        if at + 8 + length > len(data):
-            raise IndexError
-        if name == b"MTrk":
-            notes += _notes(data[at + 8 : at + 8 + length])
-            tracks -= 1
-        at += 8 + length
-    return division, sorted(notes, key=lambda note: (note.start, note.number))
+    notes = [note for track in file.tracks for note in _notes(track)]
+    return file.ticks_per_beat, sorted(notes, key=lambda note: (note.start, note.number))
 
 
-def _notes(track: bytes) -> Iterator[Note]:
+def _known(data: bytes) -> bytes:
+    """A file without chunks other than its header and tracks, which readers are to pass over and mido refuses."""
+    at, kept = 0, []
+    while at < len(data):
+        end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "big")
+        if not at or data[at : at + 4] == b"MTrk":
+            kept.append(data[at:end])
+        at = end
+    return b"".join(kept)
+
+
+def _notes(track: Iterable[Any]) -> Iterator[Note]:
     """The notes of a track. One that is struck again ends there, one that never ends lasts to the end of the track."""
     down: dict[tuple[int, int], int] = {}
     time = 0
-    for time, status, first, second in _events(track):
-        kind, key = status & 0xF0, (status & 0x0F, first)
-        if kind not in (_NOTE_ON, _NOTE_OFF) or key[0] == _DRUMS:
+    for message in track:
+        time += message.time
+        if time > _MOST_TICKS:
+            raise ValueError(f"it lasts for more than {_MOST_TICKS:,} ticks")
+        if message.type not in ("note_on", "note_off") or message.channel == _DRUMS:
             continue
+        key = message.channel, message.note
         if key in down:
-            yield Note(first, down.pop(key), time)
-        if kind == _NOTE_ON and second:  # a note struck with no force is one let go
+            yield Note(message.note, down.pop(key), time)
+        if message.type == "note_on" and message.velocity:  # a note struck with no force is one let go
             down[key] = time
     yield from (Note(number, start, time) for (_, number), start in down.items())
-
-
-def _events(track: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """(time, status, first and second byte) of what channels are told; what is about other things is passed over."""
-    at = time = status = 0
-    while at < len(track):
-        wait, at = _number(track, at)
-        time += wait
-        if track[at] & 0x80:
-            status, at = track[at], at + 1
-        if status >= _SYSTEM:
-            at += status == _META  # its kind
-            if status not in (_SYSTEM, _ESCAPE, _META):
-                raise ValueError(f"there is a message {status:#x} in a track, which has no place in a file")
-            length, at = _number(track, at)
-            at += length
-        elif status >= _NOTE_OFF:
-            one = status & 0xF0 in (_PROGRAM, _PRESSURE)
-            yield time, status, track[at], 0 if one else track[at + 1]
-            at += 1 if one else 2
-        else:
-            raise ValueError("a track begins with data and no message before")
-
-
-def _number(track: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, seven bits a byte, and where it ends."""
-    value = 0
-    for used in range(4):
-        value = value << 7 | track[at + used] & 0x7F
-        if not track[at + used] & 0x80:
-            return value, at + used + 1
-    raise ValueError("a number in a track is longer than four bytes")
 
 
 def written(frames: Sequence[Frame], steps: int = 1, tempo: int = 90) -> bytes:
@@ -132,27 +125,22 @@ def written(frames: Sequence[Frame], steps: int = 1, tempo: int = 90) -> bytes:
 
     A note that sounds in consecutive frames is held.
     """
-    step = _TICKS // steps
+    import mido
+
+    step = max(1, _TICKS // steps)
     events = sorted(
         event
         for note, start, stop in runs(frames)
-        for event in ((start * step, 1, bytes((_NOTE_ON, note, 80))), (stop * step, 0, bytes((_NOTE_OFF, note, 0))))
+        for event in ((start * step, "note_on", note), (stop * step, "note_off", note))
     )
-    track = b"\x00\xff\x51\x03" + round(60_000_000 / tempo).to_bytes(3, "big")
+    track = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=round(60_000_000 / tempo))])
     before = 0
-    for time, _, message in events:
-        track += _spelled(time - before) + message
+    for time, kind, note in events:
+        track.append(mido.Message(kind, note=note, velocity=80 if kind == "note_on" else 0, time=time - before))
         before = time
-    track += b"\x00\xff\x2f\x00"
-    return b"MThd" + struct.pack(">IHHH", 6, 0, 1, _TICKS) + b"MTrk" + struct.pack(">I", len(track)) + track
-
-
-def _spelled(value: int) -> bytes:
-    """A number of variable length."""
-    parts = [value & 0x7F]
-    while value := value >> 7:
-        parts.append(value & 0x7F | 0x80)
-    return bytes(reversed(parts))
+    file = io.BytesIO()
+    mido.MidiFile(type=0, ticks_per_beat=step * steps, tracks=[track]).save(file=file)
+    return file.getvalue()
 
 
 def main() -> None:

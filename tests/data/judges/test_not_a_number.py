@@ -1,4 +1,4 @@
-"""What is no number is no answer: outputs that hold NaN are measured as NaN by every judge, and nothing at all as nothing."""
+"""What is no number is no answer: outputs with NaN are measured as NaN by every judge, and nothing at all as nothing."""
 
 from __future__ import annotations
 
