@@ -49,6 +49,21 @@ def test_what_a_batch_says_of_itself() -> None:
         assert json.loads(json.dumps(batch.position)) == batch.position
 
 
+def test_how_many_passes_over_the_data_are_done() -> None:
+    """300 examples in pools of 64: five pools, the last of them smaller."""
+    found = batches(None, epochs=2)
+    passed = [batch.position["passed"] for batch in found]
+    assert passed == sorted(set(passed)) and passed[-1] == 2.0 and 1.0 in passed
+    for batch, done in zip(found, passed, strict=True):
+        assert batch.position["epoch"] < done <= batch.position["epoch"] + 1
+    first = [batch for batch in found if batch.position["epoch"] == 0]
+    rows = 0
+    for batch, done in zip(first, passed, strict=False):
+        rows += batch.rows
+        assert done == pytest.approx(rows / 300, abs=0.06)
+    assert rows == 300
+
+
 def test_lengths_are_sorted_so_little_is_padded() -> None:
     with stream(TOY, Characters(), SMALL.replace(pool=300), seq2seq=True, epochs=1) as opened:
         list(opened)

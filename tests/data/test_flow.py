@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data import Source, stream
-from qkv.data.batching import Batching
+from qkv.data.batching import Batching, count
 from qkv.data.flow import Flow
 from qkv.data.sources import Example, Skipped, Split, Table
 
@@ -60,3 +60,13 @@ def test_a_stream_reads_it_in_epochs_and_resumes() -> None:
 def test_processes_give_way_to_a_thread() -> None:
     with stream(Coming(), Characters(), Batching(workers=3), seq2seq=True) as opened:
         assert next(opened).labels is not None
+
+
+def test_how_much_of_an_epoch_is_done_is_known_once_its_entries_are_counted() -> None:
+    coming = Coming()
+    assert count(coming) == coming.size
+    blind = [batch.position["passed"] for batch in batches(None, coming, epochs=2)]
+    known = [batch.position["passed"] for batch in batches(None, coming, epochs=2, length=coming.size)]
+    assert len(known) == len(blind) and blind[-1] == known[-1] == 2.0
+    assert set(blind) == {0.0, 1.0, 2.0}
+    assert known == sorted(set(known)) and 1.0 in known

@@ -111,6 +111,20 @@ def test_another_preset_keeps_what_it_has_of_the_recipes_sizes() -> None:
         Recipe.load("answer", ["model.preset=longformer-base"]).model.spec(90)
 
 
+def test_a_length_in_epochs_takes_the_place_of_the_recipes_in_steps() -> None:
+    """And the other way round; a setting of one is meant, a recipe's own is a default."""
+    for settings, length in (
+        (["training.max_epochs=3"], (None, 3)),
+        (["training.max_epochs=3", "training.max_steps=9"], (9, 3)),
+        (["training.max_steps=9"], (9, None)),
+    ):
+        training = Recipe.load("reverse", settings).training
+        assert (training.max_steps, training.max_epochs) == length
+    by_epochs = Recipe.load("reverse", ["training.max_epochs=3"])
+    again = by_epochs.change(["training.max_steps=9"]).training
+    assert (again.max_steps, again.max_epochs) == (9, None)
+
+
 def test_a_classifier_on_a_decoder_reads_the_last_token() -> None:
     """Where nothing else is said: a decoder's first token has seen nothing but itself."""
 

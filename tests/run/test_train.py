@@ -14,6 +14,7 @@ from qkv.run.directory import State
 from qkv.run.load import load
 from qkv.run.recipe import COMPARE, Recipe, packaged, tree
 from qkv.run.train import train
+from qkv.train.metrics import read_metrics
 from qkv.train.precision import LEAST_WIDTHS
 from qkv.train.step import Stepper
 
@@ -225,3 +226,15 @@ def interrupt_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return result
 
     monkeypatch.setattr(Stepper, "take", interrupted)
+
+
+def test_a_run_of_two_epochs_reads_every_example_twice(tmp_path: Path) -> None:
+    settings = [
+        *(text for text in TINY if "max_steps" not in text),
+        "training.max_epochs=2",
+        "training.eval_every=epoch",
+    ]
+    done = train(Recipe.load("reverse", settings), tmp_path / "run", device="cpu")
+    assert (done.outcome.ending, done.outcome.state.epochs) == ("max_epochs", 2.0)
+    evaluated = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["type"] == "eval"]
+    assert len(evaluated) == 2

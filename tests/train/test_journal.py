@@ -10,8 +10,21 @@ def started(out) -> dict:
 def test_frozen_parameters_are_told(tmp_path, capsys):
     train(tmp_path, optimizer={"kind": "adamw", "freeze": "layer.*"})
     total = 13 * 8 + 2 * 8 + 8 * 8 + 8
-    assert "72 of 192 parameters are frozen." in capsys.readouterr().err
+    assert "Training 120 of 192 parameters (62 %); the others are frozen." in capsys.readouterr().err
     assert (started(tmp_path)["frozen"], started(tmp_path)["parameters"]) == (72, total)
+
+
+def test_a_run_that_ends_inside_its_warm_up_says_so(tmp_path, capsys):
+    schedule = {"kind": "inverse-square-root", "warmup": 4000}
+    train(tmp_path / "a", schedule=schedule, max_steps=None, max_time=0.05)
+    assert "inside its warm-up of 4,000 steps" in capsys.readouterr().err
+
+
+def test_an_evaluation_that_equals_the_best_is_not_called_the_best(tmp_path, capsys):
+    train(tmp_path, evaluate=lambda model, step: {"loss": 1.0}, eval_every=3, patience=2)
+    said = capsys.readouterr().err
+    assert said.count("(best)") == 1
+    assert "(equals the best)  no better 1 of 2 times" in said and "(equals the best)  no better 2 of 2 times" in said
 
 
 def test_a_warm_up_that_outlasts_the_run_is_told(tmp_path, capsys):

@@ -60,5 +60,15 @@ def test_how_far_and_how_long():
     assert display(False)[0].left(5, 5.0) is None
 
 
+def test_how_far_by_epochs():
+    out = io.StringIO()
+    shown = Display(Console(file=out, width=120), None, None, shown=True, max_epochs=4)
+    shown.at(10, 0.0, 1.0)
+    shown.at(20, 10.0, 2.0)
+    assert shown.done(20, 10.0) == 0.5 and shown.left(20, 10.0) == pytest.approx(20.0)
+    shown.evaluation(20, {"loss": 2.0}, "")
+    assert "step 20, epoch 2.0 of 4  evaluation: loss 2" in out.getvalue()
+
+
 def test_spans():
     assert [span(s) for s in (41.6, 425, 12_000)] == ["42s", "7m05s", "3h20m"]

@@ -141,12 +141,49 @@ def test_a_decay_that_begins_in_the_warm_up_is_remarked():
 def test_by_time_it_falls_with_the_time_used():
     linear = Linear(unit="time")
     assert [linear.factor(1, spent=spent) for spent in (0.0, 0.25, 1.0)] == [1.0, 0.75, 0.0]
-    assert Cosine(unit="time", warmup=4).factor(1, spent=0.5) == pytest.approx(0.25 * (0.1 + 0.9 * 0.5))
+    assert Cosine(unit="time", warmup=10).factor(10, spent=0.1) == 1.0  # the peak, and not what the fall leaves of it
+
+
+@each_fall
+@pytest.mark.parametrize("unit", ["steps", "time"])
+@pytest.mark.parametrize("warmup", [0, 30, 100, 5000])
+def test_by_the_pace_it_is_as_if_the_steps_had_been_known(fields, unit, warmup):
+    """At an even pace: a run of 1,000 steps, each of which takes a thousandth of the time or of the epochs."""
+    paced = Schedule.from_dict({**fields, "warmup": warmup, "final_ratio": 0.1, "unit": unit})
+    known = Schedule.from_dict({**fields, "warmup": min(warmup, 200), "final_ratio": 0.1})
+    steps = range(1, 1001)
+    got = [paced.factor(step, None, step / 1000) for step in steps]
+    assert got == pytest.approx([known.factor(step, 1000) for step in steps])
+    assert got[-1] == pytest.approx(0.1)
+    if fields.get("decay") != 1.0:  # which falls from the first step on
+        assert max(got) == pytest.approx(1.0, abs=0.002)
+
+
+@given(pace=st.lists(st.floats(0.1, 10.0), min_size=2, max_size=60), warmup=st.integers(1, 100))
+def test_at_any_pace_it_rises_falls_and_ends_with_the_run(pace, warmup):
+    spent = [sum(pace[: i + 1]) / sum(pace) for i in range(len(pace))]
+    got = [
+        Linear(unit="time", warmup=warmup).factor(step, spent=min(part, 1.0))
+        for step, part in enumerate(spent, start=1)
+    ]
+    assert all(0.0 <= factor <= 1.0 for factor in got) and got[-1] == pytest.approx(0.0, abs=1e-9)
+    fallen = [i for i, factor in enumerate(got) if factor < 1.0 and (i + 1 >= warmup or spent[i] >= 0.2)]
+    assert all(got[b] <= got[a] + 1e-9 for a, b in pairwise(fallen))
+
+
+def test_what_a_warm_up_came_to_is_known_afterwards():
+    assert "inside its warm-up of 4,000 steps" in (InverseSquareRoot(warmup=4000).hindsight(212) or "")
+    assert InverseSquareRoot(warmup=4000).hindsight(4000) is None
+    assert "rose in the first fifth of the run (about 20 steps)" in (
+        Cosine(unit="time", warmup=50).hindsight(100) or ""
+    )
+    assert Cosine(unit="time", warmup=20).hindsight(100) is None
 
 
 def test_a_missing_end_is_a_clear_error():
-    with pytest.raises(ValueError, match=r"'cosine' falls until the last step.*set max_steps"):
+    with pytest.raises(ValueError, match=r"'cosine' falls until the last step.*set max_steps, max_epochs"):
         Cosine().check(None, 60.0)
+    Cosine().check(None, None, 3)
     with pytest.raises(ValueError, match="set max_time"):
         Linear(unit="time").check(100, None)
     with pytest.raises(ValueError, match="needs the number of steps"):

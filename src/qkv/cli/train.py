@@ -31,6 +31,7 @@ MaxTime = Annotated[
     str | None, typer.Option(metavar="TIME", help="Stop training after so long: `90s`, `10m`, `1h30m`.")
 ]
 MaxSteps = Annotated[int | None, typer.Option(metavar="N", help="Stop training after so many optimizer steps.")]
+MaxEpochs = Annotated[int | None, typer.Option(metavar="N", help="Stop training after so many passes over the data.")]
 
 
 def train(
@@ -48,6 +49,7 @@ def train(
     seed: Seed = None,
     max_time: MaxTime = None,
     max_steps: MaxSteps = None,
+    max_epochs: MaxEpochs = None,
 ) -> int:
     """Train a model by a recipe, evaluate it, and write its run directory.
 
@@ -59,6 +61,7 @@ def train(
         "seed": seed,
         "training.max_time": max_time,
         "training.max_steps": max_steps,
+        "training.max_epochs": max_epochs,
     }
     return _train(recipe, [*(settings or ()), *_as_settings(options)], out, resume, overwrite, device)
 

@@ -110,10 +110,14 @@ def stream(
     seed: int = 0,
     position: dict[str, Any] | None = None,
     epochs: int | None = None,
+    length: int | None = None,
 ) -> Stream:
     """Batches of one split, right padded, as a `task` makes them; without one, of texts and pairs as they are.
 
     Training is endless unless `epochs` is given; other splits last one pass.
+
+    `position["passed"]` of a batch is how many passes over the data are done after it, in whole ones where the source
+    doesn't know before its end how many entries it has; `length` says it then (see `count`).
 
     `position` of any batch resumes with the batch after it, bit for bit. Raises ValueError when the data are missing or
     broken, when no example is left after filtering, and when a position is of data of another size.
@@ -121,7 +125,7 @@ def stream(
     if task is None or isinstance(task, TextTask):
         batching.check(seq2seq and task is None)
     last = epochs if epochs is not None or split == "train" else 1
-    return Stream(Pools(source, tokenizer, batching, seq2seq, split, seed, task), position or {}, last)
+    return Stream(Pools(source, tokenizer, batching, seq2seq, split, seed, task, length), position or {}, last)
 
 
 class Stream(Iterator[Batch]):
@@ -170,6 +174,7 @@ def _batches(pools: Pools, start: _Place, epochs: int | None, report: Counts) ->
                 report.notes = tuple(dict.fromkeys([*report.notes, _little(pools.batching, pool.cuts[0])]))
             for i, cut in enumerate(pool.cuts[skip:], skip):
                 at = {"epoch": pool.epoch, "pool": pool.number, "batch": i + 1, "examples": pool.examples}
+                at["passed"] = pools.passed(pool, i + 1)
                 yield cut.batch(at)
             fruitless, skip = fruitless and not pool.cuts, 0
             if pool.last and fruitless:
@@ -197,6 +202,14 @@ def _built(pools: Pools, start: _Place, epochs: int | None) -> Generator[Pool, N
     if workers and workers != "auto":
         return by_processes(pools.build, tasks, workers)
     return (pools.build(*task) for task in tasks)
+
+
+def count(source: Source, seed: int = 0) -> int:
+    """How many entries an epoch of the training data has; those that are read in order are read to their end."""
+    table, n = source.table("train", seed=seed), 0
+    while getattr(table, "sequential", False) and table[n] is not None:
+        n += 1
+    return n or len(table)
 
 
 def _little(batching: Batching, cut: Cut) -> str:

@@ -53,6 +53,7 @@ class Pools:
     split: Split
     seed: int
     task: Task | None = None
+    length: int | None = None  # entries of an epoch that is read in order, where somebody counted them
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -61,7 +62,17 @@ class Pools:
         self._memory: Memory | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # an open table holds memory maps, which don't pickle
-        return Pools, (self.source, self.tokenizer, self.batching, self.seq2seq, self.split, self.seed, self.task)
+        fields = (
+            self.source,
+            self.tokenizer,
+            self.batching,
+            self.seq2seq,
+            self.split,
+            self.seed,
+            self.task,
+            self.length,
+        )
+        return Pools, fields
 
     def table(self, epoch: int) -> Table:
         with self._opening:
@@ -81,6 +92,17 @@ class Pools:
     def count(self, epoch: int) -> int:
         """Pools in an epoch."""
         return -(-len(self.table(epoch)) // self._size(epoch))
+
+    def passed(self, pool: Pool, batches: int) -> float:
+        """Passes over the data once so many batches of a pool are done: whole ones alone where nobody knows how long one
+        is."""
+        whole = pool.examples or self.length
+        if not whole:
+            return float(pool.epoch + (pool.last and batches == len(pool.cuts)))
+        size = self._size(pool.epoch)
+        begin = min(pool.number * size, whole)
+        end = whole if pool.last else min(begin + size, whole)
+        return pool.epoch + (begin + (end - begin) * batches / len(pool.cuts)) / whole
 
     def _size(self, epoch: int) -> int:
         if self.task is not None and not isinstance(self.task, TextTask):

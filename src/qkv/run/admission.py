@@ -18,7 +18,7 @@ from .recipe import Recipe
 CHANGEABLE = ("description", "evaluation.*", "generation.*", "batching.workers", "batching.cache")
 CHANGEABLE_TRAINING = frozenset(
     {
-        *("max_steps", "max_time", "patience", "min_delta", "max_bad_steps"),
+        *("max_steps", "max_epochs", "max_time", "patience", "min_delta", "max_bad_steps"),
         *("eval_every", "save_every", "log_every", "keep", "metric", "mode", "final"),
         *("compile", "recompute", "tensorboard"),
     }

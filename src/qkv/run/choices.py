@@ -26,13 +26,15 @@ def adopt(training: Training, saved: Training) -> Training:
 
 @dataclass(frozen=True)
 class Chooser:
-    """Chooses for training one model on one device; `one_shape` where all batches are full rows of the same length."""
+    """Chooses for training one model on one device; `one_shape` where all batches are full rows of the same length, and
+    `epoch` about so many batches make an epoch."""
 
     spec: ModelSpec
     shape: Shape
     device: torch.device
     one_shape: bool
     say: Say
+    epoch: float | None = None
 
     def settle(self, training: Training) -> Training:
         """The settings without `auto`, each choice told in a sentence; so is a precision that is slow here."""
@@ -69,11 +71,12 @@ class Chooser:
         return any(getattr(block.feedforward, "gated", False) for block in self.blocks)
 
     def run_seconds(self, training: Training) -> float:
-        """About how long the run takes, by its steps and by its time, whichever ends it first."""
+        """About how long the run takes, by its steps, its epochs and its time, whichever ends it first."""
         name = precision.choose(training.precision, self.device, self.spec.d_model).precision
         peak = peak_flops(self.device, name)
         batch = time.seconds(training_flops(self.spec, self.shape), peak, self.device.type, name, self.spec.d_model)
         by_steps = batch * training.accumulate * training.max_steps if training.max_steps else float("inf")
+        by_epochs = batch * self.epoch * training.max_epochs if training.max_epochs and self.epoch else float("inf")
         by_time = training.max_time or float("inf")
-        shortest = min(by_steps, by_time)
+        shortest = min(by_steps, by_epochs, by_time)
         return shortest if shortest != float("inf") else 0.0  # ends by patience: nobody knows when

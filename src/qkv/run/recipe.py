@@ -34,6 +34,7 @@ from .vectors import StaticVectors
 
 PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
 _OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # heads whose tasks give no target to read
+LENGTHS = ("max_steps", "max_epochs")  # of a training; of the two, a setting takes the place of the other
 COMPARE, MEASURE = "compare", "measure"  # what makes a comparison of a recipe, see `study.Comparison`
 
 
@@ -299,8 +300,8 @@ def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """A recipe's tree with `key=value` settings. What they make another kind (`data.kind=images`), or a model of another
     preset, keeps of the recipe's values those that this one has."""
     settings = list(settings)
-    made = overrides.apply(whole, settings)
     named = [overrides.parse(setting)[0].split(".") for setting in settings]
+    made = overrides.apply(_without_other_length(whole, named), settings)
     for *path, last in named:
         before, node = _at(whole, path), _at(made, path)
         if last not in ("kind", PRESET) or not path or before is None or node is None or before.get(last) == node[last]:
@@ -313,6 +314,15 @@ def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         for key in before.keys() - known - said:
             made = overrides.without(made, [*path, key])
     return made
+
+
+def _without_other_length(whole: dict[str, Any], named: list[list[str]]) -> dict[str, Any]:
+    """A recipe's tree without its own length in steps where one in epochs is given, and the other way round."""
+    given = [name for name in LENGTHS if ["training", name] in named]
+    training = whole.get("training")
+    if len(given) != 1 or not isinstance(training, dict):
+        return whole
+    return {**whole, "training": {key: value for key, value in training.items() if key not in {*LENGTHS} - {*given}}}
 
 
 def _at(data: Any, path: list[str]) -> dict[str, Any] | None:

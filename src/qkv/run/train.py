@@ -13,7 +13,7 @@ from torch import nn
 
 from ..core.batch import Batch
 from ..core.lora import adapt, fold
-from ..data.batching import Stream, stream
+from ..data.batching import Stream, count, stream
 from ..data.sources import SPLITS, Example, Split
 from ..data.tokenizer import Tokenizer
 from ..data.vectors import Vectors
@@ -98,6 +98,7 @@ class Job:
     full: bool  # rows are as wide as the context, without padding
     vectors: Vectors | None = None  # what the token embedding begins with
     opened: Stream | None = None  # the training data, for their report at the end
+    length: int | None = None  # entries of an epoch, where they had to be counted
     notes: list[str] = field(default_factory=list)  # what was chosen
     measured: bool = False  # whether it was told how much of the validation split evaluations take
 
@@ -130,6 +131,8 @@ class Job:
             task=recipe.task,
             seed=recipe.seed,
             position=position,
+            epochs=recipe.training.max_epochs,
+            length=self.length,
         )
         return self.opened
 
@@ -146,7 +149,9 @@ class Job:
         """Choose what is left to choose, and see that the memory will do; a batch of training data is given back."""
         recipe, batches = self.recipe, self.sample()
         shape, packed = widest(batches, recipe.batching), recipe.batching.packing
-        chooser = Chooser(self.spec, shape, self.device, self.full and not packed, self.notes.append)
+        passed = batches[-1].position["passed"]
+        epoch = len(batches) / passed if passed else None
+        chooser = Chooser(self.spec, shape, self.device, self.full and not packed, self.notes.append, epoch)
         training = chooser.settle(recipe.training)
         self.recipe = recipe.model_copy(update={"training": training})
         plan = plan_of(
@@ -159,6 +164,9 @@ class Job:
             adapter=recipe.adapter,
         )
         Room(self.spec, shape, plan, recipe.batching.tokens).check()
+        if training.falls_by_epochs and not batches[0].position["examples"]:
+            self._say("Counting the examples of an epoch, which these data don't know before their end …")
+            self.length = count(recipe.data, recipe.seed)
         return batches[0]
 
     def run(self, resume: bool, first: Batch) -> Trained:

@@ -11,6 +11,7 @@ from .boards import Board, TensorBoard, WandBoard
 from .meter import Measured
 from .metrics import MetricsLog
 from .optimizer.groups import count
+from .outcome import Ending
 from .progress import Display
 from .settings import Training
 
@@ -33,7 +34,13 @@ class Journal:
         """The run starts, or goes on with the settings it had `before`, maybe others."""
         frozen, parameters = count(model)
         if frozen:
-            self.display.say(f"{frozen:,} of {parameters:,} parameters are frozen.")
+            trained = parameters - frozen
+            share = (
+                f"{100 * trained / parameters:.2g}"
+                if trained < parameters / 10
+                else f"{100 * trained / parameters:.0f}"
+            )
+            self.display.say(f"Training {trained:,} of {parameters:,} parameters ({share} %); the others are frozen.")
         remark = self.training.schedule.remark(self.training.max_steps)
         if remark:
             self.display.say(f"Note: {remark}.")
@@ -50,9 +57,19 @@ class Journal:
         self.write("train", step, **line)
         self.display.train({"step": step, **line})
 
-    def evaluation(self, step: int, metrics: dict[str, float], elapsed: float, best: bool) -> None:
+    def evaluation(self, step: int, metrics: dict[str, float], elapsed: float, best: bool, stale: int) -> None:
+        """`stale` evaluations in a row did not beat the best one: 0 for a new best, more for one that equals it."""
         self.write("eval", step, **metrics, elapsed=elapsed, best=best)
-        self.display.evaluation(step, metrics, "(best)" if best else "")
+        remark = ("(equals the best)" if stale else "(best)") if best else ""
+        if self.training.patience is not None and stale:
+            remark += f"  no better {stale} of {self.training.patience} times"
+        self.display.evaluation(step, metrics, remark.strip())
+
+    def end(self, step: int, ending: Ending) -> None:
+        self.event("interrupted" if ending == "interrupted" else "ended", step, reason=ending)
+        remark = self.training.schedule.hindsight(step)
+        if remark and ending not in ("interrupted", "max_steps"):
+            self.display.say(f"Note: {remark}.")
 
     def final(self, step: int, metrics: dict[str, float], elapsed: float, source: str) -> None:
         self.write("final", step, **metrics, elapsed=elapsed, weights=source)

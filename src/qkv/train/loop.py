@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from rich.console import Console
@@ -61,7 +61,9 @@ def fit(
     Raises Diverged, a ValueError, after `max_bad_steps`; ValueError for settings or files that don't fit together; and
     OSError where the disk refuses.
     """
-    display = Display(console, training.max_steps, training.max_time, shown=ranks.rank == 0)
+    display = Display(
+        console, training.max_steps, training.max_time, shown=ranks.rank == 0, max_epochs=training.max_epochs
+    )
     trainer = Trainer(model, Stepper(model, objective, training, ranks), training, Path(out), evaluate, ranks, display)
     trainer.utilization = flops_per_token / peak_flops if flops_per_token and peak_flops else None
     trainer.start(open_stream, seed, resume)
@@ -162,8 +164,10 @@ class Trainer:
             return
         state, before = self.state, self.state.position
         state.step += 1
-        taken = self.stepper.take(batches, self._lr())
-        state.position, state.tokens, self.unsaved = batches[-1].position, state.tokens + taken.tokens, True
+        passed = batches[-1].position.get("passed") or 0.0
+        taken = self.stepper.take(batches, self.training.lr(state.step, self.elapsed, passed))
+        state.move(batches[-1].position)
+        state.tokens, self.unsaved = state.tokens + taken.tokens, True
         if taken.count:
             self.meter.add(Measured(state.step, taken.count, before), taken)
         else:
@@ -178,12 +182,7 @@ class Trainer:
         self.meter.time(taken.tokens, time.perf_counter() - began)
         if logs:
             self._log_line()
-        self.display.at(state.step, self.elapsed)
-
-    def _lr(self) -> float:
-        spent = min(self.elapsed / self.training.max_time, 1.0) if self.training.max_time else 0.0
-        factor = self.training.schedule.factor(self.state.step, self.training.max_steps, spent)
-        return self.training.optimizer.lr * factor
+        self.display.at(state.step, self.elapsed, state.epochs)
 
     def _end_of_data(self) -> None:
         if self.state.step == 0:
@@ -228,7 +227,7 @@ class Trainer:
             )
         best = state.best.offer(state.step, metrics[training.metric], metrics, training.mode, training.min_delta)
         state.evaluated, state.metrics, self.unsaved = state.step, metrics, True
-        self.journal.evaluation(state.step, metrics, self.elapsed, best)
+        self.journal.evaluation(state.step, metrics, self.elapsed, best, state.best.stale)
 
     def _measure(self) -> dict[str, float]:
         assert self.evaluator is not None
@@ -276,7 +275,9 @@ class Trainer:
     def _is_best(self) -> bool:
         return 0 < self.state.best.step == self.state.step
 
-    def _falls_on(self, every: int | None) -> bool:
+    def _falls_on(self, every: int | Literal["epoch"] | None) -> bool:
+        if every == "epoch":
+            return self.state.epoch_done
         return every is not None and self.state.step > 0 and self.state.step % every == 0
 
     # -- ending -------------------------------------------------------------------------------------------------
@@ -288,6 +289,7 @@ class Trainer:
             "bad steps": state.guard.streak >= training.max_bad_steps,
             "interrupted": interrupted,
             "max_steps": training.max_steps is not None and state.step >= training.max_steps,
+            "max_epochs": training.max_epochs is not None and (self.exhausted or state.epochs >= training.max_epochs),
             "max_time": training.max_time is not None and self.elapsed >= training.max_time,
             "patience": training.patience is not None and state.best.stale >= training.patience,
             "data": self.exhausted,
@@ -301,7 +303,7 @@ class Trainer:
             self._log_line()
         state = self.state
         state.elapsed = self.elapsed
-        self.journal.event("interrupted" if ending == "interrupted" else "ended", state.step, reason=ending)
+        self.journal.end(state.step, ending)
         if ending == "bad steps":
             raise Diverged(state, self.store.newest())
         tensors, source, metrics = self._choose()

@@ -8,12 +8,13 @@ from typing import Literal
 
 from .state import State
 
-Ending = Literal["max_steps", "max_time", "patience", "data", "interrupted", "bad steps"]
+Ending = Literal["max_steps", "max_epochs", "max_time", "patience", "data", "interrupted", "bad steps"]
 
 _WORDS: dict[Ending, str] = {
     "max_steps": "all steps are done",
+    "max_epochs": "all epochs are done",
     "max_time": "the time is up",
-    "patience": "the evaluation stopped getting better",
+    "patience": "stopped early, as no evaluation beat the best one any more,",
     "data": "the data came to its end",
     "interrupted": "interrupted; resume to go on",
     "bad steps": "too many steps in a row made no update",

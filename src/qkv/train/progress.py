@@ -14,21 +14,29 @@ _EVERY = 15.0  # seconds between lines where there is no terminal
 class Display:
     """Shows the fraction of the run that is done, the last numbers and the time left. Silent when not `shown`."""
 
-    def __init__(self, console: Console | None, max_steps: int | None, max_time: float | None, shown: bool) -> None:
+    def __init__(
+        self,
+        console: Console | None,
+        max_steps: int | None,
+        max_time: float | None,
+        shown: bool,
+        max_epochs: int | None = None,
+    ) -> None:
         self.console = console or Console(stderr=True)
-        self.max_steps, self.max_time, self.shown = max_steps, max_time, shown
+        self.max_steps, self.max_time, self.max_epochs, self.shown = max_steps, max_time, max_epochs, shown
+        self.epochs = 0.0
         self._bar: Progress | None = None
         self._task: Any = None
         self._numbers = ""
         self._said = -_EVERY
-        self._start: tuple[int, float] | None = None
+        self._start: tuple[float, float] | None = None
 
     def __enter__(self) -> Self:
         if self.shown and self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[numbers]}"))
             self._bar = Progress(*columns, console=self.console, refresh_per_second=2)
             self._task = self._bar.add_task(
-                "step 0", total=1.0 if self.max_steps or self.max_time else None, numbers=""
+                "step 0", total=1.0 if self.max_steps or self.max_epochs or self.max_time else None, numbers=""
             )
             self._bar.start()
         return self
@@ -37,9 +45,10 @@ class Display:
         if self._bar is not None:
             self._bar.stop()
 
-    def at(self, step: int, elapsed: float) -> None:
+    def at(self, step: int, elapsed: float, epochs: float = 0.0) -> None:
         """Move the bar."""
-        self._start = self._start or (step, elapsed)
+        self.epochs = epochs
+        self._start = self._start or (self._by_length(step), elapsed)
         if self._bar is not None:
             done, left = self.done(step, elapsed), self.left(step, elapsed)
             numbers = self._numbers + (f"  {span(left)} left" if left is not None else "")
@@ -69,22 +78,28 @@ class Display:
     # -- how far, how long --------------------------------------------------------------------------------------
 
     def done(self, step: int, elapsed: float) -> float:
-        """The fraction of the run behind us, by steps or by time, whichever is nearer its end."""
-        by_steps = step / self.max_steps if self.max_steps else 0.0
+        """The fraction of the run behind us, by steps, epochs or time, whichever is nearest its end."""
         by_time = elapsed / self.max_time if self.max_time else 0.0
-        return min(max(by_steps, by_time), 1.0)
+        return min(max(self._by_length(step), by_time), 1.0)
 
     def left(self, step: int, elapsed: float) -> float | None:
         """Seconds to the end at the pace of this session, or None where nothing is known."""
-        first, since = self._start or (step, elapsed)
+        done = self._by_length(step)
+        first, since = self._start or (done, elapsed)
         by_time = max(self.max_time - elapsed, 0.0) if self.max_time else None
-        if not self.max_steps or step <= first:
+        if done <= first:
             return by_time
-        by_steps = (self.max_steps - step) * (elapsed - since) / (step - first)
-        return by_steps if by_time is None else min(by_steps, by_time)
+        by_length = max(1.0 - done, 0.0) * (elapsed - since) / (done - first)
+        return by_length if by_time is None else min(by_length, by_time)
+
+    def _by_length(self, step: int) -> float:
+        """The fraction of the run behind us by steps and epochs alone."""
+        by_steps = step / self.max_steps if self.max_steps else 0.0
+        return max(by_steps, self.epochs / self.max_epochs if self.max_epochs else 0.0)
 
     def _place(self, step: int) -> str:
-        return f"step {step:,}" + (f" of {self.max_steps:,}" if self.max_steps else "")
+        place = f"step {step:,}" + (f" of {self.max_steps:,}" if self.max_steps else "")
+        return f"{place}, epoch {self.epochs:.1f} of {self.max_epochs:,}" if self.max_epochs else place
 
 
 def span(seconds: float) -> str:

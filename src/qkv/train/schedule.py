@@ -1,6 +1,9 @@
 """How the learning rate moves: a pure function from the optimizer step to a factor on the optimizer's `lr`.
 
 Every schedule rises along a straight line for its first `warmup` steps. Steps count from 1.
+
+Where the run ends by time or by epochs, nobody knows beforehand how many steps it takes. A schedule that falls then takes
+the pace so far for that of the whole: after `step` steps and the part `spent` of the run, the whole has step / spent.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from pydantic import Field, model_validator
 from ..core.spec import Spec
 
 Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
+LONGEST_RISE = 0.2  # of a run whose steps aren't known beforehand: the warm-up takes no more of it
 
 
 class Schedule(Spec, role="schedule"):
@@ -20,20 +24,29 @@ class Schedule(Spec, role="schedule"):
 
     warmup: Annotated[int, Field(ge=0)] = 0
 
-    def factor(self, step: int, total: int | None = None, spent: float = 0.0) -> float:
+    def factor(self, step: int, total: float | None = None, spent: float = 0.0) -> float:
         """The factor at a step.
 
         step:  the optimizer step, from 1.
-        total: the steps of the whole run, for a schedule that ends.
-        spent: the fraction of the time limit used so far, for a schedule that runs on time.
+        total: the steps of the whole run, for a schedule that ends; None where they aren't known.
+        spent: the part of the run that is done after this step, by time or by epochs, where its end is known by these.
         """
         return self.rise(step)
 
     def rise(self, step: int) -> float:
         return min(1.0, step / self.warmup) if self.warmup else 1.0
 
-    def check(self, max_steps: int | None, max_time: float | None) -> None:
+    def check(self, max_steps: int | None, max_time: float | None, max_epochs: int | None = None) -> None:
         """Raises ValueError where the run's limits don't say what this schedule has to know, or waste most of it."""
+
+    def hindsight(self, steps: int) -> str | None:
+        """What a person should know once a run has ended after so many steps; None where there is nothing."""
+        if steps >= self.warmup:
+            return None
+        return (
+            f"the run ended at step {steps:,}, inside its warm-up of {self.warmup:,} steps, so that the learning rate never "
+            "reached its peak; shorten schedule.warmup or train longer"
+        )
 
     def remark(self, max_steps: int | None) -> str | None:
         """What a person who starts a run of this length should know, as one sentence; None where there is nothing."""
@@ -69,9 +82,11 @@ class InverseSquareRoot(Schedule, kind="inverse-square-root"):
 class Decay(Schedule):
     """Warm-up, then a fall from 1 to `final_ratio`, complete at the end of the run.
 
-    By `unit` the end is `max_steps`, with progress p = (step − warmup) / (max_steps − warmup), or `max_time`, where p is
-    the part of the limit that is used and the rise and the fall multiply. A run by time resumes with the time that its
-    checkpoint recorded, but no two runs measure the same times: only a run by steps can be repeated bit for bit.
+    By `unit` "steps" the end is that of `max_steps` or `max_epochs`, whichever comes first, and by "time" that of
+    `max_time`. The progress of the fall is p = (step − warmup) / (total − warmup). By time and epochs the total is
+    estimated from the pace so far, and the warm-up ends after a fifth of the run at the latest. A run by time resumes with
+    the time that its checkpoint recorded, but no two runs measure the same times: only runs by steps and by epochs can be
+    repeated bit for bit.
 
     `steps` stands in for max_steps where the fall shall be complete before the run is, or where the run has no set end;
     after it the factor stays `final_ratio`.
@@ -87,32 +102,41 @@ class Decay(Schedule):
             raise ValueError(f"the fall ends at step {self.steps}, before the {self.warmup} steps of warm-up do")
         return self
 
-    def factor(self, step: int, total: int | None = None, spent: float = 0.0) -> float:
-        fall = self.fall(min(max(self.progress(step, total, spent), 0.0), 1.0))
-        return self.rise(step) * (self.final_ratio + (1.0 - self.final_ratio) * fall)
+    def factor(self, step: int, total: float | None = None, spent: float = 0.0) -> float:
+        end, warmup = self._end(step, total, spent), float(self.warmup)
+        if self._paced(total):
+            warmup = min(warmup, LONGEST_RISE * end)
+        rise = min(1.0, step / warmup) if warmup else 1.0
+        fall = self.fall(min(max(self.progress(step, end, warmup), 0.0), 1.0))
+        return rise * (self.final_ratio + (1.0 - self.final_ratio) * fall)
 
-    def progress(self, step: int, total: int | None, spent: float) -> float:
-        """p, which may lie outside of [0, 1]."""
-        if self.unit == "time":
-            return spent
-        return (step - self.warmup) / max(self._end(total) - self.warmup, 1)
+    def progress(self, step: int, end: float, warmup: float) -> float:
+        """p, which may lie outside of [0, 1]; at step `end` it is 1."""
+        if step >= end:
+            return 1.0
+        return 0.0 if math.isinf(end) else (step - warmup) / max(end - warmup, 1.0)
 
-    def _end(self, total: int | None) -> int:
-        end = total if self.steps is None else self.steps
-        if end is None:
+    def _paced(self, total: float | None) -> bool:
+        """Whether the end is known by the pace so far alone."""
+        return self.unit == "time" or (self.steps is None and total is None)
+
+    def _end(self, step: int, total: float | None, spent: float) -> float:
+        if not self._paced(total):
+            return float(self.steps or total or 0)
+        if self.unit != "time" and not spent:
             raise ValueError(f"the schedule {self.kind!r} needs the number of steps of the whole run")
-        return end
+        return step / spent if spent else math.inf
 
     def fall(self, progress: float) -> float:
         """From 1 at progress 0 to 0 at progress 1."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it falls")
 
-    def check(self, max_steps: int | None, max_time: float | None) -> None:
+    def check(self, max_steps: int | None, max_time: float | None, max_epochs: int | None = None) -> None:
         if self.unit == "time" and self.steps is not None:
             raise ValueError(f"the schedule {self.kind!r} falls by time, so that its steps={self.steps} say nothing")
-        if self.unit == "steps" and self.steps is None and max_steps is None:
+        if self.unit == "steps" and self.steps is None and max_steps is None and max_epochs is None:
             raise ValueError(
-                f"the schedule {self.kind!r} falls until the last step and has to know it: set max_steps, or "
+                f"the schedule {self.kind!r} falls until the last step and has to know it: set max_steps, max_epochs or "
                 "schedule.steps, or schedule.unit to 'time' together with max_time"
             )
         if self.unit == "time" and max_time is None:
@@ -123,6 +147,15 @@ class Decay(Schedule):
                 f"the schedule {self.kind!r} reaches 0 at step {self.steps}, but the run goes on {end} and would learn "
                 "nothing more: set schedule.final_ratio above 0, or end the run there with max_steps"
             )
+
+    def hindsight(self, steps: int) -> str | None:
+        risen = math.ceil(LONGEST_RISE * steps)
+        if self.steps is not None or risen >= self.warmup:
+            return super().hindsight(steps)
+        return (
+            f"the run took {steps:,} steps, too few for a warm-up of {self.warmup:,}, so that the learning rate rose in the "
+            f"first fifth of the run (about {risen:,} steps)"
+        )
 
 
 class Cosine(Decay, kind="cosine"):
@@ -163,10 +196,9 @@ class WSD(Decay, kind="wsd"):
     decay: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
     shape: Literal["1-sqrt", "linear", "cosine"] = "1-sqrt"
 
-    def progress(self, step: int, total: int | None, spent: float) -> float:
-        done = spent if self.unit == "time" else step / self._end(total)
+    def progress(self, step: int, end: float, warmup: float) -> float:
         stable = 1.0 - self.decay
-        return (done - stable) / (1.0 - stable)
+        return (step / end - stable) / (1.0 - stable)
 
     def fall(self, progress: float) -> float:
         if self.shape == "cosine":

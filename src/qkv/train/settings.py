@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -12,7 +13,7 @@ from .average import Average, LastCheckpoints, NoAverage
 from .boards import WandB, read_wandb
 from .optimizer import AdamW, NonNegative, Optimizer, Positive
 from .precision import PrecisionChoice
-from .schedule import InverseSquareRoot, Schedule
+from .schedule import Decay, InverseSquareRoot, Schedule
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd]\s*)+")
@@ -45,7 +46,15 @@ def read_compile(value: Any) -> Any:
     return value
 
 
+def read_every(value: Any) -> Any:
+    """One sentence for what is neither a number nor "epoch"."""
+    if value is not None and value != "epoch" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"it is a number of steps from 1, or epoch, or null, not {value!r}")
+    return value
+
+
 Count = Annotated[int, Field(ge=1)]
+Every = Annotated[int | Literal["epoch"] | None, BeforeValidator(read_every)]
 
 
 class Training(Spec):
@@ -53,12 +62,15 @@ class Training(Spec):
 
     precision:   what a step computes in, "fp32", "bf16" or "fp16"; "auto" is bf16 where that is native and gains, see
                  `precision.choose`. Weights, their gradients and evaluations are fp32 in any case.
-    max_steps, max_time: the run ends at the first of them (time in seconds, or "10m"); None is no limit.
+    max_steps, max_epochs, max_time: the run ends at the first of them (an epoch is one pass over the training data, time is
+                 in seconds, or "10m"); None is no limit. With max_epochs given, max_steps is None unless it is given too.
     clip_norm, clip_value: see `update.update`; None clips nothing.
-    eval_every, save_every: in steps; None does so at the end only. A new best evaluation is always saved.
+    eval_every, save_every: in steps, or "epoch" for the end of each; None does so at the end only. A new best evaluation
+                 is always saved.
     keep:        checkpoints that stay besides the best one.
     metric, mode: which of the evaluation's metrics says what is best, and whether "min" or "max" is better.
-    patience:    stop after this many evaluations that didn't beat the best by more than `min_delta`; None never does.
+    patience:    stop early, after this many evaluations in a row that didn't beat the best by more than `min_delta`; None
+                 never does. An evaluation equal to the best doesn't beat it.
     average:     which average of its weights the run delivers, see `average`; a number n is the last n checkpoints.
     final:       deliver the weights of the "best" evaluation (the last, where nothing was evaluated) or the "last".
                  The mean of the last checkpoints is taken as it is.
@@ -78,9 +90,10 @@ class Training(Spec):
     clip_norm: Positive | None = 1.0
     clip_value: Positive | None = None
     max_steps: Count | None = 10_000
+    max_epochs: Count | None = None
     max_time: Annotated[Positive | None, BeforeValidator(read_seconds)] = None
-    eval_every: Count | None = 500
-    save_every: Count | None = 500
+    eval_every: Every = 500
+    save_every: Every = 500
     log_every: Count = 10
     keep: Count = 3
     metric: str = "loss"
@@ -95,13 +108,36 @@ class Training(Spec):
     tensorboard: bool = False
     wandb: Annotated[WandB | None, BeforeValidator(read_wandb)] = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_epochs(cls, value: Any) -> Any:
+        """The default of max_steps is for runs whose length nobody gave."""
+        if isinstance(value, Mapping) and value.get("max_epochs") is not None and "max_steps" not in value:
+            return {**value, "max_steps": None}
+        return value
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.max_steps is None and self.max_time is None and self.patience is None:
-            raise ValueError("nothing would end this run: set max_steps, max_time or patience")
+        if (self.max_steps, self.max_epochs, self.max_time, self.patience) == (None,) * 4:
+            raise ValueError("nothing would end this run: set max_steps, max_epochs, max_time or patience")
         if isinstance(self.average, LastCheckpoints) and self.keep < self.average.last:
             raise ValueError(
                 f"the mean of the last {self.average.last} checkpoints needs keep to be that much too, not {self.keep}"
             )
-        self.schedule.check(self.max_steps, self.max_time)
+        self.schedule.check(self.max_steps, self.max_time, self.max_epochs)
         return self
+
+    def lr(self, step: int, elapsed: float, epochs: float) -> float:
+        """The learning rate of a step that ends so many seconds and passes over the data after the beginning."""
+        total: float | None = self.max_steps
+        spent = epochs / self.max_epochs if self.max_epochs else 0.0
+        if total is not None and spent:
+            total = min(total, step / spent)
+        if self.max_time and getattr(self.schedule, "unit", "time") == "time":
+            spent = max(spent, elapsed / self.max_time)
+        return self.optimizer.lr * self.schedule.factor(step, total, min(spent, 1.0))
+
+    @property
+    def falls_by_epochs(self) -> bool:
+        """Whether the learning rate depends on how many of its epochs a run has done."""
+        return self.max_epochs is not None and isinstance(self.schedule, Decay) and self.schedule.steps is None

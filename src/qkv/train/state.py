@@ -67,6 +67,7 @@ class State:
     tokens:    real tokens trained on.
     elapsed:   seconds spent in this run, over all its sessions, evaluations and saves included.
     position:  the data stream's, after the last batch of the last step; None at the beginning.
+    epoch_done: whether the last step was the last of a pass over the data.
     evaluated: the step of the last evaluation, and `metrics` what it gave.
     """
 
@@ -74,10 +75,22 @@ class State:
     tokens: int = 0
     elapsed: float = 0.0
     position: dict[str, Any] | None = None
+    epoch_done: bool = False
     evaluated: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
     best: Best = field(default_factory=Best)
     guard: Guard = field(default_factory=Guard)
+
+    @property
+    def epochs(self) -> float:
+        """Passes over the training data, as far as the stream knows."""
+        return (self.position or {}).get("passed") or 0.0
+
+    def move(self, position: dict[str, Any]) -> None:
+        """On to where the stream stands after a step."""
+        before = self.epochs
+        self.position = position
+        self.epoch_done = int(self.epochs) > int(before)
 
     def to_dict(self) -> dict[str, Any]:
         return {**to_json(asdict(self)), "position": self.position}
