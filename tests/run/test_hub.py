@@ -183,7 +183,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
         "code of its own (trust_remote_code), which qkv never runs",
     ),
     "no model type": (lambda f: configured(f, model_type="gone"), "says no model_type"),
-    "another family's config": (lambda f: configured(f, model_type="llama"), "the class GPT2LMHeadModel of 'llama'"),
+    "another family's config": (lambda f: configured(f, model_type="llama"), "the class 'GPT2LMHeadModel' of 'llama'"),
     "unknown key": (lambda f: configured(f, n_experts=4), "the key 'n_experts' (4) is not known here"),
     "harmful value": (lambda f: configured(f, scale_attn_weights=False), "scale_attn_weights=False is not built"),
     "other layers": (lambda f: configured(f, n_layer=3), "lacks 'transformer.h.2.ln_1.weight'"),

@@ -14,6 +14,7 @@ from ..core.positions import Position
 from ..hub.family import Class, Family
 from ..hub.keys import ACTIVATIONS, Config, Key, changed
 from ..hub.names import Row
+from ..hub.values import shown
 from ..model.attention import Attention
 from ..model.block_sparse import BlockSparseAttention
 from ..model.heads import SequenceClassifier, Span
@@ -110,7 +111,7 @@ class Blocks:
 
     def read(self, config: Config) -> Pattern:
         if config[KIND] not in ("block_sparse", "original_full"):
-            raise ValueError(f"{KIND} is 'block_sparse' or 'original_full', not {config[KIND]!r}")
+            raise ValueError(f"{KIND} is 'block_sparse' or 'original_full', not {shown(config[KIND])}")
         return BigBird(size=config[SIZE], random=config[RANDOM]) if config[KIND] == "block_sparse" else Full()
 
     def write(self, value: Pattern, sizes: Mapping[str, Any]) -> dict[str, Any]:

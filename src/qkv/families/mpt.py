@@ -94,7 +94,10 @@ class Inside:
 
     def read(self, config: Config) -> Any:
         inside = config["attn_config"] or {}
-        check_claimed(inside, ATTENTION, ATTENTION_HARMLESS)
+        try:
+            check_claimed(inside, ATTENTION, ATTENTION_HARMLESS)
+        except ValueError as error:
+            raise ValueError(f"attn_config: {error}") from None
         return self.key.read(filled(inside, ATTENTION))
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from ..core.positions import Rotary
 from ..hub.family import Family
 from ..hub.keys import Config, Key, changed
+from ..hub.values import shown
 from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .places import places
@@ -60,9 +61,14 @@ class LayerTypes:
         window = config["sliding_window"] if config.get("use_sliding_window", True) else None
         types = config.get("layer_types") or self.types(config)
         if len(types) != n_layers or not {*types} <= {FULL, SLIDING}:
-            raise ValueError(f"layer_types {types} are to be {FULL!r} or {SLIDING!r} for each of {n_layers} layers")
+            raise ValueError(
+                f"layer_types {shown(types)} must be {FULL!r} or {SLIDING!r} for each of {n_layers} layers "
+                "(num_hidden_layers)"
+            )
         if not window and SLIDING in types:
-            raise ValueError(f"layer_types has {SLIDING!r}, and there is no sliding_window in use")
+            raise ValueError(
+                f"layer_types has {SLIDING!r}, and there is no sliding_window in use; set it (and use_sliding_window)"
+            )
         return tuple(window if kind == SLIDING else None for kind in types)
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:

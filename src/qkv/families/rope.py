@@ -10,6 +10,7 @@ from ..core.positions import Rotary
 from ..core.scalings import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, NoScaling, Scaling, YaRN
 from ..core.spec import nearest
 from ..hub.keys import Config
+from ..hub.values import shown
 
 SCALINGS: dict[str, type[Scaling]] = {
     "default": NoScaling,
@@ -50,15 +51,16 @@ class Rope:
         }
 
     def read(self, config: Config) -> Rotary:
-        given = dict(config["rope_parameters"] or config["rope_scaling"] or {})
+        where = "rope_parameters" if config["rope_parameters"] else "rope_scaling"
+        given = dict(config[where] or {})
         old = given.pop("type", "default")
         kind = str(given.pop("rope_type", old))
         kind = "longrope" if "short_factor" in given else OLD.get(kind, kind)  # "yarn", in early Phi-3
         base = given.pop("rope_theta", config[self.theta_key])
         fraction = given.pop("partial_rotary_factor", config[self.fraction_key])
         if kind not in SCALINGS:
-            raise ValueError(f"rope_type {kind!r} is not built here; {nearest(kind, SCALINGS)}")
-        return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], given, config))
+            raise ValueError(f"{where}: rope_type {shown(kind)} is not built here; {nearest(kind[:80], SCALINGS)}")
+        return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], given, config, where))
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(value, Rotary) or value.pairs != "half":
@@ -77,7 +79,7 @@ class Rope:
         return {"rope_parameters": parameters, **beside}
 
 
-def _scaling(cls: type[Scaling], given: dict[str, Any], config: Config) -> Scaling:
+def _scaling(cls: type[Scaling], given: dict[str, Any], config: Config, where: str) -> Scaling:
     """A scaling by its parameters. Raises ValueError naming one that is not known."""
     longest = config["max_position_embeddings"]
     if cls is DynamicNTK:
@@ -93,4 +95,4 @@ def _scaling(cls: type[Scaling], given: dict[str, Any], config: Config) -> Scali
     try:
         return cls(**fields)
     except ValueError as error:
-        raise ValueError(f"rope_parameters: {error}") from None
+        raise ValueError(f"{where}: {error}") from None

@@ -16,6 +16,7 @@ from ..core.spec import nearest
 from ..hub.family import UNSAID, Class, Family
 from ..hub.keys import ANY, Config, Field, Key, changed
 from ..hub.names import Row
+from ..hub.values import shown
 from ..model.attention import Attention
 from ..model.block import Block
 from ..model.heads import LanguageModel, SequenceClassifier
@@ -117,7 +118,7 @@ class FeedForwardKind:
     def read(self, config: Config) -> Kind:
         said = config["feed_forward_proj"]
         if said not in KINDS:
-            raise ValueError(f"feed_forward_proj {said!r} is not built here; {nearest(said, KINDS)}")
+            raise ValueError(f"feed_forward_proj {shown(said)} is not built here; {nearest(said[:80], KINDS)}")
         return KINDS[said]
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from ..model.heads import Head, SequenceClassifier, TokenClassifier
 from ..model.transformer import Transformer
 from .keys import Config, Field, Labels, check_claimed, filled
 from .names import Row
+from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values, shown
 
 Table = tuple[Row, ...]
 UNSAID = object()  # a size that a spec does not have, and need not: whether a head is tied, where there is none
@@ -79,11 +81,28 @@ class Family:
         """
         check_claimed(config, self.fields, {**self.harmless, "is_encoder_decoder": self.is_encoder_decoder})
         full = filled(config, (*self.fields, self.labels))
+        check_values(config, {key: value for f in (*self.fields, self.labels) for key, value in f.keys.items()})
         sizes = {f.size: f.read(full) for f in self.fields}
         meant = self.classes[cls or self.class_of(config)]
+        for key in meant.dropout:
+            Maybe(PROBABILITY).check(full.get(key), key)
         said = (full.get(key, usual) for key, usual in meant.dropout.items())
         dropout = next((value for value in said if value is not None), 0.0)
-        return self._made(meant, meant.variants[variant], sizes, self.labels.read(full), dropout)
+        try:
+            return self._made(meant, meant.variants[variant], sizes, self.labels.read(full), dropout)
+        except ValueError as error:
+            raise ValueError(self._in_keys(str(error), config)) from None
+
+    def _in_keys(self, said: str, config: Config) -> str:
+        """A message about sizes, with the configuration's keys for them."""
+        words = set(re.findall(r"\w+", said))
+        stems = set(map(_stem, words))
+        told = []
+        for f in (*self.fields, self.labels):
+            keys = [key for key in f.keys if key in config] or list(f.keys)[:1]
+            if _stem(f.size) in stems and not words & set(keys):
+                told.append(f"{f.size} is {' or '.join(keys)}")
+        return f"{said} (in this configuration {', '.join(told)})" if told else said
 
     def _made(
         self, cls: Class, decided: Mapping[str, Any], sizes: Mapping[str, Any], labels: int, dropout: float = 0.0
@@ -97,12 +116,14 @@ class Family:
 
     def class_of(self, config: Config) -> str:
         """The class that a configuration names, or the family's first."""
-        named = config.get("architectures") or [next(iter(self.classes))]
-        if named[0] not in self.classes:
+        ARCHITECTURES.check(config.get("architectures"), "architectures")
+        named: str = (config.get("architectures") or [next(iter(self.classes))])[0]
+        if named not in self.classes:
             raise ValueError(
-                f"the class {named[0]} of {self.model_type!r} is not built here; {nearest(named[0], self.classes)}"
+                f"architectures: the class {shown(named)} of {self.model_type!r} is not built here; "
+                f"{nearest(named[:80], self.classes)}"
             )
-        return named[0]
+        return named
 
     # -- to the Hub ---------------------------------------------------------------------------------------------
 
@@ -167,6 +188,11 @@ class Family:
         except (AttributeError, IndexError):
             where = size if callable(place) else place
             raise ValueError(f"{self.model_type} has {where}, and this model has not") from None
+
+
+def _stem(size: str) -> str:
+    """What a size counts or measures: "n_heads" and "encoder_heads" are heads, "patches" a patch."""
+    return re.sub(r"^(n|encoder|decoder)_|e?s$", "", size)
 
 
 def _labels(spec: Transformer) -> int:

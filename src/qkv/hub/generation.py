@@ -9,7 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .values import Either, Flag, Kind, List, Maybe, Real, Whole, Word, shown
+
 Config = Mapping[str, Any]
+
+USUAL_LENGTH = 128  # new tokens where nothing is said
 
 # Theirs, ours, and what theirs means where it is left out.
 FIELDS: tuple[tuple[str, str, Any], ...] = (
@@ -17,7 +21,6 @@ FIELDS: tuple[tuple[str, str, Any], ...] = (
     ("length_penalty", "length_penalty", 1.0),
     ("early_stopping", "early_stopping", False),
     ("num_return_sequences", "num_samples", 1),
-    ("min_new_tokens", "min_new_tokens", 0),
     ("do_sample", "do_sample", False),
     ("repetition_penalty", "repetition_penalty", 1.0),
     ("no_repeat_ngram_size", "no_repeat_ngram_size", 0),
@@ -28,6 +31,7 @@ SAMPLING: tuple[tuple[str, str, Any], ...] = (
     ("top_p", "top_p", 1.0),
     ("min_p", "min_p", None),
 )
+OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": None}  # what a setting of sampling is where we have None
 # Settings that we lack, with the value at which they do nothing. Those of sampling only count where there is sampling.
 UNBUILT: dict[str, Any] = {
     "num_beam_groups": 1,
@@ -48,6 +52,20 @@ UNBUILT: dict[str, Any] = {
 }
 UNBUILT_SAMPLING: dict[str, Any] = {"typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "top_h": None}
 IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+
+_COUNT, _NUMBER = Whole(0, 1 << 30), Real(-1e9, 1e9)
+_TOKEN = Whole(-1, 1 << 30)  # -1 is no token, in old files
+_TOKENS = Either(_TOKEN, List(_TOKEN, 4096))
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("num_beams", "num_return_sequences"), Whole(1, 4096)),
+    **dict.fromkeys(("max_new_tokens", "max_length"), Whole(1, 1 << 30)),
+    **dict.fromkeys(("min_new_tokens", "min_length", "no_repeat_ngram_size", "top_k"), _COUNT),
+    **dict.fromkeys(("length_penalty", "repetition_penalty", "temperature", "top_p", "min_p"), _NUMBER),
+    "do_sample": Flag(),
+    "early_stopping": Either(Flag(), Word()),
+    **dict.fromkeys((*IDS, "forced_bos_token_id", "forced_eos_token_id"), _TOKENS),
+    "bad_words_ids": List(List(Whole(0, 1 << 30), 256, 1), 4096),
+}
 
 
 @dataclass(frozen=True)
@@ -106,60 +124,106 @@ class Banned:
         return logits
 
 
-def read(generation: Config, config: Config, is_encoder_decoder: bool) -> tuple[dict[str, Any], Ids]:
+def read(
+    generation: Config, config: Config, is_encoder_decoder: bool, vocab_size: int | None = None
+) -> tuple[dict[str, Any], Ids]:
     """The fields of a `Generation`, and the ids, by a `generation_config.json` and a `config.json`.
 
     Where there is no generation_config.json, give the configuration in its place: old ones hold the settings too.
-    Raises ValueError naming a setting that would change outputs and is not built here.
+    Raises ValueError naming a setting that is of a wrong type, or would change outputs and is not built here, or a token
+    that is not in the vocabulary.
     """
-    _check_built(generation)
+    both = {**config, **{key: value for key, value in generation.items() if value is not None}}
+    for key, kind in KINDS.items():
+        Maybe(kind).check((both if "token" in key or key == "bad_words_ids" else generation).get(key), key)
+    _check_built(generation, is_encoder_decoder)
     fields = {ours: _given(generation, theirs, default) for theirs, ours, default in FIELDS}
     if fields["do_sample"]:
         fields |= {ours: _given(generation, theirs, default) for theirs, ours, default in SAMPLING}
-    if generation.get("max_new_tokens") is not None:
-        fields["max_new_tokens"] = generation["max_new_tokens"]
-    elif generation.get("max_length") is not None and is_encoder_decoder:
-        fields["max_new_tokens"] = max(generation["max_length"] - 1, 1)  # all but the start token
-    both = {**config, **{key: value for key, value in generation.items() if value is not None}}
+    elif fields["num_samples"] <= fields["num_beams"]:
+        fields["do_sample"] = None  # greedy, until somebody asks for a temperature
+    fields |= _lengths(generation, is_encoder_decoder)
+    return fields, _ids(both, is_encoder_decoder, vocab_size)
+
+
+def _lengths(generation: Config, is_encoder_decoder: bool) -> dict[str, int]:
+    """The bounds of new tokens. Those of an encoder–decoder's whole sequence count its start token too."""
+    found: dict[str, int] = {}
+    for new, whole, least in (("max_new_tokens", "max_length", 1), ("min_new_tokens", "min_length", 0)):
+        if generation.get(new) is not None:
+            found[new] = generation[new]
+        elif generation.get(whole) is not None and is_encoder_decoder:
+            found[new] = max(generation[whole] - 1, least)
+    return found
+
+
+def _ids(both: Config, is_encoder_decoder: bool, vocab_size: int | None) -> Ids:
+    start, begins = _token(both, "bos_token_id"), _token(both, "decoder_start_token_id")
+    if is_encoder_decoder and begins is not None:
+        start = begins
     eos = both.get("eos_token_id")
-    start = both.get("decoder_start_token_id") if is_encoder_decoder else None
     ids = Ids(
-        start=both.get("bos_token_id") if start is None else start,
-        ends=() if eos is None else (eos,) if isinstance(eos, int) else tuple(eos),
-        pad=both.get("pad_token_id"),
-        forced=(_first(both.get("forced_bos_token_id")), _first(both.get("forced_eos_token_id"))),
+        start=start,
+        ends=tuple(token for token in (eos if isinstance(eos, list) else [eos]) if token is not None and token >= 0),
+        pad=_token(both, "pad_token_id"),
+        forced=(_token(both, "forced_bos_token_id"), _token(both, "forced_eos_token_id")),
         banned=tuple(tuple(words) for words in both.get("bad_words_ids") or ()),
     )
-    return fields, ids
+    read = {"bos_token_id or decoder_start_token_id": (start,), "a forced token's id": ids.forced}
+    read["bad_words_ids"] = tuple(token for words in ids.banned for token in words)
+    for key, tokens in read.items():
+        unknown = [token for token in tokens if token is not None and vocab_size and token >= vocab_size]
+        if unknown:
+            raise ValueError(f"{key} is {unknown[0]}, and the model's vocabulary ends at {vocab_size - 1}")  # type: ignore[operator]
+    return ids
 
 
-def write(fields: Mapping[str, Any], origin: Config, config: Config) -> dict[str, Any]:
+def write(fields: Mapping[str, Any], origin: Config, config: Config, samples: bool) -> dict[str, Any]:
     """A `generation_config.json` for the fields of a `Generation`; what else stood in the `origin` is kept.
 
-    The ids come from the origin, or from the model's configuration.
+    `samples` says whether these fields sample (`Generation.samples`): there, a temperature alone asks for it, and every
+    token is in play unless `top_k` says otherwise. The library wants `do_sample`, and has a `top_k` of its own. The ids come
+    from the origin, or from the model's configuration.
     """
     made = {key: config[key] for key in IDS if config.get(key) is not None} | dict(origin)
-    for theirs, ours, default in (*FIELDS, *SAMPLING):
-        value = fields[ours]
-        if value is None or value == _given(made, theirs, default):
-            continue
-        made[theirs] = value
-    if "max_length" not in made or "max_new_tokens" in made:
-        made["max_new_tokens"] = fields["max_new_tokens"]
+    wanted = {theirs: fields[ours] for theirs, ours, _ in FIELDS} | {"do_sample": samples}
+    usual = {theirs: default for theirs, _, default in (*FIELDS, *SAMPLING)}
+    if samples:
+        wanted |= {theirs: OFF[theirs] if fields[ours] is None else fields[ours] for theirs, ours, _ in SAMPLING}
+    for theirs, value in wanted.items():
+        if value != _given(made, theirs, usual[theirs]):
+            made[theirs] = value
+    return _with_lengths(made, fields, bool(config.get("is_encoder_decoder")))
+
+
+def _with_lengths(made: dict[str, Any], fields: Mapping[str, Any], is_encoder_decoder: bool) -> dict[str, Any]:
+    """The bounds of new tokens, where those of the whole sequence don't say the same already."""
+    said = {"min_new_tokens": 0, **_lengths(made, is_encoder_decoder)}
+    for new, whole in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):
+        if said.get(new) != fields[new] and not (
+            new not in said and fields[new] == USUAL_LENGTH and made.get(whole) is not None
+        ):
+            made[new] = fields[new]
+            made.pop(whole, None)  # of both, the library would take the stricter
     return made
 
 
-def _first(value: Any) -> int | None:
-    return value[0] if isinstance(value, list) else value
+def _token(both: Config, key: str) -> int | None:
+    """A token's id, the first where there are several; a negative one is none."""
+    value = both.get(key)
+    value = next(iter(value), None) if isinstance(value, list) else value
+    return None if value is None or value < 0 else int(value)
 
 
-def _check_built(generation: Config) -> None:
+def _check_built(generation: Config, is_encoder_decoder: bool) -> None:
     unbuilt = {**UNBUILT, **(UNBUILT_SAMPLING if generation.get("do_sample") else {})}
+    if not is_encoder_decoder:
+        unbuilt["min_length"] = 0  # it would count the prompt too
     for key, neutral in unbuilt.items():
         value = generation.get(key)
         if value is not None and value != neutral:
             raise ValueError(
-                f"the generation setting {key}={value!r} is not built here; remove it, or make it {neutral!r}"
+                f"the generation setting {key}={shown(value)} is not built here; remove it, or make it {neutral!r}"
             )
 
 

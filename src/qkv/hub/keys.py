@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..core.spec import nearest
+from .values import shown
 
 Config = Mapping[str, Any]
 
@@ -63,7 +64,8 @@ class Key:
         if self.values is None:
             return value
         if value not in self.values:
-            raise ValueError(f"{self.key} {value!r} is not built here; {nearest(str(value), map(str, self.values))}")
+            near = nearest(str(value)[:80], map(str, self.values))
+            raise ValueError(f"{self.key} {shown(value)} is not built here; {near}")
         return self.values[value]
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,6 +175,7 @@ def check_claimed(config: Config, fields: tuple[Field, ...], harmless: Mapping[s
         if key in claimed or value is None:
             continue
         if key not in harmless:
-            raise ValueError(f"the key {key!r} ({value!r}) is not known here; {nearest(key, claimed)}")
+            near = nearest(key[:80], claimed)
+            raise ValueError(f"the key {shown(key)} ({shown(value)}) is not known here; {near}")
         if harmless[key] is not ANY and value != harmless[key]:
-            raise ValueError(f"{key}={value!r} is not built here; what is, is {harmless[key]!r}")
+            raise ValueError(f"{key}={shown(value)} is not built here; what is, is {harmless[key]!r}")

@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor, nn
 
+from ..model.base import ModelSpec
 from ..model.transformer import TransformerModel
 from .files import Weights
 from .names import Entry, Names, Reading
 from .transforms import SAME
 
+QUICK = 64  # layers
 READERS = 4  # threads, of which some wait for the disk while others move numbers
 
 
@@ -52,6 +54,21 @@ def place(
                 setattr(module, own, nn.Parameter(tensor) if own in module._parameters else tensor)
     model.tie()
     assert not any(t.is_meta for t in model.state_dict().values())
+
+
+def check_depth(spec: ModelSpec, weights: Weights, where: str) -> None:
+    """That no stack has far more layers than the weights' names have numbers for, found before any layer is made.
+
+    Up to `QUICK` layers are soon made, and what is missing is then told by its name. Raises ValueError with both counts.
+    """
+    parts = {part for name in weights.shapes for part in name.split(".") if part.isdecimal() and len(part) < 6}
+    there = 1 + max(map(int, parts), default=-1)
+    for name, stack in spec.stacks():
+        if stack.n_layers > max(there, QUICK):
+            raise ValueError(
+                f"{where}: its configuration says {stack.n_layers} layers ({name}), and its weights have {there}; "
+                "a number of layers is wrong, or files of weights are missing"
+            )
 
 
 def common_dtype(reading: Reading, weights: Weights, where: str) -> torch.dtype:

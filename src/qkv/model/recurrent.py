@@ -29,7 +29,7 @@ from .recurrent_attention import Bahdanau
 from .recurrent_decoder import Context, Decoder, Widths
 from .recurrent_encoder import Memory, RecurrentEncoder
 
-Depth = Field(default=1, gt=0)
+Depth = Field(default=1, gt=0, le=512)
 
 
 class Recurrent(ModelSpec, kind="recurrent"):

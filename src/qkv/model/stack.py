@@ -96,6 +96,8 @@ class Stack(Spec, kind="stack"):
                 out.extend([Block.model_validate(item["block"])] * count)
             else:
                 out.append(item)
+            if len(out) > 4096:
+                raise ValueError("a stack has at most 4096 blocks")
         return tuple(out)
 
     def _to_json_field(self, name: str) -> Any:

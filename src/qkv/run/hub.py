@@ -12,12 +12,15 @@ from torch import nn
 
 from ..core.spec import SCHEMA, nearest
 from ..families import FAMILIES, family_of
+from ..generate import Generation
 from ..hub import generation as generation_file
 from ..hub.family import Family, difference
 from ..hub.files import Weights, open_weights
 from ..hub.generation import Ids
+from ..hub.keys import Config
 from ..hub.names import Names, Reading
-from ..hub.weights import equal_copies, place
+from ..hub.values import Maybe, Object, Word, shown
+from ..hub.weights import check_depth, equal_copies, place
 from ..model.transformer import Transformer, TransformerModel
 from . import sharded
 from .build import Model, build
@@ -43,21 +46,25 @@ class Origin:
     @property
     def own(self) -> Mapping[str, Any]:
         """What qkv wrote into the configuration, where it made the model: its task, and what the Hub has no key for."""
-        return self.config.get("qkv") or {}
+        own = self.config.get("qkv")
+        return own if isinstance(own, Mapping) else {}
 
 
 def family(config: Mapping[str, Any], where: Path) -> Family:
     """The family of a configuration. Raises ValueError naming the model type where there is none."""
     model_type = config.get("model_type")
+    Maybe(Word()).check(model_type, f"{where}: model_type")
     if model_type in FAMILIES:
         return FAMILIES[model_type]
     if config.get("auto_map"):
         raise ValueError(
-            f"{where}: the model type {model_type!r} comes with code of its own (trust_remote_code), which qkv never runs"
+            f"{where}: the model type {shown(model_type)} comes with code of its own (trust_remote_code), which "
+            "qkv never runs"
         )
     if model_type is None:
         raise ValueError(f"{where} says no model_type, so there is no telling what it is; {nearest('', FAMILIES)}")
-    raise ValueError(f"{where}: there is no model type {model_type!r} here; {nearest(model_type, FAMILIES)}")
+    near = nearest(model_type[:80], FAMILIES)
+    raise ValueError(f"{where}: there is no model type {shown(model_type)} here; {near}")
 
 
 def load(
@@ -72,12 +79,25 @@ def load(
     found = family(config, folder / CONFIG)
     weights = open_weights(folder, allow_pickle)
     model, names = _fitting(found, config, weights, folder)
+    said, fields, ids = _generation(folder, config, found, model.spec.vocab_size or None)
     place(model, names, weights, where=str(folder), device=device, dtype=dtype)
-    said = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else None
-    if said is not None and not isinstance(said, dict):
-        raise ValueError(f"{folder / GENERATION} is not a JSON object")
-    fields, ids = generation_file.read(config if said is None else said, config, found.is_encoder_decoder)
     return model.eval(), Origin(config, said, ids), fields
+
+
+def _generation(
+    folder: Path, config: Config, found: Family, vocab_size: int | None
+) -> tuple[Config | None, dict[str, Any], Ids]:
+    """What `generation_config.json` says, or, without one, the configuration: as it is, as our fields, and the ids."""
+    path = folder / GENERATION
+    said = read_json(path) if path.is_file() else None
+    if said is not None and not isinstance(said, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    try:
+        return said, *generation_file.read(
+            config if said is None else said, config, found.is_encoder_decoder, vocab_size
+        )
+    except ValueError as error:
+        raise ValueError(f"{folder / CONFIG if said is None else path}: {error}") from None
 
 
 def spec(folder: Path) -> Transformer:
@@ -100,6 +120,7 @@ def _fitting(found: Family, config: Mapping[str, Any], weights: Weights, folder:
     the prefix, and a head that a configuration calls tied may have numbers of its own, which then count.
     """
     refusal: ValueError | None = None
+    check_depth(next(_candidates(found, config, folder))[0], weights, str(folder))
     for spec, bare in _candidates(found, config, folder):
         try:
             model, names, reading = _on_meta(found, spec, bare, weights, folder)
@@ -144,10 +165,15 @@ def _told(folder: Path, found: Family, make: Callable[[], T]) -> T:
 def _spec(found: Family, config: Mapping[str, Any], cls: str, variant: int) -> Transformer:
     """The spec by the family's keys, or the one that qkv wrote beside them where it says the same and more."""
     spec = found.spec(config, cls, variant)
+    Maybe(Object()).check(config.get("qkv"), "qkv")
     own = (config.get("qkv") or {}).get("spec")
+    Maybe(Object()).check(own, "qkv.spec")
     if own is None:
         return spec
-    more = Transformer.from_dict(own)
+    try:
+        more = Transformer.from_dict(own)
+    except ValueError as error:
+        raise ValueError(f"qkv.spec: {error}") from None
     return spec if difference(spec, more) else more
 
 
@@ -205,5 +231,6 @@ def save(
     sharded.write(folder, names_of(model, config), _state(model), max_shard_size)
     judges = model.head is not None and model.head.takes_layout  # whole sequences, so that it generates none
     if model.decoder is not None and not judges:
-        write_json(folder / GENERATION, generation_file.write(settings, origin.generation or {}, config))
+        samples = Generation.from_dict(settings).samples
+        write_json(folder / GENERATION, generation_file.write(settings, origin.generation or {}, config, samples))
     write_json(folder / CONFIG, config)

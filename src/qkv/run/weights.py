@@ -10,7 +10,7 @@ from torch import nn
 
 from ..hub.files import Safetensors
 from ..hub.names import Names, Row
-from ..hub.weights import place
+from ..hub.weights import check_depth, place
 from ..model.base import ModelSpec
 from ..train.weights import model_tensors, replace_tensors
 from .build import build
@@ -20,8 +20,10 @@ OWN = (Row("*", "*"),)  # every tensor under the name that the model has for it
 
 def load(spec: ModelSpec, path: Path, device: torch.device, dtype: torch.dtype | None = None) -> Any:
     """The model of a spec with the weights in a file. Raises ValueError naming the file where they don't fit it."""
+    weights = Safetensors([path])
+    check_depth(spec, weights, str(path))
     model = build(spec, device="meta")
-    place(model, Names.of(OWN, model), Safetensors([path]), where=str(path), device=device, dtype=dtype)
+    place(model, Names.of(OWN, model), weights, where=str(path), device=device, dtype=dtype)
     return model.eval()
 
 

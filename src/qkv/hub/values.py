@@ -1,0 +1,248 @@
+"""Which values a configuration's keys may have: types and ranges, checked before anything is made of them.
+
+Bounds are well beyond every published model, and low enough that no value within them takes long or much memory to refuse.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class Kind:
+    """What values a key may have."""
+
+    def fits(self, value: Any) -> bool:
+        raise NotImplementedError
+
+    def check(self, value: Any, where: str) -> None:
+        """Raises ValueError naming the key, what it is, and what it may be."""
+        if not self.fits(value):
+            raise ValueError(f"{where} must be {self}, not {shown(value)}")
+
+
+@dataclass(frozen=True)
+class Whole(Kind):
+    """An integer within bounds; True and 3.0 are none."""
+
+    least: int = 0
+    most: int = 1 << 30
+
+    def fits(self, value: Any) -> bool:
+        return type(value) is int and self.least <= value <= self.most
+
+    def __str__(self) -> str:
+        return f"an integer from {self.least} to {self.most}"
+
+
+@dataclass(frozen=True)
+class Real(Kind):
+    """A finite number within bounds; `above` and `below` leave out the bounds themselves."""
+
+    least: float = 0.0
+    most: float = 1e9
+    above: bool = False
+    below: bool = False
+
+    def fits(self, value: Any) -> bool:
+        if type(value) not in (int, float) or not self.least <= value <= self.most:  # NaN is in no range
+            return False
+        return not ((self.above and value == self.least) or (self.below and value == self.most))
+
+    def __str__(self) -> str:
+        low = "above" if self.above else "from"
+        return f"a number {low} {self.least:g} {'and below' if self.below else 'to'} {self.most:g}"
+
+
+class Flag(Kind):
+    def fits(self, value: Any) -> bool:
+        return type(value) is bool
+
+    def __str__(self) -> str:
+        return "true or false"
+
+
+class Word(Kind):
+    """A name; which names there are, those who read it know."""
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, str)
+
+    def __str__(self) -> str:
+        return "a string"
+
+
+@dataclass(frozen=True)
+class Maybe(Kind):
+    """A value, or null."""
+
+    kind: Kind
+
+    def fits(self, value: Any) -> bool:
+        return value is None or self.kind.fits(value)
+
+    def check(self, value: Any, where: str) -> None:
+        if value is not None:
+            self.kind.check(value, where)
+
+    def __str__(self) -> str:
+        return f"{self.kind} or null"
+
+
+@dataclass(frozen=True)
+class List(Kind):
+    of: Kind
+    most: int
+    least: int = 0
+
+    def fits(self, value: Any) -> bool:
+        return (
+            isinstance(value, list | tuple) and self.least <= len(value) <= self.most and all(map(self.of.fits, value))
+        )
+
+    def __str__(self) -> str:
+        count = self.least if self.least == self.most else f"{self.least} to {self.most}"
+        return f"a list of {count}, each {self.of}"
+
+
+@dataclass(frozen=True)
+class Either(Kind):
+    one: Kind
+    other: Kind
+
+    def fits(self, value: Any) -> bool:
+        return self.one.fits(value) or self.other.fits(value)
+
+    def __str__(self) -> str:
+        return f"{self.one}, or {self.other}"
+
+
+class Object(Kind):
+    """A JSON object. Those of its keys that are in `inside` have kinds of their own, and may be null."""
+
+    def __init__(self, inside: Mapping[str, Kind] | None = None, most: int = 1 << 16) -> None:
+        self.inside, self.most = inside or {}, most
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, Mapping) and len(value) <= self.most
+
+    def check(self, value: Any, where: str) -> None:
+        super().check(value, where)
+        for key, kind in self.inside.items():
+            if value.get(key) is not None:
+                kind.check(value[key], f"{where}.{key}")
+
+    def __str__(self) -> str:
+        return f"a JSON object of at most {self.most} entries"
+
+
+def shown(value: Any) -> str:
+    """A value as a message can hold it."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 80
+    return short.repr(value)
+
+
+WIDTH, LAYERS, HEADS = Whole(1, 1 << 20), Whole(1, 512), Whole(1, 4096)
+VOCABULARY, EXPERTS, LENGTH = Whole(1, 1 << 26), Whole(1, 1024), Whole(1, 1 << 30)
+LABELS = 1 << 16
+PROBABILITY = Real(0, 1, below=True)  # of dropout
+EPSILON = Real(0, 1, above=True)
+POSITIVE = Real(0, 1e9, above=True)
+BASE = Real(1, 1e15, above=True)
+FRACTION = Real(0, 1, above=True)
+SIDE = Whole(1, 1 << 14)  # pixels
+FACTORS = List(POSITIVE, 4096, 1)
+
+ROPE = Object(
+    {
+        **dict.fromkeys(("type", "rope_type"), Word()),
+        "rope_theta": BASE,
+        "partial_rotary_factor": FRACTION,
+        "original_max_position_embeddings": LENGTH,
+        **dict.fromkeys(("short_factor", "long_factor"), FACTORS),
+        **dict.fromkeys(("factor", "attention_factor", "beta_fast", "beta_slow"), POSITIVE),
+        **dict.fromkeys(("low_freq_factor", "high_freq_factor"), POSITIVE),
+        **dict.fromkeys(("mscale", "mscale_all_dim"), Real(0, 1e9)),
+        "truncate": Flag(),
+    }
+)
+ATTENTION = Object({"attn_pdrop": PROBABILITY, "softmax_scale": POSITIVE, "alibi_bias_max": POSITIVE})
+
+
+def _each(kind: Kind, *keys: str) -> dict[str, Kind]:
+    return dict.fromkeys(keys, kind)
+
+
+KINDS: dict[str, Kind] = {
+    **_each(WIDTH, "d_model", "hidden_size", "n_embd", "n_embed", "dim", "embedding_size", "pooler_output_size"),
+    **_each(WIDTH, "d_ff", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "decoder_hidden_size"),
+    **_each(WIDTH, "encoder_ffn_dim", "decoder_ffn_dim", "decoder_intermediate_size", "moe_intermediate_size"),
+    **_each(WIDTH, "shared_expert_intermediate_size", "d_kv", "head_dim"),
+    **_each(LAYERS, "n_layers", "n_layer", "num_hidden_layers", "num_layers", "num_decoder_layers"),
+    **_each(LAYERS, "encoder_layers", "decoder_layers", "decoder_num_hidden_layers"),
+    **_each(HEADS, "n_heads", "n_head", "num_heads", "num_attention_heads", "num_key_value_heads", "num_kv_heads"),
+    **_each(HEADS, "encoder_attention_heads", "decoder_attention_heads", "decoder_num_attention_heads"),
+    **_each(VOCABULARY, "vocab_size", "decoder_vocab_size"),
+    **_each(LENGTH, "max_position_embeddings", "n_positions", "max_seq_len", "original_max_position_embeddings"),
+    **_each(LENGTH, "relative_attention_max_distance"),
+    **_each(EXPERTS, "num_experts", "num_local_experts", "num_experts_per_tok"),
+    **_each(Whole(1, 4096), "decoder_sparse_step", "relative_attention_num_buckets"),
+    **_each(Whole(0, 4096), "max_window_layers", "num_random_blocks", "num_detection_tokens", "type_vocab_size"),
+    **_each(Whole(1, 1 << 16), "block_size", "num_channels"),
+    **_each(Whole(1, 2), "num_ln_in_parallel_attn"),
+    **_each(Whole(0, LABELS), "num_labels"),
+    **_each(Whole(0, 1 << 26), "pad_token_id"),
+    **_each(Maybe(LENGTH), "sliding_window"),
+    **_each(PROBABILITY, "dropout", "dropout_rate", "resid_pdrop", "embd_pdrop", "attn_pdrop", "activation_dropout"),
+    **_each(PROBABILITY, "hidden_dropout", "hidden_dropout_prob", "attention_dropout", "attention_probs_dropout_prob"),
+    **_each(PROBABILITY, "mask_ratio", "router_jitter_noise"),
+    **_each(EPSILON, "layer_norm_eps", "layer_norm_epsilon", "rms_norm_eps"),
+    **_each(Real(0, 1e9), "router_aux_loss_coef"),
+    **_each(POSITIVE, "query_pre_attn_scalar"),
+    **_each(Maybe(POSITIVE), "attn_logit_softcapping", "final_logit_softcapping"),
+    **_each(BASE, "rope_theta", "rotary_emb_base"),
+    **_each(FRACTION, "partial_rotary_factor", "rotary_pct"),
+    **_each(Maybe(ROPE), "rope_parameters", "rope_scaling"),
+    **_each(Maybe(ATTENTION), "attn_config"),
+    **_each(Maybe(Object(most=LABELS)), "id2label", "label2id"),
+    **_each(Word(), "activation", "activation_function", "hidden_act", "hidden_activation"),
+    **_each(Word(), "attention_type", "dense_act_fn", "feed_forward_proj"),
+    **_each(Either(Whole(2, 1 << 20), List(Whole(2, 1 << 20), 512, 1)), "attention_window"),
+    **_each(List(Word(), 512), "layer_types"),
+    **_each(List(Whole(0, 512), 512), "mlp_only_layers"),
+    **_each(Either(SIDE, List(SIDE, 2, 2)), "image_size", "patch_size"),
+    **_each(Flag(), "alibi", "attention_bias", "bias", "is_gated_act", "mlp_bias", "multi_query", "norm_pix_loss"),
+    **_each(Flag(), "new_decoder_architecture", "norm_topk_prob", "parallel_attn", "qkv_bias", "rescale_embeddings"),
+    **_each(Flag(), "scale_decoder_outputs", "scale_embedding", "tie_word_embeddings", "use_bias"),
+    **_each(Flag(), "use_mid_position_embeddings", "use_parallel_residual", "use_sliding_window"),
+}
+"""By the Hub's name of a key, which means the same in every family that claims it."""
+
+ARCHITECTURES = Maybe(List(Word(), 64))
+
+
+def check_values(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """That every claimed key of a configuration has a value of its kind; `defaults` are the claimed keys.
+
+    A key may be null where that is its default. One that is not in `KINDS` is of its default's kind.
+    Raises ValueError naming the key.
+    """
+    for key, default in defaults.items():
+        if key in config and not (config[key] is None and default is None):
+            kind = KINDS.get(key) or _like(default)
+            if kind is not None:
+                kind.check(config[key], key)
+
+
+def _like(default: Any) -> Kind | None:
+    if isinstance(default, bool):
+        return Flag()
+    if isinstance(default, int):
+        return Whole()
+    if isinstance(default, float):
+        return Real(-math.inf, math.inf, above=True, below=True)
+    return Word() if isinstance(default, str) else None
