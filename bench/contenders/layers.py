@@ -7,6 +7,7 @@ import torch
 from qkv.core.feedforward import FeedForward
 from qkv.core.moe import MixtureOfExperts
 from qkv.model.initial import Normal, initialize
+from qkv.model.unfilled import Unfilled
 
 
 class Layer:
@@ -15,7 +16,8 @@ class Layer:
     def __init__(self, d_model: int, d_ff: int, tokens: int, experts: int, precision: str) -> None:
         dense = FeedForward(d_ff=d_ff, activation="silu", gated=True, bias=False)
         spec = MixtureOfExperts(n_experts=experts, top_k=2, d_ff=d_ff // 2) if experts else dense
-        self.layer, self.precision = spec.module(d_model).train(), precision
+        with Unfilled():
+            self.layer, self.precision = spec.module(d_model).train(), precision
         initialize(self.layer, Normal(), seed=0, n_layers=1)
         generator = torch.Generator().manual_seed(0)
         self.x = torch.randn(1, tokens, d_model, generator=generator).requires_grad_()

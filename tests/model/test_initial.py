@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import qkv
+from qkv.core.linear import Linear
+from qkv.core.spec import Cost
 from qkv.families import preset
 from qkv.model.build import build
 from qkv.model.initial import Glorot, Initialization, Normal, T5Normal, initialize, parameter_seed
 from qkv.model.transformer import Transformer
+from qkv.model.unfilled import Unfilled
 
 SIZES = {"vocab_size": 40, "d_model": 16, "n_heads": 4}
 
@@ -68,9 +73,10 @@ def test_the_order_in_which_parts_are_made_is_nothing() -> None:
         def __init__(self, names: list[str]) -> None:
             super().__init__()
             for name in names:
-                self.add_module(name, nn.Linear(5, 4))
+                self.add_module(name, Linear(5, 4))
 
-    models = [Two(names) for names in (["a", "b"], ["b", "a"])]
+    with Unfilled():
+        models = [Two(names) for names in (["a", "b"], ["b", "a"])]
     for model in models:
         initialize(model, Glorot(), seed=1, n_layers=1)
     first, second = (model.state_dict() for model in models)
@@ -152,3 +158,100 @@ def test_stacked_experts_begin_as_single_ones_would() -> None:
         assert experts.down.weight.std().item() == pytest.approx(down, rel=0.03)
         assert not torch.equal(experts.up.weight[0], experts.up.weight[1])
         assert (experts.router.bias == 0).all()
+
+
+# -- what modules from outside begin with ---------------------------------------------------------------------------------
+
+
+class Plain(qkv.FeedForwardLayer, kind="plain-initial-test"):
+    """PyTorch's own layers, a parameter that is left unfilled, one that is half filled, and one that is said."""
+
+    def module(self, d_model: int) -> nn.Module:
+        class Net(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.norm, self.conv = nn.LayerNorm(d_model), nn.Conv1d(d_model, d_model, 1)
+                self.gate = nn.Parameter(torch.full((d_model,), 0.25))
+                self.left = nn.Parameter(torch.empty(d_model, d_model))
+                self.mixed = nn.Parameter(torch.empty(2, d_model))
+                self.said = nn.Parameter(torch.zeros(d_model))
+                with torch.no_grad():
+                    self.mixed[0] = 7.0
+
+            def initial(self, name: str) -> Tensor | None:
+                return torch.arange(d_model) / 3 if name == "said" else None
+
+            def forward(self, x: Tensor) -> Tensor:
+                x = self.conv(self.norm(x).mT).mT * self.gate + x @ self.left
+                return x + self.said + self.mixed.sum(0)
+
+        return Net()
+
+    def cost(self, d_model: int, tokens: int = 0) -> Cost:
+        return Cost(2 * d_model**2 + 7 * d_model)
+
+
+OUTSIDE = preset("gpt2", n_layers=2, **SIZES).replace({"decoder.blocks.*.feedforward": Plain()})
+
+
+def test_what_a_module_filled_itself_is_kept_and_the_rest_is_drawn() -> None:
+    model = build(OUTSIDE, seed=3)
+    net: Any = model.decoder.blocks[1].feedforward
+    assert torch.equal(net.norm.weight, torch.ones(16)) and torch.equal(net.norm.bias, torch.zeros(16))
+    assert torch.equal(net.gate, torch.full((16,), 0.25))
+    assert torch.equal(net.said, torch.arange(16) / 3)
+    assert net.conv.bias.abs().min() > 0 and net.conv.weight.std() > 0.1  # PyTorch's, not N(0, 0.02²)
+    assert 0.015 < net.left.std() < 0.025  # N(0, 0.02²), which is GPT-2's
+    assert torch.equal(net.mixed[0], torch.full((16,), 7.0)) and 0 < net.mixed[1].abs().max() < 0.1
+    assert model(torch.tensor([[1, 2]])).isfinite().all()
+
+
+def test_what_modules_draw_themselves_follows_from_the_seed() -> None:
+    first, again, other = (named(OUTSIDE, seed=seed) for seed in (3, 3, 4))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    conv = "decoder.blocks.0.feedforward.conv.weight"
+    assert not torch.equal(first[conv], other[conv])
+    assert not torch.equal(first[conv], first[conv.replace("0", "1")])
+    before = torch.get_rng_state()
+    build(OUTSIDE)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_on_the_meta_device_nothing_is_filled() -> None:
+    assert all(value.is_meta for value in named(OUTSIDE, device="meta").values())
+
+
+class Said(nn.Module):
+    """A module that says what its parameter begins with, whatever stands there."""
+
+    def __init__(self, initial: Any) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((2, 3), 9.0))
+        self.initial = initial
+
+
+def test_initial_gives_numbers_and_tensors_of_the_right_shape() -> None:
+    rows = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
+    for initial, expected in ((lambda name: 0.5, torch.full((2, 3), 0.5)), (lambda name: rows, rows)):
+        model = Said(initial)
+        initialize(model, Normal(), seed=0, n_layers=1)
+        assert torch.equal(model.weight, expected)
+    with pytest.raises(ValueError, match=r"initial\(\) gives numbers of shape \(3,\) for weight, which is of \(2, 3\)"):
+        initialize(Said(lambda name: rows[0]), Normal(), seed=0, n_layers=1)
+
+
+@pytest.mark.parametrize("part", [None, 3, nn.Parameter(torch.ones(2)), nn.Identity()])
+def test_an_attribute_that_is_called_initial_is_no_rule(part: Any) -> None:
+    model = Said(part)
+    initialize(model, Normal(), seed=0, n_layers=1)
+    assert torch.equal(model.weight, torch.full((2, 3), 9.0))
+
+
+def test_the_cells_of_recurrent_models_are_drawn_by_the_model() -> None:
+    """Though PyTorch's layers, which they are, fill themselves."""
+    model = build(preset("seq2seq", vocab_size=20, d_e=6, d_h=8, d_s=8), seed=5)
+    cells = {name: value for name, value in model.named_parameters() if ".rnn." in name}
+    assert len(cells) > 4
+    for name, value in cells.items():
+        generator = torch.Generator().manual_seed(parameter_seed(5, name))
+        assert torch.equal(value, torch.empty(value.shape).uniform_(-0.08, 0.08, generator=generator)), name

@@ -106,6 +106,7 @@ class Recurrence(nn.Module):
         self.rnn = _LAYERS[cell](
             d_in, d_out, n_layers, batch_first=True, bidirectional=directions == 2, dropout=self.dropout
         )
+        self.rnn.drawn = True  # by the model's initialization, in place of PyTorch's own
 
     def forward(
         self,

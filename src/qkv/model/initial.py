@@ -1,13 +1,14 @@
 """How parameters begin: the schemes of the original paper, GPT-2 and T5, seeded by (seed, parameter name).
 
-A parameter's numbers depend on its name and the seed alone, so they are the same whatever else the model has, in which
-order it is built, and however it is sharded.
+A drawn parameter's numbers depend on its name and the seed alone, so they are the same whatever else the model has, in
+which order it is built, and however it is sharded. What a module says or fills itself is kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -19,8 +20,9 @@ from ..core.linear import Linear
 from ..core.positions import LearnedEmbedding, T5Bias
 from ..core.spec import Spec
 from .heads import LanguageModelHead
+from .unfilled import unfilled
 
-Draw = tuple[str, float]  # ("normal", std), ("uniform", bound) or ("constant", value)
+Draw = tuple[str, Any]  # ("normal", std), ("uniform", bound) or ("constant", a number or a tensor)
 
 
 class Initialization(Spec, role="initialization"):
@@ -33,9 +35,10 @@ class Initialization(Spec, role="initialization"):
         return "normal", 0.02
 
     def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
-        """The distribution of one parameter; modules with an `initial(name)` say their own constant."""
-        if hasattr(module, "initial"):
-            return "constant", module.initial(name)  # type: ignore[operator]
+        """The distribution of one parameter; modules with an `initial(name)` say their own numbers."""
+        own = said(module, name)
+        if own is not None:
+            return "constant", own
         if isinstance(module, TokenEmbedding | LearnedEmbedding | LanguageModelHead | T5Bias) and value.ndim == 2:
             return self.embedding(value.shape[1])
         if value.ndim < 2:
@@ -88,26 +91,52 @@ class T5Normal(Initialization, kind="t5"):
         return kind, size
 
 
+def said(module: nn.Module, name: str) -> float | Tensor | None:
+    """What a module's method `initial(name)` gives; None where it has none, or leaves the parameter to others."""
+    method = getattr(module, "initial", None)
+    if not callable(method) or isinstance(method, nn.Module):  # a part of it that bears the name
+        return None
+    own: float | Tensor | None = method(name)
+    return own
+
+
 @torch.no_grad()
 def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: int) -> None:
-    """Fill every parameter in place. Numbers are drawn in fp32 on the host, whatever the device and dtype."""
-    drawn: set[int] = set()  # what is shared is drawn once, under its first name
+    """Fill in place every parameter, or the places of it, that its module left `unfilled`, or has an `initial` for.
+
+    Numbers are drawn in fp32 on the host, whatever the device and dtype. A module marked `drawn` keeps nothing of its own.
+    """
+    done: set[int] = set()  # what is shared is filled once, under its first name
     for prefix, module in model.named_modules():
         for name, value in module.named_parameters(recurse=False):
-            if id(value) in drawn:
+            if id(value) in done:
                 continue
-            drawn.add(id(value))
-            path = f"{prefix}.{name}" if prefix else name
-            kind, size = scheme.draw(module, name, value, n_layers)
-            if kind == "constant":
-                value.fill_(size)
-                continue
-            generator = torch.Generator().manual_seed(parameter_seed(seed, path))
-            start = torch.empty(value.shape, dtype=torch.float32)
-            start.normal_(0, size, generator=generator) if kind == "normal" else start.uniform_(
-                -size, size, generator=generator
+            done.add(id(value))
+            left = torch.ones_like(value, dtype=torch.bool) if _takes_all(module, name) else unfilled(value)
+            if bool(left.any()):
+                path = f"{prefix}.{name}" if prefix else name
+                start = _start(scheme.draw(module, name, value, n_layers), value, seed, path).to(value)
+                value.copy_(start if bool(left.all()) else torch.where(left, start, value))
+
+
+def _takes_all(module: nn.Module, name: str) -> bool:
+    return getattr(module, "drawn", None) is True or said(module, name) is not None
+
+
+def _start(draw: Draw, value: Tensor, seed: int, path: str) -> Tensor:
+    kind, size = draw
+    if kind == "constant":
+        constant = torch.as_tensor(size, dtype=value.dtype, device=value.device)
+        if constant.ndim and constant.shape != value.shape:
+            raise ValueError(
+                f"initial() gives numbers of shape {tuple(constant.shape)} for {path}, which is of {tuple(value.shape)}"
             )
-            value.copy_(start)
+        return constant.expand(value.shape)
+    generator = torch.Generator().manual_seed(parameter_seed(seed, path))
+    start = torch.empty(value.shape, dtype=torch.float32)
+    if kind == "normal":
+        return start.normal_(0, size, generator=generator)
+    return start.uniform_(-size, size, generator=generator)
 
 
 def parameter_seed(seed: int, name: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor, nn
 
-from .initial import Draw, Initialization
+from .initial import Draw, Initialization, said
 
 
 class Uniform(Initialization, kind="uniform"):
@@ -14,4 +14,5 @@ class Uniform(Initialization, kind="uniform"):
     bound: float = Field(default=0.08, gt=0)
 
     def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
-        return super().draw(module, name, value, n_layers) if hasattr(module, "initial") else ("uniform", self.bound)
+        own = said(module, name)
+        return ("uniform", self.bound) if own is None else ("constant", own)

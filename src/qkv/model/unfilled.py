@@ -1,0 +1,35 @@
+"""Which parameters a module filled itself, and which it left to `build`: memory that nothing was written to holds NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_ALLOCATORS = {
+    torch.ops.aten.empty,
+    torch.ops.aten.empty_like,
+    torch.ops.aten.empty_strided,
+    torch.ops.aten.new_empty,
+    torch.ops.aten.new_empty_strided,
+}
+
+
+class Unfilled(TorchDispatchMode):
+    """Inside it, `torch.empty` and its like give NaN, where the dtype has one."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if getattr(func, "overloadpacket", func) in _ALLOCATORS and made.is_floating_point():
+            made.fill_(float("nan"))
+        return made
+
+
+def unfilled(value: Tensor) -> Tensor:
+    """True where nothing was written since the memory was handed out inside `Unfilled`."""
+    return value.isnan()
