@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import qkv
 from qkv.core.layout import Layout
+from qkv.core.linear import Linear
 from qkv.core.norm import RMSNorm
 from qkv.core.patterns import causal, full, sinks, window
-from qkv.core.positions import PositionModule
-from qkv.model.attention import Attention, MultiHeadAttention, Pass
+from qkv.core.positions import PositionModule, Widths
+from qkv.model.attention import Attention, Mixer, MultiHeadAttention, Pass
+from qkv.model.linear_attention import LinearAttention
 
 M = 12
 
@@ -142,3 +146,94 @@ def test_heads_have_to_divide_the_width() -> None:
     ):
         Attention(n_heads=5).widths(12)
     assert Attention(n_heads=5, d_head=7).widths(12) == (5, 5, 7, 7)
+
+
+# -- mixers from outside -------------------------------------------------------------------------------------------------
+
+
+class Means(Mixer, kind="means-attention-test"):
+    """The mean of all real tokens so far, of a token's own segment, through a matrix. It says nothing of states."""
+
+    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+        class Net(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.out = Linear(d_model, d_model)
+
+            def forward(self, x: Tensor, run: Pass, state: object = None) -> Tensor:
+                assert state is None
+                seen = causal().allowed(run.layout.queries(), run.layout.keys()) & run.layout.valid[:, None, :]
+                weight = seen.to(x.dtype) / seen.sum(-1, keepdim=True).clamp(min=1)
+                return self.out(weight @ x)
+
+        return Net()
+
+
+def of_means(position: str = "learned") -> Any:
+    sizes = {"vocab_size": 23, "d_model": 16, "n_heads": 2, "n_layers": 3, "max_positions": 32}
+    spec = qkv.preset("gpt2", position=position, **sizes)
+    return qkv.build(spec.replace({f"decoder.blocks.{i}.attention": Means() for i in (0, 2)}), seed=1).eval()
+
+
+@torch.no_grad()
+def test_a_mixer_without_a_state_decodes_as_it_reads_the_whole() -> None:
+    model, ids = of_means(), torch.randint(23, (3, 9), generator=torch.Generator().manual_seed(0))
+    layout = Layout.from_lengths([9, 6, 7], side="left")
+    cache, whole = model.start(3), model(ids, layout=layout)
+    got = [model.step(ids[:, :4], cache, layout.slice(0, 4), all_positions=True)]
+    got += [model.step(ids[:, t : t + 1], cache, all_positions=True) for t in range(4, 9)]
+    torch.testing.assert_close(torch.cat(got, 1)[layout.valid], whole[layout.valid], atol=1e-5, rtol=1e-5)
+    assert cache.parts["inputs"] == 2 * 3 * 9 * 16 * 4
+
+
+@torch.no_grad()
+def test_what_it_read_is_reordered_taken_back_and_saved(tmp_path: Path) -> None:
+    model, ids = of_means(), torch.randint(23, (2, 8), generator=torch.Generator().manual_seed(0))
+    cache = model.start(2)
+    model.step(ids[:, :6], cache)
+    cache.reorder(torch.tensor([1, 0]))
+    cache.rewind(2)
+    cache.save(tmp_path / "cache.safetensors")
+    again = model.start(2)
+    again.load(tmp_path / "cache.safetensors")
+    for each in (cache, again):
+        out = model.step(ids.flip(0)[:, 4:8], each)
+        torch.testing.assert_close(out, model(ids.flip(0))[:, -1], atol=1e-5, rtol=1e-5)
+
+
+def test_a_bias_is_refused_where_a_mixer_would_not_add_it() -> None:
+    for position in ("alibi", "t5"):
+        with pytest.raises(
+            ValueError, match="is added to the scores of token pairs, and means-attention-test has none"
+        ):
+            of_means(position)
+    spec = qkv.preset("gpt2", vocab_size=23, d_model=16, n_heads=2, n_layers=2, position="alibi")
+    with pytest.raises(ValueError, match="linear-attention has none"):
+        qkv.build(spec.replace({"decoder.blocks.1.attention": LinearAttention(n_heads=2, pattern=causal())}))
+
+
+def test_a_bias_of_a_module_made_by_hand_is_seen_too() -> None:
+    class ByHand(qkv.ALiBi, kind="by-hand-attention-test"):
+        def module(self, widths: Widths) -> PositionModule:
+            made = PositionModule()
+            made.bias = lambda device=None: qkv.ALiBi().module(widths).bias(device)
+            return made
+
+    spec = qkv.preset("gpt2", vocab_size=23, d_model=16, n_heads=2, n_layers=1)
+    changes = {"decoder.position": ByHand(), "decoder.blocks.*.attention": Means()}
+    with pytest.raises(ValueError, match="is added to the scores of token pairs"):
+        qkv.build(spec.replace(changes))
+
+
+def test_turning_is_refused_where_nothing_is_turned() -> None:
+    of_means("rotary")  # the block between them has heads
+    spec = qkv.preset("gpt2", vocab_size=23, d_model=16, n_heads=2, n_layers=2, position="rotary")
+    with pytest.raises(ValueError, match=r"turns heads, and no block of this stack has any"):
+        qkv.build(spec.replace({"decoder.blocks.*.attention": Means()}))
+
+
+def test_crossing_by_a_mixer_that_keeps_nothing_of_the_source_is_not_stepped_through() -> None:
+    spec = qkv.preset("transformer", vocab_size=23, d_model=16, n_heads=2, n_layers=1, d_ff=8)
+    model = qkv.build(spec.replace({"decoder.blocks.*.cross": Means()})).eval()
+    with pytest.raises(ValueError, match=r"decoder.blocks.0.cross is a Net, which keeps no keys and values"):
+        model.start(source=torch.ones(1, 3, dtype=torch.int64))

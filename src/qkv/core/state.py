@@ -153,6 +153,19 @@ class KeyValueState:
         return sum(t.numel() * t.element_size() for t in self._used())
 
 
+class InputState(KeyValueState):
+    """What a layer read so far, for a mixer that has no memory of its own and is run over all of it again at each step."""
+
+    def add(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B S M"]:
+        """Remember the tokens that the ledger was last told of; returns all of them."""
+        rows = x.unsqueeze(2)
+        return self.append(rows, rows[..., :0])[0].squeeze(2)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        return {"inputs": self.nbytes}
+
+
 class CrossState:
     """The encoder's keys and values, projected once a sentence."""
 

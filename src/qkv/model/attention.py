@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from jaxtyping import Float
 from pydantic import Field, model_validator
@@ -21,7 +22,7 @@ from ..core.plan import Plan
 from ..core.positions import PositionModule, Tables
 from ..core.scores import ScaledDot, Score
 from ..core.spec import Cost, Spec
-from ..core.state import CrossState, KeyValueState, LayerState, Ledgers, State
+from ..core.state import CrossState, InputState, KeyValueState, LayerState, Ledgers, State
 
 
 @dataclass(eq=False)
@@ -41,13 +42,32 @@ class Pass:
         """The same pass with nothing made and nothing said yet, for blocks that are run again in backward."""
         return replace(self, plan=Plan(), extras=None if self.extras is None else Extras())
 
+    def of(self, layout: Layout) -> Pass:
+        """A pass over other tokens of the same stack."""
+        return replace(Pass.over(layout, self.position), extras=self.extras)
+
     @classmethod
     def over(cls, layout: Layout, position: PositionModule) -> Pass:
         return cls(layout, position, Plan(), position.tables(layout), position.bias(layout.device))
 
 
+def recomputed(mixer: nn.Module, x: Float[Tensor, "B T M"], run: Pass, state: InputState) -> Float[Tensor, "B T M"]:
+    """What a mixer without memory makes of the last T tokens: it is run over all that were read."""
+    if run.layout.padding != "none":
+        x = x.masked_fill(~run.layout.valid[..., None], 0.0)
+    seen = run.plan.once("all that was read", (state.layout,), lambda: run.of(state.layout))
+    out: Tensor = mixer(state.add(x), seen)
+    return out[:, -x.shape[1] :]
+
+
 class Mixer(Spec, role="attention"):
-    """What lets tokens of a sequence exchange information: attention, or another mechanism in its place."""
+    """What lets tokens of a sequence exchange information: attention, or another mechanism in its place.
+
+    `adds_bias`: its module adds what positions say to its scores (`run.bias`). Without it, positions such as ALiBi, which
+    are nothing else, are refused.
+    """
+
+    adds_bias: ClassVar[bool] = False
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         """A module called as `module(x, run, state)` with x (B, T, M) and the stack's `Pass`."""
@@ -70,8 +90,11 @@ class Mixer(Spec, role="attention"):
         return None
 
     def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
-        """An empty memory for one layer to decode with."""
-        return KeyValueState(ledgers[self.remembers()], capacity)
+        """An empty memory for one layer to decode with, which its module is then given.
+
+        A mixer that does not define this is given none: each step runs it again over all that the layer has read.
+        """
+        return InputState(ledgers[None], capacity)
 
     def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
         """As `state`, in a form that was asked for. Raises ValueError where there is no such form of it."""
@@ -87,6 +110,9 @@ class NoMixer(Mixer, kind="none"):
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         return Nothing()
+
+    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        return KeyValueState(ledgers[None], capacity)  # which stays empty
 
     def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
         return self.state(ledgers, capacity)
@@ -118,6 +144,8 @@ class Attention(Mixer, kind="attention"):
     qk_norm: Norm = NoNorm()
     backend: str = "auto"
     score: Score = ScaledDot()
+
+    adds_bias = True
 
     @model_validator(mode="after")
     def _comparable(self) -> Attention:
@@ -157,6 +185,9 @@ class Attention(Mixer, kind="attention"):
     def remembers(self) -> int | None:
         return _reach(self.pattern)
 
+    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        return KeyValueState(ledgers[self.remembers()], capacity)
+
     def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
         if not self.keeps_keys:
             return super().held(how, ledgers, capacity)
@@ -165,7 +196,7 @@ class Attention(Mixer, kind="attention"):
     @property
     def keeps_keys(self) -> bool:
         """Whether keys and values are what is remembered: a kind that is built on this one may do otherwise."""
-        return type(self).state is Mixer.state
+        return type(self).state is Attention.state
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         return MultiHeadAttention(self, d_model, cross, name)

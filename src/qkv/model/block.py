@@ -16,9 +16,9 @@ from ..core.feedforward import FeedForwardLayer
 from ..core.layout import Layout
 from ..core.norm import LayerNorm, Norm
 from ..core.spec import Cost, Spec
-from ..core.state import CrossState, LayerState
+from ..core.state import CrossState, InputState, LayerState
 from . import block_sparse, global_attention, latent_attention, linformer, lsh_attention, performer  # noqa: F401
-from .attention import Mixer, Pass
+from .attention import Mixer, Pass, recomputed
 
 Placement = Literal["pre", "post", "sandwich", "parallel", "reversible"]
 
@@ -142,6 +142,8 @@ class BlockModule(nn.Module):
     def _part(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
         """The docstring's f."""
         if name == "attention":
+            if isinstance(state, InputState):
+                return recomputed(self.attention, y, run, state)
             return self.attention(y, run, state)
         if name == "cross":
             assert self.cross is not None

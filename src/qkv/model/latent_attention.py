@@ -46,6 +46,8 @@ class LatentAttention(Mixer, kind="latent-attention"):
     scale: float | None = Field(default=None, gt=0)
     backend: str = "auto"
 
+    adds_bias = True
+
     def heads(self, d_model: int) -> tuple[int, int]:
         """Of what positions turn."""
         return self.n_heads, self.d_rotary

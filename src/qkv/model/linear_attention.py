@@ -26,6 +26,8 @@ class LinearAttention(Attention, kind="linear-attention"):
 
     features: FeatureMap = Elu1()
 
+    adds_bias = False
+
     @model_validator(mode="after")
     def _without_weights(self) -> LinearAttention:
         refuse_options(self, "dropout", "softcap", "backend")

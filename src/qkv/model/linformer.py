@@ -32,6 +32,8 @@ class Linformer(Attention, kind="linformer"):
     rank: int = Field(default=256, gt=0)
     share: Literal["none", "heads", "keys-values", "layers"] = "heads"
 
+    adds_bias = False
+
     @model_validator(mode="after")
     def _projects_all(self) -> Linformer:
         refuse_options(self, "softcap", "backend")

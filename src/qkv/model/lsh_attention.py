@@ -10,7 +10,7 @@ from ..core.linear import Linear
 from ..core.mechanisms import lsh
 from ..core.patterns import And, Causal, Documents, Full, Pattern
 from ..core.spec import Cost
-from ..core.state import KeyValueState
+from ..core.state import KeyValueState, LayerState, Ledgers
 from .attention import Mixer, Pass
 from .linear_attention import refuse_bias
 
@@ -68,6 +68,9 @@ class LSHAttention(Mixer, kind="lsh-attention"):
 
     def heads(self, d_model: int) -> tuple[int, int]:
         return self.widths(d_model)[:2]
+
+    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        return KeyValueState(ledgers[None], capacity)
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         if cross:

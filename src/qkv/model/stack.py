@@ -161,12 +161,29 @@ def _pairs(mixer: Mixer, tokens: int) -> int:
 
 
 def _check_heads(spec: Stack, position: PositionModule, d_model: int, name: str) -> None:
-    """A scheme that turns or biases heads is made for one number and width of them."""
+    """A scheme that turns or biases heads is made for one number and width of them, and for mixers that heed it."""
     heads = spec.heads(d_model)
-    acts = any(getattr(type(position), f) is not getattr(PositionModule, f) for f in ("rotate", "bias"))
-    if acts and len(heads) > 1:
+    turns, biases = (_does(position, what) for what in ("rotate", "bias"))
+    if (turns or biases) and len(heads) > 1:
         said = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
         raise ValueError(f"{name}.position {spec.position!r} serves blocks with equal heads, but there are {said}")
+    mixers = [block.attention for block in spec.blocks if "attention" in block.sublayers()]
+    if turns and not heads:
+        raise ValueError(
+            f"{name}.position {spec.position!r} turns heads, and no block of this stack has any, so positions would go "
+            "unheard; positions that work are none, sinusoidal and learned"
+        )
+    deaf = next((mixer for mixer in mixers if not mixer.adds_bias), None)
+    if biases and deaf is not None:
+        raise ValueError(
+            f"{name}.position {spec.position!r} is added to the scores of token pairs, and {deaf.kind} has none that it "
+            "could be added to; positions that work are none, sinusoidal, learned and rotary"
+        )
+
+
+def _does(position: PositionModule, what: str) -> bool:
+    """Whether a position module has a method of its own, of its class or of itself."""
+    return getattr(getattr(position, what), "__func__", None) is not getattr(PositionModule, what)
 
 
 def _run_again(block: BlockModule, x: Tensor, run: Pass) -> Tensor:

@@ -415,9 +415,14 @@ class TransformerModel(nn.Module):
         source, layout = self._laid(source, source_layout, None)
         memory = self.encoder(source, layout)
         for i, state in enumerate(cache.cross):
-            cross = self.decoder.block(i).cross
-            if isinstance(cross, MultiHeadAttention):
-                cross.remember(memory, layout, state)
+            block = self.decoder.block(i)
+            if isinstance(block.cross, MultiHeadAttention):
+                block.cross.remember(memory, layout, state)
+            elif "cross" in block.sublayers:
+                raise ValueError(
+                    f"decoder.blocks.{i}.cross is a {type(block.cross).__name__}, which keeps no keys and values of the "
+                    "source, so it can't be stepped through; only attention decodes across two sequences"
+                )
 
     @staticmethod
     def _continuing(prefix: Cache, rows: int, more: bool) -> Cache:
