@@ -181,6 +181,22 @@ def test_padding_is_unseen_and_sees_nothing(backend: str) -> None:
     assert out[0, :2].count_nonzero() == 0
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "tiled", "capped", "auto"])
+def test_padded_queries_leave_gradients_alone(backend: str, side: Any) -> None:
+    """Whatever stands in them: a gradient of 0 times NaN would be NaN."""
+    layout, grads = Layout.from_lengths([70, 43], side=side), []
+    q, k, v = random(t=70, s=70)
+    for filled in (0.0, float("nan")):
+        leaves = [x.masked_fill(~layout.valid[:, :, None, None], filled).requires_grad_() for x in (q, k, v)]
+        softcap = 20.0 if backend == "capped" else None
+        out = attend(*leaves, layout=layout, pattern=causal(), backend=backend, softcap=softcap)
+        out.square().sum().backward()
+        grads.append([x.grad for x in leaves])
+    assert all(grad.count_nonzero() for grad in grads[0])
+    torch.testing.assert_close(*grads)
+
+
 def test_clean_means_that_padding_is_zero_already() -> None:
     q, k, v = random(t=3, s=3)
     layout = Layout.from_lengths([2, 3])

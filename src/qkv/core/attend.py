@@ -79,6 +79,8 @@ def attend(
         if kv_layout.padding != "none" and not clean:
             hidden = ~kv_layout.valid[:, :, None, None]  # kernels multiply what they mask: 0 · NaN is NaN
             k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+        if layout.padding != "none" and torch.is_grad_enabled():
+            q = q.masked_fill(~layout.valid[:, :, None, None], 0.0)  # so do gradients of keys and values
         request = Request(q, k, v, *about)
         tap.offer(request)
         result = BACKENDS[choose(request, backend)].run(request)

@@ -202,3 +202,16 @@ def test_long_rows_by_strips_are_what_they_are_at_once(
         assert torch.equal(linear_attention(*case, True, None, 4), out)
     for whole, strips in zip(*found, strict=True):
         torch.testing.assert_close(whole, strips)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_padded_queries_leave_gradients_alone(causal: bool) -> None:
+    layout, grads = Layout.from_lengths([9, 5], side="left"), []
+    for filled in (0.0, float("nan")):
+        case = drawn(layout, 2)
+        q, k, v = (x.detach().clone() for x in (case.q.values, case.k.values, case.v))
+        q[~layout.valid] = filled
+        leaves = [x.requires_grad_() for x in (q, k, v)]
+        linear_attention(Features(q, None), Features(k, None), v, layout, causal).square().sum().backward()
+        grads.append([x.grad for x in leaves])
+    torch.testing.assert_close(*grads)

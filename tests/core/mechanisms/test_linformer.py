@@ -70,3 +70,16 @@ def test_what_does_not_fit() -> None:
     padded = Layout.from_lengths([N], N + 2, "left")  # wider than the projection, but its tokens fit
     assert bool(linformer(q, k, v, e, f, padded, 1.0).isfinite().all())
     assert bool(linformer(q, k, v, e, f, Layout.from_lengths([N], N + 2), 1.0).isfinite().all())
+
+
+def test_padded_queries_leave_gradients_alone() -> None:
+    layout, grads = Layout.from_lengths([6, 4]), []
+    for filled in (0.0, float("nan")):
+        random = torch.Generator().manual_seed(0)
+        q, k, v = (torch.randn(2, 6, 2, 4, dtype=torch.float64, generator=random) for _ in range(3))
+        project = torch.randn(1, 3, 6, dtype=torch.float64, generator=random)
+        q[~layout.valid] = filled
+        leaves = [x.requires_grad_() for x in (q, k, v)]
+        linformer(*leaves, project, project, layout, 0.5).square().sum().backward()
+        grads.append([x.grad for x in leaves])
+    torch.testing.assert_close(*grads)

@@ -139,14 +139,14 @@ class _Problem:
 
     @classmethod
     def of(cls, q: Features, k: Features, v: Tensor, layout: Layout, docs: Tensor | None) -> _Problem:
-        """Padded keys have neither features nor values."""
+        """Padding has neither features nor values."""
         wide = torch.promote_types(v.dtype, torch.float32)
-        keys, log = k
+        queries, (keys, log) = q.values, k
         if layout.padding != "none":
             hidden = ~layout.valid[:, :, None]
-            keys, v = keys.masked_fill(hidden[..., None], 0.0), v.masked_fill(hidden[..., None], 0.0)
+            queries, keys, v = (x.masked_fill(hidden[..., None], 0.0) for x in (queries, keys, v))
             log = None if log is None else log.masked_fill(hidden, _LOW)
-        grouped = q.values.unflatten(2, (keys.shape[2], -1))  # a query's own factor cancels
+        grouped = queries.unflatten(2, (keys.shape[2], -1))  # a query's own factor cancels
         return cls(grouped.to(wide), keys.to(wide), F.pad(v.to(wide), (0, 1), value=1.0), log, docs)
 
 

@@ -40,7 +40,7 @@ def linformer(
         )
     _check_length(layout, project_keys.shape[-1])
     valid = layout.valid[:, :, None, None]
-    k, v = (t if layout.padding == "none" else t.masked_fill(~valid, 0.0) for t in (k, v))
+    q, k, v = (t if layout.padding == "none" else t.masked_fill(~valid, 0.0) for t in (q, k, v))
     k, v = _projected(k, project_keys, layout), _projected(v, project_values, layout)
     rows, short = replace(layout, segments=None), Layout.full(k.shape[1], device=k.device)
     out = sdpa.run(Request(q, k, v, _FULL, rows, short, None, scale, dropout, None, False, Plan()))
