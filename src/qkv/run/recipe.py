@@ -30,6 +30,7 @@ from . import overrides, yamls
 from .directory import RECIPE, read_text
 from .evaluation import Evaluation
 from .long_texts import has_chosen_tokens
+from .synonyms import elsewhere
 from .vectors import StaticVectors
 
 PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
@@ -90,12 +91,20 @@ class ModelChoice(Spec):
 
             found = spec_of(self.directory)
             return found.replace({"vocab_size": max(vocab_size or 0, found.vocab_size)}).replace(self.changes)
+        self._check_names()
         takes = "vocab_size" in _sizes(self.preset) if self.preset in families.PRESETS else True
         sizes = ({} if vocab_size is None or not takes else {"vocab_size": vocab_size}) | self.sizes
         try:
             return families.preset(self.preset, **sizes).replace(self.changes)
         except ValidationError as error:
             raise ValueError(f"model: {explain(error)}") from None
+
+    def _check_names(self) -> None:
+        """Raises ValueError where a size goes by the name that another library has for it."""
+        known = _sizes(self.preset) if self.preset in families.PRESETS else self.sizes
+        for name in self.sizes.keys() - known.keys():
+            if (here := elsewhere(name)) is not None:
+                raise ValueError(f"there is no 'model.{name}'; {here}")
 
 
 class Recipe(Spec):
@@ -165,14 +174,26 @@ class Recipe(Spec):
 
     def resolve(self, vocab_size: int) -> Self:
         """The recipe with nothing left to a default that another version could change: the preset's sizes spelled out,
-        the place of a directory on this machine."""
+        of a trained model the place on this machine and the learning rate."""
         if self.model.directory:
             path = Path(self.model.directory).expanduser()
             place = str(path.resolve()) if path.is_dir() else self.model.directory
-            return self.model_copy(update={"model": self.model.model_copy(update={"directory": place})})
+            placed = self.model_copy(update={"model": self.model.model_copy(update={"directory": place})})
+            return placed._at_tuning_rate() if self.tunes_by_default else placed
         own = _sizes(self.model.preset)
         sizes = {**own, **({"vocab_size": vocab_size} if "vocab_size" in own else {}), **self.model.sizes}
         return self.model_copy(update={"model": self.model.model_copy(update={"sizes": sizes})})
+
+    @property
+    def tunes_by_default(self) -> bool:
+        """Whether a trained model is to be trained on, at a learning rate that nobody has given."""
+        return self.model.directory is not None and "lr" not in self.training.optimizer.model_fields_set
+
+    def _at_tuning_rate(self) -> Self:
+        """With the optimizer's default rate for a trained model as wide as this one."""
+        width = getattr(self.model.spec(), "d_model", None) or 768
+        optimizer = self.training.optimizer.tuning(width, self.adapter is not None)
+        return self.model_copy(update={"training": self.training.model_copy(update={"optimizer": optimizer})})
 
     def settled(self, tokenizer: Encoder | None) -> Self:
         """The recipe with what the data say in it: the task's classes, and a head that has a place for each of them.
@@ -300,6 +321,7 @@ def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """A recipe's tree with `key=value` settings. What they make another kind (`data.kind=images`), or a model of another
     preset, keeps of the recipe's values those that this one has."""
     settings = list(settings)
+
     named = [overrides.parse(setting)[0].split(".") for setting in settings]
     made = overrides.apply(_without_other_length(whole, named), settings)
     for *path, last in named:
@@ -313,7 +335,28 @@ def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         said = {key for way in named if way[: len(path)] == path for key in way[len(path) :][:1]}
         for key in before.keys() - known - said:
             made = overrides.without(made, [*path, key])
-    return made
+    return _for_a_trained_model(whole, made, named)
+
+
+def _for_a_trained_model(whole: dict[str, Any], made: dict[str, Any], named: list[list[str]]) -> dict[str, Any]:
+    """A recipe's tree without its learning rate where settings put a trained model in the place of one from nothing, for
+    which that was. It stays where parts are frozen: then what learns is new."""
+    optimizer = _at(made, ["training", "optimizer"])
+    said = any(["training", "optimizer", "lr"][: len(path)] == path for path in named)
+    if said or optimizer is None or "lr" not in optimizer or optimizer.get("freeze"):
+        return made
+    if _goes_on(whole.get("model")) or not _goes_on(made.get("model")):
+        return made
+    kept = {key: value for key, value in optimizer.items() if key not in ("lr", "adamw_lr")}
+    return {**made, "training": {**made["training"], "optimizer": kept}}
+
+
+def _goes_on(model: Any) -> bool:
+    """Whether what a tree says of its model is a trained one."""
+    try:
+        return ModelChoice.model_validate(model).directory is not None
+    except ValidationError:
+        return False
 
 
 def _without_other_length(whole: dict[str, Any], named: list[list[str]]) -> dict[str, Any]:
@@ -354,7 +397,11 @@ def _explained(error: ValidationError, data: Any) -> str:
 def _unknown(path: list[str], data: Any) -> str:
     """That a key is none, and which there are; of a key that other kinds have, which these are."""
     where, spec = ".".join(path), _spec_at(data, path[:-1])
+    if (here := elsewhere(path[-1])) is not None:
+        return f"there is no {where!r}; {here}"
     others = sorted(kind for kind, other in spec.kinds.items() if path[-1] in other.model_fields) if spec.role else []
+    if not others and (places := list(_places(data, path[-1]))):
+        return f"there is no {where!r}; did you mean {' or '.join(map(repr, places))}?"
     if not others:
         return f"there is no {where!r}; {nearest(where, _keys(data, path[:-1]))}"
     place = ".".join(path[:-1])
@@ -364,6 +411,15 @@ def _unknown(path: list[str], data: Any) -> str:
 def _keys(data: Any, path: list[str]) -> Iterator[str]:
     """The keys that a recipe may have at a path, by the specs that stand on the way."""
     yield from (".".join([*path, name]) for name in _spec_at(data, path).model_fields)
+
+
+def _places(data: Any, name: str) -> Iterator[str]:
+    """Where else in a recipe there is a key of this name."""
+    for part in Recipe.model_fields:
+        yield from (key for key in _keys(data, [part]) if key.rpartition(".")[2] == name)
+        for below in _spec_at(data, [part]).model_fields:
+            if _spec_at(data, [part, below]) is not _spec_at(data, [part]):
+                yield from (key for key in _keys(data, [part, below]) if key.rpartition(".")[2] == name)
 
 
 def _spec_at(data: Any, path: list[str]) -> type[Spec]:

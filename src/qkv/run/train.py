@@ -118,7 +118,9 @@ class Job:
         use = use_of(spec, example)
         full = use == "continue" and "messages" not in example and recipe.task is None
         vectors = None if recipe.vectors is None else recipe.vectors.read(spec, tokenizer)
-        return cls(recipe.resolve(spec.vocab_size), out, tokenizer, spec, use, device, console, full, vectors)
+        notes = [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
+        recipe = recipe.resolve(spec.vocab_size)
+        return cls(recipe, out, tokenizer, spec, use, device, console, full, vectors, notes=notes)
 
     def open(self, position: dict[str, Any] | None) -> Stream:
         """The batches of training after a position."""
@@ -270,6 +272,16 @@ class Job:
 
     def _say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def tuning(recipe: Recipe, resolved: Recipe) -> str:
+    """What is said of the learning rate of going on with a trained model."""
+    optimizer = resolved.training.optimizer
+    chosen = f"{optimizer.kind}'s default for a trained model of this width" if recipe.tunes_by_default else "as given"
+    return (
+        f"Going on with {resolved.model.directory} at a learning rate of {optimizer.lr:.2g}, {chosen}; "
+        "training.optimizer.lr changes it."
+    )
 
 
 def _listed(found: Replaced[Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +23,8 @@ class Adafactor(Optimizer, kind="adafactor"):
     With `relative_step` lr is only the upper limit of the paper's own schedule 1/√t. `beta1` above 0 adds momentum over
     αÛ, and one number a parameter. Vectors keep their whole V; stacks of matrices are factored over their last two axes.
     """
+
+    tuned_lr: ClassVar[float] = 1e-3
 
     lr: Positive = 1e-2
     weight_decay: NonNegative = 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import nn
 
@@ -13,6 +15,8 @@ class Adagrad(Optimizer, kind="adagrad"):
     """s ← s + g², w ← w − lr · g / (√s + ε) (Duchi, Hazan & Singer 2011): rates that only fall, fastest where gradients
     are large; for sparse features. s begins at `accumulator`. State: one number a parameter.
     """
+
+    tuned_lr: ClassVar[float] = 1e-3
 
     lr: Positive = 0.01
     weight_decay: NonNegative = 0.0

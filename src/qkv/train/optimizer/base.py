@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -17,6 +17,7 @@ Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 Groups = list[dict[str, Any]]
+_TUNED_WIDTH = 768  # BERT's and GPT-2's, for which the usual rates of fine-tuning are
 
 
 class Optimizer(Spec, role="optimizer"):
@@ -30,9 +31,13 @@ class Optimizer(Spec, role="optimizer"):
     rates:            {pattern: factor} on the learning rate of the parameters whose names match; several multiply.
     freeze:           patterns of parameters that don't move.
 
+    tuned_lr: the default lr where a trained model of 768 dimensions is trained on, see `tuning`.
+
     Patterns are those of file names: `encoder.*`, `*.attention.q.weight`, `decoder.blocks.[01].*`. A tied parameter
     answers to each of its names. Raises ValueError for a pattern that matches nothing.
     """
+
+    tuned_lr: ClassVar[float] = 5e-5
 
     lr: Positive = 1e-3
     weight_decay: NonNegative = 0.01
@@ -40,6 +45,12 @@ class Optimizer(Spec, role="optimizer"):
     layer_decay: Share = 1.0
     rates: dict[str, Positive] = Field(default_factory=dict)
     freeze: Patterns = ()
+
+    def tuning(self, width: int, adapter: bool) -> Self:
+        """With the default learning rate for going on with a trained model: lower the wider it is, by 1 / width, and ten
+        times as high where an adapter is trained in place of its weights."""
+        lr = self.tuned_lr * _TUNED_WIDTH / width * (10 if adapter else 1)
+        return self.model_copy(update={"lr": float(f"{lr:.1e}")})
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Freeze what `freeze` names, and give the optimizer over the rest, tied parameters once."""

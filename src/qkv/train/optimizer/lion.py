@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -15,6 +17,8 @@ class Lion(Optimizer, kind="lion"):
     Every weight moves by lr, so lr is 3 to 10 times smaller than AdamW's, and the decay that much larger. State: one
     number a parameter.
     """
+
+    tuned_lr: ClassVar[float] = 1e-5
 
     lr: Positive = 1e-4
     weight_decay: NonNegative = 0.1

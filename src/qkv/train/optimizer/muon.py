@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -34,6 +34,8 @@ class Muon(Optimizer, kind="muon"):
 
     Stacks of matrices (…, m, n) are so many matrices. State: one number a parameter, two for AdamW's.
     """
+
+    tuned_lr: ClassVar[float] = 2e-4
 
     momentum: Beta = 0.95
     nesterov: bool = True

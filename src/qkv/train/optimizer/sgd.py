@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -17,6 +17,8 @@ class SGD(Optimizer, kind="sgd"):
 
     State: one number a parameter, none without momentum.
     """
+
+    tuned_lr: ClassVar[float] = 1e-2
 
     lr: Positive = 0.1
     weight_decay: NonNegative = 0.0
