@@ -14,7 +14,7 @@ PLACES = sorted({*SYNONYMS.values(), *_REMARKS})
 @pytest.mark.parametrize("place", PLACES)
 def test_every_place_that_is_named_exists(place: str) -> None:
     *path, last = place.split(".")
-    recipe = "translate" if path == ["data"] and last in ("source", "target") or path == ["objective"] else "lm"
+    recipe = "translate" if (path == ["data"] and last in ("source", "target")) or path == ["objective"] else "lm"
     if path == ["model"] and last != "preset":
         assert last in _sizes("gpt")
     elif place != "model.preset":

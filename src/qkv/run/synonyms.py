@@ -23,7 +23,8 @@ _TRAINING = {
     "training.optimizer.betas": "beta1 beta2 adam_beta1 adam_beta2 adam_betas",
     "training.optimizer.eps": "adam_epsilon adam_eps epsilon",
     "training.schedule": "lr_scheduler_type lr_scheduler scheduler scheduling decay_lr",
-    "training.schedule.warmup": "warmup_steps warmup_ratio warmup_iters warmup_updates learning_rate_warmup num_warmup_steps",
+    "training.schedule.warmup": "warmup_steps warmup_ratio warmup_iters warmup_updates learning_rate_warmup "
+    "num_warmup_steps",
     "training.schedule.final_ratio": "min_lr learning_rate_min stop_min_lr",
     "training.schedule.steps": "lr_decay_iters",
     "training.max_epochs": "epochs epoch num_epochs n_epochs num_train_epochs max_epoch",
