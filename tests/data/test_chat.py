@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+
 import pytest
 
-from qkv.data.chat import MOST_STEPS, ChatTemplate
+from qkv.data import chat_process
+from qkv.data.chat import ChatTemplate
+from qkv.data.chat_sandbox import MOST_STEPS
 
 CHATML = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m['content'] | trim ~ '\\n' }}{% endfor %}"
@@ -86,7 +90,6 @@ def test_a_template_that_rewrites_all_turns_is_refused():
         ("{{ ''.__class__.__mro__ }}", "no template may"),
         ("{{ messages.__init__.__globals__ }}", "no template may|fails"),
         ("{{ '%s'.format(1) }}", "no template may"),
-        ("{{ messages.append(1) }}", "no template may"),
         ("{% include 'x' %}", "fails|not valid"),
         ("{% if %}", "not valid"),
         ("{{ 'a' | center(999999999) }}", "not valid|fails"),
@@ -104,3 +107,56 @@ def test_hostile_templates_are_refused_in_one_sentence(template: str, said: str)
     with pytest.raises(ValueError, match=said) as caught:
         ChatTemplate(template).render(MESSAGES)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ messages[0].content | trim | indent(2, first=true) }}", "  hi"),
+        ("{{ 2.567 | round(1) }} {{ [1, 2, 3] | sum }} {{ -3 | abs }} {{ [1, 5] | max }}", "2.6 6 3 5"),
+        ("{% set l = [] %}{% for m in messages %}{% set _ = l.append(m.role) %}{% endfor %}{{ l | length }}", "4"),
+        ("{{ '=' * 5 }}", "====="),
+        ("{{ {'b': 1, 'a': [2]} | tojson(sort_keys=true, separators=(',', ':')) }}", '{"a":[2],"b":1}'),
+        ("{{ strftime_now('%Y') | int > 2000 }}", "True"),
+        ("{% set d = {} %}{% set _ = d.update({'a': 1}) %}{{ d.a }}", "1"),
+    ],
+)
+def test_templates_use_what_those_of_transformers_do(template: str, text: str):
+    assert ChatTemplate(template).render(MESSAGES) == text
+
+
+def test_what_a_template_changes_is_its_own():
+    template = ChatTemplate("{% set _ = messages.append(messages[0]) %}{{ messages | length }}")
+    assert [template.render(MESSAGES) for _ in range(2)] == ["5", "5"] and len(MESSAGES) == 4
+
+
+def test_templates_run_in_a_forked_process_too():
+    """A data loader may fork; the parent's conversation with its process must not be mixed up with the child's."""
+    template = ChatTemplate("{{ messages[0].content }}")
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        numbers = [str(i) for i in range(40)]
+        there = pool.map_async(_rendered, numbers)
+        assert [_rendered(number) for number in numbers] == numbers == there.get(60)
+    assert template.render(MESSAGES) == " hi "
+
+
+def _rendered(content: str) -> str:
+    return ChatTemplate("{{ messages[0].content }}").render([{"role": "user", "content": content}])
+
+
+def test_an_interrupted_conversation_does_not_answer_the_next(monkeypatch: pytest.MonkeyPatch):
+    template = ChatTemplate("{{ messages[0].content }}")
+
+    def interrupt(text: bytes) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chat_process.json, "loads", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            template.render(MESSAGES)
+    assert template.render(MESSAGES[1:]) == "hello"
+
+
+def test_what_is_no_json_is_refused():
+    with pytest.raises(ValueError, match="texts, numbers, lists and mappings"):
+        ChatTemplate("x").render([{"role": "user", "content": object()}])
