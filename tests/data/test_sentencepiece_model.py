@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +102,19 @@ def test_marks_on_characters_that_the_table_changes_stay() -> None:
             assert ours.normalize_str(text).removeprefix("▁").replace("▁", " ") == theirs.normalize(text), ascii(text)
     encoded = Tokenizer.load(model).raw.encode("x①\u0303y")
     assert encoded.offsets[-1][1] == 4 and encoded.offsets == sorted(encoded.offsets)
+
+
+def test_a_mark_may_begin_a_text(tmp_path: Path) -> None:
+    """By SentencePiece's default table, nmt_nfkc, which also turns tabs and line ends into spaces."""
+    sentencepiece = pytest.importorskip("sentencepiece", reason="the table is SentencePiece's")
+    (tmp_path / "texts").write_text("the cat sat on the mat\na cat ate the hat\nmats and hats\n" * 9)
+    settings = {"vocab_size": 30, "hard_vocab_limit": False, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "texts"), model_prefix=str(tmp_path / "m"), normalization_rule_name="nmt_nfkc", **settings
+    )
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
+    ours = Tokenizer.load(tmp_path / "m.model")
+    for length in (1, 2, 3):
+        for characters in product("a\u0301\t\u200b \n\u200d\r한", repeat=length):
+            text = "".join(characters)
+            assert ours.encode(text) == theirs.encode(text), ascii(text)

@@ -193,7 +193,8 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         "an id out of reach": (changed(model={**good()["model"], "vocab": {"<unk>": 0, "a": 2**31}}), "2,147,483,648"),
         "an empty vocabulary": (changed(model={**good()["model"], "vocab": {}}, added_tokens=[]), "empty"),
         "exponential": (changed(normalizer={"type": "Sequence", "normalizers": doubling}), "times as long"),
-        "a panic": (changed(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "Cannot parse"),
+        "a panic": (changed(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAP//"}), "Cannot parse"),
+        "a table cut off": (changed(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "is cut off"),
         "too deep": (b'{"a":' * 100_000, "nested"),
     }
     for what, (content, why) in bad.items():

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from .tokenizer_bounds import LONGEST_PIECE, check_charsmap
+
 Value = int | bytes
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; 3 and 4 (groups) are not in use any more
@@ -78,6 +80,9 @@ def parse(data: bytes) -> SentencePiece:
             {2: trainer, 3: normalizer, 5: denormalizer}[number].update(fields(_message(value)))
     if not pieces or not normalizer:
         raise ValueError(f"it has {'no pieces' if not pieces else 'pieces, but does not say how text is normalized'}")
+    table = _message(normalizer.get(2, b""))
+    if table:
+        check_charsmap(table)
     kind = _int(trainer, 3, ModelType.UNIGRAM)
     if kind not in set(ModelType):
         raise ValueError(f"it has the model type {kind}; 1 (unigram), 2 (BPE), 3 (word) and 4 (character) are known")
@@ -90,7 +95,7 @@ def parse(data: bytes) -> SentencePiece:
         bos_id=_int(trainer, 41, 1),
         eos_id=_int(trainer, 42, 2),
         pad_id=_int(trainer, 43, -1),
-        precompiled_charsmap=_message(normalizer.get(2, b"")),
+        precompiled_charsmap=table,
         add_dummy_prefix=bool(_int(normalizer, 3, 1)),
         remove_extra_whitespaces=bool(_int(normalizer, 4, 1)),
         escape_whitespaces=bool(_int(normalizer, 5, 1)),
@@ -137,6 +142,8 @@ def _piece(data: bytes) -> Piece:
     read = dict(fields(data))
     text, kind, four = _message(read.get(1, b"")), _int(read, 3, Kind.NORMAL), _message(read.get(2, bytes(4)))
     score = struct.unpack("<f", four)[0] if len(four) == 4 else math.nan
+    if len(text) > 4 * LONGEST_PIECE:
+        raise ValueError(f"it has a piece of {len(text):,} bytes, {text[:40]!r} …, more than any model")
     if not text or kind not in set(Kind) or not math.isfinite(score):
         raise ValueError(f"it has a piece {text[:40]!r} of type {kind} with the score {score}")
     # Nine digits are what a float of four bytes holds; the JSON reader of `tokenizers` gets more of them wrong.

@@ -126,12 +126,13 @@ def _characters(charsmap: bytes) -> list[normalizers.Normalizer]:
     The library looks up characters with their combining marks as one, and misses or drops some that SentencePiece
     composes (Hangul, Vietnamese and kana written apart, as file names on macOS are). Where the table is one that
     composes, the text is composed before and after, and marks that are left are parted from their characters meanwhile, by
-    one that is none.
+    one that is none. A mark that begins the text has nothing to be parted from, and the library's table fails on a text
+    that a stage before has put something in front of.
     """
     table = normalizers.Precompiled(charsmap)
     if table.normalize_str(_APART) not in _TOGETHER:
         return [table]
-    part, join = normalizers.Replace(Regex(r"(?=[\p{M}\u200d])"), _NONE), normalizers.Replace(_NONE, "")
+    part, join = normalizers.Replace(Regex(r"(?<=[\s\S])(?=[\p{M}\u200d])"), _NONE), normalizers.Replace(_NONE, "")
     return [normalizers.NFC(), part, table, join, normalizers.NFC()]
 
 

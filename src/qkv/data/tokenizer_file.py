@@ -18,10 +18,10 @@ import tokenizers
 from tokenizers import AddedToken
 
 from .pipelines import close_holes
+from .tokenizer_bounds import check
 
 FILE, CHAT_TEMPLATE = "tokenizer.json", "chat_template.jinja"
 LARGEST_FILE = 128 << 20  # bytes; the largest in use have some 35 MB
-MOST_GROWTH = 64  # how many times longer replacements may make a text
 OURS = "qkv"
 
 ROLES: dict[str, tuple[str, ...]] = {
@@ -110,12 +110,13 @@ def parse(text: str) -> Parts:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(data, dict):
         raise ValueError(f"it is not a JSON object but a {type(data).__name__}")
-    for part in (data.get("normalizer"), data.get("decoder")):
-        _refuse_growth(part)
+    check(data)
     model = data["model"] if isinstance(data.get("model"), dict) else {}
     extra = Extra.from_dict(model.get(OURS, {}))
     with said():
-        raw = tokenizers.Tokenizer.from_str(text)
+        raw = tokenizers.Tokenizer.from_str(
+            json.dumps(data)
+        )  # what was checked: of a key that is there twice, the last
         if model.get("dropout"):  # of the library's own kind, which can't be seeded and would be on in evaluation too
             extra = replace(extra, dropout=extra.dropout or float(model["dropout"]))
             raw.model.dropout = None
@@ -202,22 +203,3 @@ def as_value_error(error: BaseException) -> BaseException:
     if type(error) is Exception or type(error).__name__ == "PanicException":
         return ValueError(" ".join(str(error).split())[:300])
     return error
-
-
-def _refuse_growth(part: Any) -> None:
-    """Refuse replacements that make a text much longer: a → aa, 40 times over, fits in a small file and in no memory."""
-    factor = 1.0
-    for step in _steps(part):
-        new, pattern = step.get("content"), step.get("pattern")
-        if step.get("type") == "Replace" and isinstance(new, str):
-            old = pattern.get("String", "") if isinstance(pattern, dict) else ""
-            factor *= max(1.0, len(new) / max(1, len(old)))
-    if factor > MOST_GROWTH:
-        raise ValueError(f"its replacements could make a text {factor:.3g} times as long")
-
-
-def _steps(part: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(part, dict):
-        yield part
-    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        yield from _steps(value)
