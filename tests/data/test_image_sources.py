@@ -237,3 +237,20 @@ def test_mnist_is_read() -> None:
     assert len(source.table("test")) == 10_000
     counts = np.bincount(list(map(int, source.table("test").labels)))  # type: ignore[arg-type]
     assert counts.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]  # of the published test set
+
+
+def test_files_are_known_by_every_ending_that_pillow_reads(tmp_path: Path) -> None:
+    from qkv.data.image_files import SUFFIXES
+    from qkv.data.images import NOT_READ
+
+    Image.init()
+    read_by_pillow = {
+        ending for ending, kind in Image.registered_extensions().items() if kind in Image.OPEN and kind not in NOT_READ
+    }
+    assert read_by_pillow - SUFFIXES == set()
+    for i, ending in enumerate((".avif", ".jp2", ".tga", ".jfif", ".qoi", ".webp", ".ico")):
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir(exist_ok=True)
+            Image.new("RGB", (32, 32), (10 * i, 0, 0)).save(tmp_path / name / f"{i}{ending}")
+    source = Images(path=str(tmp_path), validation_path=str(tmp_path), test_path=str(tmp_path))
+    assert len(list(source.examples("test"))) == 14

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from qkv.data.images import decode, fitted, normalized, pictured, read, resized, statistics
+from qkv.data.images import _array, decode, fitted, normalized, pictured, read, resized, statistics
 from qkv.data.sources import Skipped
 
 
@@ -58,6 +58,55 @@ def test_sixteen_bits_become_eight_and_measurements_are_no_picture() -> None:
     assert "mode F" in str(decode(saved(Image.fromarray(np.ones((2, 2), np.float32)), "TIFF")))
 
 
+def test_twelve_bits_in_sixteen_become_eight_and_it_is_said() -> None:
+    deep = Image.fromarray(np.array([[0, 16 * 200 + 9, 16 * 255]], np.uint16))
+    for kind in ("PNG", "TIFF"):
+        with pytest.warns(UserWarning, match="that use 12 at most are taken as of 12"):
+            np.testing.assert_array_equal(decode(saved(deep, kind), "gray"), np.array([[[0, 200, 255]]]))
+    with pytest.warns(UserWarning, match="use 8 at most"):
+        shallow = decode(saved(Image.fromarray(np.array([[3, 255]], np.uint16))), "gray")
+    np.testing.assert_array_equal(shallow, np.array([[[3, 255]]]))
+    portable = b"P5\n2 1\n4095\n" + np.array([0, 16 * 200], ">u2").tobytes()
+    np.testing.assert_array_equal(decode(portable, "gray"), np.array([[[0, 200]]]))
+
+
+def chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def deep_png(kind: int, values: list[list[int]], *chunks: bytes) -> bytes:
+    """A PNG of one line of pixels of 16 bits a channel."""
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", len(values), 1, 16, kind, 0, 0, 0))
+    pixels = chunk(b"IDAT", zlib.compress(b"\0" + np.array(values, ">u2").tobytes()))
+    return b"\x89PNG\r\n\x1a\n" + header + b"".join(chunks) + pixels + chunk(b"IEND", b"")
+
+
+def test_colors_of_sixteen_bits() -> None:
+    found = decode(deep_png(2, [[0x0100, 0x0200, 0xFF00], [0, 0, 0]]))
+    np.testing.assert_array_equal(found, np.array([[[1, 0]], [[2, 0]], [[255, 0]]]))
+    assert "use 12 at most" in str(decode(deep_png(2, [[100, 4000, 0], [1, 2, 3]])))
+    assert "use 12 at most" not in str(decode(deep_png(2, [[0, 0, 0]])))
+    clear = decode(deep_png(0, [[0x6400], [0xFA00]], chunk(b"tRNS", b"\x64\x00")), "gray")
+    np.testing.assert_array_equal(clear, np.array([[[255, 250]]]))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "CMYK", "YCbCr", "HSV", "LA", "PA", "RGBA", "La", "RGBa"])
+def test_every_mode_gives_the_same_gray(mode: str) -> None:
+    """One that Pillow can have, whether or not a file can: 0, and what is nearest to 255."""
+    plain = Image.fromarray(np.array([[0, 255]], np.uint8))
+    between = {"La": "LA", "RGBa": "RGBA", "PA": "P", "HSV": "RGB"}.get(mode, mode)
+    image = plain.convert(between).convert(mode)
+    np.testing.assert_allclose(_array(image, "gray"), np.array([[[0, 255]]]), atol=1)
+
+
+def test_a_palette_with_transparency_lies_on_white() -> None:
+    image = Image.fromarray(np.array([[0, 1]], np.uint8), "P")
+    image.putpalette([255, 0, 0, 0, 255, 0])
+    for kind in ("PNG", "GIF"):
+        found = decode(saved(image, kind, transparency=0))
+        np.testing.assert_array_equal(found, np.array([[[255, 0]], [[255, 255]], [[255, 0]]]))
+
+
 def test_a_photograph_stands_upright() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by 90° with the clock
@@ -83,9 +132,6 @@ def test_no_bytes_are_an_error(tail: bytes, keep: int) -> None:
 def bomb(width: int, height: int) -> bytes:
     """A PNG that says it is so large, and holds nothing."""
 
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
@@ -94,6 +140,19 @@ def bomb(width: int, height: int) -> bytes:
 @pytest.mark.parametrize("side", [9_000, 12_000, 60_000])
 def test_bombs_are_refused_by_their_header(side: int) -> None:
     assert decode(bomb(side, side)) == "larger than 67,108,864 pixels"
+
+
+def test_one_line_of_millions_of_pixels_is_refused_by_its_header() -> None:
+    for sides in ((64 << 20, 1), (1, 1 << 20)):
+        assert decode(bomb(*sides)) == "larger than 65,535 pixels on a side"
+
+
+def test_what_a_name_says_is_not_what_is_in_a_file() -> None:
+    """DDS of a kind that Pillow does not know raises what no other format does; EPS would start Ghostscript."""
+    header = b"DDS " + struct.pack("<7I", 124, 0x1007, 4, 4, 0, 0, 0) + bytes(44)
+    assert decode(header + struct.pack("<2I4s5I", 32, 4, b"ABCD", 0, 0, 0, 0, 0) + bytes(200)) == "damaged"
+    postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    assert decode(postscript) == "no picture in a known format"
 
 
 def test_a_limit_of_ones_own() -> None:

@@ -19,8 +19,66 @@ from ..core.spec import nearest
 from .files import open_bytes
 from .sources import SPLITS, Skipped, Split
 
+# What Pillow reads by itself, see `images.NOT_READ`; asking it would import forty modules.
 SUFFIXES = frozenset(
-    (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm")
+    f".{name}"
+    for name in (
+        *(
+            "apng",
+            "avif",
+            "avifs",
+            "blp",
+            "bmp",
+            "bw",
+            "cur",
+            "dcx",
+            "dds",
+            "dib",
+            "fit",
+            "fits",
+            "flc",
+            "fli",
+            "ftc",
+            "ftu",
+        ),
+        *(
+            "gbr",
+            "gif",
+            "icb",
+            "icns",
+            "ico",
+            "iim",
+            "im",
+            "j2c",
+            "j2k",
+            "jfif",
+            "jp2",
+            "jpc",
+            "jpe",
+            "jpeg",
+            "jpf",
+            "jpg",
+        ),
+        *(
+            "jpx",
+            "msp",
+            "pbm",
+            "pcd",
+            "pcx",
+            "pfm",
+            "pgm",
+            "png",
+            "pnm",
+            "ppm",
+            "psd",
+            "pxr",
+            "qoi",
+            "ras",
+            "rgb",
+            "rgba",
+        ),
+        *("sgi", "tga", "tif", "tiff", "vda", "vst", "webp", "xbm", "xpm"),
+    )
 )
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -69,7 +127,8 @@ def opened(
         said = "there is no folder or file" if not path.exists() else f"{what}s are not read from"
         raise ValueError(f"{said} {str(path)!r}; give a folder, a table ({TABLES[0]}) or an archive ({ARCHIVES[0]} …)")
     if not found.names:
-        raise ValueError(f"there is no {what} in {str(path)!r}; their names end in {', '.join(sorted(suffixes))}")
+        endings = ", ".join(sorted(suffixes)) if what == "file" else ".jpg, .png or what else Pillow reads"
+        raise ValueError(f"there is no {what} in {str(path)!r}; their names end in {endings}")
     return found
 
 
@@ -125,10 +184,11 @@ class Folder(Placed):
         super().__init__(path, found)
 
     def read(self, i: int) -> bytes | Skipped:
-        return _bytes(self.path / self.names[i])
+        return content_of(self.path / self.names[i])
 
 
-def _bytes(path: Path) -> bytes | Skipped:
+def content_of(path: Path) -> bytes | Skipped:
+    """The bytes of a file; or why there are none."""
     try:
         if path.stat().st_size > MOST_BYTES:
             return _too_large()
@@ -273,4 +333,4 @@ class Listed:
         return None
 
     def read(self, i: int) -> bytes | Skipped:
-        return _bytes(self.path.parent / Path(self._rows[i].image).expanduser())
+        return content_of(self.path.parent / Path(self._rows[i].image).expanduser())

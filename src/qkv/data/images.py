@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-import struct
+import warnings
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 Pixels = NDArray[np.uint8]
 """(C, H, W), 0 … 255, with C of 3 for colors and 1 for gray."""
+Deep = np.ma.MaskedArray[Any, np.dtype[np.uint16]]
+"""(1, H, W) of 16 bits, as files have it; what is masked is transparent."""
 Size = tuple[int, int]  # height and width
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 Color = Literal["rgb", "gray"]
@@ -25,9 +28,14 @@ Filter = Literal["bilinear", "bicubic", "nearest"]
 
 CHANNELS: dict[Color, int] = {"rgb": 3, "gray": 1}
 MOST_PIXELS = 64 << 20  # of one picture; a decoded one takes up to 3 bytes a pixel
+MOST_SIDE = 65_535  # what JPEG can hold; Pillow takes many times its size for a picture of a single line
+MOST_FRAMES = 10_000
+
+# What Pillow only recognizes, or has another program read.
+NOT_READ = frozenset(("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "WMF"))
 
 # The modes of Pillow in which a number is an intensity or a place in a palette; 32-bit numbers are measurements.
-_PLAIN = {"1", "L", "P", "RGB", "CMYK", "YCbCr", "LAB", "HSV", "RGBX"}
+_PLAIN = {"1", "L", "P", "RGB", "CMYK", "YCbCr", "HSV", "RGBX"}
 _ALPHA = {"LA", "PA", "RGBA", "La", "RGBa"}
 
 
@@ -37,23 +45,54 @@ _ALPHA = {"LA", "PA", "RGBA", "La", "RGBa"}
 def decode(data: bytes, color: Color = "rgb", most: int = MOST_PIXELS) -> Pixels | Skipped:
     """The picture in the bytes of a file, as its EXIF data turn it; or why there is none.
 
-    A picture of more than `most` pixels is refused by what its header says, before anything is decoded. What is
-    transparent lies on white; 16 bits a channel become 8.
+    A picture of more than `most` pixels, or more than `MOST_SIDE` on a side, is refused by what its header says, before
+    anything is decoded. What is transparent lies on white; 16 bits a channel become 8.
     """
+    found = pages(data, color, most, only_first=True)
+    return found if isinstance(found, Skipped) else found[0]
+
+
+def pages(
+    data: bytes, color: Color = "rgb", most: int = MOST_PIXELS, only_first: bool = False
+) -> list[Pixels] | Skipped:
+    """Every picture in the bytes of a file, frames of an animation or pages, see `decode`; `most` pixels in all."""
     from PIL import Image, UnidentifiedImageError
 
+    found: list[Any] = []
     try:
-        with Image.open(io.BytesIO(data)) as image:
-            if image.width * image.height > most:
+        with Image.open(io.BytesIO(data), formats=_formats()) as image:
+            count = 1 if only_first else getattr(image, "n_frames", 1)
+            if count > MOST_FRAMES:
+                return Skipped(f"of more than {MOST_FRAMES:,} frames")
+            if count * image.width * image.height > most:
                 return _too_large(most)
-            image.load()
-            return _array(image, color)
+            total = 0
+            for number in range(count):
+                image.seek(number)
+                total += image.width * image.height  # pages may differ in size
+                if total > most:
+                    return _too_large(most)
+                if max(image.size) > MOST_SIDE:
+                    return Skipped(f"larger than {MOST_SIDE:,} pixels on a side")
+                made = _array(image, color)
+                if isinstance(made, Skipped):
+                    return made
+                found.append(made)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         return _too_large(most)
     except UnidentifiedImageError:
         return Skipped("empty" if not data else "no picture in a known format")
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error) as error:  # as formats have it
+    except Exception as error:  # whatever the reader of a format stumbles over: there are forty of them
         return Skipped("truncated" if "truncated" in str(error) else "damaged")
+    return _eight_bits(found, color) if isinstance(found[0], np.ma.MaskedArray) else found
+
+
+@cache
+def _formats() -> list[str]:
+    from PIL import Image
+
+    Image.init()
+    return [name for name in Image.ID if name not in NOT_READ]
 
 
 def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS) -> Pixels:
@@ -80,21 +119,41 @@ def _too_large(most: int) -> Skipped:
     return Skipped(f"larger than {most:,} pixels")
 
 
-def _array(image: Image, color: Color) -> Pixels | Skipped:
+def _array(image: Image, color: Color) -> Pixels | Deep | Skipped:
     from PIL import Image as images
     from PIL import ImageOps
 
+    deep = ";16" in str(getattr(image, "tile", ""))  # before it is decoded
+    scaled = getattr(image, "format", "") == "PPM"  # whose numbers Pillow scales to 16 bits
     image = ImageOps.exif_transpose(image)
     mode = image.mode
-    if mode.startswith("I;16"):
-        image = images.fromarray((np.asarray(image, np.uint16) >> 8).astype(np.uint8))
+    if mode.startswith("I;16") or (mode == "I" and scaled):
+        values = np.asarray(image).astype(np.uint16)[None]
+        clear = image.info.get("transparency")
+        return np.ma.array(values, mask=np.zeros_like(values, bool) if clear is None else values == clear)
     elif mode in _ALPHA or "transparency" in image.info:
-        image = image.convert("RGBA")
+        image = image.convert("LA" if mode == "La" else "RGBA").convert("RGBA")
         image = images.alpha_composite(images.new("RGBA", image.size, "white"), image)
     elif mode not in _PLAIN:
         return Skipped(f"of numbers that are no brightness (mode {mode})")
+    if deep and mode in ("RGB", "RGBA") and 0 < np.asarray(image).reshape(-1, len(image.getbands()))[:, :3].max() < 16:
+        return Skipped("of colors of 16 bits which use 12 at most; save them with 8 bits")  # Pillow kept 4 of these
     flat = np.asarray(image.convert("RGB" if color == "rgb" else "L"))
     return np.ascontiguousarray(flat.transpose(2, 0, 1)) if flat.ndim == 3 else flat[None]
+
+
+def _eight_bits(deep: list[Deep], color: Color) -> list[Pixels]:
+    """The frames of a file in gray of 16 bits as 8. Cameras write 12 bits into 16, and few formats can say so."""
+    brightest = max(int(frame.filled(0).max()) for frame in deep)
+    bits = next(n for n in (8, 12, 16) if brightest < 1 << n)
+    if brightest and bits < 16:
+        warnings.warn(
+            f"pictures of 16 bits a pixel that use {bits} at most are taken as of {bits}; scale them to 8 bits if they are "
+            "dark instead",
+            stacklevel=2,
+        )
+    made = (np.where(frame.mask, 255, frame.data >> (bits - 8)).astype(np.uint8) for frame in deep)
+    return [frame.repeat(CHANNELS[color], 0) for frame in made]
 
 
 # -- to a size ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .holdout import FileSource
 from .image_files import SUFFIXES, is_wanted
-from .images import MOST_PIXELS
+from .images import MOST_PIXELS, MOST_SIDE
 from .shuffle import text_hash
 from .sources import Example, Split, Table
 
@@ -88,18 +88,22 @@ def read_mask(path: Path) -> Mask:
     """
     from PIL import Image
 
+    name = repr(str(path))
     try:
         with Image.open(path) as image:
-            if image.width * image.height > MOST_PIXELS:
-                raise ValueError(f"{str(path)!r} is larger than {MOST_PIXELS:,} pixels; cut it into pieces")
-            found = np.asarray(image.convert("L") if image.mode == "1" else image)
-    except (OSError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{str(path)!r} can't be read as a mask: {error}") from None
+            large = image.width * image.height > MOST_PIXELS or max(image.size) > MOST_SIDE
+            found = np.asarray(image.convert("L") if image.mode == "1" else image) if not large else np.empty(0)
+    except Exception as error:  # whatever the reader of a format stumbles over
+        raise ValueError(f"{name} can't be read as a mask: {error or type(error).__name__}") from None
+    if large:
+        raise ValueError(
+            f"{name} is larger than {MOST_PIXELS:,} pixels, or {MOST_SIDE:,} on a side; cut it into pieces"
+        )
     if found.ndim == 3 and (found == found[..., :1]).all():
         found = found[..., 0]
-    if found.ndim != 2 or (found.dtype != np.uint8 and int(found.max()) > 255):
+    if found.ndim != 2 or not np.array_equal(found, found.astype(np.uint8)):
         raise ValueError(
-            f"{str(path)!r} is no mask: it has {1 if found.ndim == 2 else found.shape[2]} channels of {found.dtype}, and "
+            f"{name} is no mask: it has {1 if found.ndim == 2 else found.shape[2]} channels of {found.dtype}, and "
             "a mask has one number from 0 to 255 for each pixel"
         )
     return found.astype(np.uint8)

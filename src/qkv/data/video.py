@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -13,7 +12,7 @@ from pydantic import Field
 
 from .image_files import opened, stamp_of
 from .image_sources import Digits, ImageSource, Store, decoded
-from .images import MOST_PIXELS, Color, Fit, Pixels, Size, content, decode, fitted
+from .images import MOST_PIXELS, Color, Fit, Pixels, Size, content, fitted, pages
 from .shuffle import mix
 from .sources import SPLITS, Example, Skipped, Source, Split, Table
 from .toys import Made
@@ -59,22 +58,12 @@ def resized(frames: Frames, size: Size, fit: Fit = "crop") -> Frames:
 
 def decode_frames(data: bytes, color: Color = "rgb", most: int = MOST_PIXELS) -> Frames | Skipped:
     """All frames of an animated GIF, WebP or PNG, or the pages of a TIFF; or why there are none. `most` pixels in all."""
-    from PIL import Image, ImageSequence
-
-    first = decode(data, color, most)
-    if isinstance(first, Skipped):
-        return first
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            count = getattr(image, "n_frames", 1)
-            if count * image.width * image.height > most:
-                return Skipped(f"larger than {most:,} pixels")
-            mode = "RGB" if color == "rgb" else "L"
-            frames = [np.asarray(frame.convert(mode)) for frame in ImageSequence.Iterator(image)]
-    except (OSError, SyntaxError, ValueError, EOFError):
-        return Skipped("damaged")
-    stack = np.stack(frames)
-    return np.ascontiguousarray(stack.transpose(0, 3, 1, 2)) if stack.ndim == 4 else stack[:, None]
+    found = pages(data, color, most)
+    if isinstance(found, Skipped):
+        return found
+    if len({frame.shape for frame in found}) > 1:
+        return Skipped("of frames that differ in size")
+    return np.stack(found)
 
 
 def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS) -> Frames:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...core.embedding import Input
 from ...core.patches import Patches
 from ..encoding import Encoder
+from ..image_files import content_of
 from ..images import Pixels, Size, decode, normalized, read, resized, statistics
 from ..sources import Example, Skipped, Source
 from ..task import Task
@@ -67,8 +68,8 @@ class PictureTask(Task):
             raise ValueError(f"{example.get('where', 'an example')} has no picture, which the task {self.kind!r} is on")
         if isinstance(found, np.ndarray):
             return channelled(found, self.channels)
-        data = found.read_bytes() if isinstance(found, Path) else found
-        made = decode(data, "gray" if self.channels == 1 else "rgb")
+        data = content_of(found) if isinstance(found, Path) else found
+        made = data if isinstance(data, Skipped) else decode(data, "gray" if self.channels == 1 else "rgb")
         return Skipped(f"whose picture is {made}") if isinstance(made, Skipped) else channelled(made, self.channels)
 
     def read(self, path: str | Path) -> Pixels:
