@@ -83,6 +83,27 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     assert set(Images(path=str(tmp_path)).table("train").labels) == {"train", "bus"}
 
 
+@pytest.mark.parametrize("split", ["", "train/"])
+def test_folders_of_one_name_in_several_places_are_classes_of_their_own(tmp_path: Path, split: str) -> None:
+    for n, name in enumerate(("Greek/1", "Greek/2", "Balinese/1", "Balinese/3")):
+        for i in range(4):
+            write(tmp_path / "all" / f"{split}{name}" / f"{i}.png", 10 * n + i)
+    source = Images(path=str(tmp_path))
+    assert set(source.table("train").labels) == {"Greek/1", "Greek/2", "Balinese/1", "Balinese/3"}
+    assert source.notes()[0] == (
+        "1 name(s) of folders stand in several places ('1'), so classes are called by whole paths ('Balinese/1')"
+    )
+
+
+def test_folders_of_different_names_are_classes_however_deep_they_lie(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        for n, name in enumerate(("pets/cat", "pets/dog", "farm/cow")):
+            for i in range(4):
+                write(tmp_path / "all" / split / name / f"{i}.png", 10 * n + i)
+    source = Images(path=str(tmp_path))
+    assert set(source.table("train").labels) == {"cat", "dog", "cow"} and len(source.notes()) == 1
+
+
 def test_splits_without_classes(tmp_path: Path) -> None:
     for i in range(4):
         write(tmp_path / "train" / f"{i}.png", i)

@@ -102,6 +102,9 @@ def test_a_run_tells_what_is_in_files(place: Path, tmp_path: Path, capsys: pytes
     ]
     words += ["training.max_steps=60", "training.optimizer.lr=0.01", "objective.label_smoothing=0"]
     assert main([*short(words), "--out", str(tmp_path / "run")]) == 0, capsys.readouterr().err
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Task: 2 classes: 'cat', 'dog'." in said
+    assert "pixels, and the model reads 8 × 8; pictures are brought to its size, which is model.image." in said
     run = qkv.load(tmp_path / "run", device="cpu")
     paths = [place / "photos" / "dog" / "1.png", place / "photos" / "cat" / "0.png"]
     found = classify_files(run, paths)

@@ -10,6 +10,7 @@ import os
 import tarfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -90,9 +91,10 @@ _SPLITS: dict[str, Split] = {split: split for split in SPLITS} | _OTHER_NAMES
 
 
 class Files(Hashable, Protocol):
-    """Files by number, each with its name, and its class where something says it."""
+    """Files by number, each with its name, and its class where something says it. `notes` are for the user, as sentences."""
 
     names: Sequence[str]
+    notes: tuple[str, ...]
 
     def label(self, i: int) -> str | None: ...
 
@@ -154,6 +156,7 @@ class Placed:
     """Files whose folders say what they are: `class/name.jpg`, below `train`, `validation` or `test` where there are such.
 
     A folder is of a split where its name is one's and folders are in it; or where all that hold pictures have such names.
+    Where folders in several places have one name, as `a/1` and `b/1`, classes are called by all folders above them.
     """
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
@@ -162,14 +165,33 @@ class Placed:
         self._folders = [PurePosixPath(name).parts[:-1] for name in names]
         holding = {parts[-1].lower() for parts in self._folders if parts}
         self._unsorted = bool(holding) and holding <= _SPLITS.keys() and len(holding) > 1
+        classes = [_class_folders(parts) for parts in self._folders]
+        above = list(zip(*(parts[:-1] for parts in classes), strict=False))
+        shared = next((n for n, names in enumerate(above) if len(set(names)) > 1), len(above))
+        paths = {parts[shared:] for parts in classes if parts}
+        clashes = [name for name, n in Counter(path[-1] for path in paths).most_common() if n > 1]
+        whole = bool(clashes) and not self._unsorted
+        self._classes = [("/".join(parts[shared:]) if whole else parts[-1]) if parts else None for parts in classes]
+        self.notes: tuple[str, ...] = ()
+        if whole:
+            first, *_ = sorted("/".join(path) for path in paths if path[-1] == clashes[0])
+            self.notes = (
+                f"{len(clashes):,} name(s) of folders stand in several places ({clashes[0]!r}), so classes are called by "
+                f"whole paths ({first!r})",
+            )
 
     def label(self, i: int) -> str | None:
-        parts = self._folders[i]
-        return parts[-1] if parts and not self._unsorted else None
+        return None if self._unsorted else self._classes[i]
 
     def split(self, i: int) -> Split | None:
         parts = self._folders[i] if self._unsorted else self._folders[i][:-1]
         return next((_SPLITS[part.lower()] for part in parts if part.lower() in _SPLITS), None)
+
+
+def _class_folders(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders of a file without the one that says its split."""
+    at = next((i for i, part in enumerate(parts[:-1]) if part.lower() in _SPLITS), len(parts))
+    return parts[:at] + parts[at + 1 :]
 
 
 class Folder(Placed):
@@ -310,6 +332,7 @@ class Listed:
         header = next(rows)
         at = self._column(header, image, ("image", "path", "file", "filename"))
         labeled = self._column(header, label, ("label", "class"), required=False)
+        self.notes: tuple[str, ...] = ()
         self._rows = [self._row(row, at or 0, labeled, rows.line_num) for row in rows if row]
         self.names: Sequence[str] = [row.image for row in self._rows]
 

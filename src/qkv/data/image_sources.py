@@ -28,6 +28,7 @@ class Store(Hashable, Protocol):
 
     where: str
     names: Sequence[str]
+    notes: tuple[str, ...]
 
     def label(self, i: int) -> str | None: ...
 
@@ -99,9 +100,12 @@ class ImageSource(Source):
         places = _placed(whole, self._missing)
         held = [split for split in self._missing if split != "train" and split not in _said(whole)]
         if not held:
-            return ()
+            return whole.notes
         counts = " and ".join(f"{len(places[split]):,} for {split}" for split in held)
-        return (f"held out of the training pictures by hash: {counts}",)
+        return (
+            *whole.notes,
+            f"held out of the training pictures by hash: {counts}",
+        )
 
 
 def _mixed(store: Store, which: Iterable[int]) -> Indices:
@@ -182,7 +186,7 @@ class _Decoded:
     """Pictures of files, kept as they are decoded until a budget of bytes is full."""
 
     def __init__(self, files: Files, where: str, read: Callable[[bytes], Pixels | Skipped], budget: int) -> None:
-        self.where, self.names = where, files.names
+        self.where, self.names, self.notes = where, files.names, files.notes
         self._files, self._read, self._left = files, read, budget
         self._kept: dict[int, Pixels] = {}
 
@@ -215,6 +219,8 @@ def decoded(files: Files, where: str, color: Color, most: int, cache: int, decod
 
 class _Stored:
     """Pictures in an array (N, C, H, W), numbered from 0."""
+
+    notes: tuple[str, ...] = ()
 
     def __init__(self, where: str, images: Pixels, labels: Sequence[str], splits: Sequence[Split] | None) -> None:
         self.where = where

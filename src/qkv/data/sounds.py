@@ -68,6 +68,9 @@ class Sounds(HoldingSource, kind="sounds"):
         found = re.search(self.label, name)
         return None if found is None else found[1] if found.re.groups else found[0]
 
+    def notes(self) -> tuple[str, ...]:
+        return (*(self._files().notes if self.label is None else ()), *super().notes())
+
     def gives(self, split: Split) -> bool:
         files = self._files()
         return any(self.split_of(name, files.split(i)) == split for i, name in enumerate(files.names))

@@ -66,6 +66,9 @@ class Item:
         return (own, 0) if target is None else (len(target), own)
 
 
+_NAMED = 5  # classes that are told by name
+
+
 class Task(Spec, role="task"):
     """How examples become batches, and how outputs are judged. A new one is a subclass with a `kind` and an `item`.
 
@@ -105,6 +108,14 @@ class Task(Spec, role="task"):
     def n_labels(self) -> int | None:
         """How many classes or numbers the model's head is to have; None where its own number stands."""
         return None
+
+    def notes(self, example: Example) -> tuple[str, ...]:
+        """What the user should know about how examples like this one, the first, are read, as sentences."""
+        classes: tuple[str, ...] = getattr(self, "classes", ())
+        if not classes:
+            return ()
+        named = ", ".join(map(repr, classes[:_NAMED])) + (" …" if len(classes) > _NAMED else "")
+        return (f"{len(classes):,} classes: {named}",)
 
     def lacks(self, metric: str) -> str | None:
         """Why an evaluation does not give a metric that it gives on other data; None where nothing is known to stand in

@@ -120,6 +120,7 @@ class Job:
         vectors = None if recipe.vectors is None else recipe.vectors.read(spec, tokenizer)
         notes = [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
         recipe = recipe.resolve(spec.vocab_size)
+        notes += [] if recipe.task is None else [f"Task: {note}." for note in recipe.task.notes(example)]
         return cls(recipe, out, tokenizer, spec, use, device, console, full, vectors, notes=notes)
 
     def open(self, position: dict[str, Any] | None) -> Stream:

@@ -55,6 +55,16 @@ class PictureTask(Task):
         mean, std = statistics(found)
         return made.replace({"mean": made.mean or mean, "std": made.std or std})
 
+    def notes(self, example: Example) -> tuple[str, ...]:
+        pixels = self.pixels(example)
+        have = None if isinstance(pixels, Skipped) else pixels.shape[1:]
+        if have is None or have == self.size:
+            return super().notes(example)
+        said = (
+            f"the first picture has {have[0]} × {have[1]} pixels, and the model reads {self.size[0]} × {self.size[1]}"
+        )
+        return (*super().notes(example), f"{said}; pictures are brought to its size, which is model.image")
+
     @property
     def size(self) -> Size:
         """Height and width of what the model reads."""

@@ -20,7 +20,7 @@ from ..judge import Judge
 from ..judges.segmented import Segmented, Views
 from ..mask_files import Mask, read_mask
 from ..sources import Example, Skipped, Source
-from ..task import Chance, Item
+from ..task import Chance, Item, Task
 from .pictured import PictureTask, lit
 
 _SEEN = 200  # training masks that are looked at for their values
@@ -162,6 +162,10 @@ class Segment(PictureTask, kind="segment"):
         lines = [line for line in super().show(batch, row, tokenizer) if line[0] != "label"]
         truth = batch.labels[row]
         return [*lines, ("label", sketch.shares(truth, self.classes)), *(("", line) for line in sketch.mask(truth))]
+
+    def notes(self, example: Example) -> tuple[str, ...]:
+        """Pictures are cut into pieces, and keep their scale."""
+        return Task.notes(self, example)
 
     def judge(self, tokenizer: Encoder | None) -> Judge:
         return Segmented(self.classes, self.mean, self.std, self.views)

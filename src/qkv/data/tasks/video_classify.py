@@ -15,6 +15,7 @@ from .. import sketch
 from ..encoding import Encoder
 from ..images import Pixels, Size
 from ..sources import Example, Skipped, Source
+from ..task import Task
 from ..video import Frames, evenly, read, resized, tubelets
 from .image_classify import ImageClassify
 
@@ -75,6 +76,14 @@ class VideoClassify(ImageClassify, kind="video-classify"):
         moments = seen[: len(seen) // self.tubelet].unflatten(1, (-1, self._frame[0]))  # (C, T, H, W)
         lines = [line for line in super().show(batch, row, tokenizer) if line[0]]
         return [lines[0], *(("", line) for line in sketch.picture(moments.movedim(1, 2).flatten(2))), *lines[1:]]
+
+    def notes(self, example: Example) -> tuple[str, ...]:
+        count, _, *have = example["video"].shape
+        if count == self.frames and tuple(have) == self._frame:
+            return Task.notes(self, example)
+        wanted = f"{self.frames} frames of {self._frame[0]} × {self._frame[1]} pixels"
+        said = f"the first video has {count} frames of {have[0]} × {have[1]} pixels, and the model reads {wanted}"
+        return (*Task.notes(self, example), f"{said}; see task.frames and model.image")
 
     @property
     def _frame(self) -> Size:
