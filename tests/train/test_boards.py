@@ -93,9 +93,10 @@ def test_wandb_that_can_not_start_is_a_clear_error(tmp_path, wandb):
 @pytest.mark.parametrize("name", ["wandb", "tensorboard"])
 def test_what_is_not_installed_is_a_clear_error(tmp_path, name):
     with pytest.raises(
-        ValueError, match=f"{name} is asked for but not installed: pip install {name}, or set {name}=false"
+        ValueError, match=f"{name} is asked for but not installed: pip install {name}, or set training.{name}=false"
     ):
-        train(tmp_path, **{name: True})
+        train(tmp_path / "run", **{name: True})
+    assert not (tmp_path / "run").exists()
 
 
 def test_tensorboard_when_it_is_installed(tmp_path):

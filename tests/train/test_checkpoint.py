@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qkv.train import checkpoint, durable
-from qkv.train.checkpoint import MODEL, OPTIMIZER, STATE, Checkpoints, load_state, load_tensors, step_of
+from qkv.train.checkpoint import MODEL, OPTIMIZER, STATE, Checkpoints, Damaged, load_state, load_tensors, step_of
 
 
 def save(store: Checkpoints, step: int, **options) -> Path:
@@ -57,13 +57,61 @@ def test_a_checkpoint_can_be_saved_again(tmp_path):
     assert steps(store) == [3] and load_state(store.best())["step"] == 3
 
 
-@pytest.mark.parametrize("name", ["../elsewhere", "step-00000009", ""])
-def test_a_pointer_is_believed_only_when_it_names_a_checkpoint(tmp_path, name):
+@pytest.mark.parametrize("name", ["../elsewhere", "step-00000002", ""])
+def test_the_newest_state_says_which_is_the_best_whatever_the_pointers_say(tmp_path, name):
     store = Checkpoints(tmp_path / "c")
-    save(store, 1, best=True)
+    best = save(store, 1, best=True)
+    save(store, 2), save(store, 3)
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "c/best").write_text(name)
+    for pointer in ("best", "last"):
+        (tmp_path / "c" / pointer).write_text(name)
+    assert Checkpoints(tmp_path / "c").best() == best
+    (tmp_path / "c/best").unlink()
+    for step in range(4, 9):
+        save(store, step)
+    assert store.best() == best
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "step-00000009", ""])
+def test_a_best_that_is_no_checkpoint_is_none(tmp_path, name):
+    store = Checkpoints(tmp_path / "c")
+    (tmp_path / "elsewhere").mkdir()
+    rewrite(save(store, 1), best=name)
     assert store.best() is None
+
+
+def test_of_checkpoints_from_before_the_state_named_the_best_the_file_does(tmp_path):
+    store = Checkpoints(tmp_path)
+    best = save(store, 1, best=True)
+    rewrite(save(store, 2), best=...)
+    assert store.best() == best
+
+
+def rewrite(path: Path, **changes) -> None:
+    """Change a checkpoint's state.json and make its checksum fit; `...` takes a part out."""
+    content = json.loads((path / STATE).read_text())
+    content.pop("sha256")
+    content = {key: value for key, value in {**content, **changes}.items() if value is not ...}
+    (path / STATE).write_text(json.dumps({"sha256": checkpoint._digest(content), **content}))
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", "{}", '{"sha256": []}', "[" * 100_000])
+def test_a_state_that_is_no_object_is_named(tmp_path, text):
+    path = save(Checkpoints(tmp_path), 1)
+    (path / STATE).write_text(text)
+    with pytest.raises(Damaged, match=STATE):
+        load_state(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"files": []}, {"files": {MODEL: 3}}, {"files": {MODEL: {}}}, {"state": []}, {"best": 4}, {"state": ...}],
+)
+def test_a_state_of_another_form_is_named_though_its_checksum_fits(tmp_path, changes):
+    path = save(Checkpoints(tmp_path), 1)
+    rewrite(path, **changes)
+    with pytest.raises(Damaged, match=STATE):
+        load_tensors(path, MODEL)
 
 
 @pytest.mark.parametrize("name", [MODEL, OPTIMIZER, STATE])
@@ -76,7 +124,7 @@ def test_one_flipped_bit_names_the_file(tmp_path, name, data):
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(bytes(content))
-    with pytest.raises(ValueError, match=rf"{name}.*delete this checkpoint"):
+    with pytest.raises(ValueError, match=name):
         load_state(path.parent)
         load_tensors(path.parent, MODEL)
         load_tensors(path.parent, OPTIMIZER)

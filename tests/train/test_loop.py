@@ -102,6 +102,29 @@ def test_a_metric_that_is_not_there_is_named(tmp_path):
         train(tmp_path, metric="bleu")
 
 
+def test_an_evaluation_that_fails_loses_no_step(tmp_path):
+    def fails(model, step):
+        raise RuntimeError("judged nothing")
+
+    with pytest.raises(RuntimeError, match="judged nothing"):
+        train(tmp_path / "a", evaluate=fails, save_every=100)
+    assert train(tmp_path / "a", resume=True).state.step == 12
+    with pytest.raises(ValueError, match="training.metric"):
+        train(tmp_path / "b", metric="bleu", save_every=100)
+    assert step_of(Checkpoints(tmp_path / "b/checkpoints").newest()) == 5
+
+
+def test_what_begins_is_called_only_when_the_settings_fit(tmp_path):
+    called = []
+    with pytest.raises(ValueError, match="nowhere"):
+        train(tmp_path, optimizer={"kind": "adamw", "freeze": ["nowhere"]}, begin=lambda: called.append(1))
+    assert called == []
+    train(tmp_path, begin=lambda: called.append(2))
+    with pytest.raises(ValueError, match="can't go on"):
+        train(tmp_path, optimizer="sgd", resume=True, begin=lambda: called.append(3))
+    assert called == [2]
+
+
 def test_a_time_limit(tmp_path):
     outcome = train(tmp_path, max_steps=None, max_time=0.3, evaluate=None, schedule={"kind": "cosine", "unit": "time"})
     assert outcome.ending == "max_time" and 0.3 <= outcome.state.elapsed < 5.0
@@ -208,6 +231,27 @@ def test_weights_that_are_no_numbers_are_never_saved(tmp_path):
     assert "not saved" in [line["event"] for line in lines(tmp_path, "event")]
 
 
+@pytest.mark.parametrize("evaluator", [None, evaluate], ids=["unmeasured", "measured"])
+def test_weights_that_are_no_numbers_are_never_delivered(tmp_path, evaluator):
+    """Though the run ends before `max_bad_steps`."""
+
+    class Explodes(Tiny):
+        def forward(self, ids, labels, **rest):
+            sums = super().forward(ids, labels, **rest)
+            return sums._replace(loss=sums.loss * 1e4)
+
+    optimizer = {"kind": "sgd", "lr": 1e38, "momentum": 0.0}
+    with pytest.raises(Diverged, match="no checkpoint was saved before"):
+        train(tmp_path, Explodes(), optimizer=optimizer, max_steps=3, clip_norm=None, evaluate=evaluator)
+    assert not (tmp_path / MODEL).exists()
+
+
+def test_a_run_without_a_single_update_delivers_nothing(tmp_path):
+    with pytest.raises(Diverged, match=r"in 3 steps in a row \(steps 1 to 3"):
+        train(tmp_path, Poisoned("loss"), poisoned_stream(set(range(100))), max_steps=3)
+    assert not (tmp_path / MODEL).exists()
+
+
 def test_all_labels_ignored_is_counted_and_stops_at_last(tmp_path):
     def ignored(position):
         for one in open_stream(position):
@@ -226,7 +270,7 @@ def test_all_labels_ignored_is_counted_and_stops_at_last(tmp_path):
 # -- interruption -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_finishes_the_step_and_saves(tmp_path, number):
     def stream(position):
         for one in open_stream(position):

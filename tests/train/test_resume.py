@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import pytest
 import torch
 from train_stand_in import Tiny, open_stream, train
 
-from qkv.train.checkpoint import MODEL, OPTIMIZER, load_state
+from qkv.train import checkpoint
+from qkv.train.checkpoint import MODEL, OPTIMIZER, STATE, load_state
 from qkv.train.metrics import read_metrics
 from qkv.train.outcome import Outcome
 
@@ -141,14 +143,120 @@ def test_another_model_is_a_clear_error(tmp_path):
         train(tmp_path, model, resume=True)
 
 
-@pytest.mark.parametrize("name", [MODEL, OPTIMIZER])
-def test_a_damaged_checkpoint_is_named(tmp_path, name):
-    path = train(tmp_path).checkpoint / name
+def spoil(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(bytes(content))
-    with pytest.raises(ValueError, match=rf"step-00000012/{name} was changed"):
-        train(tmp_path, resume=True)
+
+
+def told(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", [MODEL, OPTIMIZER, STATE])
+def test_a_damaged_newest_checkpoint_is_set_aside_and_the_run_goes_on_from_the_one_before(tmp_path, name, capsys):
+    wanted = fingerprint(tmp_path / "whole", train(tmp_path / "whole"))
+    spoil(train(tmp_path / "run").checkpoint / name)
+    outcome = train(tmp_path / "run", Tiny(seed=3), resume=True)
+    said = told(capsys.readouterr().err)
+    assert f"step-00000012/{name} was changed" in said and "Going on from step-00000010" in said
+    assert (tmp_path / "run/checkpoints/damaged-step-00000012" / name).is_file()
+    got = fingerprint(tmp_path / "run", outcome)
+    assert got | {"kept": wanted["kept"]} == wanted
+
+
+def test_a_state_that_holds_none_of_a_run_is_set_aside_too(tmp_path, capsys):
+    """Its checksum may fit all the same."""
+    path = train(tmp_path).checkpoint / STATE
+    content = json.loads(path.read_text())
+    for spoiled in ({"run": []}, {"window": 3}, {"rng": {"python": 1}}, {"run": {"step": "many"}}, {"temporary": ...}):
+        state = {key: value for key, value in {**content["state"], **spoiled}.items() if value is not ...}
+        rest = {**content, "state": state}
+        rest.pop("sha256")
+        path.write_text(json.dumps({"sha256": checkpoint._digest(rest), **rest}))
+        assert train(tmp_path, Tiny(seed=3), resume=True).state.step == 12
+        assert "holds no state of a run" in told(capsys.readouterr().err)
+
+
+def test_where_every_checkpoint_is_damaged_nothing_is_touched(tmp_path):
+    train(tmp_path)
+    for path in (tmp_path / "checkpoints").glob("step-*"):
+        spoil(path / MODEL)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for _ in range(2):
+        with pytest.raises(
+            ValueError, match=r"no checkpoint of .* is sound .*step-00000012/model.safetensors was chang"
+        ):
+            train(tmp_path, resume=True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("damage", ["gone", "changed"])
+def test_a_best_checkpoint_that_is_damaged_is_not_claimed(tmp_path, damage, capsys):
+    def best_at_five(model, step):
+        return {"loss": 1.0 if step == 5 else float(step)}
+
+    train(tmp_path, evaluate=best_at_five)
+    best = tmp_path / "checkpoints/step-00000005"
+    shutil.rmtree(best) if damage == "gone" else spoil(best / MODEL)
+    outcome = train(tmp_path, evaluate=best_at_five, max_steps=14, resume=True)
+    assert ("is gone" if damage == "gone" else "was changed") in told(capsys.readouterr().err)
+    assert (outcome.source, outcome.metrics) == ("the weights of step 14", {"loss": 14.0})
+
+
+def test_an_interrupt_while_the_best_is_evaluated_does_not_lose_it(tmp_path):
+    """What is saved off the grid goes at the next save; the best does not."""
+
+    def interrupted(model, step):
+        if step == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return {"loss": 1.0 if step == 5 else float(step)}
+
+    assert train(tmp_path, evaluate=interrupted).interrupted
+    outcome = train(tmp_path, Tiny(seed=3), evaluate=interrupted, resume=True)
+    assert (outcome.source, outcome.metrics) == ("the weights of step 5", {"loss": 1.0})
+
+
+def test_a_kill_after_the_last_save_repeats_no_line(tmp_path):
+    """12 steps, a line every 5: the line that closes the run is written after the checkpoint."""
+    train(tmp_path, log_every=5)
+    whole = [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl") if line["type"] == "train"]
+    train(tmp_path, log_every=5, resume=True)
+    again = [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl") if line["type"] == "train"]
+    assert again == whole == [5, 10, 12]
+    train(tmp_path, log_every=5, max_steps=17, resume=True)
+    longer = [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl") if line["type"] == "train"]
+    assert longer == [5, 10, 15, 17]
+
+
+def test_what_changed_beneath_a_run_is_told(tmp_path, capsys, monkeypatch):
+    train(tmp_path, fingerprint={"data": "a" * 64, "rows": 5})
+    capsys.readouterr()
+    train(tmp_path, fingerprint={"data": "a" * 64, "rows": 5}, max_steps=13, resume=True)
+    assert "not as before" not in capsys.readouterr().err
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    train(tmp_path, fingerprint={"data": "b" * 64, "rows": 6}, max_steps=14, resume=True)
+    assert "not as before: threads 1 → 7, data changed, rows 5 → 6" in told(capsys.readouterr().err)
+    event = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line.get("event") == "differs"]
+    assert event[0]["changed"]["rows"] == [5, 6]
+
+
+def test_another_learning_rate_takes_effect_and_is_told(tmp_path, capsys):
+    train(tmp_path, schedule="constant", optimizer={"kind": "adamw", "lr": 0.001}, log_every=1)
+    train(tmp_path, schedule="constant", optimizer={"kind": "adamw", "lr": 0.5}, log_every=1, max_steps=13, resume=True)
+    rates = [line["lr"] for line in read_metrics(tmp_path / "metrics.jsonl") if line["type"] == "train"]
+    assert rates[11:] == [0.001, 0.5]
+    assert "with other settings: optimizer.lr 0.5, before 0.001, max_steps 13, before 12" in told(
+        capsys.readouterr().err
+    )
+
+
+def test_fewer_steps_than_are_done_are_told(tmp_path, capsys):
+    train(tmp_path)
+    capsys.readouterr()
+    assert train(tmp_path, max_steps=5, resume=True).state.step == 12
+    said = told(capsys.readouterr().err)
+    assert "12 steps are done already, more than max_steps=5" in said and "of 5" not in said
 
 
 def test_resuming_nothing_begins(tmp_path):

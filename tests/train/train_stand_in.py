@@ -78,7 +78,11 @@ QUICK: dict[str, Any] = {"max_steps": 12, "eval_every": 5, "save_every": 4, "log
 
 def train(out: Path, model: nn.Module | None = None, stream: Any = open_stream, **changes: Any) -> Outcome:
     """A run of the tiny model, quick by default; `resume`, `evaluate`, `objective` and `seed` go to `fit`."""
-    passed = {key: changes.pop(key) for key in ("resume", "seed", "objective") if key in changes}
+    passed = {
+        key: changes.pop(key)
+        for key in ("resume", "seed", "objective", "fingerprint", "begin", "console")
+        if key in changes
+    }
     passed.setdefault("objective", NextToken(label_smoothing=0.1))
     evaluator = changes.pop("evaluate", evaluate)
     schedule = {"kind": "inverse-square-root", "warmup": 3}

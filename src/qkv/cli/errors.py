@@ -13,7 +13,7 @@ def describe(error: Exception) -> tuple[int, str]:
         return USER, _usage(error)
     if isinstance(error, OSError):
         return USER, _os(error)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _no_memory(error):
         return USER, "out of memory; make batches smaller (batching.tokens), or the model"
     if isinstance(error, ValueError):
         return USER, _sentence(error)
@@ -21,6 +21,14 @@ def describe(error: Exception) -> tuple[int, str]:
     return BUG, (
         f"a bug in qkv, or something it did not expect: {type(error).__name__}: {text} "
         "(QKV_DEBUG=1 shows where; please report it)"
+    )
+
+
+def _no_memory(error: Exception) -> bool:
+    """PyTorch on a CPU, and C++ beneath it, have no exception of their own for an allocation that fails."""
+    text = str(error)
+    return isinstance(error, RuntimeError) and any(
+        said in text for said in ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory")
     )
 
 

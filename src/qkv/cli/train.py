@@ -120,7 +120,7 @@ def _say_compared(done: Compared) -> int:
     from . import INTERRUPTED
 
     if done.report is None:
-        typer.echo(f"Stopped and saved. Go on with the same command and --resume; it is in {done.folder}.")
+        typer.echo(f"Interrupted. Go on with the same command and --resume; the comparison is in {done.folder}.")
         return INTERRUPTED
     typer.echo(f"The comparison is in {done.folder}; open {done.report} in a browser.")
     return 0
@@ -131,7 +131,7 @@ def _say(done: Trained) -> int:
     from .results import show_evaluation
 
     if done.evaluation is None:
-        typer.echo(f"Stopped and saved. Go on with: qkv train {done.folder} --resume")
+        typer.echo(f"Go on with: qkv train {done.folder} --resume")
         return INTERRUPTED
     show_evaluation(done.evaluation)
     typer.echo(f"The run is in {done.folder}" + (f"; open {done.report} in a browser." if done.report else "."))

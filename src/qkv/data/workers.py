@@ -20,6 +20,10 @@ _THREAD = "qkv-data"
 _build: Callable[..., Any]  # in a worker process: what it does with a task
 
 
+class WorkerDied(OSError):
+    """A worker process is gone. What it was to make can be made again."""
+
+
 def ahead(
     build: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], stop: Callable[[], None]
 ) -> Generator[Result, None, None]:
@@ -49,9 +53,9 @@ def by_processes(
     try:
         yield from _in_order(pool, _work, tasks, workers * _AHEAD)
     except BrokenProcessPool:
-        raise RuntimeError(
-            "a data worker process died (killed, or out of memory?), or could not start because the script that calls "
-            'this is not guarded by `if __name__ == "__main__":`'
+        raise WorkerDied(
+            "a process that reads data died: it was killed, memory ran out (lower batching.workers), or it could not start "
+            'because the script that calls this is not guarded by `if __name__ == "__main__":`'
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

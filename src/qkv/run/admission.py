@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
 
+from ..data.batching import Batching
+from ..train.boards import check_boards
 from ..train.compiling import check_compiler
 from ..train.precision import check_device
 from ..train.settings import Training
@@ -16,17 +19,24 @@ from .recipe import Recipe
 
 # What a resumed run may change: nothing that was used up to the step it goes on from.
 CHANGEABLE = ("description", "evaluation.*", "generation.*", "batching.workers", "batching.cache")
-CHANGEABLE_TRAINING = frozenset(
-    {
-        *("max_steps", "max_epochs", "max_time", "patience", "min_delta", "max_bad_steps"),
-        *("eval_every", "save_every", "log_every", "keep", "metric", "mode", "final"),
-        *("compile", "recompute", "tensorboard"),
-    }
+CHANGEABLE_TRAINING = (
+    *("max_steps", "max_epochs", "max_time", "patience", "min_delta", "max_bad_steps"),
+    *("eval_every", "save_every", "log_every", "keep", "metric", "mode", "final"),
+    *("optimizer", "schedule", "clip_norm", "clip_value"),  # but for the optimizer's kind, whose state goes on
+    *("compile", "recompute", "tensorboard", "wandb"),
 )
+WORKERS_A_CORE = 4  # processes that read data; more only wait for one another
 
 
-def check_machine(training: Training, device: torch.device) -> None:
-    """That the device can do what the settings ask for. Raises ValueError."""
+def check_machine(training: Training, batching: Batching, device: torch.device) -> None:
+    """That the machine can do what the settings ask for. Raises ValueError."""
+    check_boards(training.tensorboard, training.wandb)
+    most = WORKERS_A_CORE * (os.cpu_count() or 1)
+    if batching.processes > most:
+        raise ValueError(
+            f"batching.workers is {batching.processes}, and this machine has {os.cpu_count()} cores; give {most} at most, or "
+            "auto (the batches are the same)"
+        )
     if training.precision != "auto":
         check_device(training.precision, device)
     if training.compile is True:
@@ -58,13 +68,14 @@ def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> Recipe:
         more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
         raise ValueError(
             f"{out} is a run of another recipe and can't be resumed with this one: {said}{more}; "
-            f"`qkv train {out} --resume` goes on with its own"
+            f"`qkv train {out} --resume` goes on with its own, --overwrite replaces the run. What may change is "
+            f"{', '.join(CHANGEABLE)} and, of training, {', '.join(CHANGEABLE_TRAINING)} (not optimizer.kind)"
         )
     return recipe
 
 
 def _changeable(path: str) -> bool:
-    room, _, name = path.partition(".")
-    if room == "training" and name in CHANGEABLE_TRAINING:
-        return True
+    first, _, rest = path.partition(".")
+    if first == "training":
+        return rest.partition(".")[0] in CHANGEABLE_TRAINING and rest != "optimizer.kind"
     return any(fnmatch(path, pattern) for pattern in CHANGEABLE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from enum import Enum
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 from ..data.tokenizer_file import CHAT_TEMPLATE
 from ..train import durable
+from ..train.boards import RUN_ID
+from ..train.metrics import read_metrics
+from .lock import LOCK, OWNER
 from . import plain_json
 
 CONFIG = "config.json"
@@ -27,8 +31,10 @@ BASE = "base.json"  # what an adapter was trained over
 
 FILES = (
     *(EVALUATION, REPORT, "attention.json", "senses.json", "machine.json", SAMPLES, WEIGHTS),
-    *(ADAPTER, BASE, CHECKPOINTS, METRICS, "tensorboard", GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE),
+    *(ADAPTER, BASE, CHECKPOINTS, METRICS, "tensorboard", "wandb", RUN_ID),
+    *(GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE),
 )
+_UNFINISHED = re.compile(r"\.tmp-.*|\.(?P<name>.+)\.\d+")  # a process that was killed writing leaves these
 
 
 class State(Enum):
@@ -43,11 +49,30 @@ class State(Enum):
     def of(cls, folder: Path) -> State:
         if not folder.exists():
             return cls.FREE
-        if folder.is_dir() and all(path.name.startswith(".tmp-") for path in folder.iterdir()):
+        if folder.is_dir() and all(path.name in (LOCK, OWNER) or _unfinished(path) for path in folder.iterdir()):
             return cls.FREE  # empty, but for what a killed process was writing
         if not folder.is_dir() or not (folder / RECIPE).is_file():
             return cls.FOREIGN
         return cls.FINISHED if (folder / EVALUATION).is_file() and (folder / WEIGHTS).is_file() else cls.STARTED
+
+
+def _unfinished(path: Path) -> bool:
+    found = _UNFINISHED.fullmatch(path.name)
+    return found is not None and (found["name"] is None or found["name"] in FILES)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what killed processes were writing. For who has the directory to himself."""
+    for path in folder.iterdir():
+        if _unfinished(path):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def is_stub(folder: Path) -> bool:
+    """Whether no step is known to have been taken here: there is neither a checkpoint nor a line of the log."""
+    log = folder / METRICS
+    saved = any((folder / CHECKPOINTS).glob("step-*"))
+    return not saved and not (log.is_file() and any(line.get("type") == "train" for line in read_metrics(log)))
 
 
 def clear(folder: Path) -> None:

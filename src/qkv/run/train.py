@@ -20,7 +20,8 @@ from ..data.vectors import Vectors
 from ..model.base import ModelSpec
 from ..model.replace import Replaced
 from ..model.transformer import Transformer
-from ..train.loop import fit
+from ..train import rng
+from ..train.loop import check_metric, fit
 from ..train.outcome import Outcome
 from . import weights
 from .adapters import save_adapter
@@ -29,10 +30,25 @@ from .base import check_base, keep_base, model_of
 from .build import build
 from .choices import Chooser
 from .device import choose, flops_per_token, peak_flops
-from .directory import ADAPTER, EVALUATION, RECIPE, SAMPLES, TOKENIZER, WEIGHTS, State, clear, write_json, write_text
+from .directory import (
+    ADAPTER,
+    EVALUATION,
+    RECIPE,
+    SAMPLES,
+    TOKENIZER,
+    WEIGHTS,
+    State,
+    clear,
+    is_stub,
+    tidy,
+    write_json,
+    write_text,
+)
 from .evaluate import Evaluated, Evaluator
+from .fingerprint import fingerprint
 from .fits import Room, plan_of
 from .load import check_fit, write_settings
+from .lock import locked
 from .recipe import Recipe
 from .shape import widest
 from .text import Use
@@ -40,6 +56,7 @@ from .tokenizer import make
 from .vectors import load_vectors
 from .wording import taken
 
+FEW = 8  # examples of a first evaluation, which is to show what is measured
 SAMPLE = 8  # batches that are looked at to see how large they get
 TEXTS = 1000  # of the training split, over which it is told how much of them has a vector
 
@@ -73,15 +90,20 @@ def train(
     """
     console = console or Console(quiet=True)
     where = choose(device)
-    recipe = admit(recipe, out, resume, overwrite)
-    check_machine(recipe.training, where)
-    job = Job.prepare(recipe, out, where, resume, console)
-    first = job.foresee()
-    if overwrite and State.of(out) is not State.FREE:
-        clear(out)
-    (out / EVALUATION).unlink(missing_ok=True)  # until it is made anew, the run is not finished
-    job.write()
-    return job.run(resume, first)
+    admit(recipe, out, resume, overwrite)  # a directory that is not ours is not even locked
+    with locked(out):
+        recipe = admit(recipe, out, resume, overwrite)
+        fresh = overwrite or State.of(out) is State.FREE
+        tidy(out)
+        check_machine(recipe.training, recipe.batching, where)
+        job = Job.prepare(recipe, out, where, resume, console)
+        first = job.foresee()
+        try:
+            return job.run(resume, first, overwrite)
+        except Exception:
+            if fresh and is_stub(out) and State.of(out) is State.STARTED:
+                clear(out)  # nothing was learned yet, and what refused to begin should not be in the way
+            raise
 
 
 @dataclass
@@ -172,10 +194,19 @@ class Job:
             self.length = count(recipe.data, recipe.seed)
         return batches[0]
 
-    def run(self, resume: bool, first: Batch) -> Trained:
+    def run(self, resume: bool, first: Batch, overwrite: bool = False) -> Trained:
+        """Train, once everything has been seen to fit together, and evaluate."""
         recipe = self.recipe
         model = self._model()
-        self._tell()
+        self._check_metric(model)
+
+        def begin() -> None:
+            if overwrite and State.of(self.out) is not State.FREE:
+                clear(self.out)
+            (self.out / EVALUATION).unlink(missing_ok=True)  # until it is made anew, the run is not finished
+            self.write()
+            self._tell()
+
         outcome = fit(
             model,
             self.open,
@@ -185,6 +216,8 @@ class Job:
             seed=recipe.seed,
             evaluate=self._measure,
             resume=resume,
+            begin=begin,
+            fingerprint=fingerprint(recipe.data, self.tokenizer, recipe.seed),
             flops_per_token=flops_per_token(self.spec, first),
             peak_flops=peak_flops(self.device, recipe.training.precision),
             console=self.console,
@@ -251,6 +284,20 @@ class Job:
             self._say(f"Evaluations during training take {taken(found.to_dict())} (evaluation.examples).")
         self.measured = True
         return found.metrics
+
+    def _check_metric(self, model: Any) -> None:
+        """That evaluations will give the metric which the best is chosen by, by evaluating on a few examples. Raises
+        ValueError that names those that there are."""
+        quick = self.recipe.generation.replace(num_beams=1, num_samples=1, max_new_tokens=1)
+        training = model.training
+        try:
+            with rng.preserved():
+                found = self.evaluator(model.eval(), "validation", FEW, quick, samples=0).metrics
+        except ValueError:  # so few examples may hold nothing to measure; the first evaluation will say
+            return
+        finally:
+            model.train(training)
+        check_metric(self.recipe.training.metric, found)
 
     def _finish(self, model: Any, outcome: Outcome) -> Trained:
         """Evaluate the delivered weights on the test split and write down what was found, `evaluation.json` and the page."""

@@ -15,6 +15,14 @@ from .durable import write_file
 RUN_ID = "wandb-run-id"
 
 
+def check_boards(tensorboard: bool, wandb: WandB | None) -> None:
+    """That what is asked for is installed. Raises ValueError."""
+    if tensorboard:
+        _require("tensorboard", "training.tensorboard=false")
+    if wandb is not None:
+        _require("wandb", "training.wandb=false")
+
+
 class Board(Protocol):
     """What shows the numbers of the lines "train", "eval" and "final" as curves named `<type>/<name>`."""
 
@@ -46,7 +54,6 @@ class TensorBoard:
     """TensorBoard's files in `folder`; what a resumed run repeats is hidden."""
 
     def __init__(self, folder: Path, after: int = 0) -> None:
-        _require("tensorboard", "tensorboard=false")
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(folder), purge_step=after + 1)
@@ -66,7 +73,6 @@ class WandBoard:
     """
 
     def __init__(self, spec: WandB, folder: Path, config: Mapping[str, Any], after: int = 0) -> None:
-        _require("wandb", "wandb=false")
         wandb = importlib.import_module("wandb")
         folder.mkdir(parents=True, exist_ok=True)
         known = folder / RUN_ID

@@ -5,12 +5,14 @@
         model.safetensors        weights, tied ones once
         optimizer.safetensors    the optimizer's tensors, as `<parameter>/<state>`
         average.safetensors      the running average of the weights, where training keeps one
-        state.json               {"sha256": of the rest, "state": {...}, "files": {name: {"sha256", "bytes"}}}
-      last                       the name of the newest checkpoint
-      best                       the name of the one with the best evaluation
+        state.json               {"sha256": of the rest, "state": {...}, "best": a checkpoint's name or null,
+                                  "files": {name: {"sha256", "bytes"}}}
+      last, best                 the names of the newest checkpoint and of the one with the best evaluation, for people
+      damaged-step-00001500/     one that could not be read when the run was resumed
 
-A folder with a name of this form is always complete: it is written beside, under a name with a dot, and renamed.
-The pointer `last` may be one save behind when the process was killed between two renames; `newest` asks the folders.
+A folder with a name of this form is always complete: it is written beside, under a name with a dot, and renamed. What a
+save changes, it changes by that one rename. The files `last` and `best` follow it and may be one save behind when the
+process was killed, so they are never read: the newest checkpoint says itself which one is the best.
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ from .weights import Tensors, read_tensors, write_tensors
 
 MODEL, OPTIMIZER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
 _NAME = re.compile(r"step-(\d{8,})")
+
+
+class Damaged(ValueError):
+    """A checkpoint does not hold what was saved."""
 
 
 class Checkpoints:
@@ -58,9 +64,23 @@ class Checkpoints:
         return next(reversed(self.all()), None)
 
     def best(self) -> Path | None:
-        pointer = self.root / "best"
-        name = pointer.read_text().strip() if pointer.is_file() else ""
-        return self.root / name if _NAME.fullmatch(name) and (self.root / name).is_dir() else None
+        """The checkpoint with the best evaluation, as the newest sound one has it; None where it is gone."""
+        for path in reversed(self.all()):
+            try:
+                name = _best_of(path)
+            except Damaged:
+                continue
+            return self.root / name if name and _NAME.fullmatch(name) and (self.root / name).is_dir() else None
+        return None
+
+    def set_aside(self, damaged: Path) -> Path:
+        """Rename a checkpoint that can't be read, so that it counts as none; what is left of it may still serve someone."""
+        aside = self.root / f"damaged-{damaged.name}"
+        if aside.exists():
+            durable.remove_folder(aside)
+        damaged.rename(aside)
+        durable.sync_folder(self.root)
+        return aside
 
     # -- saving -------------------------------------------------------------------------------------------------
 
@@ -72,7 +92,7 @@ class Checkpoints:
         best: bool = False,
         temporary: bool = False,
     ) -> Path:
-        """Save a checkpoint, move the pointers to it and drop the oldest.
+        """Save a checkpoint and drop the oldest; `best` says that its evaluation is the best so far.
 
         Raises OSError where the disk refuses; what was saved before is then untouched.
         """
@@ -80,7 +100,8 @@ class Checkpoints:
         beside = self.root / f".tmp-{target.name}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            _write(beside, files, state)
+            held = target if best else self.best()
+            _write(beside, files, state, held.name if held else None)
             durable.replace_folder(beside, target)
             for pointer in ("last", "best") if best else ("last",):
                 durable.write_file(self.root / pointer, f"{target.name}\n".encode())
@@ -107,7 +128,7 @@ class Checkpoints:
                 durable.remove_folder(path)
 
 
-def _write(folder: Path, files: Mapping[str, Tensors], state: Mapping[str, Any]) -> None:
+def _write(folder: Path, files: Mapping[str, Tensors], state: Mapping[str, Any], best: str | None) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir()
@@ -117,7 +138,7 @@ def _write(folder: Path, files: Mapping[str, Tensors], state: Mapping[str, Any])
         write_tensors(path, tensors)
         durable.sync_file(path)
         sums[name] = {"sha256": durable.sha256(path), "bytes": path.stat().st_size}
-    content = {"state": dict(state), "files": sums}
+    content = {"state": dict(state), "best": best, "files": sums}
     text = json.dumps({"sha256": _digest(content), **content}, allow_nan=False)
     durable.write_file(folder / STATE, text.encode())
 
@@ -130,26 +151,42 @@ def step_of(checkpoint: Path) -> int:
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """The state that was saved. Raises ValueError that names the file where it was changed since."""
-    return _verified(checkpoint)["state"]
+    """The state that was saved. Raises Damaged, which names the file, where it was changed since."""
+    state: dict[str, Any] = _verified(checkpoint)["state"]
+    return state
 
 
 def load_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
-    """One file's tensors, on the host. Raises ValueError that names the file where it was changed since."""
-    path = checkpoint / name
-    known = _verified(checkpoint)["files"].get(name)
-    if known is None:
-        raise ValueError(f"the checkpoint {checkpoint} has no {name}")
+    """One file's tensors, on the host. Raises Damaged, which names the file, where it was changed since."""
+    files = _verified(checkpoint)["files"]
+    if name not in files:
+        raise Damaged(f"the checkpoint {checkpoint} has no {name}")
+    _check(checkpoint / name, files[name])
+    return read_tensors(checkpoint / name)
+
+
+def check(checkpoint: Path) -> None:
+    """See that every file is as it was saved. Raises Damaged, which names the first that isn't."""
+    for name, known in _verified(checkpoint)["files"].items():
+        _check(checkpoint / name, known)
+
+
+def _check(path: Path, known: Mapping[str, Any]) -> None:
     if not path.is_file():
-        raise ValueError(f"{path} is missing; {_ADVICE}")
+        raise Damaged(f"{path} is missing")
     if path.stat().st_size != known["bytes"]:
-        raise ValueError(f"{path} holds {path.stat().st_size} bytes, not the {known['bytes']} written; {_ADVICE}")
+        raise Damaged(f"{path} holds {path.stat().st_size} bytes, not the {known['bytes']} written")
     if durable.sha256(path) != known["sha256"]:
-        raise ValueError(f"{path} was changed after it was saved (its SHA-256 differs); {_ADVICE}")
-    return read_tensors(path)
+        raise Damaged(f"{path} was changed after it was saved (its SHA-256 differs)")
 
 
-_ADVICE = "delete this checkpoint to go on from the one before"
+def _best_of(newest: Path) -> str | None:
+    """The best checkpoint's name. Before its name was kept in the state, a file of its own said it."""
+    content = _verified(newest)
+    pointer = newest.parent / "best"
+    if "best" in content or not pointer.is_file():
+        return content.get("best")
+    return pointer.read_text(encoding="utf-8", errors="replace").strip()
 
 
 def _verified(checkpoint: Path) -> dict[str, Any]:
@@ -157,14 +194,20 @@ def _verified(checkpoint: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
         claimed = content.pop("sha256")
-        sound = claimed == _digest(content)
+        sound = claimed == _digest(content) and _well_formed(content)
     except FileNotFoundError:
-        raise ValueError(f"{path} is missing; {_ADVICE}") from None
-    except (ValueError, KeyError, AttributeError):
+        raise Damaged(f"{path} is missing") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         sound = False
     if not sound:
-        raise ValueError(f"{path} was changed after it was saved (its SHA-256 differs); {_ADVICE}")
+        raise Damaged(f"{path} was changed after it was saved (its SHA-256 differs)")
     return content
+
+
+def _well_formed(content: Mapping[str, Any]) -> bool:
+    files = content["files"].values()
+    of_files = all(isinstance(known["sha256"], str) and isinstance(known["bytes"], int) for known in files)
+    return of_files and isinstance(content["state"], dict) and isinstance(content.get("best"), str | None)
 
 
 def _digest(content: Mapping[str, Any]) -> str:

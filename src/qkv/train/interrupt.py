@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to stop at the end of the step."""
+"""Ctrl-C, SIGTERM and SIGHUP as a request to stop at the end of the step."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from types import FrameType
 from typing import Any, Self
 
 
-class Interrupt:
-    """Inside, the first Ctrl-C or SIGTERM only sets `requested`; a second Ctrl-C raises KeyboardInterrupt at once.
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]  # Windows: no HUP
 
-    Python delivers signals to its main thread only; in another thread this does nothing.
+
+class Interrupt:
+    """Inside, the first signal only sets `requested`; a second Ctrl-C raises KeyboardInterrupt at once.
+
+    SIGHUP comes when the terminal is closed; where it is ignored, as under `nohup`, it stays so. Python delivers signals
+    to its main thread only; in another thread this does nothing.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -22,7 +28,9 @@ class Interrupt:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for one in (signal.SIGINT, signal.SIGTERM):
+            for one in _SIGNALS:
+                if one not in (signal.SIGINT, signal.SIGTERM) and signal.getsignal(one) == signal.SIG_IGN:
+                    continue
                 self._before[one] = signal.signal(one, self._handle)
         return self
 

@@ -17,11 +17,17 @@ from .settings import Training
 
 
 class Journal:
-    """The log and the display of one run. A rank that doesn't lead keeps neither."""
+    """The log and the display of one run. A rank that doesn't lead keeps neither.
 
-    def __init__(self, out: Path, display: Display, training: Training, after: int, leads: bool) -> None:
+    after, pending: the step that the run goes on from, and whether steps up to it are still to be logged.
+    """
+
+    def __init__(
+        self, out: Path, display: Display, training: Training, after: int, leads: bool, pending: bool = False
+    ) -> None:
         self.display, self.training = display, training
-        self.log = MetricsLog(out / "metrics.jsonl", after, _boards(out, training, after)) if leads else None
+        boards = _boards(out, training, after) if leads else []
+        self.log = MetricsLog(out / "metrics.jsonl", after, boards, pending) if leads else None
 
     def write(self, type: str, step: int, **values: Any) -> None:
         if self.log is not None:
@@ -47,11 +53,21 @@ class Journal:
         if before is None:
             self.event("started", step, parameters=parameters, frozen=frozen)
             return
-        now = self.training.to_dict()
-        changed = {name: [before.get(name), value] for name, value in now.items() if before.get(name) != value}
+        changed = _changes(before, self.training.to_dict())
         self.event("resumed", step, changed=changed)
-        note = f" with other settings than before: {', '.join(changed)}" if changed else ""
-        self.display.say(f"Resumed after step {step:,}{note}.")
+        self.display.say(f"Resumed after step {step:,}{_listed(changed)}.")
+        most = self.training.max_steps
+        if most is not None and step > most:
+            self.display.say(f"Note: {step:,} steps are done already, more than max_steps={most:,}; none is added.")
+
+    def differs(self, step: int, before: dict[str, Any], now: dict[str, Any]) -> None:
+        """Tell what a run rests on and finds changed as it is resumed."""
+        changed = {name: [before[name], value] for name, value in now.items() if before.get(name, value) != value}
+        if changed:
+            self.event("differs", step, changed=changed)
+            short = {name: _short(old, new) for name, (old, new) in changed.items()}
+            said = ", ".join(f"{name} {words}" for name, words in short.items())
+            self.display.say(f"Note: not as before: {said}. The run goes on, but not bit for bit as it would have.")
 
     def train(self, step: int, line: dict[str, Any]) -> None:
         self.write("train", step, **line)
@@ -94,6 +110,31 @@ class Journal:
     def close(self) -> None:
         if self.log is not None:
             self.log.close()
+
+
+def _changes(before: Any, now: Any, path: str = "") -> dict[str, list[Any]]:
+    """The dotted names of the settings that differ, each with both values."""
+    if not isinstance(before, dict) or not isinstance(now, dict) or before.get("kind") != now.get("kind"):
+        return {} if before == now else {path: [before, now]}
+    found: dict[str, list[Any]] = {}
+    for name, value in now.items():
+        found |= _changes(before.get(name), value, f"{path}.{name}" if path else name)
+    return found
+
+
+def _listed(changed: dict[str, list[Any]]) -> str:
+    said = ", ".join(f"{name} {_word(new)}, before {_word(old)}" for name, (old, new) in changed.items())
+    return f" with other settings: {said}" if changed else ""
+
+
+def _word(value: Any) -> str:
+    """A setting's value; of a part of several settings, its kind."""
+    return str(value.get("kind", value) if isinstance(value, dict) else value)
+
+
+def _short(before: Any, now: Any) -> str:
+    """How a value changed; two checksums say nothing to a reader."""
+    return "changed" if isinstance(now, str) and len(now) == 64 else f"{before} → {now}"
 
 
 def _boards(out: Path, training: Training, after: int) -> list[Board]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,8 @@ from ..core.batch import Batch
 from ..core.ranks import ALONE, Ranks
 from . import checkpoint, rng
 from .average import LastCheckpoints, Running, RunningAverage, mean
-from .checkpoint import AVERAGE, MODEL, OPTIMIZER, Checkpoints
+from .boards import check_boards
+from .checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
 from .interrupt import Interrupt
 from .journal import Journal
 from .meter import Measured, Meter
@@ -26,7 +27,7 @@ from .objective import Objective
 from .outcome import Diverged, Ending, Outcome
 from .progress import Display
 from .settings import Training
-from .state import State
+from .state import Best, State
 from .step import Stepper
 from .weights import Tensors, all_finite, load_model, load_optimizer, model_tensors, optimizer_tensors, replace_tensors
 
@@ -44,6 +45,8 @@ def fit(
     seed: int = 0,
     evaluate: Evaluate | None = None,
     resume: bool = False,
+    begin: Callable[[], None] | None = None,
+    fingerprint: Mapping[str, Any] | None = None,
     ranks: Ranks = ALONE,
     flops_per_token: float | None = None,
     peak_flops: float | None = None,
@@ -53,20 +56,24 @@ def fit(
 
     open_stream:     gives the batches that follow a position, or all from the first for None.
     evaluate:        `(model in evaluation mode, step)` → named metrics; leaves no trace in the random generators.
-    resume:          go on from the newest checkpoint in `out`; from the beginning where there is none.
+    resume:          go on from the newest sound checkpoint in `out`; from the beginning where there is none.
+    begin:           called when all settings are known to fit together, before anything is written into `out`.
+    fingerprint:     what the run rests on (data, tokenizer …), JSON-able. It is kept in checkpoints, and where a resumed
+                     run finds another, that is told.
     flops_per_token: of forward and backward, per token as `Batch.tokens` counts them; with `peak_flops` (per second)
                      it gives the MFU, model FLOPs utilization.
 
     Resumed from any checkpoint, a run goes on bit for bit as if it had not stopped (same machine, threads, settings).
-    Raises Diverged, a ValueError, after `max_bad_steps`; ValueError for settings or files that don't fit together; and
+    Raises Diverged, a ValueError, after `max_bad_steps` and where no finite weights came of the run; ValueError for settings or files that don't fit together; and
     OSError where the disk refuses.
     """
     display = Display(
         console, training.max_steps, training.max_time, shown=ranks.rank == 0, max_epochs=training.max_epochs
     )
     trainer = Trainer(model, Stepper(model, objective, training, ranks), training, Path(out), evaluate, ranks, display)
+    trainer.fingerprint |= fingerprint or {}
     trainer.utilization = flops_per_token / peak_flops if flops_per_token and peak_flops else None
-    trainer.start(open_stream, seed, resume)
+    trainer.start(open_stream, seed, resume, begin)
     with display, Interrupt(display.say) as interrupt, closing(trainer):
         while True:
             ending = trainer.ending(interrupt.requested)
@@ -97,6 +104,7 @@ class Trainer:
     ) -> None:
         self.model, self.stepper, self.training, self.out = model, stepper, training, out
         self.evaluator, self.ranks, self.display = evaluator, ranks, display
+        self.fingerprint: dict[str, Any] = {"threads": torch.get_num_threads()}
         self.store = Checkpoints(out / "checkpoints", training.keep)
         self.state, self.meter = State(), Meter()
         self.running: Running | None = None
@@ -104,41 +112,89 @@ class Trainer:
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
-    def start(self, open_stream: OpenStream, seed: int, resume: bool) -> None:
-        """Make everything stand where the run begins, or where its newest checkpoint left it."""
-        found = self.store.newest()
-        if found and not resume:
-            raise ValueError(f"{self.out} already holds a run with {found.name}; resume it, or choose another folder")
-        saved = self._load(found) if found else None
-        if isinstance(self.training.average, RunningAverage):
-            self.running = Running(self.training.average, self.model)
-            if found and (found / AVERAGE).exists():
-                self.running.load(checkpoint.load_tensors(found, AVERAGE))
-        self.journal = Journal(self.out, self.display, self.training, self.state.step, self.ranks.rank == 0)
+    def start(self, open_stream: OpenStream, seed: int, resume: bool, begin: Callable[[], None] | None = None) -> None:
+        """Make everything stand where the run begins, or where its newest sound checkpoint left it."""
+        check_boards(self.training.tensorboard, self.training.wandb)
+        running = self.training.average
+        self.running = Running(running, self.model) if isinstance(running, RunningAverage) else None
+        saved = self._go_on() if resume and self.store.newest() else None
+        if begin is not None:
+            begin()
+        newest = self.store.newest()
+        if newest and not resume:
+            raise ValueError(f"{self.out} already holds a run with {newest.name}; resume it, or choose another folder")
+        pending = not self.meter.empty
+        self.journal = Journal(self.out, self.display, self.training, self.state.step, self.ranks.rank == 0, pending)
         self.journal.begin(self.state.step, saved["training"] if saved else None, self.model)
+        self.display.begins_at(self.state.step)
         self.stream = iter(open_stream(self.state.position))
         if saved:
+            self.journal.differs(self.state.step, saved.get("fingerprint", {}), self.fingerprint)
             rng.restore(saved["rng"])
         else:
             rng.seed_all(seed + self.ranks.rank)
         self._born = time.monotonic() - self.state.elapsed
         self.model.train()
 
+    def _go_on(self) -> dict[str, Any]:
+        """Load the newest checkpoint that is sound. Damaged ones after it are set aside, and told."""
+        damaged: dict[Path, Damaged] = {}
+        for path in reversed(self.store.all()):
+            try:
+                saved = self._load(path)
+            except Damaged as error:
+                damaged[path] = error
+                continue
+            self.ranks.barrier()
+            for broken, why in damaged.items():
+                aside = self.store.set_aside(broken) if self.ranks.rank == 0 else broken
+                self.display.say(
+                    f"Note: {why}. Going on from {path.name}; what is left of the newer one is in {aside}."
+                )
+            self._check_best(path)
+            return saved
+        why = next(iter(damaged.values()))
+        raise ValueError(
+            f"no checkpoint of {self.out} is sound ({why}); begin anew in another folder, or replace this one"
+        )
+
     def _load(self, path: Path) -> dict[str, Any]:
+        checkpoint.check(path)
         saved = checkpoint.load_state(path)
-        before, now = saved["optimizer"], self.training.optimizer.kind
+        try:
+            self.state = State.from_dict(saved["run"])
+            self.meter.load(saved["window"])
+            self.stepper.mixed.load(saved["scaler"])
+            rng.restore(saved["rng"])
+            self.store.temporary = path if saved["temporary"] else None
+            before, settings = saved["optimizer"], saved["training"]["optimizer"]
+        except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+            what = " ".join(str(error).split())
+            raise Damaged(f"{path / STATE} holds no state of a run ({type(error).__name__}: {what})") from None
+        now = self.training.optimizer.kind
         if before != now:
             raise ValueError(
                 f"{path} was trained with the optimizer {before!r}, and {now!r} can't go on with that one's state; "
                 f"resume with {before!r}, or start a new run"
             )
         load_model(self.model, checkpoint.load_tensors(path, MODEL), str(path / MODEL))
-        self._load_optimizer(path, saved["training"]["optimizer"])
-        self.stepper.mixed.load(saved["scaler"])
-        self.meter.load(saved["window"])
-        self.state = State.from_dict(saved["run"])
-        self.store.temporary = path if saved["temporary"] else None
+        self._load_optimizer(path, settings)
+        if self.running and (path / AVERAGE).exists():
+            self.running.load(checkpoint.load_tensors(path, AVERAGE))
         return saved
+
+    def _check_best(self, newest: Path) -> None:
+        """Forget the best evaluation where its checkpoint can't be delivered any more."""
+        best = self.store.best()
+        if not self.state.best.step or best == newest:
+            return
+        try:
+            if best is None:
+                raise Damaged(f"the best checkpoint, of step {self.state.best.step:,}, is gone")
+            checkpoint.check(best)
+        except Damaged as error:
+            self.state.best = Best(stale=self.state.best.stale)
+            self.display.say(f"Note: {error}. The best weights are those of the best evaluation from here on.")
 
     def _load_optimizer(self, path: Path, before: dict[str, Any]) -> None:
         tensors, now = checkpoint.load_tensors(path, OPTIMIZER), self.training.optimizer.to_dict()
@@ -216,15 +272,16 @@ class Trainer:
         return bool(ending) or self._falls_on(self.training.eval_every)
 
     def evaluate(self) -> None:
-        """Evaluate, and see whether it is the best yet."""
+        """Evaluate, and see whether it is the best yet. Where that fails, what was trained is saved first."""
         state, training = self.state, self.training
-        with self.running.in_place() if self.running else nullcontext():
-            metrics = self._measure()
-        if training.metric not in metrics:
-            measured = ", ".join(metrics) or "nothing"
-            raise ValueError(
-                f"training.metric is {training.metric!r}, but what is measured is {measured}; give one of these"
-            )
+        try:
+            with self.running.in_place() if self.running else nullcontext():
+                metrics = self._measure()
+            check_metric(training.metric, metrics)
+        except Exception:
+            if self.unsaved:
+                self.save("interrupted")
+            raise
         best = state.best.offer(state.step, metrics[training.metric], metrics, training.mode, training.min_delta)
         state.evaluated, state.metrics, self.unsaved = state.step, metrics, True
         self.journal.evaluation(state.step, metrics, self.elapsed, best, state.best.stale)
@@ -256,8 +313,9 @@ class Trainer:
             files: dict[str, Tensors] = {MODEL: tensors, OPTIMIZER: optimizer_tensors(self.stepper.optimizer)}
             if self.running:
                 files[AVERAGE] = self.running.tensors
-            temporary = ending == "interrupted" and not self._falls_on(self.training.save_every)
-            self.store.save(self.state.step, files, self._remembered(temporary), self._is_best(), temporary)
+            best = self._is_best()
+            temporary = ending == "interrupted" and not best and not self._falls_on(self.training.save_every)
+            self.store.save(self.state.step, files, self._remembered(temporary), best, temporary)
         self.ranks.barrier()
 
     def _remembered(self, temporary: bool) -> dict[str, Any]:
@@ -270,6 +328,7 @@ class Trainer:
             "optimizer": self.training.optimizer.kind,
             "training": self.training.to_dict(),
             "temporary": temporary,
+            "fingerprint": self.fingerprint,
         }
 
     def _is_best(self) -> bool:
@@ -294,7 +353,11 @@ class Trainer:
             "patience": training.patience is not None and state.best.stale >= training.patience,
             "data": self.exhausted,
         }
-        return next((ending for ending, holds in reasons.items() if holds), None)
+        found = next((ending for ending, holds in reasons.items() if holds), None)
+        if found is not None:
+            self._settle()
+        nothing_learned = state.guard.streak == state.step > 0  # no step of the run made an update
+        return "bad steps" if nothing_learned and found not in (None, "interrupted") else found
 
     def deliver(self, ending: Ending) -> Outcome:
         """Put the weights that the run is for into the model and into its folder."""
@@ -304,9 +367,11 @@ class Trainer:
         state = self.state
         state.elapsed = self.elapsed
         self.journal.end(state.step, ending)
-        if ending == "bad steps":
+        if ending == "bad steps" or not all_finite(model_tensors(self.model).values()):
             raise Diverged(state, self.store.newest())
         tensors, source, metrics = self._choose()
+        if not all_finite(tensors.values()):
+            raise Diverged(state, self.store.newest())
         load_model(self.model, tensors)
         if isinstance(self.training.average, LastCheckpoints) and self.evaluator and ending != "interrupted":
             metrics = self._measure()
@@ -319,16 +384,30 @@ class Trainer:
 
     def _choose(self) -> tuple[Tensors, str, dict[str, float]]:
         """The weights to deliver, what they are, and their evaluation where there was one."""
-        average, best, newest = self.training.average, self.store.best(), self.store.newest()
+        average, newest = self.training.average, self.store.newest()
         if newest is None:
             return model_tensors(self.model), "the weights as they are", self.state.metrics
         if isinstance(average, LastCheckpoints):
-            paths = self.store.all()[-average.last :]
+            paths = list(self._sound(self.store.all()[-average.last :]))
             return mean(checkpoint.load_tensors(p, MODEL) for p in paths), f"the mean of {len(paths)} checkpoints", {}
-        chosen = best if best and self.training.final == "best" else newest
-        metrics = self.state.best.metrics if chosen == best else self.state.metrics
+        best = self.store.best() if self.training.final == "best" else None
+        chosen = next(self._sound([best, newest] if best else [newest]))
         name, what = (AVERAGE, "running average") if self.running else (MODEL, "weights")
-        return checkpoint.load_tensors(chosen, name), f"the {what} of step {checkpoint.step_of(chosen):,}", metrics
+        step = checkpoint.step_of(chosen)
+        known = {self.state.evaluated: self.state.metrics, self.state.best.step: self.state.best.metrics}
+        return checkpoint.load_tensors(chosen, name), f"the {what} of step {step:,}", known.get(step, {})
+
+    def _sound(self, paths: list[Path]) -> Iterator[Path]:
+        """The checkpoints that can be read, of which the last must be; of the others it is told."""
+        for path in paths:
+            try:
+                checkpoint.check(path)
+            except Damaged as error:
+                if path == paths[-1]:
+                    raise
+                self.display.say(f"Note: {error}; it is left out.")
+            else:
+                yield path
 
     def close(self) -> None:
         """Let go of the log and of the data, which may have workers of its own."""
@@ -340,3 +419,10 @@ class Trainer:
     def elapsed(self) -> float:
         """Seconds spent in this run, over all its sessions."""
         return time.monotonic() - self._born
+
+
+def check_metric(metric: str, metrics: Mapping[str, float]) -> None:
+    """That an evaluation gives the metric by which the best is chosen. Raises ValueError that names those it gives."""
+    if metric not in metrics:
+        measured = ", ".join(metrics) or "nothing"
+        raise ValueError(f"training.metric is {metric!r}, but what is measured is {measured}; give one of these")

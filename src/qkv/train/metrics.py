@@ -55,10 +55,15 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class MetricsLog:
-    """Appends to `metrics.jsonl`, after cutting away what lies beyond the step that a run resumes from (`after`)."""
+    """Appends to `metrics.jsonl`, after cutting away what lies beyond the step that a run resumes from (`after`).
 
-    def __init__(self, path: Path, after: int = 0, boards: Sequence[Board] = ()) -> None:
-        kept = [line for line in read_metrics(path) if _stays(line, after)] if after and path.exists() else []
+    Where steps up to that one are still to be logged (`pending`), a "train" line of it is one that closed the run; the
+    steps' next line stands for it.
+    """
+
+    def __init__(self, path: Path, after: int = 0, boards: Sequence[Board] = (), pending: bool = False) -> None:
+        lines = read_metrics(path) if after and path.exists() else ()
+        kept = [line for line in lines if _stays(line, after, pending)]
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, "".join(_line(line) for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
@@ -84,8 +89,9 @@ class MetricsLog:
             board.close()
 
 
-def _stays(line: dict[str, Any], after: int) -> bool:
-    return line.get("step", 0) <= after and line.get("type") != "final"
+def _stays(line: dict[str, Any], after: int, pending: bool) -> bool:
+    step, type = line.get("step", 0), line.get("type")
+    return step <= after and type != "final" and not (pending and type == "train" and step == after)
 
 
 def _line(line: dict[str, Any]) -> str:

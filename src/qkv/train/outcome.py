@@ -16,7 +16,7 @@ _WORDS: dict[Ending, str] = {
     "max_time": "the time is up",
     "patience": "stopped early, as no evaluation beat the best one any more,",
     "data": "the data came to its end",
-    "interrupted": "interrupted; resume to go on",
+    "interrupted": "interrupted",
     "bad steps": "too many steps in a row made no update",
 }
 
@@ -45,21 +45,28 @@ class Outcome:
 
     def __str__(self) -> str:
         state, guard = self.state, self.state.guard
-        said = [f"{_WORDS[self.ending]} after {state.step:,} steps and {state.elapsed:,.0f} s"]
+        steps = f"{state.step:,} step{'s' if state.step != 1 else ''}"
+        said = [f"{_WORDS[self.ending]} after {steps} and {state.elapsed:,.0f} s"]
         said += [f"{guard.bad:,} steps with a NaN or infinite loss or gradient made no update"] if guard.bad else []
         said += [f"{guard.empty:,} steps had no label to learn from"] if guard.empty else []
         return "; ".join(said) + f"; {self.weights} holds {self.source}"
 
 
 class Diverged(ValueError):
-    """Training stopped because too many steps in a row made no update. The last good checkpoint is untouched."""
+    """There is nothing to deliver: too many steps in a row made no update, or the weights are not finite any more. The
+    last good checkpoint is untouched."""
 
     def __init__(self, state: State, checkpoint: Path | None) -> None:
         self.state, self.checkpoint = state, checkpoint
         guard = state.guard
         where = f"steps {guard.first:,} to {guard.first + guard.streak - 1:,}"
         kept = f"the last good checkpoint is {checkpoint}" if checkpoint else "no checkpoint was saved before"
-        if guard.cause == "empty":
+        if not guard.streak:
+            text = (
+                f"training diverged: after step {state.step:,} the weights hold NaN or infinity; lower the learning rate, "
+                "lengthen the warm-up or clip harder"
+            )
+        elif guard.cause == "empty":
             text = f"no label counted in {guard.streak} steps in a row ({where}): all are −100; look at the data"
         else:
             text = (

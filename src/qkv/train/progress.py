@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, Self
 
 from rich.console import Console
@@ -29,21 +30,26 @@ class Display:
         self._task: Any = None
         self._numbers = ""
         self._said = -_EVERY
+        self._first = 0
         self._start: tuple[float, float] | None = None
 
     def __enter__(self) -> Self:
         if self.shown and self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[numbers]}"))
             self._bar = Progress(*columns, console=self.console, refresh_per_second=2)
-            self._task = self._bar.add_task(
-                "step 0", total=1.0 if self.max_steps or self.max_epochs or self.max_time else None, numbers=""
-            )
+            total = 1.0 if self.max_steps or self.max_epochs or self.max_time else None
+            self._task = self._bar.add_task(self._place(self._first), total=total, numbers="")
             self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            with suppress(OSError):
+                self._bar.stop()
+
+    def begins_at(self, step: int) -> None:
+        """The step that a resumed run has already taken; told before the display is entered."""
+        self._first = step
 
     def at(self, step: int, elapsed: float, epochs: float = 0.0) -> None:
         """Move the bar."""
@@ -52,7 +58,8 @@ class Display:
         if self._bar is not None:
             done, left = self.done(step, elapsed), self.left(step, elapsed)
             numbers = self._numbers + (f"  {span(left)} left" if left is not None else "")
-            self._bar.update(self._task, description=self._place(step), completed=done, numbers=numbers)
+            with suppress(OSError):
+                self._bar.update(self._task, description=self._place(step), completed=done, numbers=numbers)
 
     def train(self, line: dict[str, Any]) -> None:
         """New numbers from the log."""
@@ -73,7 +80,8 @@ class Display:
 
     def say(self, text: str) -> None:
         if self.shown:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            with suppress(OSError):  # the terminal was closed: the run is not to be lost with it
+                self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     # -- how far, how long --------------------------------------------------------------------------------------
 
@@ -98,7 +106,7 @@ class Display:
         return max(by_steps, self.epochs / self.max_epochs if self.max_epochs else 0.0)
 
     def _place(self, step: int) -> str:
-        place = f"step {step:,}" + (f" of {self.max_steps:,}" if self.max_steps else "")
+        place = f"step {step:,}" + (f" of {self.max_steps:,}" if self.max_steps and step <= self.max_steps else "")
         return f"{place}, epoch {self.epochs:.1f} of {self.max_epochs:,}" if self.max_epochs else place
 
 

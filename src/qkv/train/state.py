@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from .metrics import from_json, to_json
 
 
@@ -97,5 +99,5 @@ class State:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> State:
-        plain = {**from_json(data), "position": data["position"]}
-        return cls(**{**plain, "best": Best(**plain["best"]), "guard": Guard(**plain["guard"])})
+        """Raises ValueError where a value is of another type, KeyError or TypeError where there is no such state."""
+        return TypeAdapter(cls).validate_python({**from_json(data), "position": data["position"]})

@@ -1,0 +1,56 @@
+"""One process at a time trains in a run's directory: a lock that the system lets go of when its owner dies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+LOCK, OWNER = ".lock", ".owner.json"
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Inside, nobody else gets this lock. The folder is made where there is none, and is gone again if nothing was put in.
+
+    Raises ValueError, with nothing in the folder touched, while another process trains there. Reading needs no lock.
+    """
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise ValueError(
+            f"{folder} is in use by {_owner(folder)}; wait until that has ended, or give another directory with --out"
+        ) from None
+    try:
+        (folder / OWNER).write_text(json.dumps(_myself()), encoding="utf-8")
+        yield
+    finally:
+        for name in (OWNER, LOCK):
+            with contextlib.suppress(OSError):  # Windows deletes no open file; an empty one does no harm
+                (folder / name).unlink()
+        lock.release()
+        if made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _myself() -> dict[str, object]:
+    return {"pid": os.getpid(), "host": platform.node(), "since": datetime.now().astimezone().isoformat(" ", "seconds")}
+
+
+def _owner(folder: Path) -> str:
+    """Who holds the lock, as far as that is written down."""
+    try:
+        owner = json.loads((folder / OWNER).read_text(encoding="utf-8"))
+        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "another process"
