@@ -109,7 +109,7 @@ def test_an_evaluation_that_fails_loses_no_step(tmp_path):
     with pytest.raises(RuntimeError, match="judged nothing"):
         train(tmp_path / "a", evaluate=fails, save_every=100)
     assert train(tmp_path / "a", resume=True).state.step == 12
-    with pytest.raises(ValueError, match="training.metric"):
+    with pytest.raises(ValueError, match=r"training\.metric"):
         train(tmp_path / "b", metric="bleu", save_every=100)
     assert step_of(Checkpoints(tmp_path / "b/checkpoints").newest()) == 5
 

@@ -210,7 +210,7 @@ class BPE(_Subword, kind="bpe"):
     in SentencePiece; characters that the training text lacked are unknown, or bytes with `byte_fallback`.
     """
 
-    vocab_size: PositiveInt = 8000
+    vocab_size: VocabSize = 8000
     min_frequency: PositiveInt = 2
     """Pairs seen less often are not merged."""
     byte_level: bool = True
@@ -261,7 +261,7 @@ class BPE(_Subword, kind="bpe"):
 class Unigram(_Subword, kind="unigram"):
     """A unigram language model over pieces (Kudo 2018, SentencePiece): of all segmentations the most probable wins."""
 
-    vocab_size: PositiveInt = 8000
+    vocab_size: VocabSize = 8000
     prefix_space: bool = True
     """Treat the first word like the others, by a space before it."""
     max_piece_length: PositiveInt = 16
@@ -305,7 +305,7 @@ class WordPiece(TokenizerSpec, kind="wordpiece"):
     in BERT: decoding gives back the words, not the spacing. A word with an unseen character is unknown as a whole.
     """
 
-    vocab_size: PositiveInt = 8000
+    vocab_size: VocabSize = 8000
     min_frequency: PositiveInt = 2
     """Pairs seen less often are not merged."""
     limit_alphabet: PositiveInt | None = None
@@ -347,7 +347,7 @@ class WordPiece(TokenizerSpec, kind="wordpiece"):
 class Word(TokenizerSpec, kind="word"):
     """Words as they stand between spaces, the most frequent of them; all others are unknown."""
 
-    vocab_size: PositiveInt = 50_000
+    vocab_size: VocabSize = 50_000
     """At most; the most frequent words are kept."""
     min_frequency: PositiveInt = 1
     punctuation: bool = False
@@ -377,7 +377,7 @@ class Word(TokenizerSpec, kind="word"):
 class Char(_ByteFallback, kind="char"):
     """Characters (Unicode code points), spaces among them."""
 
-    vocab_size: PositiveInt = 50_000
+    vocab_size: VocabSize = 50_000
     """At most; the most frequent characters are kept."""
     min_frequency: PositiveInt = 1
 

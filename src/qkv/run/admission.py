@@ -31,11 +31,11 @@ WORKERS_A_CORE = 4  # processes that read data; more only wait for one another
 def check_machine(training: Training, batching: Batching, device: torch.device) -> None:
     """That the machine can do what the settings ask for. Raises ValueError."""
     check_boards(training.tensorboard, training.wandb)
-    most = WORKERS_A_CORE * (os.cpu_count() or 1)
-    if batching.processes > most:
+    cores = os.cpu_count() or 1
+    if batching.processes > WORKERS_A_CORE * cores:
         raise ValueError(
-            f"batching.workers is {batching.processes}, and this machine has {os.cpu_count()} cores; give {most} at most, or "
-            "auto (the batches are the same)"
+            f"batching.workers is {batching.processes}, and this machine has {cores} cores; give at most "
+            f"{WORKERS_A_CORE * cores}, or auto (the batches are the same)"
         )
     if training.precision != "auto":
         check_device(training.precision, device)

@@ -35,11 +35,13 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
-        for n, ((at, _), key) in enumerate(zip(node.value, keys, strict=True)):
+        seen: set[str] = set()
+        for (at, _), key in zip(node.value, keys, strict=True):
             if not isinstance(key, str):
                 raise yaml.MarkedYAMLError(problem=f"the key {key!r} is not a name", problem_mark=at.start_mark)
-            if key in keys[:n]:
+            if key in seen:
                 raise yaml.MarkedYAMLError(problem=f"{key!r} is given twice", problem_mark=at.start_mark)
+            seen.add(key)
         return super().construct_mapping(node, deep)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
-
 _SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]  # Windows: no HUP

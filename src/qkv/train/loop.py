@@ -64,8 +64,8 @@ def fit(
                      it gives the MFU, model FLOPs utilization.
 
     Resumed from any checkpoint, a run goes on bit for bit as if it had not stopped (same machine, threads, settings).
-    Raises Diverged, a ValueError, after `max_bad_steps` and where no finite weights came of the run; ValueError for settings or files that don't fit together; and
-    OSError where the disk refuses.
+    Raises Diverged, a ValueError, after `max_bad_steps` and where no finite weights came of the run; ValueError for
+    settings or files that don't fit together; and OSError where the disk refuses.
     """
     display = Display(
         console, training.max_steps, training.max_time, shown=ranks.rank == 0, max_epochs=training.max_epochs
