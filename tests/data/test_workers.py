@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 
 import pytest
 
-from qkv.data.workers import ahead
+from qkv.data.workers import WorkerDied, ahead, by_processes
 
 
 def test_results_come_in_order_one_ahead() -> None:
@@ -22,6 +23,11 @@ def test_results_come_in_order_one_ahead() -> None:
     time.sleep(0.05)
     assert begun == [0, 1, 2, 3, 4, 5]  # and no further
     made.close()
+
+
+def test_a_process_that_dies_is_told_as_what_it_is() -> None:
+    with pytest.raises(WorkerDied, match=r"it was killed, memory ran out \(lower batching\.workers\)"):
+        next(by_processes(os._exit, iter([(1,)]), 1))
 
 
 def test_closing_ends_what_is_running() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import signal
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from run_tiny import CHAT, LANGUAGE_MODEL, TINY, write_chats, write_text
 
 from qkv.run import directory, fits
@@ -109,14 +111,56 @@ def test_a_run_in_the_way_is_never_touched_unasked(trained: Path, tmp_path: Path
         (["batching.tokens=8"], "can't hold"),
         (["tokenizer.eos=null"], "end-of-sequence"),
         (["model.vocab_size=5"], "the tokenizer has"),
+        (
+            ["training.metric=bloo"],
+            r"training\.metric is 'bloo', but what is measured is loss, perplexity, exact_match",
+        ),
+        (["training.optimizer.freeze=[nowhere]"], "nowhere"),
+        (["training.tensorboard=true"], "tensorboard is asked for but not installed"),
+        (["training.wandb=true"], "wandb is asked for but not installed"),
+        (["batching.workers=500"], "batching.workers is 500"),
+        (["tokenizer={kind: bpe, vocab_size: 1000000000}"], "tokenizer.vocab_size: .* less than or equal to 10000000"),
     ],
 )
 def test_what_does_not_fit_together_is_told_before_anything_is_written(
-    settings: list[str], said: str, tmp_path: Path
+    settings: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    find = importlib.util.find_spec
+    absent = ("tensorboard", "wandb")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name in absent else find(name, *rest))
     with pytest.raises(ValueError, match=said):
-        train(Recipe.load("reverse", [*TINY, *settings]), tmp_path / "run", device="cpu")
+        train(Recipe.load("reverse", [*TINY, *settings]), tmp_path / "run", device="cpu", console=Console())
+    assert not (tmp_path / "run").exists() and "run in" not in capsys.readouterr().out
+
+
+def test_a_run_that_ends_before_its_first_step_is_not_in_the_way_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: Any, **__: Any) -> None:
+        raise ValueError("wandb could not start a run")
+
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match="could not start"):
+        patch.setattr("qkv.train.journal.Journal.begin", refuses)
+        train(Recipe.load("reverse", TINY), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_changed_setting_that_can_not_go_on_leaves_the_run_as_it_was(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    before = snapshot(folder)
+    with pytest.raises(ValueError, match="nowhere"):
+        train(Recipe.load(folder, ["training.optimizer.freeze=[nowhere]"]), folder, resume=True, device="cpu")
+    assert snapshot(folder) == before
+
+
+def test_data_that_changed_beneath_a_run_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = Recipe.load("translate", settings_for("translate", tmp_path))
+    train(recipe, tmp_path / "run", device="cpu")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text(pairs.read_text().replace("Katzen", "Hunde"), encoding="utf-8")
+    train(recipe, tmp_path / "run", resume=True, device="cpu", console=Console(width=200))
+    assert "not as before: data changed" in capsys.readouterr().out
 
 
 def test_a_batch_that_can_not_fit_is_refused_before_anything_is_written(

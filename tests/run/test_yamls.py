@@ -60,3 +60,23 @@ def test_what_is_not_plain_data_is_refused_with_its_place(text: str, said: str) 
 def test_deep_nesting_is_an_error_and_no_crash() -> None:
     with pytest.raises(ValueError, match="is not YAML"):
         yamls.load("[" * 5000)
+
+
+def test_many_keys_take_time_in_proportion() -> None:
+    """Counted, not timed: every key is compared with a set of those before it, once."""
+
+    class Counted(str):
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            type(self).compared += 1
+            return str.__eq__(self, other)  # type: ignore[arg-type]
+
+    keys = 3000
+    text = "".join(f"key{n}: 1\n" for n in range(keys))
+    construct = yamls._Loader.construct_scalar
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yamls._Loader, "construct_scalar", lambda self, node: Counted(construct(self, node)))
+        assert len(yamls.load(text)) == keys
+    assert Counted.compared < 20 * keys

@@ -7,7 +7,7 @@ import pytest
 from qkv.train.interrupt import Interrupt
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_asks_and_the_old_handlers_come_back(number):
     before = signal.getsignal(number)
     said: list[str] = []
@@ -37,3 +37,14 @@ def test_elsewhere_than_in_the_main_thread_it_does_nothing():
     thread.start()
     thread.join()
     assert entered == [False] and signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_hangup_that_is_ignored_stays_so():
+    """As under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupt(lambda text: None) as interrupt:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not interrupt.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -114,6 +114,20 @@ def test_an_evaluation_that_fails_loses_no_step(tmp_path):
     assert step_of(Checkpoints(tmp_path / "b/checkpoints").newest()) == 5
 
 
+def test_data_that_fail_lose_no_step(tmp_path):
+    def fails(position):
+        for one in open_stream(position):
+            if one.position["next"] == 16:
+                raise OSError("the disk with the data is gone")
+            yield one
+
+    wanted = train(tmp_path / "whole").weights.read_bytes()
+    with pytest.raises(OSError, match="is gone"):
+        train(tmp_path / "run", stream=fails, save_every=100)
+    assert step_of(Checkpoints(tmp_path / "run/checkpoints").newest()) == 7
+    assert train(tmp_path / "run", Tiny(seed=3), resume=True).weights.read_bytes() == wanted
+
+
 def test_what_begins_is_called_only_when_the_settings_fit(tmp_path):
     called = []
     with pytest.raises(ValueError, match="nowhere"):

@@ -72,3 +72,28 @@ def test_how_far_by_epochs():
 
 def test_spans():
     assert [span(s) for s in (41.6, 425, 12_000)] == ["42s", "7m05s", "3h20m"]
+
+
+def test_a_resumed_run_is_shown_from_where_it_is():
+    shown, out = display(True, max_steps=100)
+    shown.begins_at(214)
+    with shown:
+        shown.at(214, 1.0)
+    assert "step 214" in out.getvalue() and "of 100" not in out.getvalue() and "step 0" not in out.getvalue()
+
+
+class Closed(io.StringIO):
+    """A terminal that is gone."""
+
+    def write(self, text):
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_that_was_closed_does_not_end_a_run(terminal):
+    shown = Display(Console(file=io.StringIO(), force_terminal=terminal), 100, None, shown=True)
+    with shown:
+        shown.console.file = Closed()
+        shown.at(1, 1.0)
+        shown.train(LINE)
+        shown.say("still here")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import tokenizers
 from pydantic import Field, PositiveInt, field_validator, model_validator
@@ -23,6 +23,8 @@ from .tokenizer_file import ROLES, Extra, Parts
 from .wordpiece import CONTINUES, LONGEST_WORD, Merge, train_wordpiece
 
 Trace = Callable[[Step], None]
+
+VocabSize = Annotated[int, Field(ge=1, le=10_000_000)]  # the trainers take room for all of it before they begin
 
 
 class TokenizerSpec(Spec, role="tokenizer"):

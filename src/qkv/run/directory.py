@@ -13,8 +13,8 @@ from ..data.tokenizer_file import CHAT_TEMPLATE
 from ..train import durable
 from ..train.boards import RUN_ID
 from ..train.metrics import read_metrics
-from .lock import LOCK, OWNER
 from . import plain_json
+from .lock import LOCK, OWNER
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

@@ -17,11 +17,12 @@ LOCK, OWNER = ".lock", ".owner.json"
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Inside, nobody else gets this lock. The folder is made where there is none, and is gone again if nothing was put in.
+    """Inside, nobody else gets this lock. The folder is made where there is none, and is gone again where nothing
+    was put in.
 
     Raises ValueError, with nothing in the folder touched, while another process trains there. Reading needs no lock.
     """
-    made = not folder.exists()
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK)
     try:
@@ -38,9 +39,9 @@ def locked(folder: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):  # Windows deletes no open file; an empty one does no harm
                 (folder / name).unlink()
         lock.release()
-        if made:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        with contextlib.suppress(OSError):  # until one of them holds something
+            for path in made:
+                path.rmdir()
 
 
 def _myself() -> dict[str, object]:

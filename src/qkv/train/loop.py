@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -214,7 +214,8 @@ class Trainer:
     def step(self) -> None:
         """Fetch the batches of one optimizer step, take it, and note what it gave."""
         began = time.perf_counter()
-        batches = list(itertools.islice(self.stream, self.training.accumulate))
+        with self._saving_first():
+            batches = list(itertools.islice(self.stream, self.training.accumulate))
         if not batches:
             self._end_of_data()
             return
@@ -274,14 +275,10 @@ class Trainer:
     def evaluate(self) -> None:
         """Evaluate, and see whether it is the best yet. Where that fails, what was trained is saved first."""
         state, training = self.state, self.training
-        try:
+        with self._saving_first():
             with self.running.in_place() if self.running else nullcontext():
                 metrics = self._measure()
             check_metric(training.metric, metrics)
-        except Exception:
-            if self.unsaved:
-                self.save("interrupted")
-            raise
         best = state.best.offer(state.step, metrics[training.metric], metrics, training.mode, training.min_delta)
         state.evaluated, state.metrics, self.unsaved = state.step, metrics, True
         self.journal.evaluation(state.step, metrics, self.elapsed, best, state.best.stale)
@@ -293,6 +290,19 @@ class Trainer:
             metrics = self.evaluator(self.model, self.state.step)
         self.model.train()
         return metrics
+
+    @contextmanager
+    def _saving_first(self) -> Iterator[None]:
+        """Between steps: what fails inside does so after the steps taken so far are saved.
+
+        Not where other ranks have to help, which may wait elsewhere.
+        """
+        try:
+            yield
+        except Exception:
+            if self.unsaved and self.ranks.size == 1:
+                self.save("interrupted")
+            raise
 
     def must_save(self, ending: Ending | None) -> bool:
         if not self.unsaved or ending == "bad steps":
