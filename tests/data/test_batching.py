@@ -245,7 +245,7 @@ def test_limits_that_contradict_one_another() -> None:
 
 def test_bad_lines_are_reported(tmp_path: Path) -> None:
     good = [f"line {i}" for i in range(20)]
-    (tmp_path / "a").write_text("\n".join(["", "x" * 500, *good, ""]))
+    (tmp_path / "a").write_text("\n".join(["", "w" * 500, *good, ""]))
     (tmp_path / "b").write_text("\n".join(["y", "y", *good, ""]))
     source = Pairs(source=str(tmp_path / "a"), target=str(tmp_path / "b"))
     with stream(source, Characters(), SMALL, seq2seq=True, epochs=1) as opened:

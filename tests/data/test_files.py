@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import gzip
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data import files
+from qkv.data import cached, files
 from qkv.data.files import BlockDocuments, FileDocument, Joined, LineDocuments, Lines, open_bytes
 
 
@@ -26,7 +27,7 @@ def test_lines_are_those_of_the_file_whatever_the_chunks(
     path = tmp_path_factory.mktemp("x") / "a.txt"
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_CHUNK", chunk)
+        patch.setattr(cached, "CHUNK", chunk)
         lines = Lines(path)
     expected = text.removesuffix("\n").split("\n")
     assert [lines[i] for i in range(len(lines))] == [line.removesuffix("\r") for line in expected]
@@ -70,14 +71,14 @@ def test_missing_empty_folder_and_broken_files(tmp_path: Path) -> None:
 
 def test_large_files_are_indexed_and_inflated_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(files, "IN_MEMORY", 1000)
+    monkeypatch.setattr(cached, "IN_MEMORY", 1000)
     text = "".join(f"line {i}\n" for i in range(500))
     (tmp_path / "a.txt").write_text(text)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
     for name in ("a.txt", "a.txt.gz"):
         lines = Lines(tmp_path / name)
         assert len(lines) == 500 and lines[499] == "line 499"
-    assert sorted(p.suffix for p in (tmp_path / "cache").iterdir()) == [".lines", ".lines", ".txt"]
+    assert sorted(p.suffix for p in (tmp_path / "cache").iterdir()) == [".inflated", ".lines", ".lines"]
 
 
 def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
@@ -131,3 +132,35 @@ def test_a_huge_line_is_indexed_quickly(tmp_path: Path) -> None:
     lines = Lines(path)
     assert len(lines) == 3 and lines[2] == "last" and len(lines[1]) == 10 << 20
     assert time.perf_counter() - start < 2
+
+
+def test_a_line_or_block_without_end_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LONGEST", 5000)
+    monkeypatch.setattr(cached, "CHUNK", 1000)
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"short\n" + b"x" * 5000 + b"\n" + b"y" * 5001 + b"\nlast\n")
+    with pytest.raises(ValueError, match=r"a\.txt', line 3: the line has more than .* MiB"):
+        Lines(path)
+    lines = Lines(path, strict=False)
+    assert len(lines) == 4 and lines[3] == "last" and len(lines[1]) == 5000
+    with pytest.raises(ValueError, match="line 3: the line has more"):
+        lines[2]
+    (tmp_path / "b.txt").write_bytes(b"line\n" * 2000)
+    with pytest.raises(ValueError, match="line 1: the block that begins there has more"):
+        BlockDocuments(tmp_path / "b.txt")[0]
+
+
+def test_a_huge_line_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with path.open("wb") as out:
+        out.truncate(files.LONGEST * 4)
+        out.write(b"text\n" * 1000)  # else it would be refused for its zeros
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="line 1,001: the line has more than 64 MiB"):
+            Lines(path)
+        assert tracemalloc.get_traced_memory()[1] < files.LONGEST // 4
+    finally:
+        tracemalloc.stop()

@@ -71,8 +71,8 @@ def test_the_tag_and_what_a_tokenizer_should_keep(write: Write) -> None:
 @pytest.mark.parametrize("name", ["p.tsv", "p.tsv.gz"])
 def test_tsv(write: Write, name: str) -> None:
     path = write(name, ["en\tid\tde", "hello\t1\thallo", "alone", "hello\t2\t"])
-    numbered = Pairs(path=path, validation_path=path, test_path=path, target_column=2)
-    assert entries(numbered)[1:] == [
+    numbered = Pairs(path=path, validation_path=path, test_path=path, source_column=0, target_column=2)
+    assert entries(numbered) == [
         {"source": "hello", "target": "hallo"}, Skipped("with one side missing"), Skipped("with one side empty")
     ]  # fmt: skip
     named = Pairs(path=path, validation_path=path, test_path=path, source_column="de", target_column="en")
@@ -101,7 +101,9 @@ def test_what_is_given_wrongly(write: Write) -> None:
         Pairs.from_dict({"source": "a", "target": "b", "path": "c.tsv"})
     with pytest.raises(ValueError, match=r"no training data: give data\.source and data\.target"):
         Pairs().table("train")
-    with pytest.raises(ValueError, match=r"neither \.tsv nor \.jsonl"):
+    with pytest.raises(ValueError, match=r"neither \.tsv, \.csv nor \.jsonl by its name, .* no tab; give data\.format"):
+        Pairs(path=write("a.txt", ["x"]), validation_path="v", test_path="t").table("train")
+    with pytest.raises(ValueError, match="has one column, and a pair has two"):
         Pairs(path=write("a.csv", ["x"]), validation_path="v", test_path="t").table("train")
     with pytest.raises(ValueError, match="there is no file"):
         Pairs(source="nowhere.en", target="nowhere.de").table("train")
@@ -147,3 +149,101 @@ def test_a_file_given_for_one_split_leaves_the_other_to_be_held_out(write: Write
     spec = held_out(write, 100).replace(validation_source=write("v.en", ["c"]), validation_target=write("v.de", ["C"]))
     assert sources(spec, "validation") == {"c"}
     assert len(sources(spec, "train")) == 98 and len(sources(spec, "test")) == 2
+
+
+# -- tables ---------------------------------------------------------------------------------------------------------
+
+
+def alone(path: str, **more: Any) -> Pairs:
+    return Pairs(path=path, validation_path=path, test_path=path, **more)
+
+
+def test_a_header_is_no_example_and_three_columns_are_named(write: Write) -> None:
+    path = write("p.tsv", ["id\tenglish\tgerman", "1\thello\thallo"])
+    with pytest.raises(
+        ValueError, match=r"3 columns \(id, english, german\).*source_column=english data.target_column=german"
+    ):
+        alone(path).table("train")
+    named = alone(path, source_column="english", target_column="german")
+    assert entries(named) == [{"source": "hello", "target": "hallo"}]
+    assert entries(alone(path, source_column=1, target_column=2)) == entries(named)
+    two = write("q.tsv", ["English\tGerman", "hello\thallo", "a\tb\tc"])
+    assert entries(alone(two)) == [{"source": "hello", "target": "hallo"}, Skipped("with more than two columns")]
+    assert any("holds the names English, German" in note for note in alone(two).notes())
+    assert entries(alone(two, header=False))[0] == {"source": "English", "target": "German"}
+    with pytest.raises(ValueError, match="has no column 4: it has 3, numbered from 0"):
+        alone(path, source_column=1, target_column=4).table("train")
+    with pytest.raises(ValueError, match=r"data\.header=false says that .* number its columns"):
+        named.replace(header=False).table("train")
+
+
+def test_columns_called_source_and_target_are_these(write: Write) -> None:
+    path = write("p.csv", ["id,target,source", '1,hallo,"hello, you"'])
+    assert entries(alone(path)) == [{"source": "hello, you", "target": "hallo"}]
+
+
+def test_other_names_and_encodings(tmp_path: Path, write: Write) -> None:
+    assert entries(alone(write("p.txt", ["hello\thallo"]))) == [{"source": "hello", "target": "hallo"}]
+    line = json.dumps({"source": "a", "target": "b"})
+    assert entries(alone(write("q.txt", [line]), format="jsonl")) == [{"source": "a", "target": "b"}]
+    (tmp_path / "l.tsv").write_bytes("schön\tnice\n".encode("latin-1"))
+    assert entries(alone(str(tmp_path / "l.tsv"), encoding="latin-1")) == [{"source": "schön", "target": "nice"}]
+    with pytest.raises(ValueError, match="there is no encoding 'latin-one'"):
+        Pairs.from_dict({"encoding": "latin-one"})
+
+
+# -- groups ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_translations_of_a_sentence_are_held_out_together(write: Write) -> None:
+    several = [f"s{i}\tt{i}-{k}" for i in range(200) for k in range(5)]
+    spec = Pairs(path=write("p.tsv", several))
+    train, validation, test = (sources(spec, split) for split in ("train", "validation", "test"))
+    assert not train & validation and not train & test and not validation & test
+    assert len(list(spec.examples("test"))) == 5 * len(test) == 20
+
+
+def test_a_source_that_most_pairs_share_stays_in_training(write: Write) -> None:
+    same = [f"continue:\tt{i}" for i in range(300)]
+    spec = Pairs(path=write("p.tsv", [*same, *(f"s{i}\tu{i}" for i in range(300))]))
+    assert "continue:" in sources(spec, "train") and len(list(spec.examples("test"))) == 12
+
+
+def test_one_source_for_all_is_drawn_by_the_pair_and_said(write: Write) -> None:
+    spec = Pairs(path=write("p.tsv", [f"continue:\tt{i}" for i in range(300)]))
+    assert len(list(spec.examples("test"))) == 6
+    assert "too few differ in their first text" in spec.notes()[0]
+
+
+def test_what_given_files_share_is_counted(write: Write) -> None:
+    path = write("p.tsv", [f"s{i}\tt{i}" for i in range(100)])
+    test = write("t.tsv", ["s1\tanother", "s2\tt2", "new\tneu"])
+    spec = Pairs(path=path, validation_path=path, test_path=test)
+    assert spec.notes() == (
+        "1 of 1 files for validation are training files, too",
+        "2 of 3 test examples share their first text with training examples",
+    )
+
+
+# -- what is damaged ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_damaged_is_refused_or_left_out_by_name(write: Write, tmp_path: Path) -> None:
+    good = [json.dumps({"source": f"s{i}", "target": f"t{i}"}) for i in range(5)]
+    bad = ['{"source": "\\ud800", "target": "x"}', "{oops", "[" * 100_000]
+    path = write("p.jsonl", [*good, *bad])
+    refused = alone(path)
+    for i, said in (
+        (5, r"line 6, has half of a character \(\\ud800\)"),
+        (6, "line 7, is not valid JSON"),
+        (7, "line 8, is n"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            refused.table("train")[i]
+    skipping = alone(path, damaged="skip")
+    with pytest.warns(UserWarning, match=r"left out: '.*p\.jsonl', line 6, has half of a character"):
+        found = entries(skipping)
+    assert found[5:] == [Skipped("damaged")] * 3 and found[0] == {"source": "s0", "target": "t0"}
+    (tmp_path / "l.tsv").write_bytes(b"a\tb\n" + "schön\tnice\n".encode("latin-1"))
+    with pytest.warns(UserWarning, match="line 2, is not valid UTF-8"):
+        assert entries(alone(str(tmp_path / "l.tsv"), damaged="skip"))[1] == Skipped("damaged")

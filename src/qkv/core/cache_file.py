@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from . import atomic
 from .layout import Layout
 from .state import Saved
 
@@ -47,10 +48,9 @@ def save(cache: Cache, path: str | Path) -> None:
         "ledgers": ledgers,
         "cross": [_layout_facts(cross.layout) if cross.filled else None for cross in cache.cross],
     }
-    whole = {name: t.detach().contiguous().clone() for name, t in tensors.items()}
-    beside = Path(f"{path}.part")  # so that there is never half a file at the path
-    save_file(whole, str(beside), metadata={KEY: json.dumps(header)})
-    beside.replace(path)
+    own = {name: t.detach().contiguous().clone() for name, t in tensors.items()}
+    with atomic.whole(path) as beside:
+        save_file(own, str(beside), metadata={KEY: json.dumps(header)})
 
 
 def load(cache: Cache, path: str | Path) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from .files import Lines
-from .holdout import FileSource
 from .pairs import json_field, json_line
 from .shuffle import text_hash
 from .sources import Example, Skipped, Split, Table
+from .text_files import TextFiles
 
 
-class Captions(FileSource, kind="captions"):
-    """A JSONL file (or .gz), one object a line: `{"image": "a/7.jpg", "answer": "a dog on a beach"}`, where a "question" may
-    stand too. Without one it is a caption.
+class Captions(TextFiles, kind="captions"):
+    """A JSONL file (plain or packed), one object a line: `{"image": "a/7.jpg", "answer": "a dog on a beach"}`, where a
+    "question" may stand too. Without one it is a caption.
 
     images:   the folder that the pictures are in; that of the file by default.
     image_field, question_field, answer_field: other names of these, dotted where they are nested.
@@ -40,7 +40,7 @@ class Captions(FileSource, kind="captions"):
     def open(self, split: Split) -> Table:
         (path,) = self.paths(split)
         folder = path.parent if self.images is None else Path(self.images).expanduser()
-        return _Table(self, Lines(path), folder)
+        return _Table(self, self.lines(path), folder)
 
 
 class _Table:

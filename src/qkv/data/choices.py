@@ -8,18 +8,18 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from .holdout import FileSource
-from .records import Column, Encoding, Format, Records, opened
+from .records import Column, Format, Reading, Records, opened
 from .sources import Example, Skipped, Split, Table
+from .text_files import TextFiles
 
 
-class Choices(FileSource, kind="choices"):
-    """Rows of a `.csv`, `.tsv` or `.jsonl` file (plain or .gz).
+class Choices(TextFiles, kind="choices"):
+    """Rows of a `.csv`, `.tsv` or `.jsonl` file (plain or packed).
 
     text:    the column of the question, or of what is to be gone on with.
     choices: the columns of the candidates; of JSON the field with the list of them, or several fields.
     answer:  the column that says which is right: its number from 0, its letter from A, or the candidate itself.
-    format, encoding: of the file, as `labelled` has them.
+    format, header, quoted: of the file, as `labelled` has them.
     """
 
     path: str | None = None
@@ -29,7 +29,8 @@ class Choices(FileSource, kind="choices"):
     choices: tuple[Column, ...] = Field(default=("choices",), min_length=1)
     answer: Column = "answer"
     format: Format | None = None
-    encoding: Encoding = "utf-8"
+    header: bool | None = None
+    quoted: bool | None = None
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
@@ -43,9 +44,19 @@ class Choices(FileSource, kind="choices"):
             raise ValueError("no training data: give data.path, a file with a question and its candidates in each row")
         return (Path(given).expanduser(),) if given else ()
 
+    @property
+    def _reading(self) -> Reading:
+        return Reading(self.format, self.encoding, self.header, self.quoted, self.strict)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.text, *self.choices, self.answer
+
+    def notes(self) -> tuple[str, ...]:
+        return (*self._reading.notes(self.paths("train")[0], self.columns), *super().notes())
+
     def open(self, split: Split) -> Table:
-        columns = (self.text, *self.choices, self.answer)
-        return _Rows(opened(self.paths(split)[0], columns, self.format, self.encoding), self)
+        return _Rows(opened(self.paths(split)[0], self.columns, self._reading), self)
 
 
 class _Rows:

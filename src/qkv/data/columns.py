@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from .files import Lines
-from .holdout import FileSource
+from .packed import bare_name
 from .sources import Example, Skipped, Split, Table
+from .text_files import TextFiles
 
 _DOCUMENT = "-DOCSTART-"
-_COMPRESSED = (".gz", ".xz")
 _FORM, _UPOS = 1, 3  # columns of CoNLL-U
 
 
-class Columns(FileSource, kind="columns"):
+class Columns(TextFiles, kind="columns"):
     """Sentences of words and tags. Columns stand between tabs, or between spaces where a line has no tab.
 
-    word, tag: which columns, from 0; −1 is the last. By default the first and the last; of a `.conllu` file (plain, .gz or
-               .xz) the second and the fourth, words and their universal parts of speech.
+    word, tag: which columns, from 0; −1 is the last. By default the first and the last; of a `.conllu` file (plain or
+               packed) the second and the fourth, words and their universal parts of speech.
 
     In CoNLL-U, lines that begin with `#` are comments, and what is no word by itself ("3-4", "5.1") is left out.
     """
@@ -35,17 +35,16 @@ class Columns(FileSource, kind="columns"):
         return (Path(given).expanduser(),) if given else ()
 
     def open(self, split: Split) -> Table:
-        return _Sentences(self.paths(split)[0], self.word, self.tag)
+        return _Sentences(self.lines(self.paths(split)[0]), self.word, self.tag)
 
 
 class _Sentences:
     """The blocks of lines between empty ones."""
 
-    def __init__(self, path: Path, word: int | None, tag: int | None) -> None:
-        self._lines = Lines(path)
+    def __init__(self, lines: Lines, word: int | None, tag: int | None) -> None:
+        self._lines = lines
         self._blocks = self._lines.blocks()
-        name = path.name.removesuffix(path.suffix) if path.suffix in _COMPRESSED else path.name
-        self._universal = name.endswith(".conllu")
+        self._universal = bare_name(lines.path).endswith(".conllu")
         self._word = word if word is not None else _FORM if self._universal else 0
         self._tag = tag if tag is not None else _UPOS if self._universal else -1
 

@@ -1,117 +1,43 @@
 """Text files as random access: lines, blocks and pieces of files of any size, plain or packed, without reading them in.
 
-A plain file is memory-mapped. A `.gz` or `.xz` file is inflated once (into memory when small, else into the cache folder,
-`$QKV_CACHE` or `~/.cache/qkv`), because a compressed file can't be shuffled or resumed in its middle. Lines end at
-`\\n` (or `\\r\\n`) and nowhere else, so that the two files of a parallel corpus can't drift apart.
+Lines end at `\\n` (or `\\r\\n`) and nowhere else, so that the two files of a parallel corpus can't drift apart.
 """
 
 from __future__ import annotations
 
 import bisect
 import codecs
-import contextlib
-import gzip
-import lzma
-import mmap
-import os
-import shutil
-import tempfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .shuffle import text_hash
+from . import cached
+from .cached import Bytes, Stamp, kept, stamp_of
+from .encodings import not_utf8, open_text, text_of
+from .packed import open_bytes as open_bytes
 from .sources import Example, Skipped, Table
 
-Bytes = bytes | mmap.mmap
-
-IN_MEMORY = 32 << 20  # bytes: a larger inflated file or line index lives on disk
 PIECE = 64 << 10  # bytes: a file read as one document comes in pieces of about this size
-_CHUNK = 1 << 20
-_PACKED: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open}
-
-
-def open_bytes(path: str | Path) -> Bytes:
-    """The bytes of a file, inflated where its name ends in .gz or .xz. Raises ValueError when missing, empty or broken."""
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
-    stat = path.stat()
-    data = _opened(path.resolve(), stat.st_size, stat.st_mtime_ns)
-    if len(data) == 0:
-        raise ValueError(f"{str(path)!r} is empty")
-    return data
-
-
-@lru_cache(maxsize=256)
-def _opened(path: Path, size: int, mtime_ns: int) -> Bytes:
-    if path.suffix in _PACKED:
-        return _inflated(path, size, mtime_ns)
-    return _mapped(path) if size else b""
-
-
-def _mapped(path: Path) -> mmap.mmap:
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-def _inflated(path: Path, size: int, mtime_ns: int) -> Bytes:
-    cached = cache_folder() / f"{text_hash(str(path), str(size), str(mtime_ns)):016x}.txt"
-    if cached.exists():
-        return _mapped(cached)
-    try:
-        with _PACKED[path.suffix](path) as packed:
-            head = packed.read(IN_MEMORY + 1)
-            if len(head) <= IN_MEMORY:
-                return head
-            with _written_beside(cached) as out:
-                out.write(head)
-                shutil.copyfileobj(packed, out, _CHUNK)
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
-        kind = "gzip" if path.suffix == ".gz" else "xz"
-        raise ValueError(f"{str(path)!r} is not a whole {kind} file ({error})") from None
-    return _mapped(cached)
-
-
-def cache_folder() -> Path:
-    """Where inflated files and line indexes of large files are kept; safe to delete at any time."""
-    base = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
-    try:
-        Path(base).mkdir(parents=True, exist_ok=True)
-    except OSError:
-        base = Path(tempfile.gettempdir()) / f"qkv-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
-        base.mkdir(parents=True, exist_ok=True)
-    return Path(base)
-
-
-@contextlib.contextmanager
-def _written_beside(path: Path) -> Iterator[tempfile._TemporaryFileWrapper]:  # type: ignore[type-arg]
-    """A file that gets its name only when it is whole, so that processes can race for it."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as out:
-        try:
-            yield out
-        except BaseException:
-            Path(out.name).unlink(missing_ok=True)
-            raise
-    Path(out.name).replace(path)
+LONGEST = 64 << 20  # bytes: no line, and no block of lines, of a text is longer
 
 
 # -- lines ----------------------------------------------------------------------------------------------------------
 
 
 class Lines:
-    """The lines of a file by number, from an index of where each ends. Opening it checks the whole file's UTF-8."""
+    """The lines of a file by number, from an index of where each ends.
 
-    def __init__(self, path: str | Path) -> None:
+    Opening it checks the whole file: that it is UTF-8, and that no line is longer than `LONGEST`. With `strict=False` a line
+    is checked when it is read.
+    """
+
+    def __init__(self, path: str | Path, encoding: str = "utf-8", strict: bool = True) -> None:
         self.path = Path(path).expanduser()
-        self._data = open_bytes(self.path)
-        stat = self.path.stat()
-        self._ends = _line_ends(self.path.resolve(), stat.st_size, stat.st_mtime_ns)
+        self._data = open_text(self.path, encoding)
+        self._ends = _line_ends(self.path.resolve(), stamp_of(self.path), encoding, strict)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -121,9 +47,23 @@ class Lines:
 
     def text(self, start: int, stop: int) -> str:
         """Lines start … stop − 1 as they stand, without the last line's end."""
-        begin = int(self._ends[start - 1]) + 1 if start else 0
-        text = self._data[begin : int(self._ends[stop - 1])].decode("utf-8")
+        begin, end = int(self._ends[start - 1]) + 1 if start else 0, int(self._ends[stop - 1])
+        if end - begin > LONGEST:
+            raise too_long(self.path, start + 1, "line" if stop - start == 1 else "block that begins there")
+        try:
+            text = self._data[begin:end].decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise not_utf8(self.path, start + 1 + error.object[: error.start].count(b"\n")) from None
         return (text if start else text.removeprefix("\ufeff")).removesuffix("\r")
+
+    def first(self, beginning: bytes, anywhere: bytes) -> int | None:
+        """The first line that begins with something, or has something else in it."""
+        mark = 3 if self._data[:3] == codecs.BOM_UTF8 else 0
+        if self._data[mark : mark + len(beginning)] == beginning:
+            return 0
+        found = [self._data.find(b"\n" + beginning), self._data.find(anywhere)]
+        near = min((at + (what == 0) for what, at in enumerate(found) if at >= 0), default=None)
+        return None if near is None else int(np.searchsorted(self._ends, near))
 
     def blocks(self) -> NDArray[np.int64]:
         """(n, 2): first line and line after the last of every run of lines between empty ones."""
@@ -136,41 +76,53 @@ class Lines:
 
 
 @lru_cache(maxsize=256)
-def _line_ends(path: Path, size: int, mtime_ns: int) -> NDArray[np.int64]:
-    data = _opened(path, size, mtime_ns)
-    if len(data) <= IN_MEMORY:
-        return np.concatenate(list(_scan(data, path)))
-    cached = cache_folder() / f"{text_hash(str(path), str(size), str(mtime_ns)):016x}.lines"
-    if not cached.exists():
-        with _written_beside(cached) as out:
-            for ends in _scan(data, path):
-                out.write(ends.tobytes())
-    return np.memmap(cached, dtype=np.int64, mode="r")
+def _line_ends(path: Path, stamp: Stamp, encoding: str, strict: bool) -> NDArray[np.int64]:
+    data = text_of(path, stamp, encoding)
+    small = cached.IN_MEMORY if len(data) <= cached.IN_MEMORY else 0
+    what = f"{encoding}.lines" if strict else f"{encoding}-unchecked.lines"
+    ends = kept(path, stamp, what, lambda: (found.tobytes() for found in _scan(data, path, strict)), small)
+    return np.frombuffer(ends, np.int64)
 
 
-def _scan(data: Bytes, path: Path) -> Iterator[NDArray[np.int64]]:
-    """Where the lines end, chunk by chunk; raises ValueError at the first byte that is not UTF-8."""
+def _scan(data: Bytes, path: Path, strict: bool = True) -> Iterator[NDArray[np.int64]]:
+    """Where the lines end, chunk by chunk; if strict, raises ValueError at the first byte that is not UTF-8, and at a line
+    that is too long."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    lines = 0
-    for start in range(0, len(data), _CHUNK):
-        chunk = data[start : start + _CHUNK]
+    lines, begin = 0, 0
+    for start in range(0, len(data), cached.CHUNK):
+        chunk = data[start : start + cached.CHUNK]
         last = start + len(chunk) == len(data)
-        try:
-            decoder.decode(chunk, final=last)
-        except UnicodeDecodeError as error:
-            fault = max(0, error.start - (len(error.object) - len(chunk)))
-            raise not_utf8(path, lines + chunk[:fault].count(b"\n") + 1) from None
+        if strict:
+            try:
+                decoder.decode(chunk, final=last)
+            except UnicodeDecodeError as error:
+                fault = max(0, error.start - (len(error.object) - len(chunk)))
+                raise not_utf8(path, lines + chunk[:fault].count(b"\n") + 1) from None
         ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + start
+        widths = np.diff(ends, prepend=begin - 1, append=start + len(chunk)) - 1
+        if strict and widths.max() > LONGEST:
+            raise too_long(path, lines + int(widths.argmax()) + 1)
         lines += len(ends)
+        begin = int(ends[-1]) + 1 if len(ends) else begin
         yield ends
     if data[len(data) - 1 :] != b"\n":
         yield np.array([len(data)])
 
 
-def not_utf8(path: Path, line: int) -> ValueError:
+def too_long(path: Path, line: int, what: str = "line") -> ValueError:
     return ValueError(
-        f"{str(path)!r}, line {line:,}, is not valid UTF-8; convert the file first (iconv -f latin1 -t utf-8, say)"
+        f"{str(path)!r}, line {line:,}: the {what} has more than {LONGEST >> 20} MiB, which is not read at once; "
+        "break it into shorter ones"
     )
+
+
+def whole_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """All of a file's text, without a byte-order mark. Raises ValueError as `Lines` does."""
+    path = Path(path).expanduser()
+    data = open_text(path, encoding)
+    for _ in _scan(data, path):
+        pass
+    return bytes(data).decode("utf-8").removeprefix("\ufeff")
 
 
 # -- tables of text -------------------------------------------------------------------------------------------------
@@ -179,8 +131,8 @@ def not_utf8(path: Path, line: int) -> ValueError:
 class LineDocuments:
     """Every line a document."""
 
-    def __init__(self, path: str | Path) -> None:
-        self._lines = Lines(path)
+    def __init__(self, path: str | Path, encoding: str = "utf-8", strict: bool = True) -> None:
+        self._lines = Lines(path, encoding, strict)
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -195,8 +147,8 @@ class BlockDocuments:
 
     weight = 8
 
-    def __init__(self, path: str | Path) -> None:
-        self._lines = Lines(path)
+    def __init__(self, path: str | Path, encoding: str = "utf-8", strict: bool = True) -> None:
+        self._lines = Lines(path, encoding, strict)
         self._blocks = self._lines.blocks()
 
     def __len__(self) -> int:
@@ -214,9 +166,11 @@ class FileDocument:
     With `begin` and `end`, the stretch of it between these bytes (or the ends of the characters that they fall into).
     """
 
-    def __init__(self, path: str | Path, piece: int = PIECE, begin: int = 0, end: int | None = None) -> None:
-        self.path, self._piece = Path(path).expanduser(), piece
-        data = open_bytes(self.path)  # not held: a folder may have many files
+    def __init__(
+        self, path: str | Path, piece: int = PIECE, begin: int = 0, end: int | None = None, encoding: str = "utf-8"
+    ) -> None:
+        self.path, self._piece, self._encoding = Path(path).expanduser(), piece, encoding
+        data = open_text(self.path, encoding)  # not held: a folder may have many files
         self._whole = len(data)
         self._begin = _between_characters(data, begin)
         self._end = _between_characters(data, self._whole if end is None else end)
@@ -226,7 +180,7 @@ class FileDocument:
         return max(1, round((self._end - self._begin) / self._piece))
 
     def __getitem__(self, i: int) -> Example | Skipped:
-        data = open_bytes(self.path)
+        data = open_text(self.path, self._encoding)
         start, stop = self._cut(data, i), self._cut(data, i + 1)
         try:
             text = data[start:stop].decode("utf-8").removeprefix("\ufeff" if start == 0 else "")

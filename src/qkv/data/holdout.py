@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from .shuffle import text_hash
 from .sources import TEXTS, Example, Skipped, Source, Split, Table
@@ -15,14 +16,16 @@ from .sources import TEXTS, Example, Skipped, Source, Split, Table
 SHARE = 50  # one in so many examples is held out for each split that has no file of its own
 MOST = 1000  # and about so many at most
 _SCANNED = 200_000  # examples looked at to choose them
+_LARGE = 10  # a group with more than one in so many examples is held out where there is no other
 
 
 class HoldingSource(Source):
     """A source with a training table and, if the user has them, tables for validation and test.
 
     A split that wasn't given is held out of the training table: about 2 % of it, at most about 1,000 examples, at
-    least one, chosen by the hash of the example. So equal examples are held out together, the choice is the same in
-    every run, and it doesn't depend on a seed.
+    least one, chosen by the hash of what the examples are about: a source with all its translations, a text with all its
+    labels. So nothing that is held out stands in training with another answer, the choice is the same in every run, and
+    it doesn't depend on a seed.
     """
 
     @property
@@ -41,18 +44,22 @@ class HoldingSource(Source):
     def stamp(self) -> tuple[Hashable, ...]:
         """What the training table is made of; another value when it changes. Its first member names it to a reader."""
 
+    def readable(self, split: Split) -> Table:
+        """What was given for a split, with what a setting says of it."""
+        return self.open(split)
+
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         """Examples with equal keys are held out together."""
-        return _hash(example)
+        return text_hash(_about(example))
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         if split != "train" and self.gives(split):
-            return self.open(split)
-        whole = self.open("train")
+            return self.readable(split)
+        whole = self.readable("train")
         if not self._missing:
             return whole
         cut = _choose(self, self.stamp())
-        return Remaining(whole, self, cut.bound) if split == "train" else Chosen(whole, cut.members[split])
+        return Remaining(whole, self, cut) if split == "train" else Chosen(whole, cut.members[split])
 
     @property
     def _missing(self) -> tuple[Split, ...]:
@@ -64,11 +71,17 @@ class HoldingSource(Source):
             return ()
         cut = _choose(self, self.stamp())
         held = " and ".join(f"{len(cut.members[split]):,} for {split}" for split in self._missing)
-        return (f"held out of the training data by hash: {held}",)
+        shared = "; too few differ in their first text to keep these apart" if cut.alone else ""
+        return (f"held out of the training data by hash: {held}{shared}",)
 
 
 class FileSource(HoldingSource):
-    """A source of files."""
+    """A source of files.
+
+    compared: whether the examples of validation and test are looked for in the training data, as texts can be.
+    """
+
+    compared: ClassVar[bool] = False
 
     @abstractmethod
     def paths(self, split: Split) -> tuple[Path, ...]:
@@ -78,8 +91,40 @@ class FileSource(HoldingSource):
         return bool(self.paths(split))
 
     def stamp(self) -> tuple[Hashable, ...]:
-        paths = self.paths("train")
+        return self._stamp("train")
+
+    def _stamp(self, split: Split) -> tuple[Hashable, ...]:
+        paths = self.paths(split)
         return ", ".join(map(str, paths)), *((stat.st_size, stat.st_mtime_ns) for stat in (p.stat() for p in paths))
+
+    def notes(self) -> tuple[str, ...]:
+        return (*super().notes(), *self._overlaps())
+
+    def _overlaps(self) -> Iterator[str]:
+        """What stands in the training data and in another split's files as well."""
+        trained = {path.resolve() for path in self.paths("train")}
+        splits: tuple[Split, ...] = ("validation", "test")
+        for split in splits:
+            paths = self.paths(split)
+            both = sum(path.resolve() in trained for path in paths)
+            if both:
+                yield f"{both:,} of {len(paths):,} files for {split} are training files, too"
+            elif paths and self.compared:
+                found, size, seen = _shared(self, split, (self.stamp(), self._stamp(split)))
+                among = f" (among the first {seen:,})" if seen == _SCANNED else ""
+                if found:
+                    yield f"{found:,} of {size:,} {split} examples share their first text with training examples{among}"
+
+
+def _about(example: Example) -> str:
+    """What an example is about, by which it is held out: its source or text, the first thing that a user says, or where it
+    stands where it is no text."""
+    if "messages" in example:
+        said = [
+            message for message in json.loads(example["messages"]) if message["role"] not in ("system", "developer")
+        ]
+        return str(said[0]["content"]) if said else str(example["text"])
+    return str(next((example[name] for name in ("source", "text") if name in example), example.get("where", "")))
 
 
 def _hash(example: Example) -> int:
@@ -90,44 +135,86 @@ def _hash(example: Example) -> int:
     return text_hash(str(example["where"]))
 
 
+@lru_cache(maxsize=16)
+def _shared(source: FileSource, split: Split, stamps: Hashable) -> tuple[int, int, int]:
+    """How many examples of a split have a key that training examples have, of how many, and how many of these were read."""
+    keys = Counter(key for key, _ in _keyed(source, source.readable(split)))
+    seen, read = set[int](), 0
+    for read, (key, _) in enumerate(_keyed(source, source.readable("train")), 1):  # noqa: B007
+        if key in keys:
+            seen.add(key)
+    return sum(keys[key] for key in seen), keys.total(), read
+
+
+def _keyed(source: HoldingSource, table: Table) -> Iterator[tuple[int, Example]]:
+    for i in range(min(len(table), _SCANNED)):
+        example = table[i]
+        if isinstance(example, dict):
+            yield source.hold_out_key(table, i, example), example
+
+
 class _Choice(NamedTuple):
-    bound: int  # examples whose hash is at most this are not trained on, wherever they stand
+    """held:  the keys of what is held out; an example with one of them is not trained on, wherever it stands.
+    alone: whether examples are drawn each by itself, there being too few groups.
+    """
+
+    held: frozenset[int]
     members: dict[Split, tuple[int, ...]]
+    alone: bool
+
+    def key(self, source: HoldingSource, table: Table, i: int, example: Example) -> int:
+        return _hash(example) if self.alone else source.hold_out_key(table, i, example)
 
 
 @lru_cache(maxsize=16)
 def _choose(source: HoldingSource, stamp: tuple[Hashable, ...]) -> _Choice:
-    """Hold out the examples with the smallest hashes. The stamp renews the choice when the data change."""
-    table, missing = source.open("train"), source._missing
-    places: dict[int, dict[int, int]] = {}  # key → where each different example that has it stands first
+    """Hold out the groups of examples with the smallest hashes. The stamp renews the choice when the data change."""
+    table, missing = source.readable("train"), source._missing
+    groups: dict[int, dict[int, int]] = {}  # key → where each different example that has it stands first
     bad = Counter[str]()
     for i in range(min(len(table), _SCANNED)):
         example = table[i]
         if isinstance(example, dict):
-            places.setdefault(source.hold_out_key(table, i, example), {}).setdefault(_hash(example), i)
+            groups.setdefault(source.hold_out_key(table, i, example), {}).setdefault(_hash(example), i)
         elif example is not None:
             bad[str(example)] += 1
-    each = max(1, min(len(places) // SHARE, MOST))
-    if len(places) <= each * len(missing):
+    apart = {key: {key: i} for group in groups.values() for key, i in group.items()}
+    found = _drawn(groups, missing)
+    chosen = found or _drawn(apart, missing)
+    if chosen is None:
         beside = "".join(f", and {n:,} {reason}" for reason, n in bad.most_common(1))
-        there = f"only {len(places)} different example(s)" if places else "no example that can be used"
+        there = f"only {len(apart)} different example(s)" if apart else "no example that can be used"
         raise ValueError(
             f"{stamp[0]}: {there} there{beside}; that is too few to hold out some for {' and '.join(missing)}, so give "
             "data for these"
         )
-    ranked = sorted(places)[: each * len(missing)]
-    members = {
-        split: tuple(sorted(i for key in ranked[n * each : (n + 1) * each] for i in places[key].values()))
-        for n, split in enumerate(missing)
-    }
-    return _Choice(ranked[-1], members)
+    return _Choice(*chosen, alone=found is None)
+
+
+def _drawn(
+    groups: dict[int, dict[int, int]], missing: tuple[Split, ...]
+) -> tuple[frozenset[int], dict[Split, tuple[int, ...]]] | None:
+    """The keys of what is held out, and where it stands; None where there are too few groups. A group that is a large part
+    of all comes last."""
+    total = sum(map(len, groups.values()))
+    each = max(1, min(total // SHARE, MOST))
+    ranked = sorted(groups, key=lambda key: (len(groups[key]) > max(1, total // _LARGE), key))
+    held: list[int] = []
+    members: dict[Split, tuple[int, ...]] = {}
+    for split in missing:
+        places: list[int] = []
+        while len(places) < each and len(held) < len(ranked):
+            held.append(ranked[len(held)])
+            places += groups[held[-1]].values()
+        members[split] = tuple(sorted(places))
+    return (frozenset(held), members) if all(members.values()) and len(held) < len(groups) else None
 
 
 class Remaining:
     """A table without what is held out of it."""
 
-    def __init__(self, table: Table, source: HoldingSource, bound: int) -> None:
-        self._table, self._source, self._bound = table, source, bound
+    def __init__(self, table: Table, source: HoldingSource, cut: _Choice) -> None:
+        self._table, self._source, self._cut = table, source, cut
         self.weight = getattr(table, "weight", 1)
 
     def __len__(self) -> int:
@@ -135,7 +222,7 @@ class Remaining:
 
     def __getitem__(self, i: int) -> Example | Skipped | None:
         entry = self._table[i]
-        if isinstance(entry, dict) and self._source.hold_out_key(self._table, i, entry) <= self._bound:
+        if isinstance(entry, dict) and self._cut.key(self._source, self._table, i, entry) in self._cut.held:
             return None
         return entry
 

@@ -7,13 +7,13 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from .holdout import FileSource
-from .records import Column, Encoding, Format, Records, opened
+from .records import Column, Format, Reading, Records, opened
 from .sources import Example, Skipped, Split, Table
+from .text_files import TextFiles
 
 
-class Labelled(FileSource, kind="labelled"):
-    """Rows of a `.csv`, `.tsv` or `.jsonl` file (plain or .gz), or, in any other file, lines of a label and a text:
+class Labelled(TextFiles, kind="labelled"):
+    """Rows of a `.csv`, `.tsv` or `.jsonl` file (plain or packed), or, in any other file, lines of a label and a text:
 
         1 a stirring , funny and finally transporting film
 
@@ -21,7 +21,8 @@ class Labelled(FileSource, kind="labelled"):
         they are nested), else numbers from 0. By default `text`, and `label` unless there is a `score` or a `pair`. A `pair`
         is the second text, a `score` a number.
     format:   what the file is, where its name doesn't say so.
-    encoding: of the file's bytes.
+    header:   whether the first line of a table holds names and is no example; by default what it looks like.
+    quoted:   whether the cells of a TSV are quoted as in CSV; by default what they show, see `cells`.
     """
 
     path: str | None = None
@@ -32,7 +33,8 @@ class Labelled(FileSource, kind="labelled"):
     label: Column | None = None
     score: Column | None = None
     format: Format | None = None
-    encoding: Encoding = "utf-8"
+    header: bool | None = None
+    quoted: bool | None = None
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
@@ -59,9 +61,16 @@ class Labelled(FileSource, kind="labelled"):
             raise ValueError("no training data: give data.path, a file with a text and its label in each row")
         return (Path(given).expanduser(),) if given else ()
 
+    @property
+    def _reading(self) -> Reading:
+        return Reading(self.format, self.encoding, self.header, self.quoted, self.strict)
+
+    def notes(self) -> tuple[str, ...]:
+        return (*self._reading.notes(self.paths("train")[0], self.columns.values()), *super().notes())
+
     def open(self, split: Split) -> Table:
         columns = self.columns
-        return _Rows(opened(self.paths(split)[0], tuple(columns.values()), self.format, self.encoding), columns)
+        return _Rows(opened(self.paths(split)[0], tuple(columns.values()), self._reading), columns)
 
 
 class _Rows:

@@ -1,24 +1,35 @@
-"""Parallel text: two files with one sentence a line, or one TSV or JSONL file with both sides, plain or gzip."""
+"""Parallel text: two files with one sentence a line, or one TSV, CSV or JSONL file with both sides, plain or packed."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
 from ..core.spec import nearest
+from .cells import Cells
 from .files import Lines
-from .holdout import FileSource
+from .packed import bare_name
 from .sources import Example, Skipped, Split, Table
+from .text_files import TextFiles
+
+Format = Literal["csv", "tsv", "jsonl"]
+_FORMATS: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_HALF = re.compile(r"\\u[dD][89a-fA-F]", re.ASCII)  # how JSON escapes half of a character
 
 
-class Pairs(FileSource, kind="pairs"):
-    """Sentence pairs: `source` and `target` files line by line, or a `path` to a `.tsv` or `.jsonl` file.
+class Pairs(TextFiles, kind="pairs"):
+    """Sentence pairs: `source` and `target` files line by line, or a `path` to a `.tsv`, `.csv` or `.jsonl` file.
 
-    Columns of a TSV file are numbers from 0 (by default 0 and 1), or names when the first line is a header; fields of a
-    JSONL file are names ("source" and "target" by default), dotted where they are nested ("translation.de").
+    source_column, target_column: of a table numbers from 0, or names where its first line has names; where neither is given
+             the two that there are, or those named "source" and "target". Fields of JSONL are names ("source" and "target"
+             by default), dotted where they are nested ("translation.de").
+    format:  what the file is, where its name doesn't say so; a file with a tab in its first line is TSV.
+    header:  whether the first line of a table holds names and is no example; by default what it looks like.
+    quoted:  whether the cells of a TSV are quoted as in CSV; by default what they show, see `cells`.
 
     With `tag`, every source begins with `<target_language>`, so that several corpora can train one model.
     """
@@ -34,6 +45,9 @@ class Pairs(FileSource, kind="pairs"):
     test_path: str | None = None
     source_column: int | str | None = None
     target_column: int | str | None = None
+    format: Format | None = None
+    header: bool | None = None
+    quoted: bool | None = None
     source_language: str | None = None
     target_language: str | None = None
     tag: bool = False
@@ -61,7 +75,7 @@ class Pairs(FileSource, kind="pairs"):
         found = tuple(Path(name).expanduser() for name in names if name)
         if not found and split == "train":
             raise ValueError(
-                "no training data: give data.source and data.target (two files), or data.path (one TSV or JSONL file)"
+                "no training data: give data.source and data.target (two files), or data.path (one TSV, CSV or JSONL file)"
             )
         return found
 
@@ -69,13 +83,35 @@ class Pairs(FileSource, kind="pairs"):
         tag = f"<{self.target_language}> " if self.tag else ""
         paths = self.paths(split)
         if len(paths) == 2:
-            return _TwoFiles(paths[0], paths[1], tag)
-        suffix = Path(paths[0].name.removesuffix(".gz")).suffix
-        if suffix == ".tsv":
-            return _Tsv(paths[0], self.source_column, self.target_column, tag)
-        if suffix in (".jsonl", ".ndjson"):
-            return _Jsonl(paths[0], str(self.source_column or "source"), str(self.target_column or "target"), tag)
-        raise ValueError(f"{str(paths[0])!r} is neither .tsv nor .jsonl (nor one of them with .gz)")
+            return _TwoFiles(self.lines(paths[0]), self.lines(paths[1]), tag)
+        form = self._form(paths[0])
+        if form == "jsonl":
+            names = str(self.source_column or "source"), str(self.target_column or "target")
+            return _Jsonl(self.lines(paths[0]), *names, tag)
+        return _Table(self._cells(paths[0], form), self, tag)
+
+    def notes(self) -> tuple[str, ...]:
+        paths = self.paths("train")
+        form = self._form(paths[0]) if len(paths) == 1 else "jsonl"
+        if form == "jsonl":
+            return super().notes()
+        named = isinstance(self.source_column, str) or isinstance(self.target_column, str)
+        header = True if named else self.header
+        return (*self._cells(paths[0], form).notes(header, self.quoted), *super().notes())
+
+    def _cells(self, path: Path, form: Literal["csv", "tsv"]) -> Cells:
+        return Cells(path, form, self.encoding, self.quoted, self.strict)
+
+    def _form(self, path: Path) -> Format:
+        form = self.format or _FORMATS.get(Path(bare_name(path)).suffix)
+        if form is None and "\t" in self.lines(path)[0]:
+            return "tsv"
+        if form is None:
+            raise ValueError(
+                f"{str(path)!r} is neither .tsv, .csv nor .jsonl by its name, and its first line has no tab; give "
+                "data.format, or two files as data.source and data.target"
+            )
+        return form
 
 
 def pair(source: str, target: str, tag: str = "") -> Example | Skipped:
@@ -86,13 +122,13 @@ def pair(source: str, target: str, tag: str = "") -> Example | Skipped:
 
 
 class _TwoFiles:
-    def __init__(self, source: Path, target: Path, tag: str) -> None:
-        self._source, self._target, self._tag = Lines(source), Lines(target), tag
-        n, m = len(self._source), len(self._target)
+    def __init__(self, source: Lines, target: Lines, tag: str) -> None:
+        self._source, self._target, self._tag = source, target, tag
+        n, m = len(source), len(target)
         if n != m:
             raise ValueError(
-                f"{str(source)!r} has {n:,} lines but {str(target)!r} has {m:,}; line n of one must translate line n "
-                "of the other"
+                f"{str(source.path)!r} has {n:,} lines but {str(target.path)!r} has {m:,}; line n of one must translate "
+                "line n of the other"
             )
 
     def __len__(self) -> int:
@@ -102,33 +138,61 @@ class _TwoFiles:
         return pair(self._source[i], self._target[i], self._tag)
 
 
-class _Tsv:
-    def __init__(self, path: Path, source: int | str | None, target: int | str | None, tag: str) -> None:
-        self._lines, self._tag = Lines(path), tag
-        self._header = isinstance(source, str) or isinstance(target, str)
-        self._columns = self._column(source, 0), self._column(target, 1)
+class _Table:
+    def __init__(self, cells: Cells, spec: Pairs, tag: str) -> None:
+        self._cells, self._tag = cells, tag
+        given = spec.source_column, spec.target_column
+        named = any(isinstance(column, str) for column in given)
+        if named and spec.header is False:
+            raise ValueError(f"data.header=false says that {str(cells.path)!r} has no names; number its columns from 0")
+        self._names = cells.names(True if named else spec.header)
+        self._width = max(len(self._names), cells.width)
+        self._columns = self._chosen(*given)
+        self._only = given == (None, None) and self._width == 2
 
-    def _column(self, given: int | str | None, default: int) -> int:
-        if not isinstance(given, str):
-            return default if given is None else given
-        names = self._lines[0].split("\t")
-        if given not in names:
-            raise ValueError(f"{str(self._lines.path)!r} has no column {given!r}; {nearest(given, names)}")
-        return names.index(given)
+    def _chosen(self, source: int | str | None, target: int | str | None) -> tuple[int, int]:
+        names = self._names
+        if source is None and target is None and {"source", "target"} <= set(names):
+            return names.index("source"), names.index("target")
+        if self._width < 2:
+            raise ValueError(f"{str(self._cells.path)!r} has one column, and a pair has two; see data.format")
+        if (source is None or target is None) and self._width > 2:
+            there = f" ({', '.join(names)})" if names else ""
+            one, other = names[-2:] if names else (0, 1)
+            raise ValueError(
+                f"{str(self._cells.path)!r} has {self._width} columns{there}, so say which are read: "
+                f"data.source_column={one} data.target_column={other}"
+            )
+        first, second = (None if column is None else self._place(column) for column in (source, target))
+        first = 1 - (second or 0) if first is None and second is not None else first or 0
+        return first, 1 - first if second is None else second
+
+    def _place(self, column: int | str) -> int:
+        if isinstance(column, str):
+            if column not in self._names:
+                raise ValueError(f"{str(self._cells.path)!r} has no column {column!r}; {nearest(column, self._names)}")
+            return self._names.index(column)
+        if not 0 <= column < self._width:
+            raise ValueError(f"{str(self._cells.path)!r} has no column {column}: it has {self._width}, numbered from 0")
+        return column
 
     def __len__(self) -> int:
-        return len(self._lines) - self._header
+        return len(self._cells) - bool(self._names)
 
     def __getitem__(self, i: int) -> Example | Skipped:
-        cells = self._lines[i + self._header].split("\t")
+        cells = self._cells[i + bool(self._names)]
+        if not cells:
+            return Skipped("empty")
         if max(self._columns) >= len(cells):
             return Skipped("with one side missing")
+        if self._only and len(cells) > 2:
+            return Skipped("with more than two columns")
         return pair(cells[self._columns[0]], cells[self._columns[1]], self._tag)
 
 
 class _Jsonl:
-    def __init__(self, path: Path, source: str, target: str, tag: str) -> None:
-        self._lines, self._source, self._target, self._tag = Lines(path), source, target, tag
+    def __init__(self, lines: Lines, source: str, target: str, tag: str) -> None:
+        self._lines, self._source, self._target, self._tag = lines, source, target, tag
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -148,10 +212,23 @@ def json_line(lines: Lines, i: int) -> Any:
     text = lines[i]
     if not text.strip():
         return Skipped("empty")
+    return json_object(text, f"{str(lines.path)!r}, line {i + 1:,},")
+
+
+def json_object(text: str, where: str) -> Any:
+    """The value that a line of JSON has. Raises ValueError where it is none, or has half of a character in it."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{str(lines.path)!r}, line {i + 1:,}, is not valid JSON: {error}") from None
+        record = json.loads(text)
+        if _HALF.search(text):  # an escape of a whole character has two halves
+            json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise ValueError(f"{where} has half of a character ({half}), which is no text") from None
+    except RecursionError:
+        raise ValueError(f"{where} is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"{where} is not valid JSON: {error}") from None
+    return record
 
 
 def json_field(record: Any, path: str) -> str | None:

@@ -6,14 +6,16 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .files import Lines, open_bytes
-from .holdout import FileSource
+from .encodings import open_text
+from .files import Lines
+from .packed import bare_name
 from .pairs import json_line, json_value
 from .shuffle import text_hash
 from .sources import Example, Skipped, Split, Table
+from .text_files import TextFiles
 
 
-class Questions(FileSource, kind="questions"):
+class Questions(TextFiles, kind="questions"):
     """SQuAD's format in a `.json` file (v1.1 and v2), or one question a line in a `.jsonl` file.
 
     A line has a `context`, a `question`, its `answer` and its `start`, the character of the context that the answer begins
@@ -39,12 +41,12 @@ class Questions(FileSource, kind="questions"):
 
     def open(self, split: Split) -> Table:
         path = self.paths(split)[0]
-        name = path.name.removesuffix(".gz").removesuffix(".xz")
+        name = bare_name(path)
         if name.endswith(".json"):
-            return _Squad(path)
+            return _Squad(path, self.encoding)
         if name.endswith((".jsonl", ".ndjson")):
-            return _Rows(Lines(path), self)
-        raise ValueError(f"{str(path)!r} is neither .json nor .jsonl (nor one of them with .gz)")
+            return _Rows(self.lines(path), self)
+        raise ValueError(f"{str(path)!r} is neither .json nor .jsonl (nor one of them packed)")
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return text_hash(example["article"] or example["context"])
@@ -61,10 +63,10 @@ class _Place(NamedTuple):
 class _Squad:
     """All questions of a file like SQuAD's, in their order."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, encoding: str) -> None:
         self._path = path
         try:
-            self._articles = json.loads(bytes(open_bytes(path)))["data"]
+            self._articles = json.loads(bytes(open_text(path, encoding)))["data"]
             self._places = [
                 _Place(i, j, k)
                 for i, article in enumerate(self._articles)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from ..core.spec import nearest
-from .files import open_bytes
-from .pairs import json_value
+from .cached import Stamp, stamp_of
+from .cells import Cells
+from .files import Lines
+from .packed import bare_name, existing
+from .pairs import json_object, json_value
 from .sources import Skipped
 
 Column = int | str
 Format = Literal["csv", "tsv", "jsonl", "lines"]
-Encoding = Literal["utf-8", "latin-1"]
 
 _FORMATS: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
@@ -28,7 +27,7 @@ class Records:
     """The records of a file by number.
 
     names: the columns of a file that begins with them.
-    rows:  the line that each begins in, and its cells; of JSON the object.
+    rows:  the line that each begins in, and its cells; of JSON the object; of what can't be read the error.
     """
 
     path: Path
@@ -44,6 +43,8 @@ class Records:
     def get(self, i: int, column: Column) -> Any:
         """What stands in a column, numbered or named (of JSON dotted where it is nested); None where nothing does."""
         row = self.rows[i][1]
+        if isinstance(row, ValueError):
+            raise row
         if isinstance(row, dict):
             return json_value(row, str(column))
         place = self.names.index(column) if isinstance(column, str) else column
@@ -57,81 +58,83 @@ class Records:
         return found.strip() or Skipped(f"with an empty {column!r}")
 
 
-def opened(path: Path, columns: tuple[Column, ...], format: Format | None, encoding: Encoding) -> Records:
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read: its format (by default what its name says), its encoding, whether its first line holds names and
+    its cells are quoted (by default what it looks like), and whether what is damaged is refused."""
+
+    format: Format | None = None
+    encoding: str = "utf-8"
+    header: bool | None = None
+    quoted: bool | None = None
+    strict: bool = True
+
+    def form(self, path: Path) -> Format:
+        return self.format or _FORMATS.get(Path(bare_name(path)).suffix, "lines")
+
+    def notes(self, path: Path, columns: Iterable[Column]) -> tuple[str, ...]:
+        """What was guessed of a file."""
+        form = self.form(path)
+        if form not in ("csv", "tsv"):
+            return ()
+        named = any(isinstance(column, str) for column in columns)
+        cells = Cells(path, form, self.encoding, self.quoted, self.strict)
+        return tuple(cells.notes(True if named else self.header, self.quoted))
+
+
+def opened(path: Path, columns: tuple[Column, ...], how: Reading) -> Records:
     """The records of a file, which begins with a line of names where the columns are named.
 
     Raises ValueError naming file and line where it is not of its format or encoding, or has no such column.
     """
-    path = path.expanduser()
-    chosen = format or _FORMATS.get(Path(path.name.removesuffix(".gz")).suffix, "lines")
-    open_bytes(path)  # says what is wrong with the file
-    stat = path.stat()
-    named = chosen in ("csv", "tsv") and any(isinstance(column, str) for column in columns)
-    found = _read(path.resolve(), stat.st_size, stat.st_mtime_ns, chosen, encoding, named)
-    for column in columns if chosen != "jsonl" else ():
+    path = existing(path)
+    named = how.form(path) in ("csv", "tsv") and any(isinstance(column, str) for column in columns)
+    if named and how.header is False:
+        raise ValueError(f"data.header=false says that {str(path)!r} has no names; number its columns from 0")
+    found = _read(path.resolve(), stamp_of(path), replace(how, header=True) if named else how)
+    for column in columns if how.form(path) != "jsonl" else ():
         if isinstance(column, str) and column not in found.names:
             raise ValueError(f"{str(path)!r} has no column {column!r}; {nearest(column, found.names)}")
-        if isinstance(column, int) and found.rows and column >= len(found.rows[0][1]):
-            raise ValueError(
-                f"{str(path)!r} has no column {column}: its first line has {len(found.rows[0][1])}, numbered from 0"
-            )
+        if isinstance(column, int) and found.rows and column >= (width := len(found.names or found.rows[0][1])):
+            raise ValueError(f"{str(path)!r} has no column {column}: its first line has {width}, numbered from 0")
     return found
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, size: int, mtime_ns: int, format: Format, encoding: Encoding, named: bool) -> Records:
-    try:
-        text = bytes(open_bytes(path)).decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ValueError(
-            f"{str(path)!r}, line {line:,}, is not valid UTF-8; give encoding=latin-1 if that is what it is in"
-        ) from None
-    rows = list({"csv": _csv, "tsv": _tsv, "jsonl": _jsonl, "lines": _labels}[format](text, path))
-    if format == "lines":
-        return Records(path, ("label", "text"), tuple(rows))
-    names = tuple(cell.strip() for cell in rows.pop(0)[1]) if named and rows else ()
-    return Records(path, names, tuple(rows))
+def _read(path: Path, stamp: Stamp, how: Reading) -> Records:
+    form = how.form(path)
+    if form in ("csv", "tsv"):
+        cells = Cells(path, form, how.encoding, how.quoted, how.strict)
+        names = cells.names(how.header)
+        rows = _rows(cells.__getitem__, range(bool(names), len(cells)), cells.line, how.strict)
+        return Records(path, names, tuple(rows))
+    lines = Lines(path, how.encoding, how.strict)
+
+    def row(i: int) -> Any:
+        line = lines[i].strip()
+        return line and (_object(line, f"{str(path)!r}, line {i + 1:,},") if form == "jsonl" else line.split(None, 1))
+
+    rows = _rows(row, range(len(lines)), lambda i: i + 1, how.strict)
+    return Records(path, () if form == "jsonl" else ("label", "text"), tuple(rows))
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with something in them, by their numbers."""
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield number, line.removesuffix("\r")
-
-
-def _csv(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    begins = 1
-    while True:
+def _rows(
+    read: Callable[[int], Any], places: range, line: Callable[[int], int], strict: bool
+) -> Iterator[tuple[int, Any]]:
+    """What there is at each place; unless strict, the error in place of what can't be read."""
+    for i in places:
         try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise ValueError(f"{str(path)!r}, line {begins:,}, is not valid CSV: {error}") from None
-        if row is None:
-            return
+            row = read(i)
+        except ValueError as error:
+            if strict:
+                raise
+            row = error
         if row:
-            yield begins, row
-        begins = reader.line_num + 1
+            yield line(i), row
 
 
-def _tsv(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    return ((number, line.split("\t")) for number, line in _lines(text))
-
-
-def _jsonl(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in _lines(text):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{str(path)!r}, line {number:,}, is not valid JSON: {error}") from None
-        if not isinstance(record, dict):
-            raise ValueError(f"{str(path)!r}, line {number:,}, is no JSON object but {line.strip()[:40]!r}")
-        yield number, record
-
-
-def _labels(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in _lines(text):
-        label, *rest = line.split(None, 1)
-        yield number, [label, *rest]
+def _object(line: str, where: str) -> dict[str, Any]:
+    record = json_object(line, where)
+    if not isinstance(record, dict):
+        raise ValueError(f"{where} is no JSON object but {line[:40]!r}")
+    return record

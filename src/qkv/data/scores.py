@@ -13,6 +13,7 @@ from . import midi
 from .files import open_bytes
 from .holdout import FileSource
 from .notes import HIGHEST, LOWEST, Frame, frame_of, spelled
+from .packed import bare_name
 from .sources import Example, Skipped, Split, Table
 
 _SPLITS: dict[Split, tuple[str, ...]] = {
@@ -86,7 +87,7 @@ def _part(found: Any, split: Split) -> Any:
 
 
 def _is_json(path: Path) -> bool:
-    return path.name.removesuffix(".gz").removesuffix(".xz").endswith(".json")
+    return bare_name(path).endswith(".json")
 
 
 def _content(path: Path) -> Any:

@@ -5,23 +5,28 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from .cached import Stamp, stamp_of
 from .conversations import check_messages
-from .files import PIECE, BlockDocuments, FileDocument, Joined, LineDocuments, Lines, Stretch, open_bytes
-from .holdout import FileSource
+from .encodings import open_text
+from .files import PIECE, BlockDocuments, FileDocument, Joined, LineDocuments, Lines, Stretch
+from .packed import PACKED, bare_name
 from .pairs import json_field, json_line, json_value, pair
 from .shuffle import text_hash
 from .sources import SPLITS, Example, Skipped, Split, Table
+from .text_files import TextFiles
 
 SMALLEST_PIECE = 1 << 10  # bytes
+_MARKED = (".csv", ".tsv", ".jsonl", ".json", ".html", ".xml")  # files in which texts stand among other things
 _FILES_TO_SPLIT_BY = 50  # with fewer files than this, pieces rather than files are held out
 
 
-class Text(FileSource, kind="text"):
+class Text(TextFiles, kind="text"):
     """Text files. A path is a file, or a folder whose files with one of the `suffixes` are read, also in subfolders.
 
     `documents` says what one document is: a whole "file", a "line", or a "block" of lines between empty lines.
@@ -56,7 +61,11 @@ class Text(FileSource, kind="text"):
 
     def notes(self) -> tuple[str, ...]:
         shared = self.shares is not None and len(self.shares) == 2
-        return (*super().notes(), *(("validation and test are the same text",) if shared else ()))
+        marked = sorted({path.name for path in self.paths("train") if Path(bare_name(path)).suffix in _MARKED})
+        raw = f"{', '.join(marked[:3])} read as running text, with all that stands around the texts" if marked else ""
+        left_out = () if self.strict else self._sound("train")[1]
+        same = "validation and test are the same text" if shared else ""
+        return (*super().notes(), *left_out, *(note for note in (raw, same) if note))
 
     def paths(self, split: Split) -> tuple[Path, ...]:
         given = self.path if split == "train" else getattr(self, f"{split}_path")
@@ -70,7 +79,7 @@ class Text(FileSource, kind="text"):
             return [path]
         if not path.is_dir():
             raise ValueError(f"there is no file or folder {str(path)!r}")
-        endings = (*self.suffixes, *(f"{suffix}.gz" for suffix in self.suffixes))
+        endings = (*self.suffixes, *(suffix + packed for suffix in self.suffixes for packed in PACKED))
         found = sorted(file for file in path.rglob("*") if file.name.endswith(endings) and file.is_file())
         filled = [file for file in found if file.stat().st_size]
         if not filled:
@@ -81,18 +90,30 @@ class Text(FileSource, kind="text"):
         return filled
 
     def open(self, split: Split) -> Table:
-        paths = self.paths("train" if self.shares else split)
+        paths = self._sound("train" if self.shares else split)[0]
         if self.documents != "file":
             documents = LineDocuments if self.documents == "line" else BlockDocuments
-            table = Joined([documents(path) for path in paths])
+            table = Joined([documents(path, self.encoding, self.strict) for path in paths])
             return Stretch(table, *self._span(split, len(table))) if self.shares else table
-        sizes = [len(open_bytes(path)) for path in paths]
+        sizes = [len(open_text(path, self.encoding)) for path in paths]
         if self.shares:
-            return _stretch_of_files(paths, sizes, *self._span(split, sum(sizes)))
+            return self._stretch(paths, sizes, *self._span(split, sum(sizes)))
         if len(paths) >= _FILES_TO_SPLIT_BY:
             base = os.path.commonpath(path.parent for path in paths)
-            return Joined([FileDocument(path) for path in paths], [path.relative_to(base).as_posix() for path in paths])
-        return Joined([FileDocument(path, _piece(sum(sizes))) for path in paths])
+            return Joined(
+                [self._document(path) for path in paths], [path.relative_to(base).as_posix() for path in paths]
+            )
+        return Joined([self._document(path, _piece(sum(sizes))) for path in paths])
+
+    def _sound(self, split: Split) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+        """The files that can be opened, where others are to be left out, and what is said of these."""
+        paths = self.paths(split)
+        if self.strict:
+            return paths, ()
+        found, broken = _opened(paths, self.encoding, tuple(stamp_of(path) for path in paths))
+        if not found:
+            raise ValueError(f"none of the {len(paths):,} files can be read: {broken[0]}")
+        return found, tuple(f"left out: {why}" for why in broken)
 
     def _span(self, split: Split, size: int) -> tuple[int, int]:
         """The part of `size` bytes or documents that a split has."""
@@ -106,10 +127,39 @@ class Text(FileSource, kind="text"):
             )
         return begin, end
 
+    def _document(self, path: Path, piece: int = PIECE, begin: int = 0, end: int | None = None) -> FileDocument:
+        return FileDocument(path, piece, begin, end, self.encoding)
+
+    def _stretch(self, paths: Sequence[Path], sizes: Sequence[int], begin: int, end: int) -> Table:
+        """The bytes begin … end − 1 of files that follow one another."""
+        parts, offset = [], 0
+        for path, size in zip(paths, sizes, strict=True):
+            start, stop = max(begin - offset, 0), min(end - offset, size)
+            if start < stop:
+                parts.append(self._document(path, _piece(end - begin), start, stop))
+            offset += size
+        return Joined(parts)
+
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
+        table = getattr(table, "table", table)  # behind what leaves out what is damaged
         if isinstance(table, Joined) and table.names:
             return text_hash(table.names[table.table_of(i)])
         return super().hold_out_key(table, i, example)
+
+
+@lru_cache(maxsize=16)
+def _opened(
+    paths: tuple[Path, ...], encoding: str, stamps: tuple[Stamp, ...]
+) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Those of some files that can be opened, and why the others can't."""
+    found, broken = [], []
+    for path in paths:
+        try:
+            open_text(path, encoding)
+            found.append(path)
+        except ValueError as error:
+            broken.append(str(error))
+    return tuple(found), tuple(broken)
 
 
 def _piece(size: int) -> int:
@@ -117,18 +167,7 @@ def _piece(size: int) -> int:
     return min(PIECE, max(SMALLEST_PIECE, size // 100))
 
 
-def _stretch_of_files(paths: Sequence[Path], sizes: Sequence[int], begin: int, end: int) -> Table:
-    """The bytes begin … end − 1 of files that follow one another."""
-    parts, offset = [], 0
-    for path, size in zip(paths, sizes, strict=True):
-        start, stop = max(begin - offset, 0), min(end - offset, size)
-        if start < stop:
-            parts.append(FileDocument(path, _piece(end - begin), start, stop))
-        offset += size
-    return Joined(parts)
-
-
-class JsonLines(FileSource, kind="jsonl"):
+class JsonLines(TextFiles, kind="jsonl"):
     """One JSON object a line, with a `text`; or, when both are named, with a `prompt` and its `answer`; or with `messages`.
 
     A prompt and its answer come as a pair: a decoder-only model is trained on the answer alone, given the prompt. Messages
@@ -159,7 +198,7 @@ class JsonLines(FileSource, kind="jsonl"):
         return (Path(given).expanduser(),) if given else ()
 
     def open(self, split: Split) -> Table:
-        return _JsonTable(Lines(self.paths(split)[0]), self)
+        return _JsonTable(self.lines(self.paths(split)[0]), self)
 
 
 class _JsonTable:

@@ -1,0 +1,45 @@
+"""Whether a row of cells is a heading: the names of columns, and not a first example."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from babel import Locale
+
+_WORDS = """
+id idx index no nr number line row key source src target tgt trg input output in out text texts sentence sentences phrase
+original translation translated reference hypothesis prompt answer question response context label labels class category
+score rating stars sentiment premise split lang language title summary document article review comment url date time name
+value column attribution license licence
+"""
+_CODES = """
+ar bn cs da de el en es fa fi fr he hi hu id it ja ko nb nl no pl pt ro ru sv th tr uk vi zh
+eng deu ger fra fre spa ita por rus jpn zho chi ara hin kor nld pol
+"""
+_CELL = re.compile(r"[^\W\d_]+")
+_LONGEST = 40  # characters of a name
+
+
+def is_heading(cells: Sequence[str]) -> bool:
+    """Whether all cells are different and consist of words that head columns: `id`, `source`, `text_1`, `German`, `de`."""
+    named = [cell.strip() for cell in cells]
+    if len(named) < 2 or len(set(named)) < len(named) or not all(0 < len(cell) <= _LONGEST for cell in named):
+        return False
+    return all(_heads(cell) for cell in named)
+
+
+def _heads(cell: str) -> bool:
+    words = _CELL.findall(cell.lower())
+    return bool(words) and not re.search(r"[.!?,;]", cell) and _known().issuperset(words)
+
+
+@lru_cache(maxsize=1)
+def _known() -> frozenset[str]:
+    """What heads columns; codes of widely used languages, their names in each other, and English names of one word."""
+    codes = [code for code in _CODES.split() if len(code) == 2]
+    named = [name for name in Locale("en").languages.values() if " " not in name and len(name) > 4]
+    own = [Locale(place).languages.get(code, "") for place in codes for code in codes]
+    names = (word for name in [*named, *own] for word in _CELL.findall(name.lower()))
+    return frozenset([*_WORDS.split(), *_CODES.split(), *names])
