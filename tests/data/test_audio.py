@@ -8,6 +8,7 @@ import wave
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 
 from qkv.data.audio import decode, encode, log_mel, mel_filters, resampled
@@ -53,7 +54,7 @@ def test_an_extensible_header_is_read(width: int) -> None:
             assert not isinstance(found, Skipped)
             np.testing.assert_allclose(found[0], TONE, atol=1.5 / 2 ** (8 * width - 1))
         else:
-            assert isinstance(found, Skipped) and "no WAV file of whole numbers" in found
+            assert isinstance(found, Skipped) and "no sound that can be read" in found  # of fewer than 32 bits
 
 
 def test_what_is_written_is_read() -> None:
@@ -66,8 +67,8 @@ def test_what_is_written_is_read() -> None:
     "data, why",
     [
         (b"", "empty"),
-        (b"no sound at all", "no WAV file"),
-        (b"RIFF", "it ends too early"),
+        (b"no sound at all", "no sound that can be read (Format not recognised)"),
+        (b"RIFF", "no sound that can be read"),
         (written(2)[:200], "truncated"),
         (encode(np.zeros(0, np.float32), 8000), "without sound"),
     ],
@@ -75,6 +76,50 @@ def test_what_is_written_is_read() -> None:
 def test_what_is_no_sound_is_skipped_with_a_reason(data: bytes, why: str) -> None:
     found = decode(data)
     assert isinstance(found, Skipped) and why in found
+
+
+@pytest.mark.parametrize(
+    ("kind", "coding", "error"),
+    [
+        *(("WAV", "FLOAT", 0), ("WAV", "DOUBLE", 0), ("WAVEX", "PCM_24", 1e-6), ("RF64", "PCM_16", 1e-4)),
+        *(("FLAC", "PCM_24", 1e-6), ("OGG", "VORBIS", 0.05), ("MP3", "MPEG_LAYER_III", 0.05), ("AIFF", "PCM_16", 1e-4)),
+    ],
+)
+def test_formats_of_libsndfile_are_read_and_halves_of_them_are_not(kind: str, coding: str, error: float) -> None:
+    file = io.BytesIO()
+    soundfile.write(file, TONE, 8000, coding, format=kind)
+    found = decode(file.getvalue())
+    assert not isinstance(found, Skipped) and found[1] == 8000
+    np.testing.assert_allclose(found[0], TONE, atol=error)
+    assert isinstance(decode(file.getvalue()[: len(file.getvalue()) // 2]), Skipped)
+
+
+@pytest.mark.parametrize("size", [0xFFFF_FFFF, 0x7FFF_FFFF, 0x7FFF_F000])
+def test_a_wav_file_from_a_pipe_is_read_to_its_end(size: int) -> None:
+    plain, said = written(2), size.to_bytes(4, "little")
+    found = decode(plain[:4] + said + plain[8:40] + said + plain[44:])
+    assert not isinstance(found, Skipped) and found[0].shape == (800,)
+
+
+def test_long_chunks_before_the_samples_are_passed_over() -> None:
+    plain, more = written(2), b"LIST" + (9000).to_bytes(4, "little") + bytes(9000)
+    found = decode(plain[:12] + more + plain[12:])
+    assert not isinstance(found, Skipped) and found[0].shape == (800,)
+    past = plain[:36] + b"LIST" + (1 << 30).to_bytes(4, "little") + plain[36:]
+    assert isinstance(decode(past), Skipped)
+
+
+def test_rates_lengths_and_values_that_no_sound_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = written(2)
+    assert "of a rate outside" in str(decode(plain[:24] + (0x7FFF_FFFF).to_bytes(4, "little") + plain[28:]))
+    assert "of a rate outside" in str(decode(plain[:24] + (1).to_bytes(4, "little") + plain[28:]))
+    assert isinstance(decode(plain[:22] + b"\xff\xff" + plain[24:]), Skipped)  # channels
+    for value in (math.nan, math.inf, 1e30):
+        file = io.BytesIO()
+        soundfile.write(file, np.array([0, value]), 8000, "FLOAT", format="WAV")
+        assert "no numbers" in str(decode(file.getvalue()))
+    monkeypatch.setattr("qkv.data.audio.MOST_SAMPLES", 799)
+    assert decode(plain) == "longer than 799 samples"
 
 
 def test_filters_and_spectrogram_are_those_of_transformers() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from qkv.data.image_sources import Digits, Idx, Images, ImageSource
+from qkv.data.image_sources import Digits, Idx, Images, ImageSource, ImageTable
 from qkv.data.sources import SPLITS, Counts, Split, read
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -275,3 +275,19 @@ def test_files_are_known_by_every_ending_that_pillow_reads(tmp_path: Path) -> No
             Image.new("RGB", (32, 32), (10 * i, 0, 0)).save(tmp_path / name / f"{i}{ending}")
     source = Images(path=str(tmp_path), validation_path=str(tmp_path), test_path=str(tmp_path))
     assert len(list(source.examples("test"))) == 14
+
+
+def test_what_is_skipped_is_named(tmp_path: Path) -> None:
+    for i in range(4):
+        write(tmp_path / "ab"[i % 2] / f"{i}.png", i)
+    for name in ("x", "y"):
+        (tmp_path / "a" / f"{name}.png").write_bytes(b"<html>")
+    table, counts = Images(path=str(tmp_path), validation_path="x", test_path="x"), Counts()
+    store = table.store("train")
+    assert store is not None
+    found = read(ImageTable(store, np.arange(6)), range(6), counts)
+    assert len(found) == 4
+    assert "2 skipped (2 no picture in a known format, first 'a/x.png')" in str(counts)
+    later = Counts()
+    later.add(counts)
+    assert later.first == counts.first

@@ -11,7 +11,7 @@ import pytest
 from qkv.data import midi
 from qkv.data.progressions import Progressions
 from qkv.data.scores import Scores
-from qkv.data.sources import Skipped
+from qkv.data.sources import Counts, Skipped, read
 
 PIECE = [[60, 64, 60], [], [-1, 67, 48, -1]]
 
@@ -44,6 +44,12 @@ def test_midi_files_of_a_folder(tmp_path: Path) -> None:
     source = Scores(path=str(tmp_path), steps=2)
     texts = {one["text"] for split in ("train", "validation", "test") for one in source.examples(split)}
     assert len(texts) == 10 and "C4 D3 . D4 ." in texts
+    (tmp_path / "below" / "broken.mid").write_bytes(b"MThd")
+    counts, table = Counts(), source.open("train")
+    assert len(read(table, range(len(table)), counts)) == 10
+    assert f"1 skipped (1 that can't be read, {str(tmp_path / 'below' / 'broken.mid')!r})" in str(counts)
+    with pytest.raises(ValueError, match=r"broken\.mid': it ends in the middle.*data\.bad=skip leaves such files out"):
+        list(Scores(path=str(tmp_path), bad="refuse").examples("train"))
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match=r"holds no file that ends in .mid"):
         Scores(path=str(tmp_path / "none")).table("train")

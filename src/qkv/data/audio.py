@@ -1,10 +1,10 @@
-"""Sound as arrays: waveforms from WAV files, and what an ear makes of them, log-mel spectrograms, on PyTorch alone."""
+"""Sound as arrays: waveforms from files, by soundfile, and log-mel spectrograms, which PyTorch makes alone."""
 
 from __future__ import annotations
 
 import io
 import math
-import wave
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,70 +14,63 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .images import content
 from .sources import Skipped
 
 Wave = NDArray[np.float32]
 """(samples,), −1 … 1, one channel."""
 
+LOWEST_RATE, HIGHEST_RATE = 100, 768_000  # Hz: nothing is recorded at others, and resampling them would fill the memory
+MOST_SAMPLES = 1 << 26  # of a file, all channels together: over an hour at 16 kHz
+_LOUDEST = 1e4
+_UNKNOWN = 0x7FFF_F000  # a chunk of this size or more was written to a pipe, before its end was known
+_CUT = re.compile(
+    r"(?:data|SSND|Riff size|riff) *: (\d+) \(should be \d+\)"
+)  # as libsndfile says that a file ends before its chunk of samples
 _FLOOR = 1e-10  # of a power, before its logarithm
 
 
 def decode(data: bytes) -> tuple[Wave, int] | Skipped:
-    """The waveform in the bytes of a WAV file (PCM of 8, 16, 24 or 32 bits) and its samples a second; or why there is none.
+    """The waveform in the bytes of a file, WAV, FLAC, Ogg, MP3 or what else libsndfile reads, and its samples a second; or
+    why there is none. Channels are averaged."""
+    import soundfile
 
-    Channels are averaged.
-    """
+    if not data:
+        return Skipped("empty")
     try:
-        with wave.open(io.BytesIO(_plain(data))) as file:
-            width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
-            frames, said = file.readframes(file.getnframes()), file.getnframes()
-    except (wave.Error, EOFError) as error:
-        return Skipped("empty" if not data else f"no WAV file of whole numbers ({str(error) or 'it ends too early'})")
-    if not frames:
-        return Skipped("without sound")
-    if len(frames) < said * width * channels:
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            rate, channels, said = file.samplerate, file.channels, file.frames
+            if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+                return Skipped(f"of a rate outside {LOWEST_RATE:,} … {HIGHEST_RATE:,} Hz")
+            if said * channels > MOST_SAMPLES:
+                return Skipped(f"longer than {MOST_SAMPLES:,} samples")
+            cut = any(int(size) < _UNKNOWN for size in _CUT.findall(file.extra_info))
+            frames = file.read(dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, OSError, ValueError, MemoryError) as error:
+        return Skipped(f"no sound that can be read ({str(error).rpartition(': ')[2].rstrip('.') or 'damaged'})")
+    if cut or len(frames) < said:
         return Skipped("truncated")
-    return _numbers(frames, width).reshape(-1, channels).mean(1), rate
+    if not len(frames):
+        return Skipped("without sound")
+    if not (np.abs(frames) <= _LOUDEST).all():  # nor NaN
+        return Skipped("of samples that are no numbers, or far beyond −1 … 1")
+    return frames.mean(1), rate
 
 
 def read(path: str | Path) -> tuple[Wave, int]:
     """The waveform in a file and its samples a second. Raises ValueError that names the file where there is none."""
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
-    found = decode(path.read_bytes())
+    found = decode(content(path))
     if isinstance(found, Skipped):
         raise ValueError(f"{str(path)!r} can't be read as a sound: it is {found}")
     return found
 
 
-def _plain(data: bytes) -> bytes:
-    """A file whose header is of the extensible form, as many programs write 24 bits, with the plain one where it holds whole
-    numbers: before Python 3.12 its library reads no other."""
-    at = data.find(b"fmt ", 12, 4096)
-    extensible = at >= 0 and data[at + 8 : at + 10] == b"\xfe\xff" and data[at + 32 : at + 34] == b"\x01\x00"
-    return data[: at + 8] + b"\x01\x00" + data[at + 10 :] if extensible else data
-
-
-def _numbers(frames: bytes, width: int) -> Wave:
-    if width == 1:  # these alone are unsigned
-        return (np.frombuffer(frames, np.uint8).astype(np.float32) - np.float32(128)) / np.float32(128)
-    if width == 3:
-        padded = np.zeros((len(frames) // 3, 4), np.uint8)
-        padded[:, 1:] = np.frombuffer(frames, np.uint8).reshape(-1, 3)
-        return padded.view("<i4")[:, 0].astype(np.float32) / np.float32(2**31)
-    whole = np.frombuffer(frames, "<i2" if width == 2 else "<i4")
-    return whole.astype(np.float32) / np.float32(2 ** (8 * width - 1))
-
-
 def encode(samples: Wave, rate: int) -> bytes:
     """A WAV file of 16 bits."""
+    import soundfile
+
     file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(rate)
-        out.writeframes((np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
+    soundfile.write(file, np.clip(samples, -1, 1), rate, "PCM_16", format="WAV")
     return file.getvalue()
 
 

@@ -57,7 +57,7 @@ class ImageTable:
         number = int(self._which[i])
         pixels = self._store.pixels(number)
         if isinstance(pixels, Skipped):
-            return pixels
+            return Skipped(pixels, self._store.names[number])
         example: Example = {self._name: pixels, "where": f"{self._store.where}, {self._store.names[number]}"}
         label = self._store.label(number)
         return example if label is None else {**example, "label": label}

@@ -145,7 +145,7 @@ class Pools:
         items: list[Item] = []
         for made in task.items(examples, self.tokenizer, self._chance(epoch, number)):
             if isinstance(made, Skipped):
-                counts.skipped[str(made)] += 1
+                counts.skip(made)
             else:
                 items.append(made)
                 counts.cut += made.cut

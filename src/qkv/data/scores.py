@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,7 @@ class Scores(FileSource, kind="scores"):
 
     steps:    frames of a quarter note, to which MIDI files are rounded.
     shortest: frames of a piece at least; a shorter one is skipped.
+    bad:      "skip" MIDI files that can't be read, which are counted, or "refuse" them by name.
     """
 
     path: str | None = None
@@ -40,6 +41,7 @@ class Scores(FileSource, kind="scores"):
     test_path: str | None = None
     steps: int = Field(default=1, ge=1, le=48)
     shortest: int = Field(default=2, ge=1)
+    bad: Literal["skip", "refuse"] = "skip"
 
     def paths(self, split: Split) -> tuple[Path, ...]:
         given = self.path if split == "train" else getattr(self, f"{split}_path")
@@ -66,7 +68,7 @@ class Scores(FileSource, kind="scores"):
             return _Chords(self.paths("train")[0], own, self.shortest)
         paths = self.paths(split)
         if not _is_json(paths[0]):
-            return _Files(paths, self.steps, self.shortest)
+            return _Files(paths, self)
         found = _content(paths[0])
         pieces = _part(found, split) if isinstance(found, dict) else found
         if not isinstance(pieces, list):
@@ -135,15 +137,21 @@ class _Chords:
 class _Files:
     """MIDI files, a piece each."""
 
-    def __init__(self, paths: tuple[Path, ...], steps: int, shortest: int) -> None:
-        self._paths, self._steps, self._shortest = paths, steps, shortest
+    def __init__(self, paths: tuple[Path, ...], spec: Scores) -> None:
+        self._paths, self._spec = paths, spec
 
     def __len__(self) -> int:
         return len(self._paths)
 
     def __getitem__(self, i: int) -> Example | Skipped:
         path = self._paths[i]
-        return _example(midi.read(path, self._steps), repr(str(path)), self._shortest)
+        try:
+            frames = midi.read(path, self._spec.steps)
+        except ValueError as error:
+            if self._spec.bad == "refuse":
+                raise ValueError(f"{error}; data.bad=skip leaves such files out") from None
+            return Skipped("that can't be read", str(path))
+        return _example(frames, repr(str(path)), self._spec.shortest)
 
 
 def _example(frames: list[Frame], where: str, shortest: int) -> Example | Skipped:

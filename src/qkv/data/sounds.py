@@ -11,19 +11,39 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from .audio import Wave, decode, resampled
+from .audio import MOST_SAMPLES, Wave, decode, resampled
 from .holdout import HoldingSource
 from .image_files import Files, opened, stamp_of
 from .shuffle import mix
 from .sources import Example, Skipped, Source, Split, Table
 from .toys import Made
 
-SUFFIXES = frozenset((".wav", ".wave"))
+SUFFIXES = frozenset(
+    f".{name}"
+    for name in (
+        "wav",
+        "wave",
+        "flac",
+        "ogg",
+        "oga",
+        "opus",
+        "mp3",
+        "aif",
+        "aiff",
+        "aifc",
+        "au",
+        "snd",
+        "caf",
+        "w64",
+        "rf64",
+    )
+)
 
 
 class Sounds(HoldingSource, kind="sounds"):
-    """WAV files in a folder or an archive (.zip, .tar and its kin), each below a folder with the name of its class, and
-    perhaps `train`, `validation` and `test` above these.
+    """WAV, FLAC, Ogg, MP3 and other files in a folder or an archive (.zip, .tar and its kin), each below a folder with the
+    name of its class, and perhaps `train`, `validation` and `test` above these. Those that can't be read are skipped and
+    counted.
 
     label: a regular expression in place of folders, looked for in the path; its first group, or all of it, is the class.
     validation, test: regular expressions; what has one in its path is of that split.
@@ -52,7 +72,7 @@ class Sounds(HoldingSource, kind="sounds"):
 
     def _files(self) -> Files:
         if not self.path:
-            raise ValueError("no training data: give data.path, a folder or an archive of WAV files")
+            raise ValueError("no training data: give data.path, a folder or an archive of sounds")
         path = Path(self.path).expanduser()
         return opened(path, stamp_of(path), suffixes=SUFFIXES)
 
@@ -100,20 +120,22 @@ class _Sounds:
         source, name = self._source, self._files.names[i]
         label = source.class_of(name, self._files.label(i))
         if label is None:
-            return Skipped("without a class")
+            return Skipped("without a class", name)
         data = self._files.read(i)
         found = data if isinstance(data, Skipped) else decode(data)
         if isinstance(found, Skipped):
-            return found
+            return Skipped(found, name)
         samples, rate = found
         wanted = source.rate or _rate(source, source.stamp())
         if rate != wanted and source.rates != "resample":
             if source.rates == "skip":
-                return Skipped(f"of another rate than {wanted:,} Hz")
+                return Skipped(f"of another rate than {wanted:,} Hz", name)
             raise ValueError(
                 f"{source.path}, {name}: {rate:,} samples a second, and the first file has {wanted:,}; data.rates=resample "
                 "makes them one, data.rates=skip leaves it out"
             )
+        if len(samples) * wanted > MOST_SAMPLES * rate:
+            return Skipped(f"longer than {MOST_SAMPLES:,} samples at {wanted:,} Hz", name)
         return {"audio": resampled(samples, rate, wanted), "rate": wanted, "label": label, "where": name}
 
 
@@ -126,7 +148,7 @@ def _rate(source: Sounds, stamp: tuple[Hashable, ...]) -> int:
         found = data if isinstance(data, Skipped) else decode(data)
         if not isinstance(found, Skipped):
             return found[1]
-    raise ValueError(f"{source.path} has no WAV file that can be read")
+    raise ValueError(f"{source.path} has no sound that can be read")
 
 
 class Calls(Source, kind="calls"):

@@ -29,7 +29,14 @@ TEXTS = ("source", "target", "text")
 
 
 class Skipped(str):
-    """What a table holds instead of a bad example: the reason."""
+    """What a table holds instead of a bad example: the reason, and `where` the example stands, if that is known."""
+
+    where: str
+
+    def __new__(cls, reason: str, where: str = "") -> Skipped:
+        made = super().__new__(cls, reason)
+        made.where = where
+        return made
 
 
 class Table(Protocol):
@@ -50,14 +57,21 @@ class Counts:
 
     read: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+    first: dict[str, str] = field(default_factory=dict)  # where the first that was skipped for a reason stands
     cut: int = 0
     tokens: int = 0
     slots: int = 0
     notes: tuple[str, ...] = ()
 
+    def skip(self, entry: Skipped) -> None:
+        self.skipped[str(entry)] += 1
+        if entry.where:
+            self.first.setdefault(str(entry), entry.where)
+
     def add(self, other: Counts) -> None:
         self.read += other.read
         self.skipped += other.skipped
+        self.first = other.first | self.first
         self.cut += other.cut
         self.tokens += other.tokens
         self.slots += other.slots
@@ -70,13 +84,17 @@ class Counts:
     def __str__(self) -> str:
         said = f"{self.read:,} examples read"
         if self.skipped:
-            reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.most_common())
+            reasons = ", ".join(self._reason(reason, n) for reason, n in self.skipped.most_common())
             said += f"; {self.skipped.total():,} skipped ({reasons}), {_share(self.skipped.total(), self.read)} of all"
         if self.cut:
             said += f"; {self.cut:,} over-long cut, {_share(self.cut, self.read)} of all"
         if self.slots:
             said += f"; {self.fill:.1%} of the batches' slots held tokens"
         return "; ".join([said, *self.notes])
+
+    def _reason(self, reason: str, n: int) -> str:
+        first = self.first.get(reason)
+        return f"{n:,} {reason}" + (f", {'' if n == 1 else 'first '}{first!r}" if first else "")
 
 
 def _share(part: int, whole: int) -> str:
@@ -148,7 +166,7 @@ def read(table: Table, indices: Iterable[int], counts: Counts) -> list[Example]:
             continue
         counts.read += 1
         if isinstance(entry, Skipped):
-            counts.skipped[str(entry)] += 1
+            counts.skip(entry)
         else:
             found.append(entry)
     return found

@@ -94,7 +94,7 @@ class Detect(PictureTask, kind="detect"):
         targets = {"boxes": centered(boxes / sides(*pixels.shape[1:])), "classes": classes}
         return Item({"ids": numbers}, targets=targets, tokens=self.tokens, example=about)
 
-    def _ignored(self, example: Example, pixels: Pixels) -> list[tuple[int, Boxes, bool]]:
+    def _ignored(self, example: Example, pixels: Pixels) -> list[tuple[int, NDArray[Any], bool]]:
         """The class, the edges as shares of the picture, and whether it is a crowd, of whatever evaluation ignores."""
         bounds = sides(*pixels.shape[1:])
         return [

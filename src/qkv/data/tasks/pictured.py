@@ -80,7 +80,9 @@ class PictureTask(Task):
             return channelled(found, self.channels)
         data = content_of(found) if isinstance(found, Path) else found
         made = data if isinstance(data, Skipped) else decode(data, "gray" if self.channels == 1 else "rgb")
-        return Skipped(f"whose picture is {made}") if isinstance(made, Skipped) else channelled(made, self.channels)
+        if isinstance(made, Skipped):
+            return Skipped(f"whose picture is {made}", str(example.get("where", "")))
+        return channelled(made, self.channels)
 
     def read(self, path: str | Path) -> Pixels:
         """The picture in a file, with the model's channels. Raises ValueError that names the file where there is none."""
