@@ -103,9 +103,8 @@ class Decay(Schedule):
         return self
 
     def factor(self, step: int, total: float | None = None, spent: float = 0.0) -> float:
-        end, warmup = self._end(step, total, spent), float(self.warmup)
-        if self._paced(total):
-            warmup = min(warmup, LONGEST_RISE * end)
+        pace = step / spent if spent and (self.unit == "time" or self.steps is None) else math.inf
+        end, warmup = min(self._end(total, spent), pace), min(self.warmup, LONGEST_RISE * pace)
         rise = min(1.0, step / warmup) if warmup else 1.0
         fall = self.fall(min(max(self.progress(step, end, warmup), 0.0), 1.0))
         return rise * (self.final_ratio + (1.0 - self.final_ratio) * fall)
@@ -116,16 +115,12 @@ class Decay(Schedule):
             return 1.0
         return 0.0 if math.isinf(end) else (step - warmup) / max(end - warmup, 1.0)
 
-    def _paced(self, total: float | None) -> bool:
-        """Whether the end is known by the pace so far alone."""
-        return self.unit == "time" or (self.steps is None and total is None)
-
-    def _end(self, step: int, total: float | None, spent: float) -> float:
-        if not self._paced(total):
-            return float(self.steps or total or 0)
-        if self.unit != "time" and not spent:
+    def _end(self, total: float | None, spent: float) -> float:
+        """The end that is known beforehand."""
+        end = None if self.unit == "time" else total if self.steps is None else self.steps
+        if end is None and self.unit != "time" and not spent:
             raise ValueError(f"the schedule {self.kind!r} needs the number of steps of the whole run")
-        return step / spent if spent else math.inf
+        return math.inf if end is None else float(end)
 
     def fall(self, progress: float) -> float:
         """From 1 at progress 0 to 0 at progress 1."""

@@ -129,13 +129,10 @@ class Training(Spec):
 
     def lr(self, step: int, elapsed: float, epochs: float) -> float:
         """The learning rate of a step that ends so many seconds and passes over the data after the beginning."""
-        total: float | None = self.max_steps
         spent = epochs / self.max_epochs if self.max_epochs else 0.0
-        if total is not None and spent:
-            total = min(total, step / spent)
         if self.max_time and getattr(self.schedule, "unit", "time") == "time":
             spent = max(spent, elapsed / self.max_time)
-        return self.optimizer.lr * self.schedule.factor(step, total, min(spent, 1.0))
+        return self.optimizer.lr * self.schedule.factor(step, self.max_steps, min(spent, 1.0))
 
     @property
     def falls_by_epochs(self) -> bool:
