@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from qkv.core.batch import Batch, Term, Terms
 from qkv.core.cross_entropy import LossSums
@@ -76,6 +78,41 @@ def test_metrics_against_worked_values() -> None:
     assert metrics.perplexity(10 * math.log(7), 10) == pytest.approx(7)
     assert metrics.perplexity(1e9, 1) == math.inf
     assert metrics.bits_per_byte(8 * math.log(2), 4) == pytest.approx(2)
+
+
+def test_error_rates_are_of_all_words_together() -> None:
+    """Two of the three words of the first are right, an empty output leaves both of the second out: 3 edits, 5 words."""
+    found = metrics.word_error_rate(["the cat sits", ""], ["the cat sat", "it rains"])
+    assert found.value == pytest.approx(3 / 5) and found.how == "jiwer|edits:3|words:5|case:as it is"
+    assert metrics.character_error_rate(["abc", "xy"], ["abd", "xyz "]).value == pytest.approx(2 / 6)
+    assert metrics.word_error_rate(["a b c d"], ["a"]).value == 3
+    assert metrics.word_error_rate(["a"], ["a"]).value == 0
+    assert math.isnan(metrics.word_error_rate(["a"], [" "]).value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.text("ab ", max_size=9), st.text("ab ", max_size=9)), min_size=1, max_size=4))
+def test_error_rates_are_by_the_edit_distance(pairs: list[tuple[str, str]]) -> None:
+    def distance(a: list[str], b: list[str]) -> int:
+        row = list(range(len(b) + 1))
+        for i, x in enumerate(a, 1):
+            before, row[0] = row[0], i
+            for j, y in enumerate(b, 1):
+                before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
+        return row[-1]
+
+    outputs, truths = (list(side) for side in zip(*pairs, strict=True))
+    words = sum(len(truth.split()) for truth in truths)
+    found = metrics.word_error_rate(outputs, truths).value
+    wanted = sum(distance(o.split(), t.split()) for o, t in pairs)
+    assert math.isnan(found) if not words else found == pytest.approx(wanted / words)
+
+
+def test_error_rates_are_measured_where_they_are_asked_for(trained: Path) -> None:
+    run = load(trained, device="cpu")
+    assert run.recipe is not None
+    found = evaluate_run(replace(run, recipe=run.recipe.change(["evaluation.metrics=[wer, cer]"])))
+    assert set(found.metrics) == {"loss", "wer", "cer"} and "jiwer|edits:" in found.signatures["wer"]
 
 
 class Entropic(NextToken, kind="entropic-test"):

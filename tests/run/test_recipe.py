@@ -231,3 +231,14 @@ def test_the_commands_that_are_shown_name_what_there_is(arguments: list[str]) ->
 def test_yaml_of_a_recipe_keeps_norwegian() -> None:
     text = Recipe.load("localise", ["data.languages=[no]"]).to_yaml()
     assert isinstance(yamls.load(text)["data"]["languages"][0], str)
+
+
+@pytest.mark.parametrize(
+    ("metric", "mode"), [("wer", "max"), ("cer", "max"), ("loss", "max"), ("bleu", "min"), ("accuracy", "min")]
+)
+def test_a_metric_that_would_keep_the_worst_weights_is_refused(metric: str, mode: str) -> None:
+    right = {"min": "max", "max": "min"}[mode]
+    settings = [f"training.metric={metric}", f"training.mode={mode}"]
+    with pytest.raises(ValueError, match=rf"training.mode is '{mode}', but {metric} .* give training.mode={right}"):
+        Recipe.load("reverse", settings).settled(None)
+    Recipe.load("reverse", [settings[0], f"training.mode={right}"]).settled(None)

@@ -297,6 +297,10 @@ class Evaluator:
             found["bleu"] = metrics.bleu(outputs, truths, self.evaluation.bleu_tokenize)
         if "chrf" in wanted:
             found["chrf"] = metrics.chrf(outputs, truths)
+        if "wer" in wanted:
+            found["wer"] = metrics.word_error_rate(outputs, truths)
+        if "cer" in wanted:
+            found["cer"] = metrics.character_error_rate(outputs, truths)
         return found | {name: metrics.rouge(outputs, truths, name) for name in ROUGE if name in wanted}
 
     def _continued(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:

@@ -8,16 +8,26 @@ from pydantic import Field
 
 from ..core.spec import Spec
 
-Metric = Literal["exact-match", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "perplexity", "bits-per-byte"]
+Metric = Literal[
+    "exact-match", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "wer", "cer", "perplexity", "bits-per-byte"
+]
 ROUGE: tuple[Metric, ...] = ("rouge1", "rouge2", "rougeL")
-TEXT_METRICS: tuple[Metric, ...] = ("exact-match", "bleu", "chrf", *ROUGE)  # of generated texts beside the truth
+TEXT_METRICS: tuple[Metric, ...] = (
+    "exact-match",
+    "bleu",
+    "chrf",
+    *ROUGE,
+    "wer",
+    "cer",
+)  # of generated texts beside the truth
 USUAL: tuple[Metric, ...] = ("exact-match", "bleu", "chrf", "perplexity", "bits-per-byte")  # where nothing is said
 
 Count = Annotated[int, Field(ge=1)]
 
 
 class Evaluation(Spec):
-    """metrics:   what is measured; None is everything that the data allow but ROUGE, which is for summaries.
+    """metrics:   what is measured; None is everything that the data allow but ROUGE, which is for summaries, and
+               the error rates of words and characters (wer, cer), which are for transcripts.
     examples:  how many of the validation split each evaluation during training takes; None is all.
     num_beams: the beams of those evaluations; the one after training decodes as `generation` says.
     test_examples: how many of the test split the evaluation after training takes; None is all.

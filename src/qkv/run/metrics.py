@@ -1,4 +1,4 @@
-"""How good outputs are, in numbers: exact match, BLEU, chrF, ROUGE, and the likelihoods' perplexity and bits per byte."""
+"""How good outputs are, in numbers: exact match, BLEU, chrF, ROUGE, error rates, perplexity and bits per byte."""
 
 from __future__ import annotations
 
@@ -29,6 +29,27 @@ def chrf(outputs: Sequence[str], truths: Sequence[str]) -> Measured:
     from sacrebleu.metrics import CHRF
 
     return _sacre(CHRF(), outputs, truths)
+
+
+def word_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> Measured:
+    """WER: the words to replace, insert and delete, of all outputs together, ÷ the words of all truths, by jiwer. 0 is best;
+    more than 1 where outputs are longer than the truth. NaN where no truth has a word."""
+    import jiwer
+
+    return _error_rate(jiwer.process_words(list(truths), list(outputs)), "words")
+
+
+def character_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> Measured:
+    """CER: as WER, of characters, spaces between words included."""
+    import jiwer
+
+    return _error_rate(jiwer.process_characters(list(truths), list(outputs)), "characters")
+
+
+def _error_rate(found: Any, what: str) -> Measured:
+    edits = found.substitutions + found.insertions + found.deletions
+    size = found.hits + found.substitutions + found.deletions
+    return Measured(edits / size if size else math.nan, f"jiwer|edits:{edits}|{what}:{size}|case:as it is")
 
 
 def rouge(outputs: Sequence[str], truths: Sequence[str], what: str) -> Measured:

@@ -32,6 +32,7 @@ from .evaluation import Evaluation
 from .long_texts import has_chosen_tokens
 from .synonyms import elsewhere
 from .vectors import StaticVectors
+from .wording import better
 
 PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
 _OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # heads whose tasks give no target to read
@@ -205,6 +206,11 @@ class Recipe(Spec):
             raise ValueError(
                 "the objective 'sequence-to-sequence' needs an encoder–decoder, which reads second texts as targets; for a "
                 "decoder, which reads both as one text, give objective=next-token"
+            )
+        if (right := better(self.training.metric)) not in (None, self.training.mode):
+            raise ValueError(
+                f"training.mode is {self.training.mode!r}, but {self.training.metric} is the better the "
+                f"{'higher' if right == 'max' else 'lower'} it is; give training.mode={right}"
             )
         if self.task is None:
             return self if self.head is None else self._headed(self.head)

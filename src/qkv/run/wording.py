@@ -24,6 +24,8 @@ _SHARES = (
 SCORES = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 QUALITY = (*FRACTIONS, *SCORES)
 """Drawn together: the more the better."""
+ERRORS = ("loss", "perplexity", "bits_per_byte", "wer", "cer", "mse", "mae", "frame_nll")
+"""The less the better."""
 
 _CORRELATIONS = ("mcc", "spearman", "pearson")
 _NAMES = {
@@ -43,6 +45,8 @@ _NAMES = {
     "miou": "Mean IoU",
     "map": "Mean AP",
     "map50": "AP at IoU 0.5",
+    "wer": "Word error rate",
+    "cer": "Character error rate",
     "mse": "Squared error",
     "mae": "Absolute error",
     "entity_precision": "Precision of entities",
@@ -70,6 +74,11 @@ def taken(evaluation: Mapping[str, Any]) -> str:
     if "available" not in evaluation or available == examples:  # a file of an older version does not say
         return f"{examples:,} examples"
     return f"{examples:,} of {available:,} examples" if available else f"the first {examples:,} examples of more"
+
+
+def better(metric: str) -> str | None:
+    """Whether "max" or "min" of a metric is better; None for one that is not known here."""
+    return "max" if metric in QUALITY else "min" if metric in ERRORS else None
 
 
 def titled(key: str) -> str:
