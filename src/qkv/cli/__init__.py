@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 INTERRUPTED = 130  # the shell's status of a program that Ctrl-C ended
 
@@ -22,7 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     command = typer.main.get_command(app)
     try:
-        status = command(args=None if argv is None else list(argv), prog_name="qkv", standalone_mode=False)
+        with warnings.catch_warnings():
+            _say_warnings()
+            status = command(args=None if argv is None else list(argv), prog_name="qkv", standalone_mode=False)
     except KeyboardInterrupt:
         status = INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe has left, as `head` does: nobody to tell
@@ -40,3 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if status == INTERRUPTED:
         typer.echo("qkv: interrupted", err=True)
     return status if isinstance(status, int) else 0
+
+
+def _say_warnings() -> None:
+    """Show our own warnings as sentences, without the place in the code that they come from."""
+    import typer
+
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
+        if category.__module__.startswith("qkv."):
+            typer.echo(f"qkv: {message}", err=True)
+        else:
+            usual(message, category, *place, **rest)
+
+    warnings.showwarning = show

@@ -64,6 +64,10 @@ class Localise(Source, kind="localise"):
         styles = dict.fromkeys(style for voice in _voices(self) for style in voice.controls())
         return (*(f"<{language}>" for language in self.languages), *(f"<{style}>" for style in styles))
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(f"<{language}>" for language in self.languages)
+
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         if split != "train":
             return _held_out(self, split)

@@ -46,6 +46,11 @@ class Mixture(Source, kind="mixture"):
     def special(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(marker for part in self.parts for marker in part.source.special))
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        every = [() if part.prefix else part.source.tags for part in self.parts]
+        return tuple(dict.fromkeys(tag for tags in every for tag in tags)) if all(every) else ()
+
     def notes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(note for part in self.parts for note in part.source.notes()))
 

@@ -69,6 +69,10 @@ class Pairs(TextFiles, kind="pairs"):
     def special(self) -> tuple[str, ...]:
         return (f"<{self.target_language}>",) if self.tag else ()
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.special
+
     def paths(self, split: Split) -> tuple[Path, ...]:
         prefix = "" if split == "train" else f"{split}_"
         names = (getattr(self, f"{prefix}source"), getattr(self, f"{prefix}target"), getattr(self, f"{prefix}path"))

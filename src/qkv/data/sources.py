@@ -128,6 +128,11 @@ class Source(Spec, role="source"):
         """Words in the texts that a tokenizer should keep as one token each, such as `<de>`."""
         return ()
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Those of `special` of which one begins every source: the language that it is to be translated into."""
+        return ()
+
     def notes(self) -> tuple[str, ...]:
         """What the user should know about how these data are used, as sentences."""
         return ()

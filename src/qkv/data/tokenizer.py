@@ -268,6 +268,20 @@ class Tokenizer:
             encoded = raw.encode_batch_fast(inputs, add_special_tokens=True)
         return [Templated(encoding.ids, encoding.type_ids) for encoding in encoded]
 
+    def unknown(self, texts: Sequence[str]) -> tuple[int, list[str]]:
+        """How many words there are in texts, or pieces where a word may be several, and those that are unknown, in order."""
+        if self.unk_id is None:
+            return 0, []
+        with _explained(texts):
+            encoded = self.raw.encode_batch(texts, add_special_tokens=False)
+        whole = self.kind in ("word", "wordpiece")
+        count, found = 0, []
+        for text, encoding in zip(texts, encoded, strict=True):
+            count += len(set(encoding.word_ids)) if whole else len(encoding)
+            places = (place for i, place in zip(encoding.ids, encoding.offsets, strict=True) if i == self.unk_id)
+            found += [text[start:end].strip() for start, end in places]
+        return count, found
+
     def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """The ids of texts, split by chance where `dropout` is above 0 (qkv.data.subwords): for training only.
 

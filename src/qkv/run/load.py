@@ -23,7 +23,7 @@ from ..model.electra import published
 from ..model.heads import LanguageModel
 from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
-from . import hub, sharded, weights
+from . import hub, sharded, unseen, weights
 from .chat import chat
 from .classify import Classified, classify, similarity
 from .directory import (
@@ -122,12 +122,15 @@ class Run:
     ) -> list[list[Output]]:
         """As `generate`, with tokens, what ended each output and, where `scores`, log-probabilities."""
         settings = settings or self.generation
-        return self.text_model.outputs(_texts(texts), settings, stop=stop, scores=scores)
+        text_model = self.text_model
+        unseen.warn(self, _texts(texts))
+        return text_model.outputs(texts, settings, stop=stop, scores=scores)
 
     def stream(
         self, prompt: str, emit: Callable[[str], None], settings: Generation | None = None, *, stop: Sequence[str] = ()
     ) -> None:
         """Hand one output to `emit` piece by piece, as it comes."""
+        unseen.warn(self, [prompt])
         self.text_model.stream(prompt, settings or self.generation, emit, stop=stop)
 
     def chat(
@@ -143,7 +146,8 @@ class Run:
 
     def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]:
         """The log-likelihood of texts (language model), or of targets given texts, token by token and in all."""
-        return score(self.text_model, _texts(texts), targets and _texts(targets))
+        unseen.warn(self, _texts(texts))
+        return score(self.text_model, texts, targets and _texts(targets))
 
     def embed(self, texts: Sequence[str], pooling: Pooling = "mean") -> list[Tensor]:
         """Last hidden states, see `qkv.run.embed.embed`: (M,) a text, or (T, M) where pooling is "none"."""
@@ -151,7 +155,8 @@ class Run:
 
     def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
         """The class of each text, or of each text beside its pair, with the probability of every class."""
-        return classify(self, _texts(texts), pairs and _texts(pairs))
+        unseen.warn(self, [*_texts(texts), *(_texts(pairs) if pairs else ())])
+        return classify(self, texts, pairs)
 
     def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]:
         """The class of the picture, the sound or the video in each file, with the probability of every class."""
@@ -168,7 +173,8 @@ class Run:
 
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
         """How alike a[i] and b[i] are, see `qkv.run.classify.similarity`."""
-        return similarity(self, _texts(a), _texts(b))
+        unseen.warn(self, [*_texts(a), *_texts(b)])
+        return similarity(self, a, b)
 
     def save(
         self,

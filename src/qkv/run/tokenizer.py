@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from ..data.sources import Split
 from ..data.tokenizer import Tokenizer, train
 from .base import tokenizer_of
 from .recipe import Recipe
@@ -23,8 +26,12 @@ def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:
         raise ValueError("tokenizer is missing; give it as tokenizer=bpe")
     spec = recipe.tokenizer.with_roles(task.roles if task is not None else ())
     special = tuple(dict.fromkeys([*spec.special, *markers]))
+    return train(spec.replace(special=special), texts_of(recipe, "train"), progress=progress)
+
+
+def texts_of(recipe: Recipe, split: Split) -> Iterator[str]:
+    """Every text of a split that the tokenizer reads."""
+    task = recipe.task
     if task is None:
-        texts = recipe.data.texts("train")
-    else:
-        texts = (text for one in recipe.data.examples("train", shuffle=False) for text in task.texts(one))
-    return train(spec.replace(special=special), texts, progress=progress)
+        return recipe.data.texts(split)
+    return (text for one in recipe.data.examples(split, shuffle=False) for text in task.texts(one))

@@ -52,13 +52,14 @@ from .lock import locked
 from .recipe import Recipe
 from .shape import widest
 from .text import Use
-from .tokenizer import make
+from .tokenizer import make, texts_of
+from .unseen import unknown_words
 from .vectors import load_vectors
 from .wording import taken
 
 FEW = 8  # examples of a first evaluation, which is to show what is measured
 SAMPLE = 8  # batches that are looked at to see how large they get
-TEXTS = 1000  # of the training split, over which it is told how much of them has a vector
+TEXTS = 1000  # of a split, over which it is told how much of them has a vector, or is unknown
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,8 @@ class Job:
         use = use_of(spec, example)
         full = use == "continue" and "messages" not in example and recipe.task is None
         vectors = None if recipe.vectors is None else recipe.vectors.read(spec, tokenizer)
-        notes = [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
+        notes = unknown_notes(recipe, tokenizer)
+        notes += [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
         recipe = recipe.resolve(spec.vocab_size)
         notes += [] if recipe.task is None else [f"Task: {note}." for note in recipe.task.notes(example)]
         return cls(recipe, out, tokenizer, spec, use, device, console, full, vectors, notes=notes)
@@ -320,6 +322,15 @@ class Job:
 
     def _say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def unknown_notes(recipe: Recipe, tokenizer: Tokenizer | None) -> list[str]:
+    """How much of the validation split the tokenizer doesn't know, where that is anything."""
+    if tokenizer is None or tokenizer.unk_id is None:
+        return []
+    texts = list(itertools.islice(texts_of(recipe, "validation"), TEXTS))
+    said = unknown_words(tokenizer, texts, f"in the first {len(texts):,} texts of the validation split ")
+    return [] if said is None else [f"{said}."]
 
 
 def tuning(recipe: Recipe, resolved: Recipe) -> str:
