@@ -13,6 +13,7 @@ from . import tap
 from .backends import BACKENDS, by_tiles, coded, sdpa, tiled
 from .bias import Bias
 from .coded import Held
+from .forward_mode import in_forward_mode
 from .layout import Layout
 from .patterns import Full, Pattern
 from .plan import Plan
@@ -72,7 +73,7 @@ def attend(
     check(q, k, v, layout, kv_layout, bias, dropout, softcap)
     scale = default_scale(q.shape[-1]) if scale is None else scale
     about = (pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse, plan or Plan(), name, score)
-    coded_too = backend == "auto" and clean and score is None and not tap.recording()
+    coded_too = backend == "auto" and clean and score is None and not tap.recording() and not in_forward_mode(q)
     result: Result | None = _over_codes(q, k, v, about) if coded_too else None
     if result is None:
         k, v = (x.dense() if isinstance(x, Held) else x for x in (k, v))
@@ -100,11 +101,13 @@ def choose(request: Request, backend: str = "auto") -> str:
     if backend != "auto":
         if backend not in BACKENDS:
             raise ValueError(f"there is no backend {backend!r}; {nearest(backend, ['auto', *BACKENDS])}")
-        reason = _by_other_scores(request, backend) or BACKENDS[backend].refuses(request)
+        reason = (
+            _by_other_scores(request, backend) or _by_tangents(request, backend) or BACKENDS[backend].refuses(request)
+        )
         if reason is not None:
             raise ValueError(f"backend {backend!r} can't serve this request: {reason}; choose another, or 'auto'")
         return backend
-    if request.score is not None:
+    if request.score is not None or _forward(request):
         return "reference"
     size = request.q.shape[0] * request.n_heads * request.q.shape[1] * request.k.shape[1] * 4
     if BACKENDS["capped"].refuses(request) is None and size <= _DENSE >> 2:
@@ -123,6 +126,17 @@ def _by_other_scores(request: Request, backend: str) -> str | None:
     if request.score is None or backend == "reference":
         return None
     return f"it compares by dot products, and {type(request.score).__name__} is none, for which 'reference' holds all scores"
+
+
+def _forward(request: Request) -> bool:
+    bias = request.bias
+    return in_forward_mode(request.q, request.k, request.v, *(bias.tensors if isinstance(bias, Bias) else (bias,)))
+
+
+def _by_tangents(request: Request, backend: str) -> str | None:
+    if backend == "reference" or not _forward(request):
+        return None
+    return "its kernels have no forward-mode derivatives, which 'reference' has"
 
 
 def _leaves_out_much(request: Request) -> bool:

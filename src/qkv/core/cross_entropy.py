@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from .batch import IGNORE
 from .extras import Extra
+from .forward_mode import in_forward_mode
 
 CHUNK_BYTES = 1 << 28  # of logits held at a time; each chunk passes once over the whole gradient of the weight
 CHUNK_ROWS = 256  # on a CPU a chunk has this many rows, or twice the model's width: more would only leave its caches
@@ -78,6 +79,8 @@ def linear_cross_entropy(
     exists anyway, and only scaled in the backward pass. Labels of −100 don't count; their rows are not even computed.
     """
     _check(hidden, labels, label_smoothing, z_loss)
+    if in_forward_mode(hidden, weight, bias):
+        return cross_entropy(F.linear(hidden, weight, bias), labels, label_smoothing, z_loss)
     rows, flat = hidden.flatten(0, -2), labels.flatten()
     if torch.is_autocast_enabled(rows.device.type):
         rows = rows.to(torch.get_autocast_dtype(rows.device.type))

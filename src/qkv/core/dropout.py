@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .forward_mode import in_forward_mode
+
 _LEVELS = 1 << 16  # a probability is a multiple of 1/65536: 16 random bits decide about an element
 
 
@@ -22,7 +24,7 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """
     if not training or p == 0.0:
         return x
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or in_forward_mode(x):
         return F.dropout(x, p)
     out: Tensor = _Dropout.apply(x, round(p * _LEVELS))
     return out

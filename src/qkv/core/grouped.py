@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .forward_mode import in_forward_mode
+
 
 class GroupedLinear(nn.Module):
     """y_r = W_e x_r for the rows r of expert e; W is (n_experts, d_out, d_in).
@@ -25,6 +27,10 @@ class GroupedLinear(nn.Module):
         """Rows come sorted by expert, and expert e's end before row ends[e]; those after the last end give zeros."""
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
+        if in_forward_mode(x, self.weight):
+            runs = _runs(ends)
+            done = [F.linear(x[start:stop], self.weight[e].to(x.dtype)) for e, start, stop in runs]
+            return torch.cat([*done, x.new_zeros(len(x) - (runs[-1][2] if runs else 0), self.weight.shape[1])])
         if _has_kernel(x, self.weight):
             return _by_kernel(x, self.weight.to(x.dtype), ends)
         out: Tensor = _products(x, self.weight, ends)

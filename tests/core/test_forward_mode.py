@@ -1,0 +1,76 @@
+"""Derivatives that go forward are those that go backward, or refused: never 0 where an operator doesn't know them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from qkv.core.attend import attend
+from qkv.core.bias import Bias
+from qkv.core.cross_entropy import linear_cross_entropy
+from qkv.core.dropout import dropout
+from qkv.core.forward_mode import in_forward_mode
+from qkv.core.grouped import GroupedLinear
+from qkv.core.patterns import causal, window
+from qkv.core.positions import T5Buckets
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+Q, K, V = (random(1, 70, 2, 8, seed=i) for i in range(3))
+ENDS = torch.tensor([3, 5])
+
+
+EXPERTS = GroupedLinear(2, 8, 4).double().requires_grad_(False)
+EXPERTS.weight.copy_(random(2, 4, 8))
+
+
+def likelihood(x: Tensor) -> Tensor:
+    return linear_cross_entropy(x, random(11, 8), None, torch.arange(70)[None] % 11).loss
+
+
+def biased(weight: Tensor) -> Tensor:
+    return attend(Q, K, V, bias=Bias(T5Buckets(bidirectional=True), (weight,)))
+
+
+WAYS: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    "queries": (lambda x: attend(x, K, V, pattern=causal() & window(9)), Q),
+    "keys": (lambda x: attend(Q, x, V), K),
+    "values": (lambda x: attend(Q, K, x, pattern=causal(), softcap=5.0), V),
+    "bias": (biased, random(32, 2)),
+    "reference": (lambda x: attend(x, x, x, backend="reference"), Q),
+    "experts": (lambda x: EXPERTS(x, ENDS), random(6, 8)),
+    "likelihood": (likelihood, random(1, 70, 8)),
+    "dropout": (lambda x: dropout(x, 1e-9), Q),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tangent_is_the_limit_of_differences(way: str) -> None:
+    function, x = WAYS[way]
+    tangent, step = random(*x.shape, seed=5), 1e-5
+    expected = (function(x + step * tangent) - function(x - step * tangent)) / (2 * step)
+    assert expected.abs().max() > 1e-3
+    torch.testing.assert_close(torch.func.jvp(function, (x,), (tangent,))[1], expected, atol=1e-5, rtol=1e-5)
+    with forward_ad.dual_level():
+        found = forward_ad.unpack_dual(function(forward_ad.make_dual(x, tangent))).tangent
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["tiled", "sdpa", "capped", "flex", "flash"])
+def test_backends_that_have_none_refuse_by_name(backend: str) -> None:
+    with pytest.raises(ValueError, match=f"backend '{backend}' can't serve .* no forward-mode derivatives"):
+        torch.func.jvp(lambda x: attend(x, K, V, backend=backend, softcap=5.0), (Q,), (Q,))
+
+
+def test_only_what_carries_a_tangent_goes_forward() -> None:
+    assert not in_forward_mode(Q, None)
+    with forward_ad.dual_level():
+        assert not in_forward_mode(Q)
+        assert in_forward_mode(Q, forward_ad.make_dual(Q, Q))
