@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -368,3 +369,46 @@ def test_merge_has_the_gradients_of_the_whole(backend: str) -> None:
         for out in (merge(*side(0, 2), *side(2, 4))[0], attend(*tensors, pattern=hidden, backend="reference"))
     ]
     torch.testing.assert_close(*grads)
+
+
+# -- what is given wrongly ------------------------------------------------------------------------------------------------
+
+
+@BACKEND
+@pytest.mark.parametrize(
+    ("dtypes", "said"),
+    [
+        ((torch.float32, torch.float16, torch.float16), "have one dtype, and here they are float32, float16, float16"),
+        ((torch.float32, torch.float32, torch.float64), "have one dtype, and here they are float32, float32, float64"),
+        ((torch.int64, torch.int64, torch.int64), "are floating point, and here they are int64, int64, int64"),
+        ((torch.complex64, torch.float32, torch.float32), "are floating point, and here they are complex64"),
+    ],
+)
+def test_dtypes_that_do_not_meet(dtypes: tuple[torch.dtype, ...], said: str, backend: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        attend(*(x.to(dtype) for x, dtype in zip(random(), dtypes, strict=True)), backend=backend)
+
+
+def test_autocast_brings_dtypes_together() -> None:
+    q, k, v = (x.float() for x in random())
+    with torch.autocast("cpu", torch.bfloat16):
+        out = attend(q, k.bfloat16(), v.bfloat16())
+    torch.testing.assert_close(out, attend(q, k, v), atol=0.05, rtol=0.05)
+
+
+def test_devices_that_do_not_meet() -> None:
+    q, k, v = random()
+    with pytest.raises(ValueError, match="are on one device, and here on cpu, meta and meta"):
+        attend(q, k.to("meta"), v.to("meta"))
+
+
+def test_heads_second_are_noticed_where_the_shape_is_improbable() -> None:
+    x = torch.randn(1, 8, 512, 64)
+    with pytest.warns(UserWarning, match=r"8 tokens of 512 heads: .* give q.transpose\(1, 2\)"):
+        attend(x, x, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        attend(*[x.transpose(1, 2)] * 3)
+        attend(*random(t=1, s=9, h=128, k=8))
+        wide = torch.randn(1, 1, 232, 4)  # Falcon 180B has as many, and its layers share a plan
+        attend(wide, wide, wide, plan=Plan())

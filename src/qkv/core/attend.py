@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, cast
 
 import torch
@@ -25,6 +26,7 @@ _FULL = Full()
 # The share of scores below which computing no others pays: in fp32, and in bf16.
 _SPARSE = (0.4, 0.2)
 _SPARSE_BY_KERNEL = (0.95, 0.5)  # where our own kernels for CPUs do it
+_MOST_HEADS = 128  # above which a number of heads is taken for one of tokens
 _DENSE = 1 << 28  # bytes of scores above which memory decides for `tiled`
 
 
@@ -69,6 +71,9 @@ def attend(
     a log-sum-exp of −∞. Raises ValueError for shapes that don't meet, and where an alignment would have to be guessed.
     """
     check_axes(q, k, v)
+    check_dtypes(q, k, v)
+    if plan is None and not torch.compiler.is_compiling():  # a caller by hand, not a layer
+        _warn_of_heads(q)
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
     check(q, k, v, layout, kv_layout, bias, dropout, softcap)
     scale = default_scale(q.shape[-1]) if scale is None else scale
@@ -194,6 +199,31 @@ def layouts_of(
 def check_axes(q: Tensor, k: Tensor | Held, v: Tensor | Held) -> None:
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
         raise ValueError(f"q, k, v are (batch, length, heads, width); got {q.ndim}, {k.ndim} and {v.ndim} axes")
+
+
+def check_dtypes(q: Tensor, k: Tensor | Held, v: Tensor | Held) -> None:
+    """Autocast brings what meets to one dtype by itself."""
+    dtypes = [x.dtype for x in (q, k, v)]
+    if not all(dtype.is_floating_point for dtype in dtypes):
+        named = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        raise ValueError(f"q, k, v are floating point, and here they are {named}; give e.g. q.float()")
+    if len(set(dtypes)) > 1 and not torch.is_autocast_enabled(q.device.type):
+        named = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        raise ValueError(f"q, k, v have one dtype, and here they are {named}; cast them to one, such as k.to(q.dtype)")
+    if len({x.device for x in (q, k, v)}) > 1:
+        raise ValueError(
+            f"q, k, v are on one device, and here on {q.device}, {k.device} and {v.device}; move them to one"
+        )
+
+
+def _warn_of_heads(q: Tensor) -> None:
+    _, tokens, heads, _ = q.shape
+    if heads > max(_MOST_HEADS, tokens):
+        warnings.warn(
+            f"attend() was given {tokens} tokens of {heads} heads: axes are (batch, length, heads, width), heads third; if "
+            "yours are (batch, heads, length, width), as PyTorch has them, give q.transpose(1, 2), and k and v alike",
+            stacklevel=3,
+        )
 
 
 def check(
