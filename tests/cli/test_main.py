@@ -294,7 +294,7 @@ def test_embed(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["embed", run, "a b", "c", "--out", "y.npy", "--pooling", "none"]) == 0
     assert capsys.readouterr().out.split() == ["3", "2"]
     assert np.load(tmp_path / "y.npy").shape == (5, 16)
-    assert main(["embed", run, "a", "--pooling", "max"]) == 2
+    assert main(["embed", run, "a", "--pooling", "maximal"]) == 2
     assert main(["embed", run, "a", "--out", "x.csv"]) == 2
 
 

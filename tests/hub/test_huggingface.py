@@ -43,9 +43,9 @@ def test_what_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     hub = pytest.importorskip("huggingface_hub", reason="an optional dependency")
     asked: list[list[str]] = []
 
-    def fetch(name: str, *, revision: str | None, allow_patterns: list[str], ignore_patterns: list[str]) -> str:
+    def fetch(name: str, *, revision: str | None, allow_patterns: list[str], ignore_patterns: list[str] | None) -> str:
         asked.append(allow_patterns)
-        assert ignore_patterns == ["*/*"]
+        assert ignore_patterns == (None if allow_patterns == ["*_Pooling/config.json"] else ["*/*"])
         return str(tmp_path)
 
     monkeypatch.setattr(hub, "snapshot_download", fetch)
@@ -55,3 +55,6 @@ def test_what_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text("{}")
     huggingface.download("a/b")
     assert asked[3][-1] == "model-*.safetensors"
+    (tmp_path / "modules.json").write_text("[]")
+    huggingface.download("a/b")
+    assert asked[5] == ["*_Pooling/config.json"]  # how sentence-transformers pools lies a folder deeper

@@ -80,8 +80,13 @@ def embed(
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; without any, lines of standard input.")
     ] = None,
     pooling: Annotated[
-        str, typer.Option(metavar="mean|cls|last|none", help="One vector a text, or with `none` one a token.")
-    ] = "mean",
+        str | None,
+        typer.Option(
+            metavar="mean|cls|last|max|none",
+            help="One vector a text, or with `none` one a token; by default what sentence-transformers' files say, "
+            "else the mean.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -98,7 +103,7 @@ def embed(
     from ..run.embed import as_pooling
     from ..run.load import load
 
-    chosen = as_pooling(pooling)
+    chosen = None if pooling is None else as_pooling(pooling)
     if out is not None and out.suffix != ".npy":
         raise ValueError(f"--out {out} is to end in .npy; without --out the vectors are printed as JSON")
     loaded = load(run, device=device)

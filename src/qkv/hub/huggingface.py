@@ -33,6 +33,8 @@ def download(name: str, revision: str | None = None, allow_pickle: bool = False)
         get = partial(huggingface_hub.snapshot_download, name, revision=revision, ignore_patterns=["*/*"])
         folder = Path(get(allow_patterns=SETTINGS))
         wanted = _weights(name, folder, revision, allow_pickle)
+        if (folder / "modules.json").is_file():  # of sentence-transformers: how tokens are pooled lies a folder deeper
+            get(allow_patterns=["*_Pooling/config.json"], ignore_patterns=None)
         return Path(get(allow_patterns=[*SETTINGS, *wanted]))
     except (OSError, ValueError) as error:  # the library's own errors are of these kinds
         said = str(error).strip().split("\n")[0]

@@ -19,7 +19,6 @@ from ..data.tasks.sentences import Sentences
 from ..model.heads import SequenceClassifier
 from ..model.sentence import SentenceVector
 from ..model.transformer import Transformer
-from .embed import embed
 from .long_texts import chooses_global, reads_unpadded
 from .text import batches
 
@@ -55,7 +54,7 @@ def similarity(run: Run, a: Sequence[str], b: Sequence[str]) -> list[float]:
     """How alike a[i] and b[i] are: the score of a model that was trained to give one for both together, else the cosine of
     the vectors that the model has for each.
 
-    Vectors are those of the head `sentence-vector`; of a model without one, the mean of the last hidden states.
+    Vectors are those of the head `sentence-vector`; of a model without one, those of `Run.embed`.
     """
     if len(a) != len(b):
         raise ValueError(f"there are {len(a)} first texts and {len(b)} second ones; each needs the other")
@@ -65,7 +64,7 @@ def similarity(run: Run, a: Sequence[str], b: Sequence[str]) -> list[float]:
     if isinstance(head, SentenceVector):
         first, second = _scores(run, a), _scores(run, b)
     else:
-        first, second = (embed(run.text_model, texts) for texts in (a, b))
+        first, second = (run.embed(texts) for texts in (a, b))
     return [float(F.cosine_similarity(u, v, dim=-1)) for u, v in zip(first, second, strict=True)]
 
 

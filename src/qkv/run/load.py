@@ -23,7 +23,7 @@ from ..model.electra import published
 from ..model.heads import LanguageModel
 from ..model.transformer import Transformer, TransformerModel
 from . import device as devices
-from . import hub, sharded, unseen, weights
+from . import hub, sentences, sharded, unseen, weights
 from .chat import chat
 from .classify import Classified, classify, similarity
 from .directory import (
@@ -149,9 +149,14 @@ class Run:
         unseen.warn(self, _texts(texts))
         return score(self.text_model, texts, targets and _texts(targets))
 
-    def embed(self, texts: Sequence[str], pooling: Pooling = "mean") -> list[Tensor]:
-        """Last hidden states, see `qkv.run.embed.embed`: (M,) a text, or (T, M) where pooling is "none"."""
-        return embed(self.text_model, _texts(texts), pooling)
+    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> list[Tensor]:
+        """Last hidden states, see `qkv.run.embed.embed`: (M,) a text, or (T, M) where pooling is "none".
+
+        By default pooled as a directory of sentence-transformers says, else by the mean. Raises ValueError where it asks
+        for what is not known here.
+        """
+        said = sentences.read(self.path) if pooling is None and self.path is not None else None
+        return embed(self.text_model, _texts(texts), pooling, said)
 
     def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
         """The class of each text, or of each text beside its pair, with the probability of every class."""
@@ -262,6 +267,8 @@ class Run:
         for name in BESIDE:
             if self.origin is not None and self.path is not None and (self.path / name).is_file():
                 write_text(folder / name, read_text(self.path / name))
+        if self.origin is not None and self.path is not None:
+            sentences.copy(self.path, folder)
 
 
 def _segments(spec: ModelSpec) -> int:
