@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-from qkv.hub.files import INDEX, PICKLE, WEIGHTS, Safetensors, open_weights, read_stored
+from qkv.hub.files import DTYPES, INDEX, PICKLE, WEIGHTS, Safetensors, open_weights, read_stored
+from qkv.train.weights import read_tensors, replace_tensors
 
 TENSORS = {
     "a": torch.arange(6.0).reshape(2, 3),
@@ -115,7 +117,14 @@ DAMAGE: dict[str, tuple[bytes, str]] = {
     "offsets in words": (header({"a": {**entry(0, 4), "data_offsets": ["0", "4"]}}, b"0" * 4), "header is damaged"),
     "a dimension that is no integer": (header({"a": {**entry(0, 4), "shape": [1.0]}}, b"0" * 4), "out of range"),
     "huge shape": (header({"a": entry(0, 4, [2**60, 2**60])}, b"0" * 4), "size is not that of its shape"),
-    "unknown dtype": (header({"a": entry(0, 4, [4], "F8_E4M3")}, b"0" * 4), "dtype 'F8_E4M3'"),
+    "unknown dtype": (header({"a": entry(0, 4, [8], "F4")}, b"0" * 4), "of the dtype F4, which PyTorch has not"),
+    "a dtype that is no name": (header({"a": entry(0, 4, [1], "F 32")}, b"0" * 4), "header is damaged"),
+    "a dtype that is no string": (header({"a": {**entry(0, 4), "dtype": ["F32"]}}, b"0" * 4), "header is damaged"),
+    "checksums of another kind": (
+        header({"__metadata__": {"qkv.crc32": "[1]"}, "a": entry(0, 4)}, b"0" * 4),
+        "checksums",
+    ),
+    "a header beyond the bound": (header(b'{"a": "' + b"x" * (9 << 20) + b'"}'), "bound is 8 MiB"),
     "no JSON": (header(b"{]"), "header is damaged"),
     "nested deep": (header(b"[" * 100_000), "header is damaged"),
     "a pickle": (pickle.dumps({"a": 1}), "is a pickle"),
@@ -190,3 +199,43 @@ def test_pickles_are_asked_for_and_run_nothing(tmp_path: Path) -> None:
 def test_a_directory_without_weights_says_what_it_lacks(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds no weights: it has no model.safetensors, nor model.safetensors.index"):
         open_weights(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", sorted(set(DTYPES) - {"F8_E8M0"}))  # which the library itself does not write
+def test_every_dtype_is_read_as_the_library_reads_it(dtype: str, tmp_path: Path) -> None:
+    numbers = torch.tensor([0, 1, 0, 1, 1])
+    save_file({"a": numbers.to(DTYPES[dtype]), "b": torch.ones(2)}, tmp_path / WEIGHTS)
+    read = Safetensors([tmp_path / WEIGHTS])
+    assert read.dtype("a") == DTYPES[dtype] == load_file(tmp_path / WEIGHTS)["a"].dtype
+    assert torch.equal(read.read("a").to(torch.complex64).real, numbers.float())
+
+
+def test_a_large_header_is_refused_in_little_memory(tmp_path: Path) -> None:
+    (tmp_path / WEIGHTS).write_bytes(header(b"[" + b"[]," * (20 << 20) + b"[]]"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="has a header of 60 MiB, and the bound is 8 MiB"):
+            read_stored(tmp_path / WEIGHTS)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_checksum_finds_what_changed(tmp_path: Path) -> None:
+    replace_tensors(tmp_path / WEIGHTS, TENSORS)
+    sound = (tmp_path / WEIGHTS).read_bytes()
+    whole = Safetensors([tmp_path / WEIGHTS])
+    assert all(torch.equal(whole.read(name), tensor) for name, tensor in TENSORS.items())
+    for stored in whole.stored.values():
+        if stored.size:
+            changed = bytearray(sound)
+            changed[stored.end - 1] ^= 1
+            (tmp_path / "changed").write_bytes(changed)
+            damaged = Safetensors([tmp_path / "changed"])
+            name = next(name for name, one in whole.stored.items() if one == stored)
+            with pytest.raises(ValueError, match=f"changed is damaged: the checksum of '{name}'"):
+                damaged.read(name)
+            with pytest.raises(ValueError, match=f"changed is damaged: the checksum of '{name}'"):
+                read_tensors(tmp_path / "changed")
+    save_file(load_file(tmp_path / WEIGHTS), tmp_path / WEIGHTS)  # another program: no checksums, no complaints
+    assert Safetensors([tmp_path / WEIGHTS]).checksums == {tmp_path / WEIGHTS: {}}

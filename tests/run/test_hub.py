@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -223,3 +224,26 @@ def test_a_tokenizer_of_another_model_is_told(gpt2: Path, trained: Path) -> None
     shutil.copy(trained / "tokenizer.json", gpt2 / "tokenizer.json")
     with pytest.raises(ValueError, match="don't belong together"):
         load(gpt2, "cpu")
+
+
+@pytest.mark.parametrize("to", ["hub", "qkv"])
+def test_delivered_weights_that_changed_are_named(gpt2: Path, tmp_path: Path, to: Any) -> None:
+    path = load(gpt2, "cpu").save(tmp_path / "again", to=to) / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"again/model\.safetensors is damaged: the checksum of '"):
+        load(tmp_path / "again", "cpu")
+
+
+def test_weights_in_eight_bits_are_loaded_into_a_dtype_that_computes(gpt2: Path) -> None:
+    rewritten(gpt2, lambda t: {name: tensor.to(torch.float8_e4m3fn) for name, tensor in t.items()})
+    with pytest.raises(ValueError, match=r"stored as torch\.float8_e4m3fn, .* dtype='bfloat16'"):
+        load(gpt2, "cpu")
+    assert load(gpt2, "cpu", dtype="bfloat16").model.dtype == torch.bfloat16
+
+
+def test_whole_numbers_are_no_weights_in_whatever_dtype(gpt2: Path) -> None:
+    rewritten(gpt2, lambda t: {name: tensor.to(torch.int32) for name, tensor in t.items()})
+    with pytest.raises(ValueError, match=r"holds torch\.int32, and weights are floating-point numbers"):
+        load(gpt2, "cpu", dtype="float32")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from ..core import checksums
 from .transforms import Shape
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
-HEADER = 64 << 20  # bytes; a header of a million tensors is smaller
+HEADER = 8 << 20  # bytes, room for some 70,000 tensors in one file; reading JSON takes thirty times its size
 _PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # a zip, as torch.save writes, or bare
 DTYPES = {
     "F64": torch.float64,
@@ -36,6 +38,15 @@ DTYPES = {
     "I8": torch.int8,
     "U8": torch.uint8,
     "BOOL": torch.bool,
+    "U16": torch.uint16,
+    "U32": torch.uint32,
+    "U64": torch.uint64,
+    "C64": torch.complex64,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
+    "F8_E5M2": torch.float8_e5m2,
+    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
+    "F8_E8M0": torch.float8_e8m0fnu,
 }
 
 
@@ -74,8 +85,10 @@ class Safetensors:
 
     def __init__(self, paths: list[Path]) -> None:
         self.stored: dict[str, Stored] = {}
+        self.checksums: dict[Path, dict[str, int]] = {}
         for path in paths:
-            for name, stored in read_stored(path).items():
+            found, self.checksums[path] = read_stored(path)
+            for name, stored in found.items():
                 if name in self.stored:
                     raise ValueError(
                         f"{name!r} is in {self.stored[name].path.name} and in {path.name}, of {path.parent}"
@@ -88,7 +101,13 @@ class Safetensors:
         return self.stored[name].dtype
 
     def read(self, name: str) -> Tensor:
+        """Raises ValueError naming the file where the tensor's checksum, if it has one, is another."""
         stored = self.stored[name]
+        tensor = self._read(stored)
+        checksums.check(name, tensor, self.checksums[stored.path], str(stored.path))
+        return tensor
+
+    def _read(self, stored: Stored) -> Tensor:
         count = math.prod(stored.shape)
         if not count:
             return torch.empty(stored.shape, dtype=stored.dtype)
@@ -192,8 +211,8 @@ def _shards(folder: Path, index: str) -> dict[Path, list[str]]:
 # -- safetensors -------------------------------------------------------------------------------------------------------
 
 
-def read_stored(path: Path) -> dict[str, Stored]:
-    """Where each tensor of a safetensors file lies.
+def read_stored(path: Path) -> tuple[dict[str, Stored], dict[str, int]]:
+    """Where each tensor of a safetensors file lies, and the checksums of those that have one.
 
     Raises ValueError naming the file where its header is damaged or too large, or the tensors' bytes overlap, leave
     gaps, or are not what the file has room for.
@@ -214,7 +233,7 @@ def read_stored(path: Path) -> dict[str, Stored]:
     size = path.stat().st_size
     if size != at:
         raise ValueError(f"{path} is damaged or cut short: it is {size:,} bytes long, its header speaks of {at:,}")
-    return tensors
+    return tensors, checksums.read(header.get("__metadata__"), str(path))
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], int]:
@@ -223,20 +242,42 @@ def read_header(path: Path) -> tuple[dict[str, Any], int]:
     with path.open("rb") as file:
         head = file.read(8)
         length = int.from_bytes(head, "little")
-        if len(head) < 8 or length > min(HEADER, size - 8):
+        if len(head) < 8 or length > size - 8:
             if head.startswith(_PICKLES):
                 raise ValueError(
                     f"{path} is a pickle, as torch.save writes, which is never read; save it as safetensors"
                 )
             raise ValueError(f"{path} is not a safetensors file, or cut short: {size:,} bytes can't hold its header")
+        if length > HEADER:
+            raise ValueError(
+                f"{path} has a header of {length >> 20} MiB, and the bound is {HEADER >> 20} MiB (some 70,000 tensors); "
+                "save the model as several files (max_shard_size)"
+            )
         text = file.read(length)
     try:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
-        for entry in (entry for name, entry in header.items() if name != "__metadata__"):
+        entries = [entry for name, entry in header.items() if name != "__metadata__"]
+        _check_dtypes(entries, path)
+        for entry in entries:
             _check_entry(entry)
+    except _Unread:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not a sound safetensors file: its header is damaged ({error})") from None
     return header, 8 + length
+
+
+class _Unread(ValueError):
+    """A sound file that holds what PyTorch has no dtype for."""
+
+
+def _check_dtypes(entries: list[Mapping[str, Any]], path: Path) -> None:
+    for entry in entries:
+        if re.fullmatch(r"[A-Z]\w{1,15}", entry["dtype"]) and entry["dtype"] not in DTYPES:
+            raise _Unread(
+                f"{path} holds numbers of the dtype {entry['dtype']}, which PyTorch has not; convert it to one of "
+                f"{', '.join(DTYPES)}"
+            )
 
 
 def _check_entry(entry: Mapping[str, Any]) -> None:
@@ -257,7 +298,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def read_json(path: Path, limit: int = 64 << 20) -> Any:
+def read_json(path: Path, limit: int = 16 << 20) -> Any:
     """A JSON file of bounded size. Raises ValueError naming it where it is none."""
     if path.stat().st_size > limit:
         raise ValueError(f"{path} is larger than {limit >> 20} MiB, which no file of its kind is")

@@ -35,7 +35,12 @@ def place(
     what is shared are not read; `equal_copies` says whether they are the same.
     """
     reading = names.read(weights.shapes, where)
-    dtype = dtype or common_dtype(reading, weights, where)
+    stored = common_dtype(reading, weights, where)
+    if dtype is None and stored.itemsize < 2:
+        raise ValueError(
+            f"{where}: its weights are stored as {stored}, in which nothing is computed; load them with dtype='bfloat16'"
+        )
+    dtype = dtype or stored
 
     def read(entry: Entry) -> dict[str, Tensor]:
         ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from ..core import checksums
 from ..core.lora import trained
 from ..core.spec import nearest
 from . import durable
@@ -104,11 +105,12 @@ def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Tensors, where: str)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
 
 
-def write_tensors(path: Path, tensors: Tensors) -> None:
-    """Write one safetensors file. Raises OSError where the disk refuses."""
+def write_tensors(path: Path, tensors: Tensors, *, checked: bool = False) -> None:
+    """Write one safetensors file, with a checksum of each tensor where wanted. Raises OSError where the disk refuses."""
     on_host = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    sums = checksums.metadata(on_host) if checked else {}
     try:
-        save_file(on_host, path, metadata={"format": "pt"})
+        save_file(on_host, path, metadata={"format": "pt", **sums})
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from None
     path.chmod(0o666 & ~_umask())  # the library makes its files private, unlike everything else in a run
@@ -122,20 +124,26 @@ def _umask() -> int:
 
 
 def replace_tensors(path: Path, tensors: Tensors) -> None:
-    """Write one safetensors file in place of another, in one step."""
+    """Write one safetensors file, with checksums, in place of another, in one step."""
     beside = path.with_name(f".tmp-{path.name}")
-    write_tensors(beside, tensors)
+    write_tensors(beside, tensors, checked=True)
     durable.sync_file(beside)
     beside.replace(path)
     durable.sync_folder(path.parent)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read one safetensors file. Raises ValueError that names it where it is anything else, a pickle for instance."""
+    """Read one safetensors file. Raises ValueError that names it where it is anything else, a pickle for instance, or a
+    checksum in it is not its tensor's."""
     try:
-        return load_file(path)
+        with safe_open(path, "pt") as file:
+            known = checksums.read(file.metadata(), str(path))
+        tensors = load_file(path)
     except SafetensorError as error:
         raise ValueError(f"{path} is not a sound safetensors file: {error}") from None
+    for name, tensor in tensors.items():
+        checksums.check(name, tensor, known, str(path))
+    return tensors
 
 
 def all_finite(tensors: Iterable[Tensor]) -> bool:
