@@ -242,3 +242,31 @@ def test_a_metric_that_would_keep_the_worst_weights_is_refused(metric: str, mode
     with pytest.raises(ValueError, match=rf"training.mode is '{mode}', but {metric} .* give training.mode={right}"):
         Recipe.load("reverse", settings).settled(None)
     Recipe.load("reverse", [settings[0], f"training.mode={right}"]).settled(None)
+
+
+@pytest.mark.parametrize("setting", ["task=regress", "task.kind=regress", "task={kind: regress, low: 0}"])
+def test_another_task_brings_the_head_the_objective_and_the_metric_that_go_with_it(setting: str) -> None:
+    made = Recipe.load("similarity", [setting])
+    assert made.head is not None and (made.head.kind, made.objective.kind) == ("sequence-classifier", "labels")
+    made = Recipe.load("classify", [setting])
+    assert (made.training.metric, made.training.mode) == ("spearman", "max")
+    assert made.head is not None and made.head.to_dict()["dropout"] == 0.1  # the recipe's, of the same kind
+    assert made.training.max_steps == Recipe.load("classify").training.max_steps
+
+
+def test_what_is_said_beside_another_task_stays() -> None:
+    made = Recipe.load(
+        "similarity", ["task=regress", "training.metric=pearson", "objective.kind=cosine", "head.pool=first"]
+    )
+    assert made.training.metric == "pearson" and made.objective.kind == "cosine"
+    assert made.head is not None and made.head.kind == "sentence-vector"
+    back = Recipe.load("classify", ["task=similarity"])
+    assert back.head is not None and (back.head.kind, back.objective.kind) == ("sentence-vector", "cosine")
+
+
+def test_a_forecaster_reads_as_many_patches_as_the_model_has() -> None:
+    made = Recipe.load("forecast", ["model.patch=[1,12]"]).settled(None)
+    assert made.head is not None and made.head.to_dict()["patches"] == 8
+    assert made.model.spec(0).head.patches == 8
+    with pytest.raises(ValueError, match=r"head.patches is 12, and the model reads 8 patches; leave it out"):
+        Recipe.load("forecast", ["model.patch=[1,12]", "head.patches=12"]).settled(None).model.spec(0)

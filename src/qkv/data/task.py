@@ -79,11 +79,13 @@ class Task(Spec, role="task"):
 
     pool:  how many examples are read ahead and sorted by length, where the recipe does not say.
     words: whether it needs a tokenizer.
+    goes_with: what of a recipe is another where this task takes the place of another's: "head", "objective", "training".
     roles: the control tokens that its tokenizer has to have, such as "mask"; one that is trained gets them.
     """
 
     pool: ClassVar[int] = 1024
     words: ClassVar[bool] = True
+    goes_with: ClassVar[dict[str, dict[str, Any]]] = {}
     roles: ClassVar[tuple[str, ...]] = ()
 
     @property

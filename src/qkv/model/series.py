@@ -32,7 +32,9 @@ class Forecaster(OfImages, kind="forecaster"):
 
     def check_patches(self, seen: Patches) -> None:
         if seen.grid.patches != self.patches:
-            raise ValueError(f"head.patches is {self.patches}, and the model reads {seen.grid.patches} patches; say so")
+            raise ValueError(
+                f"head.patches is {self.patches}, and the model reads {seen.grid.patches} patches; leave it out"
+            )
 
     def module(self, d_model: int, vocab_size: int) -> HeadModule:
         return ForecasterHead(self, d_model)

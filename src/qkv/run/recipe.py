@@ -231,7 +231,10 @@ class Recipe(Spec):
             given = said.get("labels", n)
             if given != n:
                 raise ValueError(f"head.labels is {given}, and the data have {n} labels; leave it out")
-            return made._headed(head.replace({"labels": n}))
+            counted = {"labels": n}
+            if "patches" in type(head).model_fields and "patches" not in head.model_fields_set:
+                counted["patches"] = first.embedding.grid.patches
+            return made._headed(head.replace(counted))
         return made if self.head is None or head is None else made._headed(head)
 
     def _check_stacks(self, task: Task, spec: Transformer) -> None:
@@ -341,7 +344,23 @@ def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         said = {key for way in named if way[: len(path)] == path for key in way[len(path) :][:1]}
         for key in before.keys() - known - said:
             made = overrides.without(made, [*path, key])
-    return _for_a_trained_model(whole, made, named)
+    return _for_a_trained_model(whole, _for_another_task(whole, made, named), named)
+
+
+def _for_another_task(whole: dict[str, Any], made: dict[str, Any], named: list[list[str]]) -> dict[str, Any]:
+    """A recipe's tree with what goes with another task that settings put in the place of its own, where they say nothing
+    of that themselves."""
+    kinds = [node.get("kind") if isinstance(node := tree.get("task"), dict) else node for tree in (whole, made)]
+    if None in kinds or kinds[0] == kinds[1]:
+        return made
+    for part, wanted in _spec_at({"task": {"kind": kinds[1]}}, ["task"]).goes_with.items():  # type: ignore[attr-defined]
+        own = _at(made, [part]) or {}
+        if part == "training":
+            free = {key: value for key, value in wanted.items() if [part, key] not in named}
+            made = {**made, part: {**own, **free}}
+        elif own.get("kind") != wanted["kind"] and not any(path[0] == part for path in named):
+            made = {**made, part: wanted}
+    return made
 
 
 def _for_a_trained_model(whole: dict[str, Any], made: dict[str, Any], named: list[list[str]]) -> dict[str, Any]:

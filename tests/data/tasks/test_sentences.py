@@ -125,6 +125,14 @@ def test_one_class_is_nothing_to_tell_apart(tokenizer: Tokenizer) -> None:
         Classify().settle(Given(train=({"text": "a"},)), tokenizer, PLAIN)
 
 
+def test_many_decimals_are_no_classes(tokenizer: Tokenizer) -> None:
+    stars = tuple({"text": "a", "label": f"{i / 2}"} for i in range(10))
+    assert len(Classify().settle(Given(train=stars), tokenizer, PLAIN).classes) == 10
+    scores = tuple({"text": "a", "label": f"{i / 7:.3f}"} for i in range(40))
+    with pytest.raises(ValueError, match=r"40 numbers such as '0.000', which are hardly classes.* task=regress"):
+        Classify().settle(Given(train=scores), tokenizer, PLAIN)
+
+
 SCORED = [{"text": "a", "pair": "b c", "score": "1"}, {"text": "d", "pair": "e", "score": 4.0}]
 
 

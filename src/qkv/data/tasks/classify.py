@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from ..encoding import Encoder
 from ..judge import Judge
 from ..judges.classes import Classes
 from ..sources import Example, Skipped, Source
-from .sentences import Sentences
+from .sentences import Sentences, number
 
+_DECIMALS = 20  # of which half stars may be classes; more are numbers
 _NO_CLASS = "whose label is no class"
 
 
@@ -22,6 +23,12 @@ class Classify(Sentences, kind="classify"):
     """classes: their names, in the order of the head's scores; by default every label in the training data, sorted, numbers
     by size. The head is a `sequence-classifier`, with a score for each.
     """
+
+    goes_with: ClassVar[dict[str, dict[str, Any]]] = {
+        "head": {"kind": "sequence-classifier"},
+        "objective": {"kind": "labels"},
+        "training": {"metric": "accuracy", "mode": "max"},
+    }
 
     classes: tuple[str, ...] = ()
 
@@ -38,6 +45,11 @@ class Classify(Sentences, kind="classify"):
         if len(found) < 2:
             there = f"only the class {next(iter(found))!r}" if found else "no class"
             raise ValueError(f"the training data have {there}, and there is nothing to tell apart; give two at least")
+        if len(found) > _DECIMALS and all(number(name) is not None for name in found) and any("." in n for n in found):
+            raise ValueError(
+                f"the labels are {len(found):,} numbers such as {min(found)!r}, which are hardly classes; to learn numbers, "
+                "give task=regress, and data.score in place of data.label"
+            )
         return self._filled(seen, classes=in_order(found))
 
     @property
@@ -61,4 +73,5 @@ def _other_kind(example: Example) -> str:
     if "label" not in example:
         return "there is no label; name the column that holds it, as data.label=…"
     label = example["label"]
-    return f"the label is {label!r}, a {type(label).__name__}; a class is a text or a whole number"
+    what = f"the label is {label!r}, a {type(label).__name__}"
+    return f"{what}; a class is a text or a whole number (task=regress learns numbers)"

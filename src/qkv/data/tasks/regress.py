@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,6 +20,12 @@ class Regress(Sentences, kind="regress"):
     low, high:      what a score lies between, where it has bounds.
     center, spread: by default mean and standard deviation of the training scores.
     """
+
+    goes_with: ClassVar[dict[str, dict[str, Any]]] = {
+        "head": {"kind": "sequence-classifier"},
+        "objective": {"kind": "labels"},
+        "training": {"metric": "spearman", "mode": "max"},
+    }
 
     low: float | None = None
     high: float | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -27,6 +27,12 @@ class Similarity(Sentences, kind="similarity"):
 
     A text without a second one is paired with itself: by dropout it has two vectors (Gao et al. 2021, SimCSE).
     """
+
+    goes_with: ClassVar[dict[str, dict[str, Any]]] = {
+        "head": {"kind": "sentence-vector", "pool": "mean"},
+        "objective": {"kind": "cosine"},
+        "training": {"metric": "spearman", "mode": "max"},
+    }
 
     low: float | None = None
     high: float | None = None
