@@ -75,7 +75,7 @@ def _show_preset(name: str, changes: list[str], json: bool) -> None:
 
 
 def _show_recipe(recipe: Recipe, json: bool) -> None:
-    spec = recipe.model.spec(recipe.vocab_size)
+    spec = recipe.spec()
     tree = recipe.resolve(recipe.vocab_size).to_dict()
     tree["model"] = {**tree["model"], "parameters": spec.n_parameters, "spec": spec.to_dict()}
     _print(tree, json)

@@ -132,6 +132,8 @@ def info(path: Source, json: Json = False) -> None:
     others = [name for name in tokenizer.controls if name not in named]
     account = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "roles": roles, "control": others}
     account |= {"markers": list(tokenizer.markers), "dropout": tokenizer.dropout}
+    sources = None if tokenizer.sources is tokenizer else tokenizer.sources
+    account |= {} if sources is None else {"sources": {"kind": sources.kind, "vocab_size": sources.vocab_size}}
     if json:
         _print_json(account)
         return
@@ -142,6 +144,8 @@ def info(path: Source, json: Json = False) -> None:
         if names:
             more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
             typer.echo(f"  {what}: {' '.join(names[:SHOWN])}{more}")
+    if sources is not None:
+        typer.echo(f"  sources of pairs are read by another: {sources.kind}, {sources.vocab_size:,} tokens")
     if tokenizer.dropout:
         typer.echo(f"  dropout {tokenizer.dropout:g} in training")
 

@@ -119,8 +119,8 @@ Speak = Callable[[list[str], Sequence[tuple[int, ...]]], Sequence[Sequence[int]]
 
 def speaking(tokenizer: Encoder, seed: int | None) -> Speak:
     """A tokenizer's way from texts to ids: by chance where there is a seed, else the one encoding. The second number of a
-    name is the side of a pair; a tokenizer with `targets` of its own reads the second side by them."""
-    sides: tuple[Any, Any] = (tokenizer, getattr(tokenizer, "targets", tokenizer))  # not every Encoder has them
+    name is the side of a pair; a tokenizer with `sources` or `targets` of its own reads the sides by them."""
+    sides = sides_of(tokenizer)
 
     def speak(texts: list[str], names: Sequence[tuple[int, ...]]) -> Sequence[Sequence[int]]:
         side = sides[names[0][1]]
@@ -129,6 +129,13 @@ def speaking(tokenizer: Encoder, seed: int | None) -> Speak:
         return side.sample(texts, [mix(seed, *name) for name in names])
 
     return speak
+
+
+def sides_of(tokenizer: Encoder) -> tuple[Any, Any]:
+    """What reads the source of a pair, and what the target."""
+    return getattr(tokenizer, "sources", tokenizer), getattr(
+        tokenizer, "targets", tokenizer
+    )  # not every Encoder has them
 
 
 Converse = Callable[[list[dict[str, Any]]], tuple[list[int], list[int]]]

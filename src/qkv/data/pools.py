@@ -14,7 +14,7 @@ import numpy as np
 from ..core.batch import IGNORE
 from . import rows as making
 from .cut import Cut, Spans, counted
-from .encoding import Encoded, Encoder, Memory, Reach, Reader, Speak, speaking
+from .encoding import Encoded, Encoder, Memory, Reach, Reader, Speak, sides_of, speaking
 from .ragged import Index
 from .rows import Limits, Rows
 from .shuffle import Shuffle, mix
@@ -192,7 +192,8 @@ class Pools:
     @property
     def _dropout(self) -> bool:
         """Whether training texts are tokenized by chance."""
-        return self.split == "train" and (getattr(self.tokenizer, "dropout", 0) or 0) > 0
+        sides = () if self.tokenizer is None else sides_of(self.tokenizer)
+        return self.split == "train" and any((getattr(side, "dropout", 0) or 0) > 0 for side in sides)
 
     def _speak(self, epoch: int) -> Speak:
         return speaking(self._words, mix(self.seed, epoch) if self._dropout else None)

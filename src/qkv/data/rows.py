@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.batch import IGNORE
-from .encoding import Encoded, Encoder, Frame
+from .encoding import Encoded, Encoder, Frame, sides_of
 from .packing import pack, pack_pairs
 from .ragged import Index, Ragged
 from .sources import Counts, Example
@@ -77,8 +77,8 @@ def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts
 
     A loaded model has its own tokens for these places, the `frame` of its tokenizer.
     """
-    frame = frame_of_pairs(tokenizer)
-    room = max(limits.longest - len(frame.before) - len(frame.after), 0)
+    read, frame = (frame_of_pairs(side) for side in sides_of(tokenizer))
+    room = max(limits.longest - max(len(one.before) + len(one.after) for one in (read, frame)), 0)
     over = np.maximum(*(side.lengths for side in found.sides)) > room
     found = _fitting(found, over, limits, counts)
     source, target = found.sides
@@ -86,7 +86,7 @@ def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts
     return Rows(
         inputs=whole.part(leave=1).upto(limits.longest),
         labels=whole.part(skip=1).upto(limits.longest),
-        source=_around(source.upto(room), frame.before, frame.after),
+        source=_around(source.upto(room), read.before, read.after),
         examples=found.examples,
     )
 

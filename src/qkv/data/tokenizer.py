@@ -204,9 +204,22 @@ class Tokenizer:
         return Frame(self.id(self._extra.start), tuple(around.ids[:before]), tuple(around.ids[after:]))
 
     @cached_property
+    def sources(self) -> Tokenizer:
+        """What reads the source side of pairs: where it has a vocabulary of its own, another; else this one."""
+        if self._extra.source is None:
+            return self
+        return Tokenizer.from_json(json.dumps(self._extra.source))
+
+    def with_sources(self, other: Tokenizer) -> Tokenizer:
+        """This one for targets, the other for sources, which the two number each in its own way."""
+        return Tokenizer(self.raw, replace(self._extra, source=json.loads(other.to_json())))
+
+    @cached_property
     def targets(self) -> Tokenizer:
         """What reads the target side of pairs: where each side has pieces of its own (Marian), another, with the same ids;
-        else this one."""
+        else this one, without a tokenizer for sources."""
+        if self._extra.source is not None:
+            return Tokenizer(self.raw, replace(self._extra, source=None))
         if self._extra.target is None:
             return self
         raw = tokenizer_file.parse(json.dumps(self._extra.target)).raw

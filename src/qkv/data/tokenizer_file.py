@@ -45,6 +45,7 @@ class Extra:
     config:  the tokenizer_config.json that it came with, so that it can be written again; in it, the chat template.
     start:   the token that a decoder begins with, of an encoder–decoder that another library made; what stands around its
              texts is then what the tokenizer.json itself puts there.
+    source:  a second tokenizer.json, with a vocabulary of its own, which reads the source side of pairs.
     target:  a second tokenizer.json, which cuts the target side of pairs into other pieces of the same vocabulary (Marian).
     """
 
@@ -53,25 +54,28 @@ class Extra:
     config: Mapping[str, Any] = field(default_factory=dict)
     start: str | None = None
     target: Mapping[str, Any] | None = None
+    source: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Without what has its default."""
         roles = {} if self.roles is None else {"roles": dict(self.roles)}
-        rest = {"dropout": self.dropout, "config": dict(self.config), "start": self.start, "target": self.target}
+        rest = {"dropout": self.dropout, "config": dict(self.config), "start": self.start}
+        rest |= {"target": self.target, "source": self.source}
         return {**roles, **{name: value for name, value in rest.items() if value}}
 
     @classmethod
     def from_dict(cls, data: Any) -> Extra:
         """Raises ValueError with a reason."""
         data = data if isinstance(data, dict) else {"?": data}
-        unknown = [name for name in data if name not in ("roles", "dropout", "config", "start", "target")]
+        unknown = [name for name in data if name not in cls.__dataclass_fields__]
         roles, dropout, config = data.get("roles"), data.get("dropout", 0.0), data.get("config", {})
-        start, target = data.get("start"), data.get("target")
+        start, target, source = data.get("start"), data.get("target"), data.get("source")
         fine = isinstance(config, dict) and isinstance(dropout, int | float) and 0 <= dropout < 1
         fine = fine and isinstance(start, str | None) and isinstance(target, dict | None)
+        fine = fine and isinstance(source, dict | None)
         if unknown or not fine or not (roles is None or _names_roles(roles)):
             raise ValueError(f"its {OURS!r} part is not one that this version of qkv writes")
-        return cls(roles, float(dropout), config, start, target)
+        return cls(roles, float(dropout), config, start, target, source)
 
 
 def _names_roles(roles: Any) -> bool:

@@ -69,7 +69,7 @@ class Costs:
 
 def of_recipe(recipe: Recipe, device: torch.device, rows: int | None = None, length: int | None = None) -> Costs:
     """By what a recipe says, without its data: the tokenizer's vocabulary counts as full, rows as long as they may be."""
-    spec = recipe.model.spec(recipe.vocab_size)
+    spec = recipe.spec()
     shape = _changed(allowed(recipe.batching, spec.is_encoder_decoder), rows, length)
     packed = recipe.batching.packing
     costs = of_model(recipe.name, spec, shape, device, recipe.training, packed=packed, adapter=recipe.adapter)

@@ -401,6 +401,12 @@ def check_fit(tokenizer: Tokenizer, spec: ModelSpec, where: str) -> None:
             f"{where}: the tokenizer has {tokenizer.vocab_size:,} tokens and the model a vocabulary of "
             f"{spec.vocab_size:,}, so they don't belong together"
         )
+    places = getattr(spec, "source_vocab_size", None) or spec.vocab_size
+    if tokenizer.sources.vocab_size > places:
+        raise ValueError(
+            f"{where}: the tokenizer of sources has {tokenizer.sources.vocab_size:,} tokens and the model a vocabulary of "
+            f"{places:,} for them, so they don't belong together"
+        )
 
 
 def _check_complete(folder: Path) -> None:

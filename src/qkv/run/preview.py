@@ -105,7 +105,7 @@ def _row(tokenizer: Tokenizer, batch: Batch, i: int) -> PreviewRow:
     labels = batch.labels[i][valid].tolist()
     source = inputs["ids"][i][_valid(inputs["layout"].valid, i)].tolist() if pairs else None
     return PreviewRow(
-        None if source is None else _tokens(tokenizer, source),
+        None if source is None else _tokens(tokenizer.sources, source),
         source,
         _tokens(tokenizer, ids),
         ids,

@@ -37,6 +37,7 @@ from .wording import better
 PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
 _OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # heads whose tasks give no target to read
 LENGTHS = ("max_steps", "max_epochs")  # of a training; of the two, a setting takes the place of the other
+SETTLED = ("head", "source_vocab_size", "tie_embeddings")  # changes to the model that come from the data
 COMPARE, MEASURE = "compare", "measure"  # what makes a comparison of a recipe, see `study.Comparison`
 
 
@@ -114,6 +115,8 @@ class Recipe(Spec):
     data:       where examples come from.
     task:       what is made of an example, where it is more than a text to go on with or a pair to translate.
     tokenizer:  what is trained on the texts of the training split before the model is; none where no text is read.
+    source_tokenizer: what is trained on the sources of pairs alone, with a vocabulary of its own; `tokenizer` is then
+                trained on the targets alone. None: one vocabulary for both.
     model:      a preset with sizes and changes, or a trained model to go on with, see `ModelChoice`.
     head:       what stands on the model in place of its own, with as many labels as the data have.
     vectors:    what the token embedding begins with, see `StaticVectors`.
@@ -131,6 +134,7 @@ class Recipe(Spec):
     data: Source
     task: Task | None = None
     tokenizer: TokenizerSpec | None = None
+    source_tokenizer: TokenizerSpec | None = None
     model: ModelChoice
     head: Head | None = None
     vectors: StaticVectors | None = None
@@ -171,7 +175,33 @@ class Recipe(Spec):
         """What the tokenizer's vocabulary may grow to: exact once it is trained. 0 where the model has its own."""
         if self.model.directory or self.tokenizer is None:
             return 0
-        return int(getattr(self.tokenizer, "vocab_size", None) or 1000)
+        return _most(self.tokenizer)
+
+    def spec(self) -> Any:
+        """The model's spec for the largest vocabularies that the tokenizers may learn."""
+        return self.with_source_vocabulary(_most(self.source_tokenizer)).model.spec(self.vocab_size)
+
+    def with_source_vocabulary(self, size: int) -> Self:
+        """With a table of its own for this many tokens of sources, where they have a tokenizer of their own.
+
+        Raises ValueError where the recipe leaves no place for one.
+        """
+        if self.source_tokenizer is None:
+            return self
+        if self.tokenizer is None or self.task is not None or self.model.directory or self.vectors is not None:
+            raise ValueError(
+                "source_tokenizer is for an encoder–decoder trained from nothing on pairs, beside a tokenizer for targets, "
+                "without a task and without vectors; leave it out, or leave those out and give tokenizer=bpe"
+            )
+        if not self.model.spec(self.vocab_size).is_encoder_decoder:
+            raise ValueError(
+                "source_tokenizer is for encoder–decoders, which read sources apart from targets; leave it out, or take "
+                "model=transformer with objective=sequence-to-sequence"
+            )
+        if self.model.changes.get("tie_embeddings"):
+            raise ValueError("two vocabularies share no table: leave out tie_embeddings, or source_tokenizer")
+        changes = {**self.model.changes, "source_vocab_size": size, "tie_embeddings": False}
+        return self.model_copy(update={"model": self.model.model_copy(update={"changes": changes})})
 
     def resolve(self, vocab_size: int) -> Self:
         """The recipe with nothing left to a default that another version could change: the preset's sizes spelled out,
@@ -201,6 +231,12 @@ class Recipe(Spec):
 
         Raises ValueError where task, head and data don't fit together.
         """
+        sources = getattr(tokenizer, "sources", None)
+        if self.source_tokenizer is not None and sources is not None:
+            return self.with_source_vocabulary(sources.vocab_size)._settled(tokenizer)
+        return self._settled(tokenizer)
+
+    def _settled(self, tokenizer: Encoder | None) -> Self:
         spec = self.model.spec(self.vocab_size)
         if isinstance(self.objective, SequenceToSequence) and not spec.is_encoder_decoder:
             raise ValueError(
@@ -259,11 +295,15 @@ class Recipe(Spec):
                 silent = type(mine).model_fields.keys() - mine.model_fields_set
                 changes[name] = mine.replace({key: getattr(theirs, key) for key in silent})
         made = self.model_copy(update=changes)
-        settled = other.model.changes.get("head")
-        if settled is None or "head" in self.model.changes:
+        found = {name: other.model.changes[name] for name in SETTLED if name in other.model.changes}
+        found = {name: value for name, value in found.items() if name not in self.model.changes}
+        if self.source_tokenizer is None:
+            found = {name: value for name, value in found.items() if name == "head"}
+        if not found:
             return made
-        model = self.model.model_copy(update={"changes": {**self.model.changes, "head": settled}})
-        return made.model_copy(update={"model": model, "head": other.head})
+        model = self.model.model_copy(update={"changes": {**self.model.changes, **found}})
+        made = made.model_copy(update={"model": model})
+        return made.model_copy(update={"head": other.head}) if "head" in found else made
 
     def _headed(self, head: Head) -> Self:
         """With a head of this kind among the changes to the model."""
@@ -273,6 +313,11 @@ class Recipe(Spec):
     def to_yaml(self) -> str:
         """What `recipe.yaml` of a run directory holds; `Recipe.load` reads it back to an equal value."""
         return yamls.dump(self.to_dict())
+
+
+def _most(tokenizer: TokenizerSpec | None) -> int:
+    """How large a tokenizer's vocabulary may grow; those that are as large as the texts have it are taken for small."""
+    return int(getattr(tokenizer, "vocab_size", None) or 1000)
 
 
 def _reading_last(head: Head | None, spec: Transformer) -> Head | None:

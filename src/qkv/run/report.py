@@ -353,7 +353,7 @@ def _picture(run: Run, sample: Mapping[str, Any]) -> picture.Picture:
         written = tokenizer.encode(output, eos=True)
         fed = [text.start, *written[:-1]]
         maps = capture.attention(model, _ids(read, model), _ids(fed, model), choose=capture.cross)
-        return picture.Picture.of(source, tokenizer.tokens(written), tokenizer.tokens(read), maps)
+        return picture.Picture.of(source, tokenizer.tokens(written), text.reader.tokens(read), maps)
     ids = [*read, *tokenizer.encode(output)][: picture.MOST_TOKENS]
     maps = capture.attention(model, _ids(ids, model), choose=capture.own)
     return picture.Picture.of(source + output, tokenizer.tokens(ids), tokenizer.tokens(ids), maps)

@@ -79,15 +79,21 @@ class TextModel:
         own = [] if self.tokenizer.eos_id is None else [self.tokenizer.eos_id]
         return own if self.ids is None else sorted({*own, *self.ids.ends})
 
+    @property
+    def reader(self) -> Tokenizer:
+        """The tokenizer of what the model reads; where sources have one of their own, it is another than that of outputs."""
+        return self.tokenizer.sources if self.task == "translate" else self.tokenizer
+
     def encode(self, text: str) -> list[int]:
         """What the model reads for a text."""
         if self.ids is not None:
             return self.tokenizer.raw.encode(text, add_special_tokens=True).ids
-        frame = self.tokenizer.frame
+        tokenizer = self.reader
+        frame = tokenizer.frame
         if frame is not None:
-            return [*frame.before, *self.tokenizer.encode(text), *frame.after]
-        bos = self.task != "translate" and self.tokenizer.bos_id is not None
-        return self.tokenizer.encode(text, bos=bos, eos=self.task != "continue")
+            return [*frame.before, *tokenizer.encode(text), *frame.after]
+        bos = self.task != "translate" and tokenizer.bos_id is not None
+        return tokenizer.encode(text, bos=bos, eos=self.task != "continue")
 
     def outputs(
         self,

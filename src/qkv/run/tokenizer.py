@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..data.sources import Split
 from ..data.tokenizer import Tokenizer, train
+from ..data.tokenizer_specs import TokenizerSpec
 from .base import tokenizer_of
 from .recipe import Recipe
 
@@ -24,9 +25,26 @@ def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:
         return tokenizer_of(recipe.model.directory, markers)
     if recipe.tokenizer is None:
         raise ValueError("tokenizer is missing; give it as tokenizer=bpe")
+    if recipe.source_tokenizer is not None:
+        return _two(recipe, recipe.source_tokenizer, recipe.tokenizer, progress)
     spec = recipe.tokenizer.with_roles(task.roles if task is not None else ())
     special = tuple(dict.fromkeys([*spec.special, *markers]))
     return train(spec.replace(special=special), texts_of(recipe, "train"), progress=progress)
+
+
+def _two(recipe: Recipe, source: TokenizerSpec, target: TokenizerSpec, progress: bool) -> Tokenizer:
+    """One for each side, trained on it alone. The data's markers stand in sources."""
+    special = tuple(dict.fromkeys([*source.special, *recipe.data.special]))
+    read = train(source.replace(special=special), side_of(recipe, "train", "source"), progress=progress)
+    return train(target, side_of(recipe, "train", "target"), progress=progress).with_sources(read)
+
+
+def side_of(recipe: Recipe, split: Split, side: str) -> Iterator[str]:
+    """The sources of a split of pairs, or the targets."""
+    for example in recipe.data.examples(split, shuffle=False):
+        if side not in example:
+            raise ValueError("source_tokenizer is for data of pairs, and these are none; leave it out")
+        yield example[side]
 
 
 def texts_of(recipe: Recipe, split: Split) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ from .lock import locked
 from .recipe import Recipe
 from .shape import widest
 from .text import Use
-from .tokenizer import make, texts_of
+from .tokenizer import make, side_of, texts_of
 from .unseen import unknown_words
 from .vectors import load_vectors
 from .wording import taken
@@ -128,7 +129,7 @@ class Job:
     @classmethod
     def prepare(cls, recipe: Recipe, out: Path, device: torch.device, resume: bool, console: Console) -> Job:
         """Raises ValueError where the data are missing or the parts don't fit together."""
-        check_context(recipe, recipe.model.spec(recipe.vocab_size))  # told before anything takes time
+        check_context(recipe, recipe.spec())  # told before anything takes time
         example = first_examples(recipe)["train"]
         saved = out / TOKENIZER
         if resume and recipe.adapter is not None and recipe.model.directory:
@@ -314,6 +315,8 @@ class Job:
         sizes = f"{self.spec.n_parameters:,} parameters"
         if self.tokenizer is not None:
             sizes += f", {self.tokenizer.vocab_size:,} tokens in the vocabulary"
+            if self.recipe.source_tokenizer is not None:
+                sizes += f" of targets and {self.tokenizer.sources.vocab_size:,} in that of sources"
         self._say(f"Training {self.recipe.name} on {self.device}: {sizes}, run in {self.out}.")
         for note in self.notes:
             self._say(note)
@@ -326,11 +329,18 @@ class Job:
 
 def unknown_notes(recipe: Recipe, tokenizer: Tokenizer | None) -> list[str]:
     """How much of the validation split the tokenizer doesn't know, where that is anything."""
-    if tokenizer is None or tokenizer.unk_id is None:
+    if tokenizer is None:
         return []
-    texts = list(itertools.islice(texts_of(recipe, "validation"), TEXTS))
-    said = unknown_words(tokenizer, texts, f"in the first {len(texts):,} texts of the validation split ")
-    return [] if said is None else [f"{said}."]
+    sides: list[tuple[Tokenizer, str, Iterator[str]]] = [(tokenizer, "texts", texts_of(recipe, "validation"))]
+    if recipe.source_tokenizer is not None:
+        sides = [(tokenizer.sources, "sources", side_of(recipe, "validation", "source"))]
+        sides += [(tokenizer, "targets", side_of(recipe, "validation", "target"))]
+    notes = []
+    for reader, what, texts in sides:
+        some = [] if reader.unk_id is None else list(itertools.islice(texts, TEXTS))
+        said = unknown_words(reader, some, f"in the first {len(some):,} {what} of the validation split ")
+        notes += [] if said is None else [f"{said}."]
+    return notes
 
 
 def tuning(recipe: Recipe, resolved: Recipe) -> str:

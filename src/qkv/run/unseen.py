@@ -26,7 +26,7 @@ def warn(run: Run, texts: Iterable[str]) -> None:
     if run.tokenizer is None:
         return
     texts = list(texts)
-    for said in (unknown_words(run.tokenizer, texts), unknown_tags(run, texts)):
+    for said in (unknown_words(run.text_model.reader, texts), unknown_tags(run, texts)):
         if said is not None:
             warnings.warn(said, Unseen, stacklevel=4)
 
@@ -50,7 +50,7 @@ def unknown_tags(run: Run, texts: Sequence[str]) -> str | None:
     if run.task != "translate" or run.tokenizer is None:
         return None
     required = run.recipe.data.tags if run.recipe is not None else ()
-    known = required or tuple(name for name in run.tokenizer.markers if _TAG.fullmatch(name))
+    known = required or tuple(name for name in run.tokenizer.sources.markers if _TAG.fullmatch(name))
     if not known and run.recipe is None:
         return None  # a model of the Hub may have learned its tags as ordinary words
     begun = [_TAG.match(text.lstrip()) for text in texts if text.strip()]

@@ -58,7 +58,7 @@ class Comparison(Spec):
             made = overrides.put(made, key, value)
         try:
             recipe = Recipe.from_tree({**made, "name": f"{self.name}-{name}"})
-            recipe.model.spec(recipe.vocab_size)
+            recipe.spec()
             return recipe
         except ValueError as error:
             raise ValueError(f"compare.{name}: {error}") from None
