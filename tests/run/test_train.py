@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -282,3 +284,38 @@ def test_a_run_of_two_epochs_reads_every_example_twice(tmp_path: Path) -> None:
     assert (done.outcome.ending, done.outcome.state.epochs) == ("max_epochs", 2.0)
     evaluated = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["type"] == "eval"]
     assert len(evaluated) == 2
+
+
+def test_a_quick_check_decodes_few_examples_and_says_how_to_have_all(tmp_path: Path) -> None:
+    sizes = [text for text in TINY if not text.startswith("data.")]
+    settings = [*sizes, "data.train=300", "data.test=300", "data.validation=300", "training.max_steps=3"]
+    out = io.StringIO()
+    recipe = Recipe.load("reverse", settings)
+    done = train(recipe, tmp_path / "run", device="cpu", console=Console(file=out, width=300))
+    assert done.evaluation is not None and (done.evaluation.examples, done.evaluation.available) == (28, 300)
+    assert "Evaluated on 28 of 300 examples of the test split, because training took 3 steps only" in out.getvalue()
+    assert f"qkv eval {tmp_path / 'run'} --max-examples all" in out.getvalue()
+    assert "Evaluations during training take 28 of 300 examples" in out.getvalue()
+
+
+def test_a_training_begins_by_saying_what_it_does_and_shows_its_first_example(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{n} cats\t{n} Katzen\n" for n in range(1, 200)), encoding="utf-8")
+    out = io.StringIO()
+    settings = [text for text in settings_for("translate", tmp_path) if "data.path" not in text]
+    recipe = Recipe.load("translate", [*settings, f"data.path={tmp_path / 'pairs.tsv'}"])
+    train(recipe, tmp_path / "run", device="cpu", console=Console(file=out, width=300))
+    said = out.getvalue()
+    steps = ("Reading the data …", "Making the tokenizer …", "Making the first batches …", "Training translate on cpu")
+    assert [said.index(step) for step in steps] == sorted(said.index(step) for step in steps)
+    assert re.search(r"Data: \d+ for training, \d+ for validation, \d+ for test\.", said)
+    assert re.search(r"First example: '(\d+) cats' → '\1 Katzen'", said)
+    assert re.search(r"source: \S+·\d+", said) and re.search(r"label: \S+·\d+", said)
+
+
+def test_what_an_example_holds_cannot_command_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{n} \x1b[31mred\t{n} rot\n" for n in range(200)), encoding="utf-8")
+    out = io.StringIO()
+    settings = [text for text in settings_for("translate", tmp_path) if "data.path" not in text]
+    recipe = Recipe.load("translate", [*settings, f"data.path={tmp_path / 'pairs.tsv'}"])
+    train(recipe, tmp_path / "run", device="cpu", console=Console(file=out, width=300))
+    assert "First example" in out.getvalue() and "\x1b" not in out.getvalue()

@@ -11,8 +11,11 @@ from torch import Tensor
 
 from ..core.batch import IGNORE, Batch
 from ..data.batching import stream
+from ..data.holdout import HoldingSource
+from ..data.sources import SPLITS, TEXTS, Example, Source
 from ..data.tokenizer import Tokenizer
 from .directory import TOKENIZER
+from .evaluate import Fixed
 from .recipe import Recipe
 from .tokenizer import make
 
@@ -93,6 +96,47 @@ def preview(recipe: Recipe, folder: Path | None = None) -> Preview:
     elif tokenizer is not None:
         rows += [_row(tokenizer, batch, i) for i in numbers]
     return Preview(rows, batch.rows, batch.tokens, batch.slots, batch.counts, size)
+
+
+def first_seen(
+    example: Example, recipe: Recipe, tokenizer: Tokenizer | None, seq2seq: bool, width: int = 200
+) -> list[str]:
+    """The first training example as it was read, and as the model sees it, each in a line of `width` characters at most."""
+    text = {
+        name: example[name] for name in (*TEXTS, "pair", "label", "score", "answer") if example.get(name) is not None
+    }
+    shown = " → ".join(repr(text[name]) for name in ("source", "target") if name in text)
+    shown = shown or ", ".join(f"{name} {value!r}" for name, value in text.items())
+    lines = [f"First example: {_short(shown, width)}"] if shown else []
+    batching = recipe.batching.replace(workers=0, shuffle=False, over_long="cut")
+    source = Fixed(given=(example,))
+    with stream(source, tokenizer, batching, seq2seq=seq2seq, task=recipe.task, seed=recipe.seed, epochs=1) as batches:
+        batch = next(batches, None)
+    if batch is None:
+        return lines
+    if recipe.task is not None:
+        said = [
+            (name, line) for name, line in recipe.task.show(batch, 0, tokenizer) if name
+        ]  # pictures have nameless lines
+    else:
+        said = [] if tokenizer is None else _row(tokenizer, batch, 0).lines()
+    return [*lines, *(f"  {name:>10}: {_short(line, width)}" for name, line in said)]
+
+
+def sizes(source: Source, seed: int = 0) -> str:
+    """How many examples each split holds, as far as its table knows without being read."""
+    found = {split: source.table(split, seed=seed) for split in SPLITS}
+    known = {split: len(table) for split, table in found.items() if not getattr(table, "sequential", False)}
+    if isinstance(source, HoldingSource) and "train" in known:
+        known["train"] -= sum(known.get(split, 0) for split in SPLITS[1:] if not source.gives(split))
+    said = ", ".join(f"{n:,} for {'training' if split == 'train' else split}" for split, n in known.items())
+    return f"{said} (pieces of text)" if getattr(found["train"], "weight", 1) > 1 else said
+
+
+def _short(text: str, width: int) -> str:
+    """One line without control characters, which a terminal would obey."""
+    clean = "".join(c if c.isprintable() else " " for c in text)
+    return clean if len(clean) <= width else f"{clean[: width - 1]}…"
 
 
 def _row(tokenizer: Tokenizer, batch: Batch, i: int) -> PreviewRow:

@@ -46,10 +46,12 @@ from .directory import (
     write_text,
 )
 from .evaluate import Evaluated, Evaluator
+from .evaluation import decoded
 from .fingerprint import fingerprint
 from .fits import Room, plan_of
 from .load import check_fit, write_settings
 from .lock import locked
+from .preview import first_seen, sizes
 from .recipe import Recipe
 from .shape import widest
 from .text import Use
@@ -130,11 +132,15 @@ class Job:
     def prepare(cls, recipe: Recipe, out: Path, device: torch.device, resume: bool, console: Console) -> Job:
         """Raises ValueError where the data are missing or the parts don't fit together."""
         check_context(recipe, recipe.spec())  # told before anything takes time
+        tell(console, "Reading the data …")
         example = first_examples(recipe)["train"]
         saved = out / TOKENIZER
         if resume and recipe.adapter is not None and recipe.model.directory:
             check_base(out, recipe.model.directory)
-        tokenizer = Tokenizer.load(saved) if resume and saved.is_file() else make(recipe, console.is_terminal)
+        kept = resume and saved.is_file()
+        if recipe.tokenizer is not None and not recipe.model.directory and not kept:
+            tell(console, "Making the tokenizer …")
+        tokenizer = Tokenizer.load(saved) if kept else make(recipe, console.is_terminal)
         recipe = recipe.settled(tokenizer)
         spec = recipe.model.spec(None if tokenizer is None else tokenizer.vocab_size)
         if tokenizer is not None:
@@ -146,6 +152,8 @@ class Job:
         notes += [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
         recipe = recipe.resolve(spec.vocab_size)
         notes += [] if recipe.task is None else [f"Task: {note}." for note in recipe.task.notes(example)]
+        seen = first_seen(example, recipe, tokenizer, use == "translate")
+        notes += [f"Data: {sizes(recipe.data, recipe.seed)}.", *seen]
         return cls(recipe, out, tokenizer, spec, use, device, console, full, vectors, notes=notes)
 
     def open(self, position: dict[str, Any] | None) -> Stream:
@@ -175,6 +183,7 @@ class Job:
 
     def foresee(self) -> Batch:
         """Choose what is left to choose, and see that the memory will do; a batch of training data is given back."""
+        tell(self.console, "Making the first batches …")
         recipe, batches = self.recipe, self.sample()
         shape, packed = widest(batches, recipe.batching), recipe.batching.packing
         passed = batches[-1].position["passed"]
@@ -282,11 +291,22 @@ class Job:
         """What `fit` asks for now and then: quick, on some of the validation split."""
         evaluation = self.recipe.evaluation
         quick = self.recipe.generation.replace(num_beams=evaluation.num_beams, num_samples=1)
-        found = self.evaluator(model, "validation", evaluation.examples, quick, samples=0, count=not self.measured)
+        limit = self._least(evaluation.examples, self.recipe.training.max_steps)
+        found = self.evaluator(model, "validation", limit, quick, samples=0, count=not self.measured)
         if found.limited and not self.measured:
             self._say(f"Evaluations during training take {taken(found.to_dict())} (evaluation.examples).")
         self.measured = True
         return found.metrics
+
+    def _least(self, limit: int | None, steps: int | None) -> int | None:
+        """A limit of examples, lower where they are decoded and the training has few steps."""
+        task = self.recipe.task
+        quick = (
+            decoded(steps)
+            if (self.use in ("translate", "answer") if task is None else task.kind == "caption")
+            else None
+        )
+        return min((n for n in (limit, quick) if n is not None), default=None)
 
     def _check_metric(self, model: Any) -> None:
         """That evaluations will give the metric which the best is chosen by, by evaluating on a few examples. Raises
@@ -306,7 +326,14 @@ class Job:
         """Evaluate the delivered weights on the test split and write down what was found, `evaluation.json` and the page."""
         from .report import write_report
 
-        result = self.evaluator(model.eval(), "test", self.recipe.evaluation.test_examples)
+        usual = self.recipe.evaluation.test_examples
+        limit = self._least(usual, outcome.state.step)
+        result = self.evaluator(model.eval(), "test", limit)
+        if limit != usual and result.limited:
+            self._say(
+                f"Evaluated on {taken(result.to_dict())} of the test split, because training took {outcome.state.step:,} "
+                f"steps only; on all of them with: qkv eval {self.out} --max-examples all"
+            )
         write_json(self.out / SAMPLES, result.samples)
         write_json(self.out / EVALUATION, result.to_dict())
         return Trained(self.out, outcome, result, write_report(self.out))
@@ -324,7 +351,11 @@ class Job:
             self._say(f"Data: {note}.")
 
     def _say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        tell(self.console, text)
+
+
+def tell(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def unknown_notes(recipe: Recipe, tokenizer: Tokenizer | None) -> list[str]:
