@@ -23,7 +23,8 @@ from .vision import ImageHead, OfImages
 class Forecaster(OfImages, kind="forecaster"):
     """y = W [h_1; …; h_N] + b: the next `labels` values from the states of all patches of a history (Nie et al. 2023).
 
-    The loss is the squared error of each value. `patches` is N, which the model's input decides.
+    The loss is the squared error of each value, scaled back where the labels are (B, 2, labels): values, and what they were
+    divided by. `patches` is N, which the model's input decides.
     """
 
     labels: int = Field(default=24, gt=0)
@@ -59,14 +60,15 @@ class ForecasterHead(ImageHead):
     def loss(
         self,
         hidden: Float[Tensor, "B T M"],
-        labels: Float[Tensor, "B labels"],
+        labels: Float[Tensor, "B labels"] | Float[Tensor, "B 2 labels"],
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
         layout: Layout | None = None,
     ) -> LossSums:
         assert layout is not None
         made: Any = self(hidden, layout).float()
-        if made.shape != labels.shape:
-            raise ValueError(f"labels are {tuple(made.shape)} values here, not {tuple(labels.shape)}")
-        loss = F.mse_loss(made, labels.float(), reduction="sum")
-        return LossSums(loss, loss.detach(), torch.tensor(labels.numel(), device=made.device))
+        values, scale = labels.float().unbind(1) if labels.ndim == 3 else (labels.float(), torch.ones_like(made))
+        if made.shape != values.shape:
+            raise ValueError(f"labels are {tuple(made.shape)} values here, not {tuple(values.shape)}")
+        loss = F.mse_loss(made * scale, values * scale, reduction="sum")
+        return LossSums(loss, loss.detach(), torch.tensor(values.numel(), device=made.device))

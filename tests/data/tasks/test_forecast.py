@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from qkv.core.batch import Batch
+from qkv.core.patches import Patches, image_layout
 from qkv.data.judges.forecast import ForecastJudge
 from qkv.data.series import Waves
 from qkv.data.task import Chance
 from qkv.data.tasks.forecast import Forecast
+from qkv.model.series import Forecaster
 from qkv.run.recipe import Recipe
 from qkv.run.train import train
 
@@ -28,7 +30,27 @@ def test_each_column_is_normalized_by_its_own_history() -> None:
     assert ids.shape == (1, 1, 16) and abs(ids.mean()) < 1e-5 and abs(ids.std() - 1) < 1e-3
     about = items[1].example
     np.testing.assert_allclose(ids[0, 0] * about["scale"] + about["mean"], example["history"][:, 1], atol=1e-5)
-    np.testing.assert_allclose(items[1].labels * about["scale"] + about["mean"], example["future"][:, 1], atol=1e-5)
+    values, scale = items[1].labels
+    np.testing.assert_allclose(values * scale + about["mean"], example["future"][:, 1], atol=1e-5)
+
+
+def test_a_flat_history_weighs_no_more_than_another() -> None:
+    """The loss is in the units of the training split, where a history's own deviation may be 0."""
+    past, future = np.random.default_rng(0).normal(size=(16, 1)), np.array([[1.0], [2.0], [3.0]])
+    examples = [
+        {"history": history.astype(np.float32), "future": future.astype(np.float32), "names": ("a",), "where": ""}
+        for history in (np.ones((16, 1)), past)
+    ]
+    task = Forecast(history=16, horizon=3, tokens=2)
+    batch = task.collate(task.items(examples, None, CHANCE), 0)
+    head = Forecaster(labels=3, patches=2).module(4, 0)
+    for weight in head.parameters():
+        torch.nn.init.zeros_(weight)
+    layout = image_layout(Patches(channels=1, image=(1, 16), patch=(1, 8), before=0).grid)
+    sums = head.loss(torch.zeros(2, 2, 4), torch.from_numpy(batch.labels), layout=layout)
+    assert batch.counts == {"loss": 6} and sums.n_labels == 6
+    by_hand = ((future - 1) ** 2).sum() + ((future - past.mean()) ** 2).sum()
+    assert sums.loss.item() == pytest.approx(by_hand, rel=1e-4)
 
 
 def test_errors_are_of_the_values_before_normalization() -> None:

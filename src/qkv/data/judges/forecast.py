@@ -27,7 +27,8 @@ class ForecastJudge(Judge):
 
     def add(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
-        past, made, truth = (restored(x, batch) for x in (batch.inputs["ids"][:, 0, 0], outputs, batch.labels))
+        labels = batch.labels[:, 0] if batch.labels.ndim == 3 else batch.labels  # without what they were divided by
+        past, made, truth = (restored(x, batch) for x in (batch.inputs["ids"][:, 0, 0], outputs, labels))
         self.squared += float(((made - truth) ** 2).sum())
         self.absolute += float(np.abs(made - truth).sum())
         self.still += float(((past[:, -1:] - truth) ** 2).sum())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from ...core.batch import Batch
 from ...core.embedding import Input
 from ...core.patches import Patches
+from ..cut import Array
 from ..encoding import Encoder
 from ..judge import Judge
 from ..judges.forecast import ForecastJudge
@@ -16,15 +20,20 @@ from ..series import SeriesSource
 from ..sources import Example, Skipped, Source
 from ..task import Chance, Item, Task
 
+EPSILON = 1e-5  # of the variance, as RevIN has it
+
 
 class Forecast(Task, kind="forecast"):
     """The `horizon` values that follow a history, each column for itself (PatchTST, Nie et al. 2023).
 
     A column of a window is an image one pixel high: the model's patches are stretches of it. It is normalized by the mean
-    and the standard deviation of its own history, and what the model says is scaled back by them (Kim et al. 2022,
-    reversible instance normalization, without its learned scale); `normalized: false` leaves values as the source has
-    them. All else comes from the data: `history` and `horizon`, and of each of the `columns` the mean and the standard
-    deviation in the training split, `center` and `spread`, by which the source has scaled it.
+    and the standard deviation √(σ² + ε) of its own history, and what the model says is scaled back by them (Kim et al. 2022,
+    reversible instance normalization, without its learned scale); `normalized: false` leaves values as the source has them.
+    The loss is that of the values scaled back: in units of the history's own deviation, one that is flat would outweigh all
+    others. So labels are (2, horizon), the values and the deviation that they were divided by.
+
+    All else comes from the data: `history` and `horizon`, and of each of the `columns` the mean and the standard deviation
+    in the training split, `center` and `spread`, by which the source has scaled it.
     """
 
     pool: ClassVar[int] = 512
@@ -63,14 +72,21 @@ class Forecast(Task, kind="forecast"):
 
     def _column(self, example: Example, column: int) -> Item:
         past, future = example["history"][:, column], example["future"][:, column]
-        mean, scale = (float(past.mean()), float(past.std()) + 1e-5) if self.normalized else (0.0, 1.0)
+        mean, scale = (float(past.mean()), math.sqrt(past.var() + EPSILON)) if self.normalized else (0.0, 1.0)
         about = {"mean": mean, "scale": scale, "column": example["names"][column], "where": example["where"]}
         return Item(
             {"ids": ((past - mean) / scale)[None, None]},
-            labels=(future - mean) / np.float32(scale),
+            labels=np.stack([(future - mean) / np.float32(scale), np.full_like(future, scale)]),
             tokens=self.tokens,
             example=about,
         )
+
+    def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
+        return {} if labels is None else {"loss": labels[:, 0].size}
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        assert batch.labels is not None
+        return super().show(replace(batch, labels=batch.labels[:, 0]), row, tokenizer)
 
     def judge(self, tokenizer: Encoder | None) -> Judge:
         return ForecastJudge()
