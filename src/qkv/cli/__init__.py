@@ -23,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from .errors import describe
 
     command = typer.main.get_command(app)
+    warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
     try:
         with warnings.catch_warnings():
             _say_warnings()

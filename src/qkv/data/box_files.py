@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from xml.etree import ElementTree
 
 from .files import open_bytes
@@ -188,6 +188,10 @@ class Coco(FileSource, kind="coco"):
     crowds: take what is marked as a crowd as one object; else it is no target, and an evaluation ignores what is found in
             it, as COCO's own does.
     """
+
+    places: ClassVar[tuple[str, ...]] = tuple(
+        f"{split}{name}" for split in ("", "validation_", "test_") for name in ("path", "images")
+    )
 
     path: str | None = None
     validation_path: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from .files import Lines
 from .pairs import json_field, json_line
@@ -18,6 +19,8 @@ class Captions(TextFiles, kind="captions"):
     images:   the folder that the pictures are in; that of the file by default.
     image_field, question_field, answer_field: other names of these, dotted where they are nested.
     """
+
+    places: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path", "images")
 
     path: str | None = None
     validation_path: str | None = None

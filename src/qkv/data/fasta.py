@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Hashable
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from pydantic import model_validator
 
@@ -30,6 +30,8 @@ class Fasta(HoldingSource, kind="fasta"):
     which split a sequence is of (FLIP, Dallago et al. 2021). What no header says is held out. A file may stand in an
     archive: `splits.zip/splits/sequences.fasta`.
     """
+
+    places: ClassVar[tuple[str, ...]] = ("path", "labels", "mask")
 
     path: str | None = None
     labels: str | None = None

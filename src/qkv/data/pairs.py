@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -33,6 +33,10 @@ class Pairs(TextFiles, kind="pairs"):
 
     With `tag`, every source begins with `<target_language>`, so that several corpora can train one model.
     """
+
+    places: ClassVar[tuple[str, ...]] = tuple(
+        f"{split}{name}" for split in ("", "validation_", "test_") for name in ("path", "source", "target")
+    )
 
     source: str | None = None
     target: str | None = None

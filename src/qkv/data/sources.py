@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,11 @@ class Source(Spec, role="source"):
     class Greetings(Source, kind="greetings"):
         def table(self, split, *, seed=0, epoch=0):
             return [{"source": "hello", "target": "bonjour"}]
+
+    places: the settings that name files or folders. In a recipe's file they are relative to it.
     """
+
+    places: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path")
 
     @property
     def fixed(self) -> bool:

@@ -26,7 +26,7 @@ from ..model.transformer import Transformer
 from ..train import objectives  # noqa: F401  (their kinds)
 from ..train.objective import Objective, SequenceToSequence
 from ..train.settings import Training
-from . import overrides, yamls
+from . import overrides, places, yamls
 from .directory import RECIPE, read_text
 from .evaluation import Evaluation
 from .long_texts import has_chosen_tokens
@@ -205,7 +205,16 @@ class Recipe(Spec):
 
     def resolve(self, vocab_size: int) -> Self:
         """The recipe with nothing left to a default that another version could change: the preset's sizes spelled out,
-        of a trained model the place on this machine and the learning rate."""
+        of a trained model the place on this machine and the learning rate; paths of data are absolute."""
+        return self._with_places()._resolved(vocab_size)
+
+    def _with_places(self) -> Self:
+        given = {name: part.to_dict() for name in ("data", "vectors", "tokenizer") if (part := getattr(self, name))}
+        placed = places.here(given)
+        changes = {name: getattr(self, name).from_dict(placed[name]) for name in given if placed[name] != given[name]}
+        return self.model_copy(update=changes)
+
+    def _resolved(self, vocab_size: int) -> Self:
         if self.model.directory:
             path = Path(self.model.directory).expanduser()
             place = str(path.resolve()) if path.is_dir() else self.model.directory
@@ -361,7 +370,7 @@ def tree(name: str | Path) -> dict[str, Any]:
     if path.is_dir() and (path / RECIPE).is_file():
         path = path / RECIPE
     if path.is_file():
-        return _mapping(yamls.load(read_text(path), name=str(path)), str(path))
+        return places.beside(_mapping(yamls.load(read_text(path), name=str(path)), str(path)), path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         what = f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
         raise ValueError(what)
