@@ -17,13 +17,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     A user's mistake (ValueError, OSError, wrong usage) is one sentence on standard error and status 2; with QKV_DEBUG=1
     it is the traceback as well. Anything else that is raised is a bug of ours and says so, with status 1.
     """
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: print(f"Warning: {message}", file=sys.stderr)
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     import typer
 
     from .app import app
     from .errors import describe
 
     command = typer.main.get_command(app)
-    warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
     try:
         with warnings.catch_warnings():
             _say_warnings()
