@@ -123,9 +123,15 @@ class Layout:
 
     @classmethod
     def from_mask(cls, mask: Bool[Tensor, "B T"]) -> Layout:
-        """From an attention mask, True (or 1) where a token is real. Reads the mask once on the host."""
+        """From an attention mask, True (or 1) where a token is real. Reads the mask once on the host.
+
+        Under `torch.export` there is nothing to read: the layout serves any mask, and none of its facts are known.
+        """
         if mask.ndim != 2:
             raise ValueError(f"an attention mask is (batch, length), not {tuple(mask.shape)}")
+        if torch.compiler.is_exporting():
+            real = mask.to(torch.bool)
+            return cls(torch.where(real, real.long().cumsum(1) - 1, -1))
         if mask.dtype != torch.bool and not bool(((mask == 0) | (mask == 1)).all()):
             raise ValueError("an attention mask holds True/False or 1/0 (1 = real token), not additive scores")
         host = mask.detach().to("cpu", torch.bool)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 
@@ -13,12 +14,25 @@ from ..model.recurrent import Recurrent, RecurrentModel
 from ..model.transformer import TransformerModel
 
 
-class Model(TransformerModel, Generates):
-    """A Transformer that also generates."""
+class Saves:
+    """`save`, for a model without a run around it."""
+
+    def save(self, path: Path | str, to: Literal["hub", "qkv"] | None = None) -> Path:
+        """Write a directory that `qkv.load` reads: `qkv.load(path).model` is this model. There is no tokenizer in it.
+
+        `to` is as in `Run.save`: the Hub's format where a family of the Hub is the model, else our own, if nothing is said.
+        """
+        from .load import Run
+
+        return Run(self, None).save(path, to)  # type: ignore[arg-type]
 
 
-class RecurrentGenerator(RecurrentModel, Generates):
-    """A recurrent model that also generates."""
+class Model(TransformerModel, Generates, Saves):
+    """A Transformer that also generates, and can be saved."""
+
+
+class RecurrentGenerator(RecurrentModel, Generates, Saves):
+    """A recurrent model that also generates, and can be saved."""
 
 
 def build(

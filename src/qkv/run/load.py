@@ -65,7 +65,7 @@ class Run:
     model:      in evaluation mode.
     tokenizer:  the one that it was trained with; None where the directory has none, and only ids go in and out.
     generation: how outputs are made where a call does not say otherwise.
-    task:       what the model does with a text, see `qkv.run.text.Use`.
+    task:       what the model does with a text, see `qkv.run.text.Use`; by default what its stacks are for.
     recipe:     how it came about; None where the directory has no `recipe.yaml`.
     path:       where it was loaded from.
     origin:     what the directory said besides, where it was one of the Hub's.
@@ -74,12 +74,15 @@ class Run:
     model: AnyModel
     tokenizer: Tokenizer | None
     generation: Generation = field(default_factory=Generation)
-    task: Use = "continue"
+    task: Use = ""  # type: ignore[assignment]  # what such a model usually does
     recipe: Recipe | None = None
     path: Path | None = None
     origin: hub.Origin | None = None
 
     def __post_init__(self) -> None:
+        if not self.task:
+            object.__setattr__(self, "task", usual_task(self.model.spec))
+        _check_task(self.task, self.model.spec, self.path or "this run")
         if self.tokenizer is not None:
             check_fit(self.tokenizer, self.model.spec, str(self.path or "this run"))
 
@@ -389,9 +392,10 @@ def read_config(path: Path) -> tuple[Any, Use]:
     return spec, task
 
 
-def _check_task(task: Any, spec: ModelSpec, path: Path) -> None:
+def _check_task(task: Any, spec: ModelSpec, where: Path | str) -> None:
     if task not in get_args(Use) or (task == "translate") != spec.is_encoder_decoder:
-        raise ValueError(f"{path}: the task {task!r} is not one for this model; there is {', '.join(get_args(Use))}")
+        fits = [use for use in get_args(Use) if (use == "translate") == spec.is_encoder_decoder]
+        raise ValueError(f"{where}: the task {task!r} is not one for this model; there is {', '.join(fits)}")
 
 
 def check_fit(tokenizer: Tokenizer, spec: ModelSpec, where: str) -> None:
