@@ -46,9 +46,22 @@ def test_a_temporary_checkpoint_pushes_none_out_and_goes_at_the_next_save(tmp_pa
     save(store, 2), save(store, 4), save(store, 5, temporary=True)
     assert steps(store) == [2, 4, 5]
     again = Checkpoints(tmp_path, keep=2)
-    again.temporary = again.newest()
+    again.go_on_from(again.newest())
     save(again, 6)
     assert steps(again) == [4, 6]
+
+
+def test_what_a_killed_save_had_still_to_do_is_done_when_the_run_goes_on(tmp_path, monkeypatch):
+    store = Checkpoints(tmp_path, keep=2)
+    save(store, 2, best=True), save(store, 4), save(store, 5, temporary=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "remove_folder", lambda path: None)
+        patch.setattr(Checkpoints, "_point", lambda *_: None)
+        save(store, 6), save(store, 8)
+    again = Checkpoints(tmp_path, keep=2)
+    assert steps(again) == [2, 4, 5, 6, 8]
+    again.go_on_from(again.newest())
+    assert steps(again) == [2, 6, 8] and (tmp_path / "last").read_text() == "step-00000008\n"
 
 
 def test_a_checkpoint_can_be_saved_again(tmp_path):

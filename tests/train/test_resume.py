@@ -169,9 +169,8 @@ def test_a_state_that_holds_none_of_a_run_is_set_aside_too(tmp_path, capsys):
     """Its checksum may fit all the same."""
     path = train(tmp_path).checkpoint / STATE
     content = json.loads(path.read_text())
-    for spoiled in ({"run": []}, {"window": 3}, {"rng": {"python": 1}}, {"run": {"step": "many"}}, {"temporary": ...}):
-        state = {key: value for key, value in {**content["state"], **spoiled}.items() if value is not ...}
-        rest = {**content, "state": state}
+    for spoiled in ({"run": []}, {"window": 3}, {"rng": {"python": 1}}, {"run": {"step": "many"}}):
+        rest = {**content, "state": {**content["state"], **spoiled}}
         rest.pop("sha256")
         path.write_text(json.dumps({"sha256": checkpoint._digest(rest), **rest}))
         assert train(tmp_path, Tiny(seed=3), resume=True).state.step == 12

@@ -6,13 +6,14 @@
         optimizer.safetensors    the optimizer's tensors, as `<parameter>/<state>`
         average.safetensors      the running average of the weights, where training keeps one
         state.json               {"sha256": of the rest, "state": {...}, "best": a checkpoint's name or null,
-                                  "files": {name: {"sha256", "bytes"}}}
+                                  "temporary": true or false, "files": {name: {"sha256", "bytes"}}}
       last, best                 the names of the newest checkpoint and of the one with the best evaluation, for people
       damaged-step-00001500/     one that could not be read when the run was resumed
 
 A folder with a name of this form is always complete: it is written beside, under a name with a dot, and renamed. What a
 save changes, it changes by that one rename. The files `last` and `best` follow it and may be one save behind when the
-process was killed, so they are never read: the newest checkpoint says itself which one is the best.
+process was killed, so they are never read: the newest checkpoint says itself which one is the best. `go_on_from` brings to
+its end what such a save had still to do.
 """
 
 from __future__ import annotations
@@ -101,10 +102,9 @@ class Checkpoints:
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             held = target if best else self.best()
-            _write(beside, files, state, held.name if held else None)
+            _write(beside, files, {"state": dict(state), "best": held.name if held else None, "temporary": temporary})
             durable.replace_folder(beside, target)
-            for pointer in ("last", "best") if best else ("last",):
-                durable.write_file(self.root / pointer, f"{target.name}\n".encode())
+            self._point(target, held)
         except OSError as error:
             shutil.rmtree(beside, ignore_errors=True)
             raise self._lost(target, error) from error
@@ -114,6 +114,24 @@ class Checkpoints:
         if not temporary:
             self._prune()
         return target
+
+    def go_on_from(self, newest: Path) -> None:
+        """Bring what a killed save left undone to its end: the pointers, the checkpoints that were to go."""
+        best = self.best()
+        self._point(newest, best)
+        for path in self.all():
+            if path not in (newest, best) and _is_temporary(path):
+                durable.remove_folder(path)
+        self.temporary = newest if _is_temporary(newest) else None
+        if self.temporary is None:
+            self._prune()
+
+    def _point(self, newest: Path, best: Path | None) -> None:
+        for pointer, path in (("last", newest), ("best", best)):
+            name = b"" if path is None else f"{path.name}\n".encode()
+            at = self.root / pointer
+            if name and not (at.is_file() and at.read_bytes() == name):
+                durable.write_file(at, name)
 
     def _lost(self, target: Path, error: OSError) -> OSError:
         kept = next((path for path in reversed(self.all()) if path != target), None)
@@ -128,7 +146,7 @@ class Checkpoints:
                 durable.remove_folder(path)
 
 
-def _write(folder: Path, files: Mapping[str, Tensors], state: Mapping[str, Any], best: str | None) -> None:
+def _write(folder: Path, files: Mapping[str, Tensors], said: Mapping[str, Any]) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir()
@@ -138,7 +156,7 @@ def _write(folder: Path, files: Mapping[str, Tensors], state: Mapping[str, Any],
         write_tensors(path, tensors)
         durable.sync_file(path)
         sums[name] = {"sha256": durable.sha256(path), "bytes": path.stat().st_size}
-    content = {"state": dict(state), "best": best, "files": sums}
+    content = {**said, "files": sums}
     text = json.dumps({"sha256": _digest(content), **content}, allow_nan=False)
     durable.write_file(folder / STATE, text.encode())
 
@@ -187,6 +205,15 @@ def _best_of(newest: Path) -> str | None:
     if "best" in content or not pointer.is_file():
         return content.get("best")
     return pointer.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _is_temporary(checkpoint: Path) -> bool:
+    """Whether it goes at the next save; once that stood in the state."""
+    try:
+        content = _verified(checkpoint)
+    except Damaged:
+        return False
+    return bool(content.get("temporary", content["state"].get("temporary", False)))
 
 
 def _verified(checkpoint: Path) -> dict[str, Any]:

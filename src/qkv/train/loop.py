@@ -151,6 +151,8 @@ class Trainer:
                 self.display.say(
                     f"Note: {why}. Going on from {path.name}; what is left of the newer one is in {aside}."
                 )
+            if self.ranks.rank == 0:
+                self.store.go_on_from(path)
             self._check_best(path)
             return saved
         why = next(iter(damaged.values()))
@@ -166,7 +168,6 @@ class Trainer:
             self.meter.load(saved["window"])
             self.stepper.mixed.load(saved["scaler"])
             rng.restore(saved["rng"])
-            self.store.temporary = path if saved["temporary"] else None
             before, settings = saved["optimizer"], saved["training"]["optimizer"]
         except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
             what = " ".join(str(error).split())
@@ -325,10 +326,10 @@ class Trainer:
                 files[AVERAGE] = self.running.tensors
             best = self._is_best()
             temporary = ending == "interrupted" and not best and not self._falls_on(self.training.save_every)
-            self.store.save(self.state.step, files, self._remembered(temporary), best, temporary)
+            self.store.save(self.state.step, files, self._remembered(), best, temporary)
         self.ranks.barrier()
 
-    def _remembered(self, temporary: bool) -> dict[str, Any]:
+    def _remembered(self) -> dict[str, Any]:
         self.state.elapsed = self.elapsed
         return {
             "run": self.state.to_dict(),
@@ -337,7 +338,6 @@ class Trainer:
             "rng": rng.capture(),
             "optimizer": self.training.optimizer.kind,
             "training": self.training.to_dict(),
-            "temporary": temporary,
             "fingerprint": self.fingerprint,
         }
 
