@@ -184,7 +184,11 @@ def saves(folder: Path, every: int = 1, seed: int = 0) -> Figures:
             out,
             Tiny(),
             evaluate=lambda model, step: {"loss": LOSSES.get(step, 10.0 + step)},
-            **{"max_steps": 11, "eval_every": 3, "save_every": 2, "keep": 1, "resume": True},
+            max_steps=11,
+            eval_every=3,
+            save_every=2,
+            keep=1,
+            resume=True,
         )
         told = {"source": outcome.source, "metrics": outcome.metrics, "step": outcome.state.step}
         (out / "told").write_text(json.dumps(told))
