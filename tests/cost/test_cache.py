@@ -52,6 +52,31 @@ def test_what_is_foretold_is_what_is_held(how: qkv.CacheKind, windows: list[int 
             assert cache.parts == cache_parts(spec, t + 1, how, torch.float32)
 
 
+@pytest.mark.parametrize("how", [FullCache(), QuantizedCache(group=4, residual=2), PagedCache(page=5)])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("transformer", {"d_ff": 16}),
+        ("bart-base", {"d_ff": 16, "max_positions": 64}),
+        ("t5-small", {"d_ff": 16, "d_head": 5}),
+        ("transformer", {"d_ff": 16, "n_heads": 4, "n_layers": 1}),
+    ],
+)
+def test_an_encoder_decoder_holds_the_encoders_keys_and_values_too(
+    name: str, sizes: dict[str, int], how: qkv.CacheKind
+) -> None:
+    spec = qkv.preset(name, **({"d_model": 24, "n_layers": 2, "n_heads": 4, "vocab_size": 9} | sizes))
+    model = qkv.build(spec).eval()
+    with torch.no_grad():
+        cache = model.start(source=torch.ones(1, 11, dtype=torch.int64), cache=how)
+        for t in range(7):
+            model.step(torch.tensor([[t]]), cache)
+    foretold = cache_parts(spec, 7, how, torch.float32, source=11)
+    assert cache.parts == foretold
+    assert cache.nbytes == cache_bytes(spec, 7, how, torch.float32, source=11)
+    assert cache_bytes(spec, 7, how) == cache_bytes(spec, 7, how, source=7)
+
+
 def test_who_has_no_cache_of_keys() -> None:
     with pytest.raises(ValueError, match="an encoder alone does not decode"):
         cache_bytes(qkv.preset("bert-base"), 10)

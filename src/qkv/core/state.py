@@ -169,6 +169,7 @@ class InputState(KeyValueState):
 class CrossState:
     """The encoder's keys and values, projected once a sentence."""
 
+    PART = "encoder's keys and values"
     unrotated = False
 
     def __init__(self) -> None:
@@ -208,7 +209,7 @@ class CrossState:
 
     @property
     def parts(self) -> dict[str, int]:
-        return {"encoder's keys and values": self.nbytes}
+        return {self.PART: self.nbytes}
 
     @property
     def nbytes(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..core.caches import CacheKind, named
+from ..core.state import CrossState
 from ..model.attention import Attention, NoMixer
 from ..model.transformer import Transformer
 
@@ -17,23 +18,32 @@ def cache_parts(
     tokens: int,
     cache: CacheKind | Mapping[str, Any] | str | None = None,
     dtype: torch.dtype = torch.bfloat16,
+    source: int | None = None,
 ) -> dict[str, int] | None:
-    """Bytes that decoding holds of one row of so many tokens, by what they are, cross-attention's keys and values apart.
+    """Bytes that decoding holds of one row of `tokens` tokens, by what they are.
 
-    None where a layer remembers in a way of its own. Raises ValueError for a model that does not decode.
+    A decoder with cross-attention also holds the keys and values of the encoder's `source` tokens, never quantized;
+    by default `source` is `tokens`. None where a layer remembers in a way of its own. Raises ValueError for a model that
+    does not decode.
     """
     if spec.decoder is None:
         raise ValueError("an encoder alone does not decode, so it has no cache; ask of a model with a decoder")
     how, total = named(cache), dict[str, int]()
-    for mixer in (block.attention for block in spec.decoder.blocks):
-        if isinstance(mixer, NoMixer):
-            continue
-        if not isinstance(mixer, Attention) or not mixer.keeps_keys:
-            return None
-        _, heads, d_key, d_value = mixer.widths(spec.d_model)
-        kept, width = _kept(tokens, mixer, how), mixer.score.width(d_key)
-        for name, size in how.bytes(kept, heads, width, d_value, dtype.itemsize).items():
-            total[name] = total.get(name, 0) + size
+    memory = tokens if source is None else source
+    for block in spec.decoder.blocks:
+        for mixer, crosses in ((block.attention, False), (block.cross, True)):
+            if mixer is None or isinstance(mixer, NoMixer):
+                continue
+            if not isinstance(mixer, Attention) or not (crosses or mixer.keeps_keys):
+                return None
+            _, heads, d_key, d_value = mixer.widths(spec.d_model)
+            width = mixer.score.width(d_key)
+            if crosses:
+                sizes = {CrossState.PART: memory * heads * (width + d_value) * dtype.itemsize}
+            else:
+                sizes = how.bytes(_kept(tokens, mixer, how), heads, width, d_value, dtype.itemsize)
+            for name, size in sizes.items():
+                total[name] = total.get(name, 0) + size
     return total
 
 
@@ -42,9 +52,10 @@ def cache_bytes(
     tokens: int,
     cache: CacheKind | Mapping[str, Any] | str | None = None,
     dtype: torch.dtype = torch.bfloat16,
+    source: int | None = None,
 ) -> int | None:
     """All of `cache_parts` together."""
-    parts = cache_parts(spec, tokens, cache, dtype)
+    parts = cache_parts(spec, tokens, cache, dtype, source)
     return None if parts is None else sum(parts.values())
 
 

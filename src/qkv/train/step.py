@@ -98,6 +98,7 @@ class Stepper:
             self.mixed.backward(loss)
             losses.append(loss.detach())
             reports.append(reported(terms, totals))
+            del terms, loss  # the next batch would be computed beside what they hold
         self.names = list(dict.fromkeys([*totals, *self.names, *(name for report in reports for name in report)]))
         zero = torch.zeros((), device=self.device)
         parts = [sum(losses, zero), *(sum((r[name] for r in reports if name in r), zero) for name in self.names)]

@@ -1,0 +1,41 @@
+"""Trains a recipe for some steps as the command line does, and prints by how many bytes the process grew beside the
+prediction that was made before, as JSON: `python tests/cost/measure_recipe.py lm data.path=book.txt`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from qkv.cli import allocator
+
+allocator.bound_kernels()
+allocator.keep_pages()
+
+import torch._dynamo  # noqa: E402  (after the allocator's settings; every optimizer imports it at its first step, 70 MiB)
+from measure_process import status  # noqa: E402
+
+from qkv.cost.memory import Memory, predict  # noqa: E402
+from qkv.run import fits  # noqa: E402
+from qkv.run.recipe import Recipe  # noqa: E402
+from qkv.run.train import train  # noqa: E402
+
+
+def main(name: str, *settings: str) -> None:
+    torch.set_num_threads(1)
+    before: list[tuple[int, Memory | None]] = []
+
+    def check(room: fits.Room) -> None:
+        before.append((status("VmRSS"), predict(room.spec, room.shape, room.plan)))
+
+    fits.Room.check = check  # type: ignore[method-assign]
+    with tempfile.TemporaryDirectory() as folder:
+        train(Recipe.load(name, settings), Path(folder) / "run", device="cpu")
+    resident, memory = before[0]
+    said = {"grown": status("VmHWM") - resident}
+    print(json.dumps(said | ({} if memory is None else {"predicted": memory.peak, **memory.__dict__})))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
