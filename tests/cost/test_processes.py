@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +57,70 @@ def test_with_recomputation_what_glibc_does_decides_and_the_prediction_is_roughe
     plain, _ = measured("gpt", GPT | {"n_layers": 8}, 16, 256, {"precision": "fp32"})
     assert predicted == pytest.approx(grown, rel=0.4)
     assert grown < plain
+
+
+# As the command line trains: its allocator, its data, accumulation and a last evaluation.
+QUICK = ["training.max_steps=10", "training.eval_every=1000", "evaluation.examples=4", "evaluation.test_examples=4"]
+RECIPES = {
+    "lm": [],
+    "lm, 128 wide": ["model.d_model=128"],
+    "lm, 128 wide, fp32": ["model.d_model=128", "training.precision=fp32"],
+    "lm, 128 wide, accumulated": ["model.d_model=128", "training.accumulate=4"],
+    "lm, 128 wide, no dropout": ["model.d_model=128", "model.dropout=0"],
+    "lm, 512 wide": ["model.d_model=512", "model.n_layers=6"],
+}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """Some megabytes of text: the source of Python's standard library."""
+    sources = sorted(Path(os.__file__).parent.glob("*.py"))
+    path = tmp_path / "book.txt"
+    path.write_text("".join(source.read_text(encoding="utf-8", errors="replace") for source in sources))
+    return path
+
+
+def trained(book: Path, settings: list[str], group: Path | None = None) -> subprocess.CompletedProcess[str]:
+    script = Path(__file__).with_name("measure_recipe.py")
+    command = [sys.executable, str(script), "lm", f"data.path={book}", *QUICK, *settings]
+    if group is None:
+        return subprocess.run(command, capture_output=True, text=True, timeout=280)
+    entering = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", *command]
+    environment = os.environ | {"QKV_TEST_GROUP": str(group)}
+    return subprocess.run(entering, capture_output=True, text=True, timeout=280, env=environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", RECIPES)
+def test_a_recipe_grows_by_what_was_predicted(case: str, book: Path) -> None:
+    done = trained(book, RECIPES[case])
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["predicted"] == pytest.approx(found["grown"], rel=0.25)  # one process and the next differ by a tenth
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A memory control group of the test's own."""
+    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    own = {controllers: path.lstrip("/") for _, controllers, path in lines}
+    root, path = (
+        (Path("/sys/fs/cgroup/memory"), own["memory"]) if "memory" in own else (Path("/sys/fs/cgroup"), own[""])
+    )
+    made = root / path / f"qkv-test-{os.getpid()}"
+    try:
+        made.mkdir()
+    except OSError as error:
+        pytest.skip(f"a memory control group can't be made here: {error}")
+    if not any((made / name).is_file() for name in ("memory.max", "memory.limit_in_bytes")):
+        made.rmdir()
+        pytest.skip("the control group that can be made here has no limit of memory")
+    yield made
+    made.rmdir()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", RECIPES)
+def test_a_recipe_lives_within_its_prediction_and_15_percent(case: str, book: Path, group: Path) -> None:
+    done = trained(book, RECIPES[case], group)
+    assert done.returncode == 0, done.stderr[-2000:]

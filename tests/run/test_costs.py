@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,21 +12,56 @@ from run_tiny import TINY
 from qkv.cost.count import Shape
 from qkv.families import preset
 from qkv.run.costs import of_preset, of_recipe
+from qkv.run.load import load
 from qkv.run.recipe import Recipe
+from qkv.run.train import train
 
 CPU = torch.device("cpu")
 
 
 def test_a_recipe_without_its_data() -> None:
     recipe = Recipe.load("reverse", [*TINY, "training.accumulate=3"])
-    costs = of_recipe(recipe, CPU)
+    costs = of_recipe(recipe, CPU, data=False)
     spec = recipe.model.spec(recipe.vocab_size)
     assert costs.shape == Shape(2, 64, 64) and costs.precision == "fp32"
     assert costs.parameters == spec.n_parameters == sum(part.parameters for part in costs.parts)
     assert costs.flops_per_token == 3 * spec.cost(64, 64).flops / 128
     assert costs.batches == 4 * 3
     assert costs.memory is not None and costs.memory.peak > 16 * costs.parameters
-    assert of_recipe(recipe, CPU, rows=5, length=10).shape == Shape(5, 10, 10)
+    assert costs.basis.startswith("without the data: the vocabulary counts as full")
+    assert of_recipe(recipe, CPU, rows=5, length=10, data=False).shape == Shape(5, 10, 10)
+
+
+def test_a_recipe_by_its_data_costs_what_is_trained(tmp_path: Path) -> None:
+    recipe = Recipe.load("reverse", TINY)
+    costs = of_recipe(recipe, CPU)
+    done = train(recipe, tmp_path / "run", device="cpu")
+    assert costs.parameters == load(done.folder).model.spec.n_parameters
+    assert costs.parameters < of_recipe(recipe, CPU, data=False).parameters
+    assert costs.shape.length == 7  # six letters and the end, where 64 are allowed
+    assert costs.basis.startswith("by the data: a vocabulary of ")
+
+
+def test_where_the_data_are_missing_it_says_so() -> None:
+    costs = of_recipe(Recipe.load("lm"), CPU)
+    assert "without the data (no training data: give data.path" in costs.basis
+    assert costs.shape == Shape(16, 256)
+
+
+@pytest.mark.parametrize("name", ["answer", "bert", "caption", "choose", "classify", "forecast", "similarity"])
+def test_the_memory_of_a_task_is_that_of_its_own_batches(name: str) -> None:
+    small = Recipe.load(name, ["model.d_model=32", "model.n_heads=2"] if name in ("bert", "classify") else [])
+    costs = of_recipe(small, CPU)
+    assert costs.memory is not None
+    assert costs.memory.peak > costs.memory.activations > 0
+    more = of_recipe(small, CPU, rows=3 * costs.shape.rows).memory
+    assert more is not None and more.activations > 2 * costs.memory.activations
+
+
+def test_the_cache_counts_the_source() -> None:
+    spec = preset("transformer", d_model=16, n_layers=1, n_heads=2, vocab_size=30)
+    costs = of_preset("mine", spec, CPU, length=10)
+    assert costs.cache is not None and costs.cache["bf16"] == 2 * (10 + 10) * 16 * 2
 
 
 def test_a_preset_on_batches_of_its_context_at_most() -> None:

@@ -19,12 +19,17 @@ def cost(
     ] = None,
     rows: Annotated[int | None, typer.Option(metavar="N", help="Rows of a batch, in place of the recipe's.")] = None,
     length: Annotated[int | None, typer.Option(metavar="N", help="Tokens of a row, on each side of a pair.")] = None,
+    data: Annotated[
+        bool,
+        typer.Option("--data/--no-data", help="Whether to read a recipe's data, for their vocabulary and lengths."),
+    ] = True,
     device: Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where it is to be trained.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print JSON, sizes in bytes.")] = False,
 ) -> None:
     """Predict what training costs: parameters, FLOPs, memory of the largest batch, and an estimate of the time.
 
-    A preset counts as trained on batches of 8 × 512 tokens by AdamW.
+    A recipe's tokenizer is trained as `qkv train` would, so that the vocabulary is the real one; where the data can't be
+    read, it counts as full, and the output says so. A preset counts as trained on batches of 8 × 512 tokens by AdamW.
     """
     from .. import families
     from ..run import costs
@@ -36,7 +41,7 @@ def cost(
     if name in families.PRESETS and name not in packaged():
         found = costs.of_preset(name, load_preset(name, changes), where, rows, length)
     else:
-        found = costs.of_recipe(load_recipe(name, changes), where, rows, length)
+        found = costs.of_recipe(load_recipe(name, changes), where, rows, length, data)
     if json:
         from json import dumps
 
@@ -67,7 +72,8 @@ def _lines(costs: Costs) -> list[str]:
     from ..train.progress import span
 
     shape, memory = costs.shape, costs.memory
-    said = [f"\nA training step of {shape.tokens:,} tokens ({shape}), in {costs.precision} on {costs.device}:"]
+    said = [f"\nCounted {costs.basis}."] if costs.basis else []
+    said += [f"\nA training step of {shape.tokens:,} tokens ({shape}), in {costs.precision} on {costs.device}:"]
     if memory is None:
         said.append("  memory    can't be known before the run: a part of the model decides by its numbers")
     else:
@@ -89,4 +95,7 @@ def _lines(costs: Costs) -> list[str]:
 
 
 def _size(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+    """Bytes with at least two digits: MiB from 10 on, KiB below."""
+    if size >= 2**30:
+        return f"{size / 2**30:.2f} GiB"
+    return f"{size / 2**20:.0f} MiB" if size >= 10 * 2**20 else f"{size / 2**10:,.0f} KiB"

@@ -30,12 +30,19 @@ CPU = torch.device("cpu")
 Loss = Callable[[nn.Module, Batch], Tensor]
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
-# Beyond the tensors: what libraries set aside for themselves, and blocks of the heap that lie idle between others. Measured;
-# docs/machine.md has the numbers and tests/cost/test_processes.py holds predictions against processes.
-LIBRARIES = 64 << 20
-SCATTERED = 1.2
-SCATTERED_RECOMPUTED = 2.8  # glibc seldom finds a place again for what recomputation makes and drops between what stays
-SCATTERED_ON_GPU = 1.1
+# Beyond the tensors: what libraries set aside for themselves, and free blocks of the heap that no request fits into
+# (fragmentation). Measured; docs/machine.md has the numbers and tests/cost/test_processes.py holds predictions against
+# processes.
+LIBRARIES = 160 << 20
+FRAGMENTATION = 1.4
+FRAGMENTATION_NARROW = 1.75  # oneDNN's buffers for bf16 come and go between the tensors
+FRAGMENTATION_ACCUMULATED = 0.4  # more where several batches make a step: gradients stay between what comes and goes
+FRAGMENTATION_RECOMPUTED = (
+    2.8  # glibc seldom finds a place again for what recomputation makes and drops between what stays
+)
+FRAGMENTATION_ON_GPU = 1.1
+
+WORST = FRAGMENTATION_RECOMPUTED + FRAGMENTATION_ACCUMULATED
 
 STATE_BYTES = 8  # a parameter, where the optimizer is not given: Adam's two moments
 
@@ -62,6 +69,8 @@ class Plan:
     packed:     rows hold several documents.
     padded:     rows are of unequal length.
     loss:       the scalar to minimize; by default the model's own, over labels.
+    batch:      of real data, where the loss reads more than tokens and labels; what comes and goes in its step is taken in
+                proportion to its slots. By default one is made up.
     """
 
     device: torch.device = CPU
@@ -73,6 +82,7 @@ class Plan:
     padded: bool = False
     optimizer: MakeOptimizer | None = None
     loss: Loss | None = None
+    batch: Batch | None = None
 
 
 def predict(spec: ModelSpec, shape: Shape, plan: Plan | None = None) -> Memory | None:
@@ -98,13 +108,14 @@ def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
             floats += tokens * (kept + 6 * heads * (tokens + others))
     logits = 4 * shape.length * spec.vocab_size
     weights = spec.n_parameters * (32 + 4 * plan.copies)
-    return LIBRARIES + weights + round(SCATTERED_RECOMPUTED * 4 * shape.rows * (floats + logits))
+    return LIBRARIES + weights + round(WORST * 4 * shape.rows * (floats + logits))
 
 
 def _run(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
     model = build(spec, device=plan.device, initialized=False).train()
     model.recompute(plan.recompute)
-    batch, live = _batch(spec, shape, plan), Live()
+    batch, live = plan.batch or _batch(spec, shape, plan), Live()
+    batch, share = batch.to(plan.device), shape.tokens / batch.slots
     live.hold_model(model)
     weights = live.now
     with live:
@@ -115,21 +126,26 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
             before = live.now
             with _autocast(plan):
                 loss = (plan.loss or _own_loss)(model, batch)
-            activations = max(activations, live.now - before)
+            activations = max(activations, round((live.now - before) * share))
             loss.backward()
             del loss
         gradients = live.now - weights - state
         optimizer.step()
     lasting, copies = weights + state, plan.copies * weights
-    peak = LIBRARIES + lasting + copies + round(_scattered(plan) * (live.peak - lasting))
+    passing = gradients + max(live.peak - lasting - gradients, 0) * share
+    peak = LIBRARIES + lasting + copies + round(_fragmentation(plan) * passing)
     return Memory(weights + copies, gradients, state, activations, peak)
 
 
-def _scattered(plan: Plan) -> float:
+def _fragmentation(plan: Plan) -> float:
     """How much more than the tensors that come and go in a step the process takes for them."""
     if plan.device.type != "cpu":
-        return SCATTERED_ON_GPU
-    return SCATTERED if plan.recompute == "none" else SCATTERED_RECOMPUTED
+        return FRAGMENTATION_ON_GPU
+    narrow = plan.dtype is not None and plan.dtype.itemsize < 4
+    factor = FRAGMENTATION_NARROW if narrow else FRAGMENTATION
+    if plan.recompute != "none":
+        factor = FRAGMENTATION_RECOMPUTED
+    return factor + FRAGMENTATION_ACCUMULATED * (plan.accumulate > 1)
 
 
 class _Moves:
@@ -164,7 +180,7 @@ def _autocast(plan: Plan) -> AbstractContextManager[Any]:
 
 def _batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
     if patches_of(spec) is not None:
-        return image_batch(spec, shape.rows).to(plan.device)
+        return image_batch(spec, shape.rows)
 
     def ids(length: int) -> Tensor:
         return torch.zeros(shape.rows, length, dtype=torch.int64)
@@ -177,8 +193,7 @@ def _batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
     labels = ids(shape.length)
     if getattr(getattr(spec, "head", None), "kind", None) == "sequence-classifier":
         labels = labels[:, 0]
-    batch = Batch(inputs, labels, {"loss": labels.numel()}, shape.tokens, shape.tokens)
-    return batch.to(plan.device)
+    return Batch(inputs, labels, {"loss": labels.numel()}, shape.tokens, shape.tokens)
 
 
 def _layout(rows: int, length: int, plan: Plan) -> Layout:

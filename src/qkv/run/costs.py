@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 
+from ..core.batch import Batch
 from ..core.lora import Adapter
 from ..cost import time
 from ..cost.cache import cache_bytes
@@ -16,12 +19,14 @@ from ..cost.machine import available
 from ..cost.memory import Memory, predict
 from ..model.base import ModelSpec
 from ..model.transformer import Transformer
+from ..train.objective import Objective
 from ..train.precision import Precision, choose
 from ..train.settings import Training
 from .device import peak_flops
 from .fits import plan_of
 from .recipe import Recipe
-from .shape import allowed
+from .shape import allowed, widest
+from .train import Job
 
 ROWS, LENGTH = 8, 512  # of a model's batch where no recipe says
 CACHES = {"bf16": None, "int8": "int8", "int4": "int4"}
@@ -37,8 +42,9 @@ class Costs:
     memory:   None where it can't be known before the run; `free` is what the device has left, None where it doesn't say.
     peak:     FLOPs a second of a large product of matrices here, measured.
     seconds:  of a training step of one batch, an estimate; `batches` is None where the settings don't say how many.
-    cache:    bytes that decoding a row of the batch's length holds, by how keys and values are kept; None where no layer
-              keeps them, or one remembers in a way of its own.
+    cache:    bytes that decoding a row of the batch's length holds, the encoder's keys and values included, by how keys and
+              values are kept; None where no layer keeps them, or one remembers in a way of its own.
+    basis:    what the vocabulary and the lengths of rows are taken from.
     """
 
     name: str
@@ -54,6 +60,7 @@ class Costs:
     seconds: float
     batches: int | None = None
     cache: dict[str, int] | None = None
+    basis: str = ""
 
     @property
     def flops_per_token(self) -> float:
@@ -67,14 +74,62 @@ class Costs:
         return self.shape.tokens / self.seconds
 
 
-def of_recipe(recipe: Recipe, device: torch.device, rows: int | None = None, length: int | None = None) -> Costs:
-    """By what a recipe says, without its data: the tokenizer's vocabulary counts as full, rows as long as they may be."""
+def of_recipe(
+    recipe: Recipe, device: torch.device, rows: int | None = None, length: int | None = None, data: bool = True
+) -> Costs:
+    """What training by a recipe costs: by its data where they can be read, as training itself begins (the vocabulary of
+    the tokenizer trained on them, their classes, rows as long as the longest of the first batches); else, or without
+    `data`, by what the recipe allows (a full vocabulary, rows as long as they may be). `basis` says which."""
+    if data:
+        try:
+            return _by_data(recipe, device, rows, length)
+        except (ValueError, OSError) as error:
+            basis = f"without the data ({error})"
+    else:
+        basis = "without the data"
     spec = recipe.spec()
     shape = _changed(allowed(recipe.batching, spec.is_encoder_decoder), rows, length)
-    packed = recipe.batching.packing
-    costs = of_model(recipe.name, spec, shape, device, recipe.training, packed=packed, adapter=recipe.adapter)
-    steps, accumulate = recipe.training.max_steps, recipe.training.accumulate
-    return replace(costs, batches=None if steps is None else steps * accumulate)
+    costs = _of_training(recipe, spec, shape, device, None)
+    return replace(costs, basis=f"{basis}: the vocabulary counts as full, and rows as long as batching allows")
+
+
+def _by_data(recipe: Recipe, device: torch.device, rows: int | None, length: int | None) -> Costs:
+    job = Job.prepare(recipe, Path(), device, False, Console(quiet=True))
+    batches = job.sample()
+    passed = batches[-1].position["passed"]
+    epoch = len(batches) / passed if passed else None
+    shape = _changed(widest(batches, job.recipe.batching), rows, length)
+    words = "" if job.tokenizer is None else f"a vocabulary of {job.tokenizer.vocab_size:,} tokens and "
+    costs = _of_training(job.recipe, job.spec, shape, device, epoch, padded=not job.full, batch=job.largest(batches))
+    return replace(costs, basis=f"by the data: {words}rows as long as the longest of the first {len(batches)} batches")
+
+
+def _of_training(
+    recipe: Recipe,
+    spec: ModelSpec,
+    shape: Shape,
+    device: torch.device,
+    epoch: float | None,
+    padded: bool | None = None,
+    batch: Batch | None = None,
+) -> Costs:
+    """By a recipe's settings; `epoch` is about how many batches one takes, where that is known."""
+    training = recipe.training
+    costs = of_model(
+        recipe.name,
+        spec,
+        shape,
+        device,
+        training,
+        packed=recipe.batching.packing,
+        padded=padded,
+        adapter=recipe.adapter,
+        objective=recipe.objective if padded is not None else None,
+        batch=batch,
+    )
+    limits = [None if training.max_steps is None else training.max_steps * training.accumulate]
+    limits.append(round(training.max_epochs * epoch) if training.max_epochs and epoch else None)
+    return replace(costs, batches=min((limit for limit in limits if limit is not None), default=None))
 
 
 def of_preset(
@@ -102,10 +157,14 @@ def of_model(
     training: Training,
     *,
     packed: bool = False,
+    padded: bool | None = None,
     adapter: Adapter | None = None,
+    objective: Objective | None = None,
+    batch: Batch | None = None,
 ) -> Costs:
     precision = choose(training.precision, device, spec.d_model).precision
-    plan = plan_of(training, spec, device, packed=packed, padded=spec.is_encoder_decoder, adapter=adapter)
+    padded = spec.is_encoder_decoder if padded is None else padded
+    plan = plan_of(training, spec, device, objective, packed=packed, padded=padded, adapter=adapter, batch=batch)
     peak, flops = peak_flops(device, precision), training_flops(spec, shape)
     return Costs(
         name=name,
@@ -119,14 +178,14 @@ def of_model(
         free=available(device),
         peak=peak,
         seconds=time.seconds(flops, peak, device.type, precision, spec.d_model),
-        cache=_caches(spec, shape.length),
+        cache=_caches(spec, shape),
     )
 
 
-def _caches(spec: ModelSpec, tokens: int) -> dict[str, int] | None:
+def _caches(spec: ModelSpec, shape: Shape) -> dict[str, int] | None:
     if not isinstance(spec, Transformer) or spec.decoder is None:
         return None
-    sizes = {name: cache_bytes(spec, tokens, kind) for name, kind in CACHES.items()}
+    sizes = {name: cache_bytes(spec, shape.length, kind, source=shape.source) for name, kind in CACHES.items()}
     return {name: size for name, size in sizes.items() if size} or None
 
 

@@ -31,8 +31,10 @@ def plan_of(
     packed: bool = False,
     padded: bool = False,
     adapter: Adapter | None = None,
+    batch: Batch | None = None,
 ) -> Plan:
-    """The settings of a training as far as its memory depends on them."""
+    """The settings of a training as far as its memory depends on them, and a batch of its data where the objective reads
+    what only they have."""
     precision = choose(training.precision, device, spec.d_model).precision
     return Plan(
         device=device if device.type == "cuda" else torch.device("cpu"),
@@ -44,6 +46,7 @@ def plan_of(
         padded=padded,
         optimizer=_optimizer(training, adapter),
         loss=None if objective is None else _loss(objective),
+        batch=batch,
     )
 
 

@@ -185,6 +185,10 @@ class Job:
         ) as batches:
             return [next(batches), *itertools.islice(batches, SAMPLE - 1)]
 
+    def largest(self, batches: list[Batch]) -> Batch | None:
+        """The largest of some batches where a task makes what its objective reads; None where ids and labels are all."""
+        return None if self.recipe.task is None else max(batches, key=lambda batch: batch.slots)
+
     def foresee(self) -> Batch:
         """Choose what is left to choose, and see that the memory will do; a batch of training data is given back."""
         tell(self.console, "Making the first batches …")
@@ -203,6 +207,7 @@ class Job:
             packed=packed,
             padded=not self.full,
             adapter=recipe.adapter,
+            batch=self.largest(batches),
         )
         Room(self.spec, shape, plan, recipe.batching.tokens).check()
         if training.falls_by_epochs and not batches[0].position["examples"]:
