@@ -83,3 +83,12 @@ def test_what_is_no_mask_is_told(tmp_path: Path) -> None:
     for name, said in (("color", "3 channels of uint8"), ("wide", "1 channels of"), ("none", "can't be read")):
         with pytest.raises(ValueError, match=rf"{name}\.png.*{said}"):
             read_mask(tmp_path / f"{name}.png")
+
+
+def test_masks_of_fractions_and_postscript_are_none(tmp_path: Path) -> None:
+    Image.fromarray(np.full((2, 2), 0.5, np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(ValueError, match=r"a\.tif' is no mask: it has 1 channels of float32"):
+        read_mask(tmp_path / "a.tif")
+    (tmp_path / "b.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
+    with pytest.raises(ValueError, match=r"b\.png' can't be read as a mask: cannot identify"):
+        read_mask(tmp_path / "b.png")

@@ -288,12 +288,17 @@ def _label_names(name: str) -> list[str]:
     return [other, other.removesuffix(".gz"), f"{other}.gz"]
 
 
+_MOST_AXES = 8
+
+
 def _read_idx(path: Path) -> NDArray[np.uint8]:
     """An array of an IDX file: 0, 0, the kind of number, how many axes; their sizes, 32 bits each; the numbers."""
     data = open_bytes(path)
     if len(data) < 4 or bytes(data[:3]) != b"\0\0\x08":
         raise ValueError(f"{str(path)!r} is no IDX file of bytes: it begins with {bytes(data[:3]).hex()}, not 000008")
     axes = data[3]
+    if axes > _MOST_AXES:
+        raise ValueError(f"{str(path)!r} is to have {axes} axes; images have three")
     if len(data) < 4 + 4 * axes:
         raise ValueError(f"{str(path)!r} is truncated")
     shape = tuple(np.frombuffer(data, ">u4", axes, 4).astype(int).tolist())

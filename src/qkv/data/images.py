@@ -60,7 +60,7 @@ def pages(
 
     found: list[Any] = []
     try:
-        with Image.open(io.BytesIO(data), formats=_formats()) as image:
+        with Image.open(io.BytesIO(data), formats=formats()) as image:
             count = 1 if only_first else getattr(image, "n_frames", 1)
             if count > MOST_FRAMES:
                 return Skipped(f"of more than {MOST_FRAMES:,} frames")
@@ -88,7 +88,8 @@ def pages(
 
 
 @cache
-def _formats() -> list[str]:
+def formats() -> list[str]:
+    """What Pillow may read, by its names."""
     from PIL import Image
 
     Image.init()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .holdout import FileSource
 from .image_files import SUFFIXES, is_wanted
-from .images import MOST_PIXELS, MOST_SIDE
+from .images import MOST_PIXELS, MOST_SIDE, formats
 from .shuffle import text_hash
 from .sources import Example, Split, Table
 
@@ -90,7 +90,7 @@ def read_mask(path: Path) -> Mask:
 
     name = repr(str(path))
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=formats()) as image:
             large = image.width * image.height > MOST_PIXELS or max(image.size) > MOST_SIDE
             found = np.asarray(image.convert("L") if image.mode == "1" else image) if not large else np.empty(0)
     except Exception as error:  # whatever the reader of a format stumbles over
