@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.resources
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, model_serializer, model_validator
 
@@ -22,6 +22,7 @@ from ..data.tokenizer_specs import TokenizerSpec
 from ..generate import Generation
 from ..model.heads import Head, SequenceClassifier, Span, TokenClassifier
 from ..model.sentence import SentenceVector
+from ..model.series import Forecaster
 from ..model.transformer import Transformer
 from ..train import objectives  # noqa: F401  (their kinds)
 from ..train.objective import Objective, SequenceToSequence
@@ -30,6 +31,7 @@ from . import overrides, places, yamls
 from .directory import RECIPE, read_text
 from .evaluation import Evaluation
 from .long_texts import has_chosen_tokens
+from .recipe_keys import explained, keys, spec_at
 from .synonyms import elsewhere
 from .vectors import StaticVectors
 from .wording import better
@@ -164,7 +166,7 @@ class Recipe(Spec):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise ValueError(_explained(error, data)) from None
+            raise ValueError(explained(error, data, cls)) from None
 
     def change(self, settings: Iterable[str]) -> Self:
         """This recipe with `key=value` settings applied."""
@@ -277,7 +279,7 @@ class Recipe(Spec):
             if given != n:
                 raise ValueError(f"head.labels is {given}, and the data have {n} labels; leave it out")
             counted = {"labels": n}
-            if "patches" in type(head).model_fields and "patches" not in head.model_fields_set:
+            if isinstance(head, Forecaster) and "patches" not in head.model_fields_set and first.embedding.grid:
                 counted["patches"] = first.embedding.grid.patches
             return made._headed(head.replace(counted))
         return made if self.head is None or head is None else made._headed(head)
@@ -394,7 +396,7 @@ def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         if last == PRESET:
             known = {PRESET, REPLACE, *(_sizes(node[last]) if node[last] in families.PRESETS else before)}
         else:
-            known = {key.rpartition(".")[2] for key in _keys(made, path)}
+            known = {key.rpartition(".")[2] for key in keys(made, path, Recipe)}
         said = {key for way in named if way[: len(path)] == path for key in way[len(path) :][:1]}
         for key in before.keys() - known - said:
             made = overrides.without(made, [*path, key])
@@ -407,7 +409,7 @@ def _for_another_task(whole: dict[str, Any], made: dict[str, Any], named: list[l
     kinds = [node.get("kind") if isinstance(node := tree.get("task"), dict) else node for tree in (whole, made)]
     if None in kinds or kinds[0] == kinds[1]:
         return made
-    for part, wanted in _spec_at({"task": {"kind": kinds[1]}}, ["task"]).goes_with.items():  # type: ignore[attr-defined]
+    for part, wanted in getattr(spec_at(made, ["task"], Recipe), "goes_with", {}).items():
         own = _at(made, [part]) or {}
         if part == "training":
             free = {key: value for key, value in wanted.items() if [part, key] not in named}
@@ -458,61 +460,3 @@ def _mapping(data: Any, name: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ValueError(f"{name} is not a recipe: a recipe is a mapping of keys to values")
     return data
-
-
-def _explained(error: ValidationError, data: Any) -> str:
-    """One sentence a mistake: an unknown key with the nearest ones, a missing one with how to give it."""
-    said = []
-    for item in error.errors(include_url=False)[:3]:
-        path = [str(part) for part in item["loc"]]
-        where = ".".join(path)
-        if item["type"] == "extra_forbidden":
-            said.append(_unknown(path, data))
-        elif item["type"] == "missing":
-            said.append(f"{where} is missing; give it as {where}=...")
-    return "; ".join(said) or explain(error)
-
-
-def _unknown(path: list[str], data: Any) -> str:
-    """That a key is none, and which there are; of a key that other kinds have, which these are."""
-    where, spec = ".".join(path), _spec_at(data, path[:-1])
-    if (here := elsewhere(path[-1])) is not None:
-        return f"there is no {where!r}; {here}"
-    others = sorted(kind for kind, other in spec.kinds.items() if path[-1] in other.model_fields) if spec.role else []
-    if not others and (places := list(_places(data, path[-1]))):
-        return f"there is no {where!r}; did you mean {' or '.join(map(repr, places))}?"
-    if not others:
-        return f"there is no {where!r}; {nearest(where, _keys(data, path[:-1]))}"
-    place = ".".join(path[:-1])
-    return f"{where!r} is not of the kind {spec.kind!r}; give {place}.kind=… of those that have it: {', '.join(others)}"
-
-
-def _keys(data: Any, path: list[str]) -> Iterator[str]:
-    """The keys that a recipe may have at a path, by the specs that stand on the way."""
-    yield from (".".join([*path, name]) for name in _spec_at(data, path).model_fields)
-
-
-def _places(data: Any, name: str) -> Iterator[str]:
-    """Where else in a recipe there is a key of this name."""
-    for part in Recipe.model_fields:
-        yield from (key for key in _keys(data, [part]) if key.rpartition(".")[2] == name)
-        for below in _spec_at(data, [part]).model_fields:
-            if _spec_at(data, [part, below]) is not _spec_at(data, [part]):
-                yield from (key for key in _keys(data, [part, below]) if key.rpartition(".")[2] == name)
-
-
-def _spec_at(data: Any, path: list[str]) -> type[Spec]:
-    spec: type[Spec] = Recipe
-    for part in path:
-        data = data.get(part) if isinstance(data, dict) else None
-        spec = _spec_of(spec.model_fields[part].annotation) if part in spec.model_fields else spec
-        kind = data.get("kind") if isinstance(data, dict) else data
-        spec = spec.kinds.get(kind, spec) if spec.role and isinstance(kind, str) else spec
-    return spec
-
-
-def _spec_of(annotation: Any) -> type[Spec]:
-    """The spec class in a field's annotation, `Average` in `Annotated[Average | None, ...]`."""
-    if isinstance(annotation, type) and issubclass(annotation, Spec):
-        return annotation
-    return next((found for part in get_args(annotation) if (found := _spec_of(part)) is not Spec), Spec)
