@@ -63,3 +63,10 @@ def test_a_broken_archive_is_told(tmp_path: Path) -> None:
         open_bytes(path)
     with pytest.raises(ValueError, match="no training data"):
         Columns().table("train")
+
+
+def test_a_line_of_other_spaces_in_a_sentence_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.conllu").write_text("1\ta\t_\tNOUN\n\u3000\n2\tb\t_\tNOUN\n")
+    source = Columns(path=str(tmp_path / "x.conllu"), validation_path="v", test_path="t")
+    with pytest.raises(ValueError, match=r"x\.conllu', line 2: a word and its tag are columns 1 and 3 .* has 0"):
+        source.table("train")[0]

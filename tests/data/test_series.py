@@ -106,3 +106,15 @@ def test_too_little_for_a_window_says_what_to_do() -> None:
 def test_made_waves_are_the_same_each_time() -> None:
     np.testing.assert_array_equal(Waves(seed=3).values()[0], Waves(seed=3).values()[0])
     assert not np.array_equal(Waves(seed=3).values()[0], Waves(seed=4).values()[0])
+
+
+def test_numbers_beyond_float32_and_broken_csv_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n" + "1,2\n" * 40 + "1e300,2\n")
+    with pytest.raises(ValueError, match="row 42, a: '1e300' is no number"):
+        Series(path=str(path), history=4, horizon=2).table("train")
+    path.write_bytes(b"a,b\r1,2\r")
+    with pytest.raises(ValueError, match=r"x\.csv is not valid CSV"):
+        Series(path=str(path), history=4, horizon=2).table("train")
+    path.write_bytes(("a,b\n" + "1,2\n" * 40).encode("utf-16"))
+    assert len(Series(path=str(path), history=4, horizon=2).table("train")) > 0

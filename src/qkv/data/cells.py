@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .cached import Stamp, stamp_of
 from .files import LONGEST, Lines
-from .headings import is_heading
+from .headings import is_heading, short
 
 Form = Literal["csv", "tsv"]
 _SNIFFED = 200_000  # lines that are looked at to see whether cells are quoted
@@ -79,7 +79,7 @@ class Cells:
         """What was guessed of the file."""
         name = repr(self.path.name)
         if header is None and (names := self.names(None)):
-            yield f"the first line of {name} holds the names {', '.join(names)} (data.header=false reads it as data)"
+            yield f"the first line of {name} holds the names {', '.join(short(names))} (data.header=false reads it as data)"
         if quoted is None and self.marked:
             how, other = (
                 ("quoted as in CSV", "false") if self.quoted else ("not quoted, their quotation marks text", "true")

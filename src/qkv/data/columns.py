@@ -56,7 +56,7 @@ class _Sentences:
         words, tags = [], []
         for n, line in enumerate(self._lines.text(start, stop).split("\n"), start):
             cells = line.removesuffix("\r").split("\t") if "\t" in line else line.split()
-            if self._universal and (line.startswith("#") or not cells[0].isdigit()):
+            if self._universal and (line.startswith("#") or (cells and not cells[0].isdigit())):
                 continue
             words.append(self._cell(cells, self._word, n))
             tags.append(self._cell(cells, self._tag, n))

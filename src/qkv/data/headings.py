@@ -30,6 +30,11 @@ def is_heading(cells: Sequence[str]) -> bool:
     return all(_heads(cell) for cell in named)
 
 
+def short(names: Sequence[str]) -> list[str]:
+    """Names as a message can hold them, whatever stands where names should."""
+    return [name[:60] for name in names[:50]]
+
+
 def _heads(cell: str) -> bool:
     words = _CELL.findall(cell.lower())
     return bool(words) and not re.search(r"[.!?,;]", cell) and _known().issuperset(words)

@@ -12,6 +12,7 @@ from pydantic import model_validator
 from ..core.spec import nearest
 from .cells import Cells
 from .files import Lines
+from .headings import short
 from .packed import bare_name
 from .sources import Example, Skipped, Split, Table
 from .text_files import TextFiles
@@ -165,7 +166,7 @@ class _Table:
         if self._width < 2:
             raise ValueError(f"{str(self._cells.path)!r} has one column, and a pair has two; see data.format")
         if (source is None or target is None) and self._width > 2:
-            there = f" ({', '.join(names)})" if names else ""
+            there = f" ({', '.join(short(names))})" if names else ""
             one, other = names[-2:] if names else (0, 1)
             raise ValueError(
                 f"{str(self._cells.path)!r} has {self._width} columns{there}, so say which are read: "
@@ -178,7 +179,9 @@ class _Table:
     def _place(self, column: int | str) -> int:
         if isinstance(column, str):
             if column not in self._names:
-                raise ValueError(f"{str(self._cells.path)!r} has no column {column!r}; {nearest(column, self._names)}")
+                raise ValueError(
+                    f"{str(self._cells.path)!r} has no column {column!r}; {nearest(column, short(self._names))}"
+                )
             return self._names.index(column)
         if not 0 <= column < self._width:
             raise ValueError(f"{str(self._cells.path)!r} has no column {column}: it has {self._width}, numbered from 0")

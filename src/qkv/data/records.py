@@ -12,6 +12,7 @@ from ..core.spec import nearest
 from .cached import Stamp, stamp_of
 from .cells import Cells
 from .files import Lines
+from .headings import short
 from .packed import bare_name, existing
 from .pairs import json_object, json_value
 from .sources import Skipped
@@ -94,7 +95,7 @@ def opened(path: Path, columns: tuple[Column, ...], how: Reading) -> Records:
     found = _read(path.resolve(), stamp_of(path), replace(how, header=True) if named else how)
     for column in columns if how.form(path) != "jsonl" else ():
         if isinstance(column, str) and column not in found.names:
-            raise ValueError(f"{str(path)!r} has no column {column!r}; {nearest(column, found.names)}")
+            raise ValueError(f"{str(path)!r} has no column {column!r}; {nearest(column, short(found.names))}")
         if isinstance(column, int) and found.rows and column >= (width := len(found.names or found.rows[0][1])):
             raise ValueError(f"{str(path)!r} has no column {column}: its first line has {width}, numbered from 0")
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -13,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from .files import open_bytes
+from .files import whole_text
+from .headings import short
 from .sources import SPLITS, Example, Source, Split, Table
 from .timestamps import leaps
 
 Numbers = NDArray[np.float32]
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class Windows:
@@ -136,10 +137,9 @@ def _read(
 ) -> tuple[Numbers, tuple[str, ...], tuple[str, ...]]:
     """The numbers, the columns' names, and what is to be said of their times."""
     try:
-        text = bytes(open_bytes(path)[:]).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text, at byte {error.start:,}; save it as UTF-8") from None
-    rows = [row for row in csv.reader(io.StringIO(text)) if row]
+        rows = [row for row in csv.reader(io.StringIO(whole_text(path))) if row]
+    except csv.Error as error:
+        raise ValueError(f"{path} is not valid CSV: {error}") from None
     header = None if not rows or any(_number(cell) is not None for cell in rows[0]) else rows.pop(0)
     if not rows:
         raise ValueError(f"{path} holds no row of numbers")
@@ -153,8 +153,8 @@ def _read(
             number = _number(row[column])
             if number is None and (gaps == "refuse" or i == 0):
                 raise ValueError(
-                    f"{path}, row {i + 1 + bool(header)}, {names[column]}: {row[column]!r} is no number; data.gaps=fill "
-                    "takes the value before it"
+                    f"{path}, row {i + 1 + bool(header)}, {names[column][:60]}: {row[column][:40]!r} is no number; "
+                    "data.gaps=fill takes the value before it"
                 )
             values[i, j] = values[i - 1, j] if number is None else number
     dated = _number(rows[0][0]) is None
@@ -173,7 +173,7 @@ def _chosen(path: Path, names: tuple[str, ...], first: list[str], columns: tuple
         return list(range(int(_number(first[0]) is None), len(names)))
     for column in columns:
         if column not in names and not (isinstance(column, int) and 0 <= column < len(names)):
-            raise ValueError(f"{path} has no column {column!r}; it has {', '.join(names)}")
+            raise ValueError(f"{path} has no column {column!r}; it has {', '.join(short(names))}")
     return [names.index(column) if column in names else int(column) for column in columns]
 
 
@@ -182,7 +182,7 @@ def _number(cell: str) -> float | None:
         value = float(cell)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if abs(value) <= _LARGEST else None
 
 
 class Waves(SeriesSource, kind="waves"):
