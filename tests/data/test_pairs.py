@@ -228,6 +228,7 @@ def test_what_given_files_share_is_counted(write: Write) -> None:
 # -- what is damaged ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:left out")
 def test_what_is_damaged_is_refused_or_left_out_by_name(write: Write, tmp_path: Path) -> None:
     good = [json.dumps({"source": f"s{i}", "target": f"t{i}"}) for i in range(5)]
     bad = ['{"source": "\\ud800", "target": "x"}', "{oops", "[" * 100_000]

@@ -67,7 +67,8 @@ def _of_source(data: dict[str, Any], place: Place) -> dict[str, Any]:
     """The settings of a source with its paths placed, and of the sources in it."""
     kind = Source.kinds.get(str(data.get("kind")))
     sure = kind is not Datasets
-    made = {key: _value(value, place, sure) if kind and key in kind.places else value for key, value in data.items()}
+    named = getattr(kind, "places", ())
+    made = {key: _value(value, place, sure) if key in named else value for key, value in data.items()}
     if isinstance(parts := data.get("parts"), list):
         made["parts"] = [_of_part(part, place) for part in parts]
     return made
