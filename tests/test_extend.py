@@ -182,7 +182,7 @@ def stream(position: dict[str, Any] | None = None) -> Iterator[Batch]:
         start = torch.randint(VOCAB, (8, 1), generator=torch.Generator().manual_seed(i))
         ids = (start + 3 * torch.arange(11)) % VOCAB
         inputs = {"ids": ids[:, :-1], "layout": Layout.full(10)}
-        yield Batch(inputs, ids[:, 1:].contiguous(), {"loss": 80, "focal": 80}, 80, 80, {"next": i + 1})
+        yield Batch(inputs, ids[:, 1:].contiguous(), {"loss": 80}, 80, 80, {"next": i + 1})
 
 
 @torch.no_grad()
@@ -225,6 +225,20 @@ def test_a_model_trains_with_a_part_from_outside(part: str, tmp_path: Path) -> N
 def test_an_objective_from_outside(tmp_path: Path) -> None:
     assert Objective.from_dict({"kind": "focal-test", "gamma": 1}) == Focal(gamma=1)
     train(spec(), Focal(gamma=1), tmp_path / "run")
+
+
+def test_an_objective_from_outside_trains_by_a_recipe(tmp_path: Path) -> None:
+    tree = {
+        "name": "focal",
+        "data": {"kind": "copy", "longest": 5, "train": 200, "validation": 20, "test": 20},
+        "tokenizer": {"kind": "word"},
+        "objective": {"kind": "focal-test", "gamma": 1},
+        "model": {"preset": "transformer", "d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 16},
+        "evaluation": {"examples": 10},
+        "training": {"max_steps": 6, "eval_every": 3, "metric": "focal", "mode": "min"},
+    }
+    done = run_recipe(Recipe.from_tree(tree), tmp_path / "run", device="cpu")
+    assert done.evaluation is not None and 0 < done.evaluation.metrics["focal"] == done.evaluation.metrics["loss"]
 
 
 @pytest.mark.parametrize("backend", ["reference", "sdpa", "tiled"])

@@ -12,6 +12,17 @@ from torch.utils import _pytree
 IGNORE = -100  # a label that no loss counts
 
 
+class Counts(dict[str, int]):
+    """How many labels each loss term counts, by its name; a term that has no entry counts as many as `loss` does."""
+
+    def __missing__(self, name: str) -> int:
+        if "loss" not in self:
+            raise ValueError(
+                f"this batch has no labels that a term {name!r} could count; it counts: {', '.join(self) or 'nothing'}"
+            )
+        return self["loss"]
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Tensors for one forward pass.
@@ -19,7 +30,7 @@ class Batch:
     inputs:   keyword arguments of the model's forward: `ids`, `layout`, `target`, `target_layout`, `token_types` …
     labels:   what the head's loss takes: for tokens (B, T) int64, already aligned with the output (nothing downstream shifts
               them again); −100 is not counted.
-    counts:   how many labels each named loss term will count; known here, before the forward pass.
+    counts:   how many labels each named loss term will count (`Counts`); known here, before the forward pass.
     tokens:   real tokens (source and target) in the batch; `slots` counts padding too.
     position: JSON-able; a stream opened with it goes on with the batch after this one.
     texts:    the examples behind the rows, where evaluation needs them.
@@ -34,6 +45,9 @@ class Batch:
     position: dict[str, Any] = field(default_factory=dict)
     texts: tuple[dict[str, Any], ...] = ()
     targets: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counts", Counts(self.counts))
 
     def to(self, device: torch.device | str) -> Batch:
         """On a device. A GPU copies from page-locked memory while the host goes on, so the tensors are put there first."""

@@ -17,7 +17,7 @@ from ..train.average import RunningAverage
 from ..train.objective import Objective
 from ..train.precision import DTYPES, choose
 from ..train.settings import Training
-from ..train.step import weighed
+from ..train.step import over_labels, weighed
 
 GIB = 1 << 30
 
@@ -59,7 +59,8 @@ def _optimizer(training: Training, adapter: Adapter | None) -> MakeOptimizer:
 
 def _loss(objective: Objective) -> Loss:
     def loss(model: nn.Module, batch: Batch) -> Tensor:
-        return weighed(objective(model, batch), objective.counts(batch))
+        counts = objective.counts(batch)
+        return weighed(over_labels(objective(model, batch), counts), counts)
 
     return loss
 

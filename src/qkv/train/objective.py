@@ -20,7 +20,11 @@ Smoothing = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Objective(Spec, role="objective"):
-    """`objective(model, batch)` gives the terms whose weighted sum an optimizer step minimizes."""
+    """`objective(model, batch)` gives the terms whose weighted sum an optimizer step minimizes.
+
+    A term of any name may count `batch.counts[name]` items: the batch's labels, where the task counts nothing of that name.
+    What is divided by another number says it in `counts`.
+    """
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         raise NotImplementedError(f"{type(self).__name__} does not say what its loss is")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -90,10 +90,11 @@ class Stepper:
         """Leave the step's gradients in the parameters; give its loss, and what each term reports."""
         losses, reports = [], []
         for batch in batches:
-            if not any(self.objective.counts(batch).values()):
+            counts = self.objective.counts(batch)
+            if not any(counts.values()):
                 continue
             with self.mixed.autocast():
-                terms = self.objective(self.model, batch.to(self.device))
+                terms = over_labels(self.objective(self.model, batch.to(self.device)), counts)
             loss = weighed(terms, totals)
             self.mixed.backward(loss)
             losses.append(loss.detach())
@@ -104,6 +105,15 @@ class Stepper:
         parts = [sum(losses, zero), *(sum((r[name] for r in reports if name in r), zero) for name in self.names)]
         loss, *values = self.ranks.sum(torch.stack(parts)).unbind()
         return loss, dict(zip(self.names, values, strict=True))
+
+
+def over_labels(terms: Terms, counts: dict[str, int]) -> Terms:
+    """One batch's terms. Those without a count of their own that count as many as `loss` does are divided by its total."""
+    labels = counts.get("loss")
+    return {
+        name: replace(term, over="loss") if term.over is None and name not in counts and term.count == labels else term
+        for name, term in terms.items()
+    }
 
 
 def weighed(terms: Terms, totals: dict[str, int]) -> Tensor:
