@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -110,3 +111,8 @@ def test_the_off_value_has_no_parameters() -> None:
 def test_wrong_values(given: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         FeedForward.from_dict(given)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_activation_can_be_pickled(activation: str) -> None:
+    assert pickle.loads(pickle.dumps(ACTIVATIONS[activation])) is ACTIVATIONS[activation]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
+from pathlib import Path
+
 import pytest
+import torch
 
 from qkv.core.positions import ALiBi, Rotary
 from qkv.families import PRESETS, preset
@@ -146,3 +151,26 @@ def test_wrong_names_and_sizes(call: object, said: str) -> None:
     with pytest.raises(ValueError, match=said) as caught:
         call()  # type: ignore[operator]
     assert "\n" not in str(caught.value), "one sentence, for the command line to print"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_model_can_be_pickled(name: str) -> None:
+    """As `torch.save(model)` and worker processes do."""
+    known = inspect.signature(PRESETS[name][0]).parameters
+    small = {"vocab_size": 40, "d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_head": 8, "n_layers": 2, "d_ff": 24}
+    small |= {"max_positions": 64, "n_experts": 4, "top_k": 2, "d_e": 6, "d_h": 8, "d_s": 8}
+    model = build(preset(name, **{size: value for size, value in small.items() if size in known}), device="meta")
+    again = pickle.loads(pickle.dumps(model))
+    assert again.spec == model.spec
+    shapes = [{path: value.shape for path, value in each.named_parameters()} for each in (model, again)]
+    assert shapes[0] == shapes[1]
+
+
+def test_a_saved_model_gives_the_same_numbers(tmp_path: Path) -> None:
+    model, ids = build(preset("gpt2", vocab_size=40, d_model=32, n_heads=4, n_layers=2)).eval(), torch.arange(6)[None]
+    cache = model.start(1)
+    model.step(ids, cache)
+    torch.save(model, tmp_path / "model.pt")
+    again = torch.load(tmp_path / "model.pt", weights_only=False)
+    assert torch.equal(again(ids), model(ids))
+    assert again.head.weight is again.decoder.embedding.weight

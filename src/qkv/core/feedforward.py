@@ -17,15 +17,36 @@ from .spec import Cost, Spec
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "gelu-quick", "silu", "sigmoid", "relu-squared", "identity"]
 
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))) (Hendrycks & Gimpel 2016)."""
+    return F.gelu(x, approximate="tanh")
+
+
+def gelu_quick(x: Tensor) -> Tensor:
+    """x · σ(1.702 x) (Hendrycks & Gimpel 2016)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """max(x, 0)² (So et al. 2021)."""
+    return F.relu(x).square()
+
+
+def identity(x: Tensor) -> Tensor:
+    return x
+
+
+# Functions with names, so that models can be pickled.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
-    "gelu-tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "gelu-quick": lambda x: x * torch.sigmoid(1.702 * x),
+    "gelu-tanh": gelu_tanh,
+    "gelu-quick": gelu_quick,
     "silu": F.silu,
-    "sigmoid": lambda x: x.sigmoid(),
-    "relu-squared": lambda x: F.relu(x).square(),
-    "identity": lambda x: x,
+    "sigmoid": torch.sigmoid,
+    "relu-squared": relu_squared,
+    "identity": identity,
 }
 
 
