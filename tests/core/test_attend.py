@@ -396,6 +396,18 @@ def test_autocast_brings_dtypes_together() -> None:
     torch.testing.assert_close(out, attend(q, k, v), atol=0.05, rtol=0.05)
 
 
+@given(st.tuples(*[st.integers(0, 2)] * 4), st.integers(0, 2), st.sampled_from(["auto", "reference", "sdpa", "tiled"]))
+def test_sizes_of_nothing(shape: tuple[int, ...], kv_heads: int, backend: str) -> None:
+    """No rows and no tokens are nothing to compute; no heads and no width are a mistake, and said to be one."""
+    b, t, h, d = shape
+    q, k = torch.randn(b, t, h, d), torch.randn(b, t, kv_heads, d)
+    if 0 in (h, kv_heads, d) or h % kv_heads:
+        with pytest.raises(ValueError, match=r"at least one head of width 1 or more|can't share"):
+            attend(q, k, k, backend=backend)
+    else:
+        assert attend(q, k, k, backend=backend).shape == q.shape
+
+
 def test_devices_that_do_not_meet() -> None:
     q, k, v = random()
     with pytest.raises(ValueError, match="are on one device, and here on cpu, meta and meta"):

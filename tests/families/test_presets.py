@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from qkv.core.positions import ALiBi, Rotary
 from qkv.families import PRESETS, preset
@@ -144,7 +146,7 @@ def test_the_issues_example() -> None:
         (lambda: preset("gpt2", position="alibbi"), "there is no position 'alibbi'; did you mean 'alibi'"),
         (lambda: preset("gpt2", n_heads=7), "n_heads=7 does not divide d_model=768; allowed: 1, 2, 3"),
         (lambda: preset("llama", dropout=-1), "dropout: input should be greater than or equal to 0, not -1"),
-        (lambda: preset("gpt2", n_layers=0), "blocks: .*at least 1 item"),
+        (lambda: preset("gpt2", n_layers=0), "n_layers is a whole number from 1 on, not 0"),
     ],
 )
 def test_wrong_names_and_sizes(call: object, said: str) -> None:
@@ -174,3 +176,36 @@ def test_a_saved_model_gives_the_same_numbers(tmp_path: Path) -> None:
     again = torch.load(tmp_path / "model.pt", weights_only=False)
     assert torch.equal(again(ids), model(ids))
     assert again.head.weight is again.decoder.embedding.weight
+
+
+WHOLE = sorted(
+    (name, size, str(about.annotation))
+    for name in PRESETS
+    for size, about in inspect.signature(PRESETS[name][0]).parameters.items()
+    if about.annotation in ("int", "int | None", "float")
+)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(WHOLE), st.sampled_from([0, -1, -4, True, 2.5, -1.0, float("nan")]))
+def test_no_size_of_nothing_crashes(about: tuple[str, str, str], given_size: float) -> None:
+    """What is below 1, or not whole, is refused in a sentence; where 0 is a number of things, it builds."""
+    name, size, annotation = about
+    small = {"d_model": 32, "n_heads": 4, "n_kv_heads": 2, "d_head": 8, "n_layers": 2, "vocab_size": 40}
+    known = inspect.signature(PRESETS[name][0]).parameters
+    sizes = {key: value for key, value in small.items() if key in known} | {size: given_size}
+    try:
+        build(preset(name, **sizes), device="meta")
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert annotation == "float" or (given_size == 0 and size in ("token_types", "labels", "before", "after"))
+
+
+def test_what_a_size_may_be_is_said() -> None:
+    with pytest.raises(ValueError, match="preset 'gpt2': n_heads is a whole number from 1 on, not 0"):
+        preset("gpt2", n_heads=0)
+    with pytest.raises(ValueError, match="preset 'bert-base': token_types is a whole number from 0 on, not -1"):
+        preset("bert-base", token_types=-1)
+    with pytest.raises(ValueError, match="query_width is a number above 0"):
+        preset("gemma-2-2b", query_width=0)

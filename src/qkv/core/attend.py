@@ -199,6 +199,11 @@ def layouts_of(
 def check_axes(q: Tensor, k: Tensor | Held, v: Tensor | Held) -> None:
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
         raise ValueError(f"q, k, v are (batch, length, heads, width); got {q.ndim}, {k.ndim} and {v.ndim} axes")
+    if 0 in (*q.shape[2:], *k.shape[2:], v.shape[2]):
+        raise ValueError(
+            "q, k, v are (batch, length, heads, width) with at least one head of width 1 or more; got "
+            f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}"
+        )
 
 
 def check_dtypes(q: Tensor, k: Tensor | Held, v: Tensor | Held) -> None:

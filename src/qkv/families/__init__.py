@@ -108,10 +108,23 @@ def preset(name: str, **sizes: Any) -> Any:
     for key in sizes:
         if key not in known:
             raise ValueError(f"preset {name!r} has no size {key!r}; {nearest(key, known)}")
+        _check_size(name, known[key], sizes[key])
     if isinstance(sizes.get("position"), str | dict):
         given = sizes["position"]
         sizes["position"] = Position.from_dict({"kind": given} if isinstance(given, str) else given)
     return factory(**{**named, **sizes})
+
+
+_MAY_BE_0 = ("token_types", "labels", "before", "after")
+
+
+def _check_size(preset: str, size: inspect.Parameter, given: Any) -> None:
+    """Whole numbers are whole, and above 0: where 0 means none, None is what says so, but for what is counted as 0."""
+    if size.annotation not in ("int", "int | None") or (given is None and size.annotation != "int"):
+        return
+    least = 0 if size.name in _MAY_BE_0 else 1
+    if isinstance(given, bool) or not isinstance(given, int) or given < least:
+        raise ValueError(f"preset {preset!r}: {size.name} is a whole number from {least} on, not {given!r}")
 
 
 def family_of(spec: ModelSpec, first: str | None = None) -> Family:

@@ -50,6 +50,10 @@ def gemma2(
 
     `windows` as a number is the window of the first layer and every second one after it; else there is one for each.
     """
+    if not query_width > 0:
+        raise ValueError(
+            f"query_width is a number above 0, the width by whose root scores are divided, not {query_width}"
+        )
     norm = RMSNorm(eps=eps, offset=1.0)
     if windows is None or isinstance(windows, int):
         windows = tuple(None if i % 2 else windows for i in range(n_layers))
