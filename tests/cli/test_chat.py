@@ -32,7 +32,7 @@ def test_a_conversation_remembers_what_was_said(
     assert second["reply"] == chat(loaded, messages)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 + 1?\n\n2 + 1?\n")))
     assert main(["chat", str(run), "--system", "Add."]) == 0
-    assert capsys.readouterr().out == f"{first['reply']}\n{second['reply']}\n"
+    assert capsys.readouterr().out == f"{first['reply']}\n\n{second['reply']}\n"  # a blank line for a blank one
 
 
 def test_generate_answers_each_message_by_itself(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,6 @@ import wave as wavefile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -26,9 +25,7 @@ from qkv.data.notes import frames_in
 from qkv.data.series import Series, SeriesSource
 from qkv.run.evaluate import evaluate_run
 from qkv.run.load import Run, load
-from qkv.run.predict import predict
 from qkv.run.recipe import Recipe
-from qkv.run.text import Use
 from qkv.run.train import train
 
 SHORT = [
@@ -369,7 +366,6 @@ def test_what_can_not_be_read_is_one_sentence(
     picture = str(files(boxes, tmp_path)[0])
     (tmp_path / "text.png").write_text("no picture")
     mistakes: list[tuple[Run, list[str], str]] = [
-        (tags, ["a", " "], "input 2 is empty"),
         (tags, ["a", "--out", str(tmp_path / "out")], "there are no files"),
         (answers, ["who?\tAnn.", "who?"], "text 2 is 'who?', and this run reads QUESTION<tab>CONTEXT"),
         (answers, ["who?\t "], "QUESTION<tab>CONTEXT"),
@@ -386,27 +382,23 @@ def test_what_can_not_be_read_is_one_sentence(
     assert not (tmp_path / "out").exists()
     with pytest.raises(ValueError, match="put a single one into a list"):
         tags.predict("a")
+    with pytest.raises(ValueError, match="input 2 is empty"):
+        tags.predict(["a", " "])
 
 
 def test_a_run_that_can_not_be_asked_says_what_to_use(trained: Train) -> None:
     run = trained("tag", "data.train=300", "task.longest=16")
     assert run.recipe is not None
-    kinds: list[tuple[str, Use, str]] = [
-        (
-            "bert",
-            "read",
-            "task 'masked-language-model', which leaves nothing to be asked: .* take its vectors by qkv embed",
-        ),
-        ("gpt", "continue", "let it write by qkv generate"),
-        ("mae", "read", "task 'masked-patches', which leaves nothing to be asked: .* measure it by qkv eval"),
-        ("reverse", "translate", "on texts as they are, without a task; let it write by qkv generate"),
+    kinds = [
+        ("bert", "task 'masked-language-model', which leaves nothing to predict; use `qkv embed` or `qkv eval`"),
+        ("mae", "task 'masked-patches', which leaves nothing to predict; use `qkv eval`"),
+        ("reverse", "on texts as they are, without a task, which leaves nothing to predict; use `qkv embed`"),
     ]
-    for name, use, wanted in kinds:
+    for name, wanted in kinds:
         recipe = run.recipe.model_copy(update={"task": Recipe.load(name).task})
-        words = None if name == "mae" else run.tokenizer
-        other = SimpleNamespace(recipe=recipe, task=use, path=Path("runs/x"), tokenizer=words)
+        other = replace(run, recipe=recipe, tokenizer=None if name == "mae" else run.tokenizer)
         with pytest.raises(ValueError, match=wanted):
-            list(predict(other, ["a"]))  # type: ignore[arg-type]
+            other.predict(["a"])
     (unnamed,) = replace(run, recipe=None).predict(["a b"])  # by its head
     assert len(unnamed.value) == 2 and all(tag.startswith("LABEL_") for tag in unnamed.value)
     assert run.predict([]) == []

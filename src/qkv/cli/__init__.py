@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 INTERRUPTED = 130  # the shell's status of a program that Ctrl-C ended
+UNHEARD = 1  # where the reader of a pipe has left, as `head` does
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,41 +28,51 @@ def _run(argv: Sequence[str] | None) -> int:
 
     from .app import app
     from .errors import describe
+    from .say import echo
 
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # what an encoding lacks ends no command
     command = typer.main.get_command(app)
     try:
-        with warnings.catch_warnings():
-            _say_warnings()
+        with _warnings_in_a_line():
             status = command(args=None if argv is None else list(argv), prog_name="qkv", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # so that a full disk or a closed pipe is met here
     except KeyboardInterrupt:
         status = INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe has left, as `head` does: nobody to tell
+    except BrokenPipeError:  # nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return UNHEARD
+    except SystemExit as stop:  # Typer and Rich end so where they met the closed pipe
+        return stop.code if isinstance(stop.code, int) else UNHEARD
     except Exception as error:
         if os.environ.get("QKV_DEBUG"):
             import traceback
 
             traceback.print_exc()
         status, text = describe(error)
-        typer.secho("qkv: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
-        typer.echo(text, err=True)
+        if text:
+            typer.secho("qkv: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
+            echo(text, err=True)
         return status
     if status == INTERRUPTED:
-        typer.echo("qkv: interrupted", err=True)
+        echo("qkv: interrupted", err=True)
     return status if isinstance(status, int) else 0
 
 
-def _say_warnings() -> None:
-    """Show our own warnings as sentences, without the place in the code that they come from."""
-    import typer
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Warnings as sentences to a user, without the place in the code."""
+    from .say import visible
 
-    usual = warnings.showwarning
+    def line(message: Warning | str, category: type[Warning], *place: object) -> str:
+        if category is not UserWarning and not category.__module__.startswith("qkv."):
+            return usual(message, category, *place)  # type: ignore[arg-type]
+        text = " ".join(str(message).split())
+        return f"qkv: warning: {visible(text)}\n"
 
-    def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
-        if category.__module__.startswith("qkv."):
-            typer.echo(f"qkv: {message}", err=True)
-        else:
-            usual(message, category, *place, **rest)
-
-    warnings.showwarning = show
+    usual, warnings.formatwarning = warnings.formatwarning, line  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual

@@ -14,6 +14,7 @@ from . import (
     convert,
     cost,
     evaluate,
+    fill,
     generate,
     predict,
     score,
@@ -66,6 +67,7 @@ app.command("chat")(chat.chat)
 app.command("score")(score.score)
 app.command("embed")(score.embed)
 app.command("classify")(classify.classify)
+app.command("fill")(fill.fill)
 app.command("predict")(predict.predict)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")

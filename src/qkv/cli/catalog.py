@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .say import console, echo
+
 if TYPE_CHECKING:
     from ..core.gallery import Example
 
@@ -44,9 +46,8 @@ def list_(
     if json:
         from json import dumps
 
-        typer.echo(dumps(dict(rows), indent=2, ensure_ascii=False))
+        echo(dumps(dict(rows), indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=what, title_justify="left", box=None, show_header=False, pad_edge=False)
@@ -54,7 +55,7 @@ def list_(
     table.add_column()
     for row in rows:
         table.add_row(*map(_plain, row))
-    Console().print(table)
+    console().print(table)
 
 
 def _recipes() -> list[Row]:
@@ -94,7 +95,6 @@ def _pairs(example: Example) -> str:
 
 def _draw() -> None:
     """Each pattern as small characters, beside what there is to say about it."""
-    from rich.console import Console
     from rich.table import Table
 
     from ..core.gallery import GALLERY
@@ -108,7 +108,7 @@ def _draw() -> None:
         table.add_row(characters(example.pattern.mask(DRAWN)), "\n".join(line for line in said if line))
     for kind, about in _patterns_from_outside():
         table.add_row("", f"[bold]{_plain(kind)}[/bold]\n{_plain(about)}")
-    Console().print(table)
+    console().print(table)
 
 
 def _save(folder: Path) -> None:

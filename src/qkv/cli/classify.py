@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from json import dumps
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .texts import Device, Json, read
+from .say import echo
+from .texts import Device, Json, RunPath, dumps, each, note_settings, opened
+
+if TYPE_CHECKING:
+    from ..run.classify import Classified
 
 
 def classify(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a classifier of the Hub.")],
+    run: RunPath,
     texts: Annotated[
         list[str] | None,
         typer.Argument(
@@ -24,19 +26,21 @@ def classify(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Tell what class each text, picture, sound or video is of: the likeliest first, each class with its probability."""
-    from ..run.load import load
+    """Tell what class each text, picture, sound or video is of: the likeliest first, each class with its probability.
+
+    A blank line gives a blank line.
+    """
     from ..run.predict.classes import likeliest, sides
 
-    loaded = load(run, device=device)
-    for chunk in read(texts):
-        made = loaded.classify(*sides(chunk)) if loaded.tokenizer is not None else loaded.classify_files(chunk)
-        for text, found in zip(chunk, made, strict=True):
-            if json:
-                typer.echo(
-                    dumps(
-                        {"text": text, "label": found.label, "probabilities": found.probabilities}, ensure_ascii=False
-                    )
-                )
-            else:
-                typer.echo(f"{likeliest(found)}\t{text}")
+    loaded = opened(run, "classify", device)
+    note_settings(texts, "`qkv classify` has no settings, leave it out")
+
+    def ask(given: list[str]) -> list[Classified]:
+        return loaded.classify(*sides(given)) if loaded.tokenizer is not None else loaded.classify_files(given)
+
+    for text, found in each(texts, ask):
+        if json:
+            label, shares = (None, {}) if found is None else (found.label, found.probabilities)
+            echo(dumps({"text": text, "label": label, "probabilities": shares}))
+        else:
+            echo("" if found is None else f"{likeliest(found)}\t{text}")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .say import echo
+
 FORMATS = ("hub", "qkv", "safetensors")
 
 
@@ -53,8 +55,8 @@ def convert(
         else:
             run.save(target, to=to, max_shard_size=max_shard_size)  # type: ignore[arg-type]
     for warning in said:
-        typer.echo(str(warning.message), err=True)
-    typer.echo(f"{target}: {run.model.spec.n_parameters:,} parameters")
+        echo(str(warning.message), err=True)
+    echo(f"{target}: {run.model.spec.n_parameters:,} parameters")
 
 
 def _check_free(target: Path, *, alone: bool, overwrite: bool) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .say import console, echo
+
 if TYPE_CHECKING:
     from ..run.costs import Costs
 
@@ -45,13 +47,12 @@ def cost(
     if json:
         from json import dumps
 
-        typer.echo(dumps(found.to_dict(), indent=2))
+        echo(dumps(found.to_dict(), indent=2))
         return
     _show(found)
 
 
 def _show(costs: Costs) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -62,10 +63,10 @@ def _show(costs: Costs) -> None:
     table.add_section()
     forward = sum(part.flops for part in costs.parts) / costs.shape.tokens
     table.add_row("in all", f"{costs.parameters:,}", f"{forward:,.0f}")
-    console = Console()
-    console.print(table)
+    out = console()
+    out.print(table)
     for line in _lines(costs):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _lines(costs: Costs) -> list[str]:

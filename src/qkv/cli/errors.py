@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import errno
+import lzma
+import zipfile
+import zlib
 
 USER, BUG = 2, 1
+_DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, EOFError)
 
 
 def describe(error: Exception) -> tuple[int, str]:
-    """The exit status and the sentence for an exception that ended a command."""
+    """The exit status and the sentence for an exception that ended a command; no sentence where help was shown instead."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return USER, ""
     if hasattr(error, "format_message"):  # the command line itself was wrong
         return USER, _usage(error)
     if isinstance(error, OSError):
         return USER, _os(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _no_memory(error):
         return USER, "out of memory; make batches smaller (batching.tokens), or the model"
+    if isinstance(error, _DAMAGED):
+        return USER, f"a compressed file is damaged or ends too early ({str(error).rstrip('.').lower()})"
     if isinstance(error, ValueError):
         return USER, _sentence(error)
     text = str(error).strip().split("\n")[0]
@@ -45,6 +53,9 @@ def _os(error: OSError) -> str:
     reason = {
         errno.ENOENT: "there is no such file or directory",
         errno.ENOSPC: "the disk is full; what was saved before is intact",
+        errno.EDQUOT: "your disk quota is used up; what was saved before is intact",
+        errno.EROFS: "this file system is read-only",
+        errno.ENOTDIR: "a part of this path is a file, and a directory was expected",
         errno.EACCES: "permission denied",
         errno.EISDIR: "this is a directory, and a file was expected",
     }.get(error.errno, (error.strerror or str(error)).lower())

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from .say import echo
+
 
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
@@ -49,11 +51,11 @@ def evaluate(
         max_examples=None if max_examples is None else _number(max_examples),
     )
     if json:
-        typer.echo(result.to_json())
+        echo(result.to_json())
         return
     show_evaluation(result)
     if result.limited:
-        typer.echo("To evaluate on all examples: --max-examples all")
+        echo("To evaluate on all examples: --max-examples all")
 
 
 def _number(given: str) -> int | Literal["all"]:

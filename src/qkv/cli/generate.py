@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from json import dumps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .texts import CHUNK, Device, Json, read
+from .say import echo
+from .texts import CHUNK, Device, Json, RunPath, Texts, dumps, each, note_settings, opened
 
 if TYPE_CHECKING:
     from ..generate.settings import Generation
     from ..run.load import Run
     from ..run.text import Output
 
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-Texts = Annotated[
-    list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; without any, lines of standard input.")
-]
 Beams = Annotated[int | None, typer.Option(metavar="N", help="Beam search with N beams; 1 is greedy.")]
 LengthPenalty = Annotated[
     float | None, typer.Option(metavar="X", help="Above 0 favors longer outputs of a beam search.")
@@ -41,6 +36,12 @@ Stop = Annotated[list[str] | None, typer.Option(metavar="TEXT", help="End where 
 Samples = Annotated[int | None, typer.Option(metavar="N", help="N outputs for each text: samples, or the best beams.")]
 Scores = Annotated[bool, typer.Option("--scores", help="Print each output's score before it.")]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Makes samples repeatable.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Any other setting of generation, such as `cache=int8`; repeatable."
+    ),
+]
 Chat = Annotated[
     bool, typer.Option("--chat", help="Each TEXT is a message; the output is the reply, by the model's chat template.")
 ]
@@ -69,6 +70,7 @@ def generate(
     scores: Scores = False,
     seed: Seed = None,
     stream: Stream = False,
+    set_: Set = None,
     chat: Chat = False,
     system: System = None,
     json: Json = False,
@@ -79,26 +81,37 @@ def generate(
     Reads standard input line by line when no TEXT is given; a blank line gives a blank line. What is not said here is as
     the run's `generation_config.json` says.
     """
-    from ..generate.settings import Generation
-    from ..run.load import load
-
-    chosen = {name: context.params[name] for name in Generation.model_fields if context.params.get(name) is not None}
-    loaded = load(run, device=device)
-    if context.info_name == "translate" and not loaded.model.is_encoder_decoder:
-        raise ValueError(
-            f"{run} holds a language model, which continues texts and does not translate; use `qkv generate`"
-        )
-    settings = loaded.settings(**chosen)  # checked before anything is read
+    loaded = opened(run, "chat" if chat else context.info_name or "generate", device)
+    settings = loaded.settings(**chosen(context, set_))  # checked before anything is read
+    note_settings(texts, SETTINGS)
     if stream and (json or scores or settings.num_samples > 1):
         raise ValueError("--stream prints one output as it comes; leave out --json, --scores and --num-samples")
     if system is not None and not chat:
         raise ValueError("--system is what an assistant is told; give it with --chat")
     speaker = _Replies(loaded, system) if chat else loaded
-    for chunk in read(texts, 1 if stream else CHUNK):
-        if stream:
-            _stream(speaker, chunk, settings, stop)
-        else:
-            _print(speaker, chunk, settings, stop, scores, json)
+    if stream:
+        for _ in each(texts, lambda asked: _stream(speaker, asked, settings, stop), 1):
+            echo()
+        return
+    options: dict[str, Any] = {"stop": stop or (), "scores": scores or json}
+    for text, outputs in each(texts, lambda asked: speaker.outputs(asked, settings, **options), CHUNK):
+        _print(text, outputs or [], scores, json)
+
+
+SETTINGS = "give settings of generation by --set KEY=VALUE"
+
+
+def chosen(context: typer.Context, more: list[str] | None) -> dict[str, Any]:
+    """The settings of generation that a command line gives, by options of their own or by `--set`."""
+    from ..generate.settings import Generation
+    from ..run.overrides import parse
+
+    found = {name: context.params[name] for name in Generation.model_fields if context.params.get(name) is not None}
+    for key, value in (parse(text.removeprefix("generation.")) for text in more or ()):
+        if key in found:
+            raise ValueError(f"{key} is given twice; leave out one of both")
+        found[key] = value
+    return found
 
 
 translate_help = """Translate texts: `qkv generate` for encoder–decoders.
@@ -127,23 +140,15 @@ class _Replies:
         return [*self._before, {"role": "user", "content": text}]
 
 
-def _print(
-    run: Run | _Replies, texts: list[str], settings: Generation, stop: list[str] | None, scores: bool, json: bool
-) -> None:
-    asked = [text for text in texts if text.strip()]
-    made = iter(run.outputs(asked, settings, stop=stop or (), scores=scores or json))
-    for text in texts:
-        outputs = next(made) if text.strip() else []
-        if json:
-            typer.echo(dumps({"text": text, "outputs": [asdict(output) for output in outputs]}, ensure_ascii=False))
-        elif not outputs:
-            typer.echo()
-        for output in outputs if not json else ():
-            typer.echo(f"{output.score:.4f}\t{output.text}" if scores else output.text)
+def _print(text: str, outputs: list[Output], scores: bool, json: bool) -> None:
+    if json:
+        echo(dumps({"text": text, "outputs": [asdict(output) for output in outputs]}))
+    elif not outputs:
+        echo()
+    for output in outputs if not json else ():
+        echo(f"{output.score:.4f}\t{output.text}" if scores else output.text)
 
 
-def _stream(run: Run | _Replies, texts: list[str], settings: Generation, stop: list[str] | None) -> None:
+def _stream(run: Run | _Replies, texts: list[str], settings: Generation, stop: list[str] | None) -> Iterator[None]:
     for text in texts:
-        if text.strip():
-            run.stream(text, lambda piece: typer.echo(piece, nl=False), settings, stop=stop or ())
-        typer.echo()
+        yield run.stream(text, lambda piece: echo(piece, nl=False), settings, stop=stop or ())

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from json import dumps
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .texts import Device, Json, read
+from .say import echo
+from .texts import Device, Json, RunPath, dumps, note_settings, opened, read
 
 if TYPE_CHECKING:
     from ..run.predict import Prediction
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or a model of the Hub.")],
+    run: RunPath,
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -37,18 +39,32 @@ def predict(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Ask a trained run about new inputs: classes, tags, answers, masks, boxes, captions, forecasts, music, choices."""
-    from ..run.load import load
+    """Ask a trained run about new inputs: classes, tags, answers, masks, boxes, captions, forecasts, music, choices.
+
+    A blank line gives a blank line.
+    """
     from ..run.predict import needs_none
     from ..run.predict import predict as ask
 
-    loaded = load(run, device=device)
+    loaded = opened(run, "predict", device)
+    note_settings(inputs, "a run is asked as it was trained, leave it out")
     names: set[str] = set()
-    for chunk in read(inputs) if inputs or not needs_none(loaded) else [[]]:
-        for one in ask(loaded, chunk, threshold=threshold, seed=seed):
+    for given in _together(inputs) if inputs or not needs_none(loaded) else [[]]:
+        if given and not given[0].strip():
+            for blank in given:
+                echo(dumps({"input": blank}) if json else "")
+            continue
+        for one in ask(loaded, given, threshold=threshold, seed=seed):
             if out is not None:
                 _write(one, out, names)
-            typer.echo(dumps({"input": one.input, **one.fields}, ensure_ascii=False) if json else one.said)
+            echo(dumps({"input": one.input, **one.fields}) if json else one.said)
+
+
+def _together(inputs: list[str] | None) -> Iterator[list[str]]:
+    """The inputs that are asked about together, and the blank ones between them."""
+    for chunk in read(inputs):
+        for _, group in groupby(chunk, key=lambda text: bool(text.strip())):
+            yield list(group)
 
 
 def _write(one: Prediction, folder: Path, names: set[str]) -> None:

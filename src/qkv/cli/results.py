@@ -7,11 +7,11 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from ..run.wording import taken
+from .say import console
 
 if TYPE_CHECKING:
     from ..run.evaluate import Evaluated
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _PERCENT = ("exact_match",)
 
 
-def show_evaluation(result: Evaluated, console: Console | None = None) -> None:
-    show(result.to_dict(), console)
+def show_evaluation(result: Evaluated) -> None:
+    show(result.to_dict())
 
 
 def show_saved(path: Path) -> None:
@@ -30,13 +30,13 @@ def show_saved(path: Path) -> None:
     show(read_json(path))
 
 
-def show(result: Mapping[str, Any], console: Console | None = None) -> None:
-    console = console or Console()
-    console.print(_metrics(result))
+def show(result: Mapping[str, Any]) -> None:
+    out = console()
+    out.print(_metrics(result))
     if result["samples"]:
-        console.print(_samples(result["samples"]))
+        out.print(_samples(result["samples"]))
     for note in result["notes"]:
-        console.print(note, markup=False, highlight=False)
+        out.print(note, markup=False, highlight=False)
 
 
 def _metrics(result: Mapping[str, Any]) -> Table:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .texts import Device, Json, read
+from .say import echo
+from .texts import Device, Json, RunPath, Texts, dumps, each, note_settings, opened
 
 if TYPE_CHECKING:
     from ..run.score import Score
-
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 
 def score(
@@ -23,7 +21,7 @@ def score(
         list[str] | None,
         typer.Argument(
             metavar="[TEXT]...",
-            help="Texts; for an encoder–decoder `SOURCE<tab>TARGET`. Without any, lines of standard input.",
+            help="Texts; for a model trained on pairs `SOURCE<tab>TARGET`. Without any, lines of standard input.",
         ),
     ] = None,
     target: Annotated[
@@ -33,35 +31,55 @@ def score(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Score given outputs: the log-likelihood of each token and of the whole (natural logarithm), and perplexity."""
-    from ..run.load import load
+    """Score given outputs: the log-likelihood of each token and of the whole (natural logarithm), and perplexity.
 
-    loaded = load(run, device=device)
-    totals = [0.0, 0.0]
-    for chunk in read(texts):
-        sources, targets = _sides(chunk, target, loaded.model.is_encoder_decoder)
-        for result in loaded.score(sources, targets):
-            typer.echo(dumps(asdict(result), ensure_ascii=False) if json else _line(result))
-            totals = [totals[0] + result.log_likelihood, totals[1] + len(result.log_probs)]
-    if not json and totals[1]:
-        from math import exp
-
-        typer.echo(f"all: {totals[0]:.4f} over {totals[1]:.0f} tokens, perplexity {exp(-totals[0] / totals[1]):.4f}")
-
-
-def _sides(lines: list[str], target: list[str] | None, pairs: bool) -> tuple[list[str], list[str] | None]:
-    """Texts, and for an encoder–decoder their targets, from lines with a tab or from `--target`."""
-    if not pairs:
-        if target:
-            raise ValueError(
-                "--target is for encoder–decoders; this run is a language model and scores the TEXT itself"
-            )
-        return lines, None
+    A blank line gives a blank line.
+    """
+    loaded = opened(run, "score", device)
+    note_settings(texts, "`qkv score` has no settings, leave it out")
+    pairs = loaded.task != "continue"
     if target:
-        lines = lines * len(target) if len(lines) == 1 else lines
-        if len(lines) != len(target):
-            raise ValueError(f"there are {len(lines)} texts and {len(target)} targets; give one target for each text")
-        return lines, target
+        texts = _beside(texts, target, pairs)
+    totals = [0.0, 0.0]
+    for text, result in each(texts, lambda asked: loaded.score(*_sides(asked, pairs))):
+        if result is None:
+            echo(dumps({**NOTHING, "text": text}) if json else "")
+            continue
+        echo(dumps({"text": text, **asdict(result)}) if json else _line(result))
+        totals = [totals[0] + result.log_likelihood, totals[1] + len(result.log_probs)]
+    if not json and totals[1]:
+        echo(f"all: {totals[0]:.4f} over {totals[1]:.0f} tokens, perplexity {perplexity(*totals):.4f}")
+
+
+NOTHING: dict[str, Any] = {
+    "text": "",
+    "tokens": [],
+    "log_probs": [],
+    "log_likelihood": None,
+    "perplexity": None,
+}  # of a blank text
+
+
+def _beside(texts: list[str] | None, target: list[str], pairs: bool) -> list[str]:
+    """Each text with its target behind a tab."""
+    if not pairs:
+        raise ValueError(
+            "--target is for models trained on pairs; this run is a language model and scores the TEXT itself"
+        )
+    texts = texts or []
+    texts = texts * len(target) if len(texts) == 1 else texts
+    if len(texts) != len(target):
+        raise ValueError(f"there are {len(texts)} texts and {len(target)} targets; give one target for each text")
+    tabbed = next((text for text in [*texts, *target] if "\t" in text), None)
+    if tabbed is not None:
+        raise ValueError(f"{tabbed!r} has a tab, which parts a text from its target; leave out --target, or the tab")
+    return [f"{text}\t{one}" for text, one in zip(texts, target, strict=True)]
+
+
+def _sides(lines: list[str], pairs: bool) -> tuple[list[str], list[str] | None]:
+    """Texts, and their targets where a model was trained on pairs."""
+    if not pairs:
+        return lines, None
     split = [line.split("\t") for line in lines]
     for line, parts in zip(lines, split, strict=True):
         if len(parts) != 2:
@@ -69,16 +87,22 @@ def _sides(lines: list[str], target: list[str] | None, pairs: bool) -> tuple[lis
     return [parts[0] for parts in split], [parts[1] for parts in split]
 
 
+def perplexity(total: float, count: float) -> float:
+    from ..run.metrics import perplexity as of_tokens
+
+    return of_tokens(-total, int(count))
+
+
 def _line(score: Score) -> str:
     tokens = " ".join(f"{token}:{value:.3f}" for token, value in zip(score.tokens, score.log_probs, strict=True))
+    if not tokens:
+        return "no token that is predicted from another"
     return f"{score.log_likelihood:.4f}\tperplexity {score.perplexity:.4f}\t{tokens}"
 
 
 def embed(
     run: RunPath,
-    texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; without any, lines of standard input.")
-    ] = None,
+    texts: Texts = None,
     pooling: Annotated[
         str | None,
         typer.Option(
@@ -98,26 +122,42 @@ def embed(
     """Embed texts: hidden states of the last layer (an encoder–decoder's encoder), pooled or one a token.
 
     Prints one JSON array a text, or writes an `.npy` file. With `--pooling none` the tokens of all texts follow one another
-    in the file, and the number of tokens of each text is printed.
+    in the file, and the number of tokens of each text is printed. A blank text gives `null`, in a file a row of NaN, or no
+    token.
     """
     from ..run.embed import as_pooling
-    from ..run.load import load
 
     chosen = None if pooling is None else as_pooling(pooling)
     if out is not None and out.suffix != ".npy":
         raise ValueError(f"--out {out} is to end in .npy; without --out the vectors are printed as JSON")
-    loaded = load(run, device=device)
-    made = (vectors for chunk in read(texts) for vectors in loaded.embed(chunk, chosen))
+    if out is not None and not out.parent.is_dir():
+        raise ValueError(f"there is no folder {out.parent} for {out.name}; make it first")
+    loaded = opened(run, "embed", device)
+    note_settings(texts, "`qkv embed` has no settings but --pooling, leave it out")
+    made = (vectors for _, vectors in each(texts, lambda asked: loaded.embed(asked, chosen)))
     if out is None:
         for vectors in made:
-            typer.echo(dumps(vectors.tolist()))
+            echo(dumps(None if vectors is None else vectors.tolist()))
         return
+    rows = [None if vectors is None else vectors.numpy() for vectors in made]
+    _write(out, rows, pooling == "none")
+    if pooling == "none":
+        echo("\n".join("0" if row is None else str(len(row)) for row in rows))
+
+
+def _write(out: Path, rows: list[Any], tokens: bool) -> None:
+    """One array of all vectors, written whole or not at all."""
+    import io
+
     import numpy
 
-    rows = [vectors.numpy() for vectors in made]
-    if not rows:
+    from ..train.durable import write_file
+
+    there = [row for row in rows if row is not None]
+    if not there:
         raise ValueError("there are no texts to embed")
-    with out.open("wb") as file:
-        numpy.save(file, numpy.concatenate(rows) if pooling == "none" else numpy.stack(rows), allow_pickle=False)
-    if pooling == "none":
-        typer.echo("\n".join(str(len(row)) for row in rows))
+    missing = numpy.full_like(there[0], numpy.nan)
+    made = there if tokens else [missing if row is None else row for row in rows]
+    file = io.BytesIO()
+    numpy.save(file, numpy.concatenate(made) if tokens else numpy.stack(made), allow_pickle=False)
+    write_file(out, file.getvalue())

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .say import console, echo
+
 if TYPE_CHECKING:
     from rich.tree import Tree
 
@@ -42,7 +44,7 @@ def show(
         from ..run.preview import preview
 
         if not json:
-            typer.echo(f"Making {'the tokenizer and ' * (loaded.tokenizer is not None)}a batch …", err=True)
+            echo(f"Making {'the tokenizer and ' * (loaded.tokenizer is not None)}a batch …", err=True)
         _show_rows(preview(loaded, Path(name)), json)
     else:
         _show_recipe(loaded, json)
@@ -80,37 +82,34 @@ def _show_recipe(recipe: Recipe, json: bool) -> None:
     tree["model"] = {**tree["model"], "parameters": spec.n_parameters, "spec": spec.to_dict()}
     _print(tree, json)
     if not json and recipe.vocab_size and "vocab_size" not in recipe.model.sizes:
-        typer.echo(
-            f"Parameters are those of the largest vocabulary that the tokenizer may learn, {recipe.vocab_size:,}."
-        )
+        echo(f"Parameters are those of the largest vocabulary that the tokenizer may learn, {recipe.vocab_size:,}.")
 
 
 def _show_rows(found: Preview, json: bool) -> None:
     if json:
         from dataclasses import asdict
 
-        typer.echo(dumps(asdict(found), indent=2, ensure_ascii=False))
+        echo(dumps(asdict(found), indent=2, ensure_ascii=False))
         return
     width = max(8, *(len(label) for row in found.rows for label, _ in row.lines()))
     for row in found.rows:
         for label, text in row.lines():
             typer.secho(f"{label:>{width}} ", nl=False, bold=True)
-            typer.echo(text)
-        typer.echo()
-    typer.echo(str(found))
+            echo(text)
+        echo()
+    echo(str(found))
 
 
 def _print(tree: Mapping[str, Any], json: bool) -> None:
     if json:
-        typer.echo(dumps(tree, indent=2, ensure_ascii=False))
+        echo(dumps(tree, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
     from rich.markup import escape
     from rich.tree import Tree
 
     root = Tree(f"[bold]{escape(str(tree.get('name') or tree.get('preset')))}[/]")
     _grow(root, {key: value for key, value in tree.items() if key not in ("name", "preset")})
-    Console().print(root)
+    console().print(root)
 
 
 def _grow(tree: Tree, node: Mapping[str, Any]) -> None:

@@ -1,31 +1,89 @@
-"""Texts from the command line or from standard input, for the commands that use a run."""
+"""Texts from the command line or from standard input, for the commands that use a run.
+
+One rule for blank texts, which say nothing: nobody is asked about them, and each is answered by a blank line, in JSON by an
+object whose answer is null or empty. So lines that go in and lines that come out belong together.
+"""
 
 from __future__ import annotations
 
 import itertools
+import re
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+from .say import echo, warn
+
+if TYPE_CHECKING:
+    from ..run.load import Run
 
 CHUNK = 512  # lines read before they are worked on: enough to batch by length, few enough to keep nothing waiting long
 
 T = TypeVar("T")
 
+RunPath = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, a directory of the Hub, or a name on the Hub.")
+]
+Texts = Annotated[
+    list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; without any, lines of standard input.")
+]
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
-def read(texts: list[str] | None, at_once: int = CHUNK) -> Iterator[list[str]]:
+def opened(run: str | Path, command: str, device: str) -> Run:
+    """The run that a command is to ask. Raises ValueError with the command to use where it is of the wrong kind."""
+    from ..run.load import load
+    from ..run.uses import check
+
+    loaded = load(run, device=device)
+    check(loaded, command)
+    return loaded
+
+
+def read(texts: Sequence[str] | None, at_once: int = CHUNK) -> Iterator[list[str]]:
     """The texts in chunks: those given, or the lines of standard input. Invalid UTF-8 is an error naming the line."""
     if texts:
-        yield texts
+        yield list(texts)
         return
+    if sys.stdin is None:
+        raise ValueError("there is no text, and standard input is closed; give texts")
     if sys.stdin.isatty():
-        typer.echo("Type a line and press Enter; Ctrl-D ends.", err=True)
+        echo("Type a line and press Enter; Ctrl-D ends.", err=True)
         at_once = 1
     yield from chunks(_lines(), at_once)
+
+
+def each(
+    texts: Sequence[str] | None, ask: Callable[[list[str]], Iterable[T]], at_once: int = CHUNK
+) -> Iterator[tuple[str, T | None]]:
+    """Each text with what is said of it; None for a blank one, about which nobody is asked."""
+    for chunk in read(texts, at_once):
+        asked = [text for text in chunk if text.strip()]
+        made = iter(ask(asked) if asked else ())
+        for text in chunk:
+            yield text, next(made) if text.strip() else None
+
+
+def note_settings(texts: Sequence[str] | None, advice: str) -> None:
+    """Warn of texts that were meant as settings, by how they are written."""
+    from ..generate.settings import Generation
+    from ..run.recipe import Recipe
+
+    for text in texts or ():
+        found = re.match(r"([a-z_]+)((?:\.[a-z_*0-9]+)*)=\S", text)
+        if found and (found[1] in Recipe.model_fields if found[2] else found[1] in Generation.model_fields):
+            warn(f"{text!r} is read as a text, though it looks like a setting; {advice}")
+
+
+def dumps(value: Any) -> str:
+    """One line of JSON."""
+    from ..run.plain_json import dumps as plain
+
+    return plain(value)
 
 
 def _lines() -> Iterator[str]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .say import console, echo
+
 if TYPE_CHECKING:
     from ..data.merges import Step
     from ..data.splitting import Split
@@ -93,7 +95,7 @@ def train(
     fewer = (
         f", and the text has no more to teach (at most {most:,} were asked for)" if tokenizer.vocab_size < most else ""
     )
-    typer.echo(f"{tokenizer.vocab_size:,} tokens{fewer}" + (f"; written to {path}" if path else "; not saved"))
+    echo(f"{tokenizer.vocab_size:,} tokens{fewer}" + (f"; written to {path}" if path else "; not saved"))
 
 
 @app.command("show")
@@ -116,7 +118,7 @@ def show(
         _print_json(splits)
         return
     for word, parts in splits.items():
-        typer.echo(word)
+        echo(word)
         for part in parts:
             _show_split(part)
 
@@ -137,17 +139,17 @@ def info(path: Source, json: Json = False) -> None:
     if json:
         _print_json(account)
         return
-    typer.echo(f"{tokenizer.kind}, {tokenizer.vocab_size:,} tokens")
+    echo(f"{tokenizer.kind}, {tokenizer.vocab_size:,} tokens")
     for role, token in roles.items():
-        typer.echo(f"  {role:<5} {token['token']} ({token['id']})")
+        echo(f"  {role:<5} {token['token']} ({token['id']})")
     for what, names in (("other control tokens", others), ("markers", tokenizer.markers)):
         if names:
             more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-            typer.echo(f"  {what}: {' '.join(names[:SHOWN])}{more}")
+            echo(f"  {what}: {' '.join(names[:SHOWN])}{more}")
     if sources is not None:
-        typer.echo(f"  sources of pairs are read by another: {sources.kind}, {sources.vocab_size:,} tokens")
+        echo(f"  sources of pairs are read by another: {sources.kind}, {sources.vocab_size:,} tokens")
     if tokenizer.dropout:
-        typer.echo(f"  dropout {tokenizer.dropout:g} in training")
+        echo(f"  dropout {tokenizer.dropout:g} in training")
 
 
 @app.command("convert")
@@ -164,7 +166,7 @@ def convert(
 
     tokenizer = Tokenizer.load(path)
     _free(out / "tokenizer.json", overwrite)
-    typer.echo(f"{tokenizer.name} written to {save_for_hub(tokenizer, out)}")
+    echo(f"{tokenizer.name} written to {save_for_hub(tokenizer, out)}")
 
 
 def _free(out: Path | None, overwrite: bool) -> None:
@@ -175,15 +177,14 @@ def _free(out: Path | None, overwrite: bool) -> None:
 
 
 def _show_split(split: Split) -> None:
-    typer.echo(f"  {' '.join(split.start)}")
+    echo(f"  {' '.join(split.start)}")
     for step in split.steps:
-        typer.echo(f"  {step}")
+        echo(f"  {step}")
     pieces = "  ".join(f"{piece} ({i})" for piece, i in zip(split.pieces, split.ids, strict=True))
-    typer.echo(f"  = {pieces}\n")
+    echo(f"  = {pieces}\n")
 
 
 def _show_trace(steps: Sequence[Step], scored: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -197,7 +198,7 @@ def _show_trace(steps: Sequence[Step], scored: bool) -> None:
         corpus = " | ".join(map(" ".join, step.words))
         cells = [str(number), f"{step.left} + {step.right}", step.token, *counts, corpus]
         table.add_row(*map(Text, cells))
-    Console().print(table)
+    console().print(table)
 
 
 def _print_json(value: Any) -> None:
@@ -209,4 +210,4 @@ def _print_json(value: Any) -> None:
             return asdict(item)
         raise TypeError(f"{type(item).__name__} has no JSON form")
 
-    typer.echo(dumps(value, indent=2, ensure_ascii=False, default=plain))
+    echo(dumps(value, indent=2, ensure_ascii=False, default=plain))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .say import console, echo
+
 if TYPE_CHECKING:
     from ..run.train import Trained
     from ..study.compare import Compared
@@ -81,9 +83,9 @@ def demo(
         from .results import show_saved
 
         show_saved(folder / EVALUATION)
-        typer.echo(f"The demo has run: {folder} exists (open {folder / REPORT}).")
-        typer.echo(f'Use it: qkv translate {folder} "<de> 3 days ago"')
-        typer.echo("Replace it: qkv demo --overwrite. Train it on: qkv demo --resume training.max_steps=N.")
+        echo(f"The demo has run: {folder} exists (open {folder / REPORT}).")
+        echo(f'Use it: qkv translate {folder} "<de> 3 days ago"')
+        echo("Replace it: qkv demo --overwrite. Train it on: qkv demo --resume training.max_steps=N.")
         return 0
     return _train(DEMO, list(settings or ()), out, resume, overwrite, device)
 
@@ -95,8 +97,6 @@ def _as_settings(options: Mapping[str, Any]) -> list[str]:
 def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, overwrite: bool, device: str) -> int:
     if resume and overwrite:
         raise ValueError("--resume goes on with a run and --overwrite replaces it; give one of them")
-    from rich.console import Console
-
     from ..run.directory import RECIPE
     from ..run.recipe import Recipe
     from ..run.train import train
@@ -108,21 +108,21 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
 
         place = out or Path("runs") / comparison.name
         return _say_compared(
-            compare(comparison, place, resume=resume, overwrite=overwrite, device=device, console=Console())
+            compare(comparison, place, resume=resume, overwrite=overwrite, device=device, console=console())
         )
     loaded = Recipe.load(recipe, settings)
     is_run = (Path(recipe) / RECIPE).is_file()
     folder = out or (Path(recipe) if is_run else Path("runs") / loaded.name)
-    return _say(train(loaded, folder, resume=resume, overwrite=overwrite, device=device, console=Console()))
+    return _say(train(loaded, folder, resume=resume, overwrite=overwrite, device=device, console=console()))
 
 
 def _say_compared(done: Compared) -> int:
     from . import INTERRUPTED
 
     if done.report is None:
-        typer.echo(f"Interrupted. Go on with the same command and --resume; the comparison is in {done.folder}.")
+        echo(f"Interrupted. Go on with the same command and --resume; the comparison is in {done.folder}.")
         return INTERRUPTED
-    typer.echo(f"The comparison is in {done.folder}; open {done.report} in a browser.")
+    echo(f"The comparison is in {done.folder}; open {done.report} in a browser.")
     return 0
 
 
@@ -131,8 +131,8 @@ def _say(done: Trained) -> int:
     from .results import show_evaluation
 
     if done.evaluation is None:
-        typer.echo(f"Go on with: qkv train {done.folder} --resume")
+        echo(f"Go on with: qkv train {done.folder} --resume")
         return INTERRUPTED
     show_evaluation(done.evaluation)
-    typer.echo(f"The run is in {done.folder}" + (f"; open {done.report} in a browser." if done.report else "."))
+    echo(f"The run is in {done.folder}" + (f"; open {done.report} in a browser." if done.report else "."))
     return 0

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .say import console, echo
+
 if TYPE_CHECKING:
     from ..data.vectors import Found, Vectors
 
@@ -68,7 +70,7 @@ def train(
         vectors = chosen.train(corpus, seed=seed, progress=progress)
     rate = len(corpus) * chosen.epochs / (time.perf_counter() - began)
     rare = f" ({corpus.dropped:,} running words were rarer than {min_count})" if corpus.dropped else ""
-    typer.echo(
+    echo(
         f"{len(vectors):,} words of {vectors.width} numbers from {len(corpus):,} running words{rare}, {rate:,.0f} words/s; "
         f"written to {write(vectors, out)}"
     )
@@ -116,7 +118,7 @@ def coverage(
     opened = [Lines(text) for text in texts or ()]
     lines = (lines[i] for lines in opened for i in range(len(lines)))
     found = covered(Tokenizer.load(tokenizer), _read(file, encoding, keep_first), lines if opened else None)
-    typer.echo(f"{found}.")
+    echo(f"{found}.")
 
 
 @app.command("convert")
@@ -134,7 +136,7 @@ def convert(
     _free(out, overwrite)
     vectors = _read(file, encoding, keep_first)
     place = write(vectors, out, None if form is None else as_form(form))
-    typer.echo(f"{len(vectors):,} words of {vectors.width} numbers written to {place}")
+    echo(f"{len(vectors):,} words of {vectors.width} numbers written to {place}")
 
 
 def _read(file: Path, encoding: str, keep_first: bool) -> Vectors:
@@ -142,7 +144,7 @@ def _read(file: Path, encoding: str, keep_first: bool) -> Vectors:
 
     vectors = read(file, encoding=encoding, keep_first=keep_first)
     for note in vectors.notes:
-        typer.echo(f"{file}: {note}.", err=True)
+        echo(f"{file}: {note}.", err=True)
     return vectors
 
 
@@ -157,10 +159,10 @@ def _show(found: Found, json: bool) -> None:
     if json:
         from json import dumps
 
-        typer.echo(dumps(dict(found), indent=2, ensure_ascii=False))
+        echo(dumps(dict(found), indent=2, ensure_ascii=False))
         return
     for word, cosine in found:
-        typer.echo(f"{cosine:6.3f}  {word}")
+        echo(f"{cosine:6.3f}  {word}")
 
 
 @contextmanager
@@ -169,9 +171,8 @@ def _watched(method: str) -> Iterator[Callable[[float], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(method, total=1.0)
         yield lambda share: bar.update(task, completed=share)

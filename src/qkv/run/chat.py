@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.conversations import Messages
 from ..generate import Generation
 from .text import Output, TextModel
+from .uses import advice
 
 if TYPE_CHECKING:
     from .load import Run
@@ -45,9 +46,9 @@ class Assistant(TextModel):
 def assistant(run: Run) -> Assistant:
     """What replies by a run's model. Raises ValueError where it is no language model, or has no chat template."""
     text = run.text_model
-    if run.model.is_encoder_decoder or run.model.decoder is None:
+    if run.model.is_encoder_decoder or getattr(run.model, "decoder", None) is None:
         raise ValueError(
-            f"{run.path or 'this run'} holds no language model, and only such a one replies to conversations"
+            f"{run.path or 'this run'} holds no language model, and only such a one replies to conversations; {advice(run)}"
         )
     try:
         text.tokenizer.chat  # noqa: B018  (made now, so that what is wrong with it is told with the run's name)

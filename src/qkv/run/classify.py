@@ -121,7 +121,7 @@ def _scores(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) 
     rows = _rows(run, texts, pairs)
     made: list[Tensor] = [torch.empty(0)] * len(rows)
     for group in batches([len(ids) for ids, _ in rows], padded=not reads_unpadded(run.model)):
-        outputs = run.model(**_inputs(run, [rows[i] for i in group]))
+        outputs = run.model(**inputs_of(run, [rows[i] for i in group], first_sees_all=_first_sees_all(run)))
         for i, output in zip(group, outputs.float().cpu(), strict=True):
             made[i] = output
     return made
@@ -149,7 +149,12 @@ def _stop_of(run: Run, ids: list[int]) -> int:
     return 1 + max((place for place, token in enumerate(ids) if token != pad), default=0)
 
 
-def _inputs(run: Run, rows: Rows) -> dict[str, Any]:
+def _first_sees_all(run: Run) -> bool:
+    """Longformer's way (Beltagy et al. 2020, §3): the token that is read sees all, as it did when the model was trained."""
+    return chooses_global(run) or getattr(_task(run), "global_tokens", None) == "first"
+
+
+def inputs_of(run: Run, rows: Rows, *, first_sees_all: bool = False) -> dict[str, Any]:
     """What the model reads, padded on the right. An encoder–decoder's decoder reads the same text, one token behind."""
     spec, device = run.model.spec, run.model.device
     lengths = [len(ids) for ids, _ in rows]
@@ -159,8 +164,7 @@ def _inputs(run: Run, rows: Rows) -> dict[str, Any]:
     layout = Layout.from_lengths(lengths, device=device)
     assert isinstance(spec, Transformer)  # heads that give scores are on no other
     first = spec.encoder or spec.output
-    if chooses_global(run) or getattr(_task(run), "global_tokens", None) == "first":
-        # Longformer's way (Beltagy et al. 2020, §3): the token that is read sees all, as it did when the model was trained.
+    if first_sees_all:
         layout = layout.with_global((torch.arange(max(lengths), device=device) == 0).expand(len(rows), -1))
     inputs: dict[str, Any] = {"ids": ids, "layout": layout}
     if getattr(first.embedding, "token_types", 0) > 1:

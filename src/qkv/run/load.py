@@ -39,6 +39,7 @@ from .directory import (
     write_text,
 )
 from .embed import Pooling, embed
+from .fill import Filled, fill
 from .recipe import Recipe
 from .score import Score, score
 from .text import Output, TextModel, Use
@@ -160,6 +161,10 @@ class Run:
         """
         said = sentences.read(self.path) if pooling is None and self.path is not None else None
         return embed(self.text_model, _texts(texts), pooling, said)
+
+    def fill(self, texts: Sequence[str], top_k: int = 5) -> list[Filled]:
+        """The likeliest tokens for each mask in each text, see `qkv.run.fill.fill`."""
+        return fill(self, _texts(texts), top_k)
 
     def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
         """The class of each text, or of each text beside its pair, with the probability of every class."""

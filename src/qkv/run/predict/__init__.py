@@ -23,6 +23,7 @@ from ...data.tasks.segment import Segment
 from ...data.tasks.similarity import Similarity
 from ...data.tasks.sound import Sound
 from ...data.tasks.tag import Tag
+from ..uses import advice, name_of
 from .answers import answered
 from .boxes import detected
 from .captions import captioned
@@ -98,15 +99,5 @@ def needs_none(run: Run) -> bool:
 
 def _otherwise(run: Run, task: Task | None) -> str:
     """What to do with a run that can't be asked."""
-    writes = "take its vectors by qkv embed" if run.task == "read" else "let it write by qkv generate"
-    more = "measure it by qkv eval" if run.tokenizer is None else writes
-    if task is None:
-        return f"{_name(run)} was trained on texts as they are, without a task; {more}"
-    return (
-        f"{_name(run)} was trained on the task {task.kind!r}, which leaves nothing to be asked: train it further "
-        f"(model={_name(run)} in a recipe), or {more}"
-    )
-
-
-def _name(run: Run) -> str:
-    return str(run.path or "this run")
+    taught = "texts as they are, without a task" if task is None else f"the task {task.kind!r}"
+    return f"{name_of(run)} was trained on {taught}, which leaves nothing to predict; {advice(run)}"

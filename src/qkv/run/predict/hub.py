@@ -15,6 +15,7 @@ from ...model.heads import SequenceClassifier, Span, TokenClassifier
 from ...model.vision import Detector, ImageClassifier
 from ..classify import labels_of
 from ..long_texts import chooses_global
+from ..uses import advice, name_of
 from .answers import answered
 from .boxes import detected_by_head
 from .classes import files_classified, texts_classified
@@ -56,9 +57,8 @@ def asked_by_head(run: Run, given: Sequence[str], threshold: float) -> Iterator[
         case head:
             has = "no head" if head is None else f"the head {head.kind}"
             raise ValueError(
-                f"{run.path or 'this model'} has {has} and no recipe.yaml that says what it was taught, so it answers "
-                "nothing; let it write by qkv generate, take its vectors by qkv embed, or train it on a task: model=… in "
-                "a recipe"
+                f"{name_of(run)} has {has} and no recipe.yaml that says what it was taught, so it answers nothing; "
+                f"{advice(run)}, or train it on a task: model=… in a recipe"
             )
 
 
