@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from typing import Any
 
 import qkv
@@ -14,7 +15,10 @@ TINY = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 16}
 
 def words(template: str | None = None) -> Tokenizer:
     roles = {"bos": "<s>", "eos": "</s>", "pad": "<pad>", "mask": "<mask>"}
-    return train(TokenizerSpec.from_dict({"kind": "char", **roles, "chat_template": template}), iter(["ab ba"] * 3))
+    return train(
+        TokenizerSpec.from_dict({"kind": "char", **roles, "chat_template": template}),
+        iter([string.printable.rstrip(string.whitespace) + " "]),
+    )
 
 
 def of(preset: str, tokenizer: Tokenizer | None, task: Any, changes: dict[str, Any] | None = None, **sizes: Any) -> Run:

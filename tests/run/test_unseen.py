@@ -77,7 +77,9 @@ def test_a_translator_without_tags_warns_of_any(trained: Path) -> None:
 def test_the_command_line_says_it_in_a_sentence(translator: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["translate", str(translator.path), "<es> the cat sat"]) == 0
     said = capfd.readouterr().err
-    assert "qkv: warning: the model never saw the language tag <es>" in said and "Unseen" not in said and ".py" not in said
+    assert (
+        "qkv: warning: the model never saw the language tag <es>" in said and "Unseen" not in said and ".py" not in said
+    )
 
 
 def test_training_says_how_much_of_the_validation_split_is_unknown(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 INTERRUPTED = 130  # the shell's status of a program that Ctrl-C ended
 UNHEARD = 1  # where the reader of a pipe has left, as `head` does
@@ -62,17 +63,15 @@ def _run(argv: Sequence[str] | None) -> int:
 
 @contextmanager
 def _warnings_in_a_line() -> Iterator[None]:
-    """Warnings as sentences to a user, without the place in the code."""
-    from .say import visible
+    """Warnings as sentences to a user, without the place in the code that they come from."""
+    from .say import warn
 
-    def line(message: Warning | str, category: type[Warning], *place: object) -> str:
-        if category is not UserWarning and not category.__module__.startswith("qkv."):
-            return usual(message, category, *place)  # type: ignore[arg-type]
-        text = " ".join(str(message).split())
-        return f"qkv: warning: {visible(text)}\n"
+    def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
+        if category is UserWarning or category.__module__.startswith("qkv."):
+            warn(" ".join(str(message).split()))
+        else:
+            usual(message, category, *place, **rest)
 
-    usual, warnings.formatwarning = warnings.formatwarning, line  # type: ignore[assignment]
-    try:
+    with warnings.catch_warnings():
+        usual, warnings.showwarning = warnings.showwarning, show
         yield
-    finally:
-        warnings.formatwarning = usual
