@@ -355,7 +355,7 @@ def test_trace_is_the_table() -> None:
         ({"kind": "bpe", "prefix_space": True}, "prefix_space is for BPE over characters"),
         ({"kind": "bpe", "byte_level": False, "unk": None}, "needs an unk token"),
         ({"kind": "word", "unk": None}, "needs an unk token"),
-        ({"kind": "bpe", "vocab_size": 0}, "vocab_size: input should be greater than 0"),
+        ({"kind": "bpe", "vocab_size": 0}, "vocab_size: input should be greater than or equal to 1"),
         ({"kind": "byte", "vocab_size": 300}, "vocab_size: no such field"),
     ],
 )
@@ -462,3 +462,51 @@ def test_every_digit_on_its_own(spec):
         pieces = tokenizer.tokens(tokenizer.encode(text))
         assert [p for p in pieces if any(c.isdigit() for c in p)] == [c for c in text if c.isdigit()]
         assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+HALF = "a \udc80 b"
+
+
+@pytest.mark.parametrize("use", ["encode", "train", "chat", "unknown", "with_template"])
+def test_half_a_surrogate_pair_is_named(use: str) -> None:
+    tokenizer = train(BPE(chat_template="{% for m in messages %}{{ m.content }}{% endfor %}"), ["the cat"])
+    messages = [{"role": "user", "content": HALF}, {"role": "assistant", "content": "b"}]
+    calls = {
+        "encode": lambda: tokenizer.encode(HALF),
+        "train": lambda: train("word", ["fine", HALF]),
+        "chat": lambda: tokenizer.chat.row(messages),
+        "unknown": lambda: tokenizer.unknown([HALF]),
+        "with_template": lambda: tokenizer.with_template([HALF]),
+    }
+    with pytest.raises(ValueError, match=r"half of a surrogate pair.* at 2: 'a \\udc80 b+'; .* not UTF-8") as caught:
+        calls[use]()
+    assert type(caught.value) is ValueError
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    fresh, *stale = [
+        tmp_path / name for name in (".tmp-tokenizer.json-1-ab", ".tmp-tokenizer.json-2-cd", ".tokenizer.json.77")
+    ]
+    for path in (fresh, *stale):
+        path.write_text("{")
+    for path in stale:
+        os.utime(path, (0, 0))
+    made("word").save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, "tokenizer.json"]  # that one may be at work
+
+
+def test_a_writer_that_is_killed_leaves_the_old_file_and_a_name_that_runs_tidy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made("word").save(tmp_path)
+    before = (tmp_path / "tokenizer.json").read_bytes()
+    monkeypatch.setattr(Path, "unlink", lambda self, missing_ok=False: None)  # as after SIGKILL
+
+    def killed(self: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        made("char").save(tmp_path)
+    assert (tmp_path / "tokenizer.json").read_bytes() == before
+    assert [path.name[:5] for path in tmp_path.iterdir() if path.name != "tokenizer.json"] == [".tmp-"]

@@ -20,7 +20,7 @@ from tokenizers import AddedToken
 from ..core.spec import nearest
 from .chat import ChatTemplate, Said
 from .pipelines import any_of
-from .tokenizer_file import said
+from .tokenizer_file import explained
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 GUARD = "\ue0f2"  # before the name of a control token that somebody said
@@ -118,8 +118,9 @@ class Conversations:
     def _encoded(self, parts: Iterable[Said]) -> tuple[list[int], list[int]]:
         """Ids, and for each whether it begins in a part that is to be learned."""
         spelled = [piece for part in parts for piece in _ended(Said(self._spelled(part.text), part.learned))]
-        with said():
-            encoding = self._raw.encode("".join(part.text for part in spelled), add_special_tokens=False)
+        whole = "".join(part.text for part in spelled)
+        with explained([whole]):
+            encoding = self._raw.encode(whole, add_special_tokens=False)
         begins = list(accumulate((len(part.text) for part in spelled[:-1]), initial=0))
         learned = [int(spelled[bisect_right(begins, at) - 1].learned) for at, _ in encoding.offsets]
         return [self._real.get(i, i) for i in encoding.ids], learned

@@ -4,7 +4,6 @@ written again."""
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from tokenizers import AddedToken
 from .sentencepiece_file import Kind, ModelType, Piece, SentencePiece
 from .sentencepiece_model import pipeline
 from .sentencepiece_writing import dump, unigram_of
+from .tokenizer_file import write_bytes
 from .vocab_files import read_vocab_json
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ def write(tokenizer: Tokenizer, folder: Path) -> None:
     vocabulary = sorted(tokenizer.raw.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
     files[VOCABULARY] = (json.dumps(dict(vocabulary), ensure_ascii=False) + "\n").encode()
     for name, data in files.items():
-        beside = folder / f".{name}.{os.getpid()}"
-        beside.write_bytes(data)
-        beside.replace(folder / name)
+        write_bytes(folder / name, data)
 
 
 def _without_markers(model: SentencePiece) -> SentencePiece:

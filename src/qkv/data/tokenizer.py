@@ -25,7 +25,7 @@ from .conversations import Conversations
 from .encoding import Frame
 from .files import Lines
 from .pipelines import BYTES, byte_symbols
-from .tokenizer_file import ALL_ROLES, Extra, Parts, as_value_error, said
+from .tokenizer_file import ALL_ROLES, Extra, Parts, explained, said
 from .tokenizer_from_file import FromFile as FromFile  # its kind, `file`, is known from here on
 from .tokenizer_specs import TokenizerSpec, Trace
 
@@ -261,7 +261,7 @@ class Tokenizer:
         """`encode` for many texts at once, on all cores unless the environment sets TOKENIZERS_PARALLELISM=false."""
         before, after = self._token(bos, self.bos_id, "beginning"), self._token(eos, self.eos_id, "end")
         raw = self._reads_control if control else self.raw
-        with _explained(texts):
+        with explained(texts):
             encoded = raw.encode_batch_fast(texts, add_special_tokens=False)
         if before or after:
             return [[*before, *encoding.ids, *after] for encoding in encoded]
@@ -277,7 +277,7 @@ class Tokenizer:
         """
         inputs = texts if pairs is None else list(zip(texts, pairs, strict=True))
         raw = self._reads_control if control else self.raw
-        with _explained([*texts, *(pairs or ())]):
+        with explained([*texts, *(pairs or ())]):
             encoded = raw.encode_batch_fast(inputs, add_special_tokens=True)
         return [Templated(encoding.ids, encoding.type_ids) for encoding in encoded]
 
@@ -285,7 +285,7 @@ class Tokenizer:
         """How many words there are in texts, or pieces where a word may be several, and those that are unknown, in order."""
         if self.unk_id is None:
             return 0, []
-        with _explained(texts):
+        with explained(texts):
             encoded = self.raw.encode_batch(texts, add_special_tokens=False)
         whole = self.kind in ("word", "wordpiece")
         count, found = 0, []
@@ -304,7 +304,7 @@ class Tokenizer:
             raise ValueError(f"there are {len(texts)} texts and {len(seeds)} seeds: give a seed for each text")
         if not self.dropout:
             return self.encode_batch(texts)
-        with _explained(texts):
+        with explained(texts):
             encoded = self.raw.encode_batch(texts, add_special_tokens=False)
         words = (subwords.words_of(encoding.ids, encoding.word_ids) for encoding in encoded)
         draw = self._sampler.sample
@@ -392,26 +392,6 @@ def _cleaned(text: str) -> str:
     for spaced, close in _CLEANED.items():
         text = text.replace(spaced, close)
     return text
-
-
-@contextlib.contextmanager
-def _explained(texts: Sequence[str]) -> Iterator[None]:
-    """Why texts could not be encoded, in words."""
-    try:
-        yield
-    except BaseException as error:
-        raise _unreadable(texts, error) from None
-
-
-def _unreadable(texts: Sequence[str], error: BaseException) -> BaseException:
-    if isinstance(texts, str):
-        return ValueError("texts is one string; give a list of texts, or use encode")
-    for text in texts if isinstance(error, Exception) else ():
-        if not isinstance(text, str):
-            return ValueError(f"a text is a string, not {type(text).__name__}")
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            return ValueError(f"a text holds half of a surrogate pair, which is no character: {text[:40]!r}")
-    return as_value_error(error)
 
 
 @contextlib.contextmanager

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 import tokenizers
 from tokenizers import AddedToken
 
+from ..core import atomic
 from .pipelines import close_holes
 from .tokenizer_bounds import check
 
 FILE, CHAT_TEMPLATE = "tokenizer.json", "chat_template.jinja"
 LARGEST_FILE = 128 << 20  # bytes; the largest in use have some 35 MB
+STALE = 600  # seconds after which an unfinished file is nobody's any more
 OURS = "qkv"
 
 ROLES: dict[str, tuple[str, ...]] = {
@@ -181,17 +183,20 @@ def write(path: str | Path, text: str) -> Path:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a file, whole or not at all, and its folder when there is none."""
+    """Write a file, whole or not at all, and its folder when there is none; what a killed process left of it is removed."""
+    return write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    """As `write_text`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        return beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    for left in (*path.parent.glob(f".tmp-{path.name}-*"), *path.parent.glob(f".{path.name}.[0-9]*")):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > STALE:
+                left.unlink()
+    with atomic.whole(path) as beside:
+        beside.write_bytes(data)
+    return path
 
 
 @contextlib.contextmanager
@@ -203,7 +208,36 @@ def said() -> Iterator[None]:
         raise as_value_error(error) from None
 
 
+@contextlib.contextmanager
+def explained(texts: Sequence[str]) -> Iterator[None]:
+    """Why texts could not be encoded, in words."""
+    try:
+        yield
+    except BaseException as error:
+        raise _unreadable(texts, error) from None
+
+
+def _unreadable(texts: Sequence[str], error: BaseException) -> BaseException:
+    if isinstance(texts, str):
+        return ValueError("texts is one string; give a list of texts, or use encode")
+    for text in texts if isinstance(error, Exception) else ():
+        if not isinstance(text, str):
+            return ValueError(f"a text is a string, not {type(text).__name__}")
+        if (at := next((i for i, character in enumerate(text) if "\ud800" <= character <= "\udfff"), None)) is not None:
+            return _half(text, at)
+    return as_value_error(error)
+
+
+def _half(text: str, at: int) -> ValueError:
+    return ValueError(
+        f"a text holds half of a surrogate pair, which is no character, at {at:,}: {text[max(0, at - 20) : at + 20]!r}; "
+        "the bytes it was read from are not UTF-8, so read them by their own encoding"
+    )
+
+
 def as_value_error(error: BaseException) -> BaseException:
+    if isinstance(error, UnicodeEncodeError):
+        return _half(error.object, error.start)
     if type(error) is Exception or type(error).__name__ == "PanicException":
         return ValueError(" ".join(str(error).split())[:300])
     return error

@@ -17,8 +17,18 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from ..core.spec import Spec
 from .chat import ChatTemplate
-from .merges import Step, bpe_steps
-from .pipelines import BYTES, any_of, byte_symbols, canonical, close_holes, contents, count_words, normalized, noting
+from .merges import Pair, Step, Ties, bpe_steps
+from .pipelines import (
+    BYTES,
+    any_of,
+    byte_symbols,
+    canonical,
+    close_holes,
+    contents,
+    count_words,
+    normalized,
+    noting,
+)
 from .tokenizer_file import ROLES, Extra, Parts
 from .wordpiece import CONTINUES, LONGEST_WORD, Merge, train_wordpiece
 
@@ -142,8 +152,8 @@ class TokenizerSpec(Spec, role="tokenizer"):
         empty = True
         for text in texts:
             for part in markers.split(text):
-                if part.strip():
-                    empty = False
+                empty = empty and not part.strip()
+                if part:
                     yield part
         if empty:
             raise ValueError("there is nothing to learn a vocabulary from: the texts are empty")
@@ -218,6 +228,9 @@ class BPE(_Subword, kind="bpe"):
     byte_level: bool = True
     prefix_space: bool | None = None
     """Treat the first word like the others, by a space before it. None: at character level yes; at byte level never."""
+    ties: Ties = "oldest"
+    """Of equally frequent pairs the one with the older symbols, as the `tokenizers` library has it; or `lexicographic`, the
+    greatest pair of bytes, as in textbook implementations, whose merges these are with `min_frequency: 1`."""
 
     @model_validator(mode="after")
     def _one_level(self) -> Self:
@@ -237,6 +250,26 @@ class BPE(_Subword, kind="bpe"):
         return decoders.ByteLevel() if self.byte_level else self._metaspace_decoder(self.prefix_space is not False)
 
     def learn(self, texts: Iterable[str], trace: Trace | None = None) -> models.Model:
+        texts = list(texts) if trace else texts
+        found, merges = self._merged(texts, trace) if self.ties == "lexicographic" else self._trained(texts, trace)
+        vocabulary = {token: i for i, token in enumerate([*self.names, *self.fallback, *found])}
+        unk = None if self.byte_level else self.unk
+        return models.BPE(vocabulary, merges, unk_token=unk, byte_fallback=self.byte_fallback)
+
+    def _merged(self, texts: Iterable[str], trace: Trace | None) -> tuple[list[str], list[Pair]]:
+        """Symbols and merges, by the readable trainer."""
+        counts = count_words(texts, self.pipeline(models.BPE()))
+        alphabet = sorted(byte_symbols()) if self.byte_level else sorted({symbol for word in counts for symbol in word})
+        self._check_size(self.vocab_size, len(alphabet) + len(self.fallback))
+        room = self.vocab_size - len(self.names) - len(self.fallback) - len(alphabet)
+        steps = list(bpe_steps(counts, room, self.min_frequency, "lexicographic", _bytes if self.byte_level else str))
+        for step in steps if trace else ():
+            trace(step)
+        tokens = dict.fromkeys([*alphabet, *(step.token for step in steps)])
+        return list(tokens), [(step.left, step.right) for step in steps]
+
+    def _trained(self, texts: Iterable[str], trace: Trace | None) -> tuple[list[str], list[Pair]]:
+        """Symbols and merges, by the library."""
         raw = self.pipeline(models.BPE())
         trainer = trainers.BpeTrainer(
             vocab_size=max(self.vocab_size - len(self.fallback), 0),
@@ -245,7 +278,6 @@ class BPE(_Subword, kind="bpe"):
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if self.byte_level else [],
             show_progress=False,
         )
-        texts = list(texts) if trace else texts
         raw.train_from_iterator(texts, trainer)
         learned = contents(raw.model)
         found = list(learned["vocab"])[len(self.names) :]
@@ -255,9 +287,14 @@ class BPE(_Subword, kind="bpe"):
             grown = sum(len(token) > 1 for token in found)
             for step in bpe_steps(count_words(texts, raw), grown, self.min_frequency):
                 trace(step)
-        vocabulary = {token: i for i, token in enumerate([*self.names, *self.fallback, *found])}
-        unk = None if self.byte_level else self.unk
-        return models.BPE(vocabulary, merges, unk_token=unk, byte_fallback=self.byte_fallback)
+        return found, merges
+
+
+_BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
+
+
+def _bytes(symbol: str) -> bytes:
+    return bytes(_BYTE_OF[character] for character in symbol)
 
 
 class Unigram(_Subword, kind="unigram"):

@@ -87,7 +87,7 @@ class TextModel:
     def encode(self, text: str) -> list[int]:
         """What the model reads for a text."""
         if self.ids is not None:
-            return self.tokenizer.raw.encode(text, add_special_tokens=True).ids
+            return self.tokenizer.with_template([text])[0].ids
         tokenizer = self.reader
         frame = tokenizer.frame
         if frame is not None:
