@@ -100,6 +100,7 @@ HALF_LONG = {
         "long_factor": [1.0, 4.0],
     }
 }
+GPT = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40}
 FALCON = {size: value for size, value in SIZES.items() if size != "intermediate_size"}
 MPT = {"vocab_size": VOCABULARY, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 40}
 QUARTER = {"rope_type": "default", "rope_theta": 1000.0, "partial_rotary_factor": 0.25}
@@ -146,6 +147,9 @@ CASES: dict[str, Case] = {
     "gpt2": Case("GPT2LMHeadModel", GPT2),
     "gpt2-untied": Case("GPT2LMHeadModel", {**GPT2, "tie_word_embeddings": False, "n_inner": 40}),
     "gpt2-bare": Case("GPT2Model", GPT2, outputs=""),
+    "openai-gpt": Case("OpenAIGPTLMHeadModel", GPT),
+    "openai-gpt-relu": Case("OpenAIGPTLMHeadModel", {**GPT, "afn": "relu"}),
+    "openai-gpt-bare": Case("OpenAIGPTModel", GPT, outputs=""),
     "llama": Case("LlamaForCausalLM", GROUPED),
     "llama-mha-tied-biased": Case(
         "LlamaForCausalLM", {**SIZES, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True}

@@ -19,6 +19,7 @@ from qkv.model.build import build
 COUNTS = {
     "transformer-base": 63_082_496,
     "transformer-big": 214_245_376,
+    "openai-gpt": 116_534_784,
     "gpt2": 124_439_808,
     "gpt2-medium": 354_823_168,
     "gpt2-large": 774_030_080,

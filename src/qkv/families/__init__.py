@@ -31,6 +31,7 @@ from . import (
     mixtral,
     mpt,
     neox,
+    openai_gpt,
     phi3,
     qwen2,
     qwen2_moe,
@@ -51,7 +52,7 @@ Factory = Callable[..., Any]  # a Transformer's spec, or another model's
 FAMILIES: dict[str, Family] = {
     family.model_type: family
     for family in (
-        *(gpt2.FAMILY, bigcode.FAMILY, neox.FAMILY, bloom.FAMILY, mpt.FAMILY, falcon.FAMILY),
+        *(gpt2.FAMILY, openai_gpt.FAMILY, bigcode.FAMILY, neox.FAMILY, bloom.FAMILY, mpt.FAMILY, falcon.FAMILY),
         *(llama.FAMILY, mistral.FAMILY, qwen2.FAMILY, qwen3.FAMILY, gemma2.FAMILY, phi3.FAMILY),
         *(mixtral.FAMILY, qwen2_moe.FAMILY, qwen3_moe.FAMILY),
         *(bert.FAMILY, roberta.FAMILY, distilbert.FAMILY, electra.FAMILY, longformer.FAMILY, bigbird.FAMILY),
@@ -64,6 +65,7 @@ FAMILIES: dict[str, Family] = {
 FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
     (vanilla.transformer, vanilla.SIZES),
     (gpt2.gpt, {**gpt2.SIZES, **bigcode.SIZES}),
+    (openai_gpt.openai_gpt, openai_gpt.SIZES),
     (neox.neox, neox.SIZES),
     (bloom.bloom, bloom.SIZES),
     (mpt.mpt, mpt.SIZES),

@@ -42,7 +42,7 @@ def gpt(
     max_positions: int = 1024,
     head: bool = True,
 ) -> Transformer:
-    """A decoder-only language model; d_ff is 4 · d_model by default, the other dropouts are as the first."""
+    """A decoder-only language model, GPT-2's; d_ff is 4 · d_model by default, the other dropouts are as the first."""
     norm = LayerNorm(eps=eps, bias=bias)
     block = Block(
         attention=Attention(
@@ -72,7 +72,7 @@ def gpt(
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "gpt": {},
+    "gpt": {},  # GPT-2, to begin other sizes from; GPT of 2018 is openai-gpt
     "gpt2": {},
     "gpt2-medium": {"d_model": 1024, "n_layers": 24, "n_heads": 16},
     "gpt2-large": {"d_model": 1280, "n_layers": 36, "n_heads": 20},

@@ -95,7 +95,7 @@ class Family:
 
     def _in_keys(self, said: str, config: Config) -> str:
         """A message about sizes, with the configuration's keys for them."""
-        words = set(re.findall(r"\w+", said))
+        words = set(re.findall(r"\w+", said.lower()))
         stems = set(map(_stem, words))
         told = []
         for f in (*self.fields, self.labels):

@@ -196,7 +196,7 @@ KINDS: dict[str, Kind] = {
     **_each(Whole(1, 2), "num_ln_in_parallel_attn"),
     **_each(Whole(0, LABELS), "num_labels"),
     **_each(Whole(0, 1 << 26), "pad_token_id"),
-    **_each(Maybe(LENGTH), "sliding_window"),
+    **_each(Maybe(Whole(0, 1 << 30)), "sliding_window"),  # 0 is none
     **_each(PROBABILITY, "dropout", "dropout_rate", "resid_pdrop", "embd_pdrop", "attn_pdrop", "activation_dropout"),
     **_each(PROBABILITY, "hidden_dropout", "hidden_dropout_prob", "attention_dropout", "attention_probs_dropout_prob"),
     **_each(PROBABILITY, "mask_ratio", "router_jitter_noise"),
@@ -209,7 +209,7 @@ KINDS: dict[str, Kind] = {
     **_each(Maybe(ROPE), "rope_parameters", "rope_scaling"),
     **_each(Maybe(ATTENTION), "attn_config"),
     **_each(Maybe(Object(most=LABELS)), "id2label", "label2id"),
-    **_each(Word(), "activation", "activation_function", "hidden_act", "hidden_activation"),
+    **_each(Word(), "activation", "afn", "activation_function", "hidden_act", "hidden_activation"),
     **_each(Word(), "attention_type", "dense_act_fn", "feed_forward_proj"),
     **_each(Either(Whole(2, 1 << 20), List(Whole(2, 1 << 20), 512, 1)), "attention_window"),
     **_each(List(Word(), 512), "layer_types"),
