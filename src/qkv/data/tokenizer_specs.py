@@ -263,8 +263,9 @@ class BPE(_Subword, kind="bpe"):
         self._check_size(self.vocab_size, len(alphabet) + len(self.fallback))
         room = self.vocab_size - len(self.names) - len(self.fallback) - len(alphabet)
         steps = list(bpe_steps(counts, room, self.min_frequency, "lexicographic", _bytes if self.byte_level else str))
-        for step in steps if trace else ():
-            trace(step)
+        if trace is not None:
+            for step in steps:
+                trace(step)
         tokens = dict.fromkeys([*alphabet, *(step.token for step in steps)])
         return list(tokens), [(step.left, step.right) for step in steps]
 
