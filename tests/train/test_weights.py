@@ -140,3 +140,14 @@ def test_a_state_that_this_optimizer_does_not_keep_is_refused_and_changes_nothin
 def test_all_finite():
     assert all_finite([torch.ones(2), torch.tensor([1])]) and all_finite([])
     assert not all_finite([torch.ones(2), torch.tensor([1.0, float("nan")])])
+
+
+def test_the_same_weights_make_the_same_file(tmp_path):
+    tensors = {"a": torch.ones(3), 'ä"\\ \u0001': torch.zeros(2)}
+    written = set()
+    for n in range(20):
+        replace_tensors(tmp_path / str(n), tensors)
+        written.add((tmp_path / str(n)).read_bytes())
+    assert len(written) == 1
+    read = read_tensors(tmp_path / "0")
+    assert read.keys() == tensors.keys() and all(torch.equal(read[name], tensors[name]) for name in tensors)

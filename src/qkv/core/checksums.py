@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -27,6 +28,19 @@ def of(name: str, tensor: Tensor) -> int:
 def metadata(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     """What to write into a file's metadata."""
     return {KEY: json.dumps({name: of(name, tensor) for name, tensor in tensors.items()})}
+
+
+def order(path: Path) -> None:
+    """Put a new file's metadata in the order of their names. The library writes them in any, and the same weights would
+    make other files each time."""
+    with path.open("rb+") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(text) <= length:  # else it escapes otherwise than the library, and stays as it is
+            file.seek(8)
+            file.write(text.ljust(length))
 
 
 def read(metadata: object, where: str) -> dict[str, int]:

@@ -113,6 +113,8 @@ def write_tensors(path: Path, tensors: Tensors, *, checked: bool = False) -> Non
         save_file(on_host, path, metadata={"format": "pt", **sums})
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from None
+    if checked:
+        checksums.order(path)
     path.chmod(0o666 & ~_umask())  # the library makes its files private, unlike everything else in a run
 
 
