@@ -117,7 +117,7 @@ def preset(name: str, **sizes: Any) -> Any:
     return factory(**{**named, **sizes})
 
 
-_MAY_BE_0 = ("token_types", "labels", "before", "after")
+_MAY_BE_0 = ("token_types", "labels", "before", "after", "detections")
 
 
 def _check_size(preset: str, size: inspect.Parameter, given: Any) -> None:
