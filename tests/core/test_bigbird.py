@@ -7,10 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import qkv
 from qkv.core.attend import attend
 from qkv.core.bigbird import BigBird
 from qkv.core.layout import Layout
-from qkv.core.patterns import Extent, Full, Pattern
+from qkv.core.patterns import Extent, Full, Pattern, by_head, causal, full
 
 SMALL = BigBird(size=2, random=1)
 
@@ -94,6 +95,31 @@ def test_backends_agree(seed: int | None, lengths: tuple[int, ...]) -> None:
     for backend in ("tiled", "sdpa"):
         found = attend(q, k, v, pattern=pattern, layout=layout, bias=bias, backend=backend)
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "tiled", "auto"])
+def test_attend_sizes_it_by_the_sequence_at_hand(backend: str, seed: int | None) -> None:
+    small, layout = SMALL.replace(seed=seed), Layout.from_lengths([40, 33])
+    q, k, v = (torch.randn(2, 40, 4, 8, dtype=torch.float64) for _ in range(3))
+    for pattern in (small, small & causal(), ~small, by_head(small, full())):
+        found, expected = (
+            attend(q, k, v, pattern=p, layout=layout, backend=backend) for p in (pattern, pattern.over(40, 4))
+        )
+        assert torch.equal(found, expected)
+    short = (x[:, :10] for x in (q, k, v))
+    assert attend(*short, pattern=small, backend=backend).shape == (2, 10, 4, 8)
+
+
+def test_a_model_of_it_trains_and_does_not_decode() -> None:
+    spec = qkv.preset("gpt2", vocab_size=20, d_model=16, n_heads=2, n_layers=1)
+    spec = spec.replace({"decoder.blocks.*.attention.pattern": SMALL & causal()})
+    model, ids = qkv.build(qkv.Transformer.from_json(spec.to_json())), torch.randint(20, (2, 30))
+    model(ids, labels=ids).loss.backward()
+    cache = model.start(2)
+    model.step(ids, cache)
+    with pytest.raises(ValueError, match=r"how many tokens a row has, .* 1 queries and 31 keys don't say"):
+        model.step(ids[:, :1], cache)
 
 
 def test_it_is_a_value() -> None:

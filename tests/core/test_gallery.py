@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,3 +101,31 @@ def test_the_pages_table_names_every_spelling() -> None:
     table = "\n".join(line for line in SECTION.splitlines() if line.startswith("|"))
     called = {name for example in GALLERY for name in re.findall(r"(\w+)\(", example.spelling)}
     assert not [name for name in called if f"`{name}(" not in table]
+
+
+SPELLINGS = [
+    spelling
+    for line in SECTION.splitlines()
+    if line.startswith("| `")
+    for spelling in re.findall(r"`(\w+)\(([^`)]*)\)`", line.split(" | ")[0])
+]
+
+
+def test_the_page_has_the_patterns() -> None:
+    assert {"fixed", "window", "BigBird", "by_head"} <= {name for name, _ in SPELLINGS}
+
+
+@pytest.mark.parametrize(("name", "arguments"), SPELLINGS)
+def test_what_the_page_spells_is_what_is_called(name: str, arguments: str) -> None:
+    """Letters are sizes; what is named is a parameter of that name, and a number beside it is its default."""
+    function: Any = getattr(qkv, name)
+    given = [part for part in arguments.split(", ") if part not in ("", "…")]
+    named = dict(part.split("=") for part in given if "=" in part)
+    sizes: list[Any] = [qkv.full() if name == "by_head" else 5 for part in given if "=" not in part]
+    parameters = inspect.signature(function).parameters
+    for keyword, value in named.items():
+        assert keyword in parameters, keyword
+        if value.isdigit():
+            assert parameters[keyword].default == int(value)
+    made = function(*sizes, **{keyword: 3 for keyword, value in named.items() if value.isalpha() and value.islower()})
+    assert isinstance(made, Pattern)

@@ -76,6 +76,7 @@ def attend(
         _warn_of_heads(q)
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
     check(q, k, v, layout, kv_layout, bias, dropout, softcap)
+    pattern = _sized(pattern, q, k) if pattern.unsized else pattern
     scale = default_scale(q.shape[-1]) if scale is None else scale
     about = (pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse, plan or Plan(), name, score)
     coded_too = backend == "auto" and clean and score is None and not tap.recording() and not in_forward_mode(q)
@@ -91,6 +92,16 @@ def attend(
         tap.offer(request)
         result = BACKENDS[choose(request, backend)].run(request)
     return result if layout.padding == "none" else _silence(result, layout)
+
+
+def _sized(pattern: Pattern, q: Tensor, k: Tensor | Held) -> Pattern:
+    """A pattern that depends on how many tokens rows have, for these."""
+    if q.shape[1] != k.shape[1]:
+        raise ValueError(
+            f"{pattern} depends on how many tokens a row has, padding included, which {q.shape[1]} queries and "
+            f"{k.shape[1]} keys don't say; give pattern.over(width), and decode with another pattern"
+        )
+    return pattern.over(int(k.shape[1]), q.shape[2])
 
 
 def _over_codes(q: Tensor, k: Tensor | Held, v: Tensor | Held, about: tuple[Any, ...]) -> Tensor | None:

@@ -32,7 +32,8 @@ class BigBird(Pattern, kind="bigbird"):
     Up to (5 + 2 · random) · size tokens everyone sees everyone.
 
     Where the last block is depends on how wide a batch is, not on positions: `over(width)` is the pattern for a width,
-    with its number of `blocks`. `mask`, `pairs` and `picture` take it by themselves.
+    with its number of `blocks`. `attend`, where a sequence looks at itself, `mask`, `pairs` and `picture` take it by
+    themselves. Decoding step by step, where rows have no width yet, is refused.
     `longest` is the length of the longest row to come, on which draws for the lengths of the paper's models depend.
     """
 
@@ -73,6 +74,9 @@ class BigBird(Pattern, kind="bigbird"):
         head = torch.arange(self.heads, device=q.position.device)[:, None, None]
         return self._times(q.position.unsqueeze(1), k.position.unsqueeze(1), head).clamp(min=1).float().log()
 
+    def _unsized(self) -> bool:
+        return self.blocks is None
+
     # -- as a pattern -------------------------------------------------------------------------------------------
 
     @property
@@ -100,7 +104,7 @@ class BigBird(Pattern, kind="bigbird"):
         return (torch.as_tensor(position) // self.size).clamp(0, self._n_blocks - 1)
 
     def _times(self, q: Tensor, k: Tensor, head: Tensor | int) -> Tensor:
-        return self.counts.to(q.device)[head, self._of(q), self._of(k)]
+        return self.counts.to(q.device)[head % self.heads, self._of(q), self._of(k)]
 
 
 @untraced

@@ -38,6 +38,12 @@ class Pattern(Spec, role="pattern"):
     def model_post_init(self, context: Any) -> None:
         # Straight into the instance's dictionary, where a graph compiler finds it without pydantic's attribute hooks.
         self.__dict__["text"] = json.dumps(self.to_dict(), sort_keys=True)
+        self.__dict__["unsized"] = self._unsized()
+
+    unsized: ClassVar[bool]  # whether it depends on how many tokens rows have, and `over` has yet to say so
+
+    def _unsized(self) -> bool:
+        return False
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         """Boolean, broadcastable to (B, T, S); True where the query may see the key.
@@ -205,6 +211,9 @@ class _Several(Pattern):
 
     parts: tuple[Pattern, ...] = Field(min_length=1)
 
+    def _unsized(self) -> bool:
+        return any(part.unsized for part in self.parts)
+
     @property
     def positional(self) -> bool:
         return any(part.positional for part in self.parts)
@@ -327,6 +336,9 @@ class Not(Pattern, kind="not"):
     def block(self, q: Extent, k: Extent) -> Verdict:
         maybe, surely = self.part.block(q, k)
         return _not(surely), _not(maybe)
+
+    def _unsized(self) -> bool:
+        return self.part.unsized
 
     @property
     def positional(self) -> bool:
