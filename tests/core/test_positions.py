@@ -48,6 +48,17 @@ def test_sinusoids_are_the_papers(offset: int) -> None:
             assert table[p, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
 
 
+@pytest.mark.parametrize("d", [2, 4, 10])
+def test_rates_of_tensor2tensor(d: int) -> None:
+    """`get_timing_signal_1d` of its code: rates from 1 to exactly 1/10000, sines before cosines."""
+    spec, n = Sinusoidal(rates="tensor2tensor", arrangement="concatenated"), d // 2
+    rates = [math.exp(-i * math.log(1e4 / 1.0) / max(n - 1, 1)) for i in range(n)]
+    expected = [[f(p * rate) for f in (math.sin, math.cos) for rate in rates] for p in range(5)]
+    torch.testing.assert_close(spec.encode(torch.arange(5), d), torch.tensor(expected), atol=1e-6, rtol=0)
+    assert n == 1 or rates[-1] == pytest.approx(1e-4)
+    assert d == 2 or not torch.allclose(spec.replace(rates="paper").encode(torch.arange(5), d), torch.tensor(expected))
+
+
 def test_concatenated_is_interleaved_in_another_order() -> None:
     positions, d = torch.arange(20), 8
     interleaved = Sinusoidal().encode(positions, d)

@@ -105,6 +105,14 @@ def test_replace_at_paths_lists_and_stars() -> None:
     assert drawing == Drawing(shapes=(Square(), Square(), Circle())), "the original changed"
 
 
+def test_a_star_is_every_part_that_has_the_rest() -> None:
+    drawing = Drawing(shapes=(Square(), Square()), frame=Square(corner=Square()))
+    assert drawing.replace({"*.side": 4}) == drawing.replace({"frame.side": 4})
+    assert drawing.replace({"*.*.side": 4}).shapes == (Square(side=4), Square(side=4))
+    frame = drawing.replace({"*.corner.side": 3}).frame
+    assert frame == Square(corner=Square(side=3))
+
+
 @pytest.mark.parametrize(
     "path, value, said",
     [
@@ -112,7 +120,9 @@ def test_replace_at_paths_lists_and_stars() -> None:
         ("shapes.7.side", 1, "'shapes' has no '7'; there is: 0, 1"),
         ("shapes.1.corner.radus", 1, "'shapes.1.corner' has no 'radus'; did you mean 'radius'"),
         ("title.length", 1, "nothing below 'title' .it is 'untitled'., so 'length'"),
-        ("*.side", 1, r"a Drawing has no '\*'; there is: title, shapes, frame, scale"),
+        ("*.side", 1, "no part of a Drawing has 'side'; it has: title, shapes, frame, scale"),
+        ("*", 1, r"no part of a Drawing has a path, which '\*' has to be followed by; it has: title"),
+        ("shapes.1.*.radus", 1, "no part of 'shapes.1' has 'radus'; it has: side, corner"),
         ("scale", -2, "scale: input should be greater than 0, not -2"),
         ("frame", "cirkle", "there is no shape 'cirkle'; did you mean 'circle'"),
     ],

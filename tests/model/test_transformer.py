@@ -280,3 +280,14 @@ def test_json_holds_the_whole_model() -> None:
         again = Transformer.from_json(spec.to_json())
         assert again == spec
         assert build(again).state_dict().keys() == build(spec).state_dict().keys()
+
+
+def test_a_star_changes_both_stacks() -> None:
+    spec = preset("transformer", vocab_size=20, d_model=16, n_heads=4, n_layers=2, d_ff=8)
+    changed = spec.replace({"*.blocks.*.attention.n_kv_heads": 2, "*.position": "rotary"})
+    for stack in (changed.encoder, changed.decoder):
+        assert [block.attention.n_kv_heads for block in stack.blocks] == [2, 2] and stack.position.kind == "rotary"
+    assert changed.decoder.blocks[0].cross.n_kv_heads is None
+    assert changed.replace({"*.blocks.*.cross.n_kv_heads": 1}).decoder.blocks[1].cross.n_kv_heads == 1
+    alone = preset("gpt2", n_layers=1)
+    assert alone.replace({"*.position": "alibi"}) == alone.replace({"decoder.position": "alibi"})

@@ -97,10 +97,12 @@ class Sinusoidal(Position, kind="sinusoidal"):
     """PE(p, 2i) = sin(p · base^(−2i/d)), PE(p, 2i+1) = cos(p · base^(−2i/d)) (Vaswani et al. 2017, §3.5).
 
     `arrangement` "interleaved" alternates sines and cosines as the paper writes it, "concatenated" puts all sines first
-    (tensor2tensor, Marian). `offset` is added to every position.
+    (tensor2tensor, Marian). With `rates` "tensor2tensor" the exponent is −i/(d/2 − 1) in place of −2i/d, as the paper's own
+    code has it, so that the slowest wave is exactly `base` times the fastest. `offset` is added to every position.
     """
 
     base: float = Field(default=10000.0, gt=1)
+    rates: Literal["paper", "tensor2tensor"] = "paper"
     arrangement: Literal["interleaved", "concatenated"] = "interleaved"
     offset: int = 0
 
@@ -111,7 +113,8 @@ class Sinusoidal(Position, kind="sinusoidal"):
 
     def encode(self, positions: Tensor, d_model: int) -> Tensor:
         """(…,) positions → (…, d_model) in fp32."""
-        rate = torch.exp(torch.arange(0, d_model, 2, device=positions.device) * (-math.log(self.base) / d_model))
+        steps = d_model / 2 if self.rates == "paper" else max(d_model / 2 - 1, 1)
+        rate = torch.exp(torch.arange(0, d_model // 2, device=positions.device) * (-math.log(self.base) / steps))
         angle = (positions + self.offset).float()[..., None] * rate
         if self.arrangement == "concatenated":
             return torch.cat([angle.sin(), angle.cos()], -1)

@@ -1,4 +1,7 @@
-"""What a group of cooperating processes is, to code that must not know how they are connected. One process by default."""
+"""What a group of cooperating processes is, to code that must not know how they are connected.
+
+qkv itself trains in one process, which is the group `ALONE`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from torch import Tensor
 
 
 class Ranks(Protocol):
-    """A group of processes that train one model; `scale` supplies groups of more than one."""
+    """A group of processes that train one model: any object with these members."""
 
     rank: int
     size: int

@@ -133,7 +133,8 @@ class Spec(BaseModel):
                         yield from item.walk(f"{here}.{i}")
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Self:
-        """A copy with values changed at dotted paths; `*` stands for every item of a list.
+        """A copy with values changed at dotted paths; `*` stands for every item of a list, and for every part of a spec that
+        has the rest of the path: `"*.blocks.*.attention.n_kv_heads"` is of encoder and decoder both.
 
         `spec.replace({"decoder.position": ALiBi(), "decoder.blocks.*.attention.n_kv_heads": 4})`. All changes are made
         before the result is validated. Raises ValueError that says what exists where a path leaves the tree.
@@ -166,8 +167,12 @@ def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any
         raise ValueError(f"there is nothing below {where!r} (it is {node!r}), so {path!r} can't be set there")
     grouped: dict[str, dict[tuple[str, ...], Any]] = {}
     for (head, *rest), value in changes.items():
-        if head == "*" and not isinstance(node, Spec):
-            heads = names
+        if head == "*":
+            heads = [n for n in names if _has(items[n], rest)] if isinstance(node, Spec) else names
+            if not heads:
+                part = repr(where) if where else f"a {type(node).__name__}"
+                sought = repr(".".join(rest)) if rest else "a path, which '*' has to be followed by"
+                raise ValueError(f"no part of {part} has {sought}; it has: {', '.join(names)}")
         elif head in items:
             heads = [head]
         else:
@@ -180,6 +185,20 @@ def _replaced(node: Any, changes: dict[tuple[str, ...], Any], where: str) -> Any
     if isinstance(node, Spec):
         return type(node).model_validate(items)
     return tuple(items.values())
+
+
+def _has(node: Any, path: list[str]) -> bool:
+    """Whether a path leads to something in a part of a tree. A part itself is none, so that `*` alone changes nothing."""
+    if not path:
+        return False
+    head, *rest = path
+    if isinstance(node, Spec):
+        below = [getattr(node, name) for name in type(node).model_fields if head in (name, "*")]
+    elif isinstance(node, tuple | list):
+        below = [item for i, item in enumerate(node) if head in (str(i), "*")]
+    else:
+        return False
+    return any(not rest or _has(item, rest) for item in below)
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
