@@ -156,6 +156,15 @@ def test_a_changed_setting_that_can_not_go_on_leaves_the_run_as_it_was(trained: 
     assert snapshot(folder) == before
 
 
+def test_a_terminal_that_is_closed_does_not_end_a_run(tmp_path: Path) -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    done = train(Recipe.load("reverse", TINY), tmp_path / "run", device="cpu", console=Console(file=Closed()))
+    assert done.evaluation is not None and State.of(tmp_path / "run") is State.FINISHED
+
+
 def test_data_that_changed_beneath_a_run_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = Recipe.load("translate", settings_for("translate", tmp_path))
     train(recipe, tmp_path / "run", device="cpu")

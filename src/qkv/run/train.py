@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -321,10 +322,11 @@ class Job:
         """That evaluations will give the metric which the best is chosen by, by evaluating on a few examples. Raises
         ValueError that names those that there are."""
         quick = self.recipe.generation.replace(num_beams=1, num_samples=1, max_new_tokens=1)
+        evaluator = replace(self.evaluator, batching=self.recipe.batching.replace(pool=256))
         training = model.training
         try:
             with rng.preserved():
-                found = self.evaluator(model.eval(), "validation", FEW, quick, samples=0).metrics
+                found = evaluator(model.eval(), "validation", FEW, quick, samples=0).metrics
         except ValueError:  # so few examples may hold nothing to measure; the first evaluation will say
             return
         finally:
@@ -364,7 +366,8 @@ class Job:
 
 
 def tell(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    with suppress(OSError):  # the terminal was closed: the run is not to be lost with it
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def unknown_notes(recipe: Recipe, tokenizer: Tokenizer | None) -> list[str]:
