@@ -22,13 +22,17 @@ DRAWN, SAVED = 16, 64  # tokens in a terminal's picture, and in a file's
 def list_(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="recipes|presets|patterns|positions|mechanisms|objectives", help="What to list."),
+        typer.Argument(
+            metavar="WHAT",
+            help="recipes, presets or metrics; of parts: patterns, positions, scalings, scores, mechanisms, feedforwards, "
+            "norms, inputs, heads, caches; of training: objectives, optimizers, schedules, averages, adapters; of data: "
+            "sources, tasks, tokenizers, augmentations, mixings.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Patterns: a folder for an SVG and a PNG of each.")] = None,
 ) -> None:
-    """List what there is: recipes, presets, patterns, positions, mechanisms, objectives. The registries are open: yours
-    is listed too."""
+    """List what there is to choose from, each with a line about it."""
     if what is None:
         raise ValueError(f"list what? One of {', '.join(LISTS)}")
     if what not in LISTS:
@@ -122,32 +126,59 @@ def _save(folder: Path) -> None:
             example.pattern.save_picture(folder / f"{name}.{ending}", SAVED)
 
 
-def _positions() -> list[Row]:
-    from ..core.positions import Position
+ROLES = {
+    "positions": "core.positions.Position",
+    "scalings": "core.scalings.Scaling",
+    "scores": "core.scores.Score",
+    "mechanisms": "model.attention.Mixer",
+    "feedforwards": "core.feedforward.FeedForwardLayer",
+    "norms": "core.norm.Norm",
+    "inputs": "core.embedding.Input",
+    "heads": "model.heads.Head",
+    "caches": "core.caches.CacheKind",
+    "objectives": "train.objective.Objective",
+    "optimizers": "train.optimizer.base.Optimizer",
+    "schedules": "train.schedule.Schedule",
+    "averages": "train.average.Average",
+    "adapters": "core.lora.Adapter",
+    "sources": "data.sources.Source",
+    "tasks": "data.task.Task",
+    "tokenizers": "data.tokenizer_specs.TokenizerSpec",
+    "augmentations": "data.augment.Augmentation",
+    "mixings": "data.augment.Mixing",
+}
+"""The roles whose kinds are listed, by the class that holds their registry."""
 
-    return _kinds(Position.kinds)
+
+def _role(name: str) -> Callable[[], list[Row]]:
+    def rows() -> list[Row]:
+        from importlib import import_module
+
+        from ..run import recipe, train  # noqa: F401  (register every kind that a recipe may name)
+
+        module, _, base = ROLES[name].rpartition(".")
+        kinds = getattr(import_module(f"qkv.{module}"), base).kinds
+        return _kinds({kind: cls for kind, cls in kinds.items() if not cls.__module__.startswith("qkv.run.")})
+
+    return rows
 
 
-def _mechanisms() -> list[Row]:
-    from ..model import block  # noqa: F401  (registers them)
-    from ..model.attention import Mixer
+def _metrics() -> list[Row]:
+    from ..run.wording import ERRORS, HOW, QUALITY, titled
 
-    return _kinds(Mixer.kinds)
+    def row(name: str, better: str) -> Row:
+        about = HOW.get(name) or titled(name)
+        return name, f"{about}; {better} is better."
 
-
-def _objectives() -> list[Row]:
-    from ..train.objective import Objective
-
-    return _kinds(Objective.kinds)
+    return [row(name, "higher") for name in QUALITY] + [row(name, "lower") for name in ERRORS]
 
 
 LISTS: dict[str, Callable[[], list[Row]]] = {
     "recipes": _recipes,
     "presets": _presets,
     "patterns": _patterns,
-    "positions": _positions,
-    "mechanisms": _mechanisms,
-    "objectives": _objectives,
+    **{name: _role(name) for name in ROLES},
+    "metrics": _metrics,
 }
 
 
@@ -156,11 +187,11 @@ def _kinds(kinds: Any) -> list[Row]:
 
 
 def _line(thing: Any) -> str:
-    """The first sentence of a docstring, on one line; `et al.` ends none."""
+    """The first sentence of a docstring, on one line; `et al.` and `eq.` end none."""
     thing = getattr(thing, "func", thing)  # of a partial, what it calls
     paragraph = " ".join((thing.__doc__ or "").strip().split("\n\n")[0].split())
-    sentence = re.split(r"(?<!al)\. ", paragraph, maxsplit=1)[0]
-    return f"{sentence.rstrip('.')}." if sentence else ""
+    sentence = re.split(r"(?<!al)(?<!eq)\. ", paragraph, maxsplit=1)[0]
+    return f"{sentence.rstrip('.:')}." if sentence else ""
 
 
 def _plain(text: str) -> str:
