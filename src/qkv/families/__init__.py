@@ -122,7 +122,9 @@ _MAY_BE_0 = ("token_types", "labels", "before", "after", "detections")
 
 def _check_size(preset: str, size: inspect.Parameter, given: Any) -> None:
     """Whole numbers are whole, and above 0: where 0 means none, None is what says so, but for what is counted as 0."""
-    if size.annotation not in ("int", "int | None") or (given is None and size.annotation != "int"):
+    if size.annotation not in ("int", "int | None"):
+        return
+    if given is None and (size.annotation == "int | None" or size.name == "max_positions"):  # none, or no bound
         return
     least = 0 if size.name in _MAY_BE_0 else 1
     if isinstance(given, bool) or not isinstance(given, int) or given < least:
