@@ -3,6 +3,7 @@
 #   make demo       train the default recipe, localise, and write runs/localise/   (ARGS=--overwrite replaces it)
 #   make test       lint, types and the fast tests                                 (CORES=8 on a larger machine)
 #   make test-all   every test, the slow ones too
+#   make test-hostile   kills and hostile files, 50 minutes   (ARGS='--minutes 5 --seed 1 --only saves texts')
 #   make lint       ruff and mypy only
 #   make format     put the code into the house's form
 #   make bench      side-by-side measurements; results are kept in bench/
@@ -26,7 +27,7 @@ FORMAT := $(BIN)/ruff format --extend-exclude '*.md'
 # Each test worker computes on one core, or they would fight for them.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(CORES)
 
-.PHONY: demo test test-all lint format bench clean
+.PHONY: demo test test-all test-hostile lint format bench clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)
@@ -37,6 +38,9 @@ test: lint
 
 test-all: lint
 	$(PYTEST) -m "" $(ARGS)
+
+test-hostile: $(STAMP)
+	$(BIN)/python tests/hostile $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import Field, ValidationError
 
+from qkv.core.patterns import Pattern
 from qkv.core.spec import SCHEMA, Cost, Spec, nearest
 
 
@@ -88,6 +89,19 @@ def test_wrong_data_is_one_sentence_that_names_the_field(data: dict, said: str) 
 def test_text_that_is_no_spec(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Drawing.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"kind": {"kind": "causal"}}, "a pattern's kind is a name"),
+        ({"kind": ["causal"]}, "a pattern's kind is a name"),
+        ({"kind": "window", "size": 10**40}, "size has to be less than 2\\^63"),
+    ],
+)
+def test_strange_kinds_and_numbers_are_value_errors(data: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Pattern.from_dict(data)
 
 
 def test_json_nested_beyond_reason_is_a_value_error() -> None:

@@ -64,9 +64,15 @@ class Spec(BaseModel):
             return value
         if isinstance(value, str):
             value = {"kind": value}
+        if isinstance(value, Mapping):
+            _check_numbers(value)
         if isinstance(value, Mapping) and cls.role:
             value = dict(value)
             kind = value.pop("kind", cls.kind)
+            if not isinstance(kind, str):
+                raise ValueError(
+                    f"a {cls.role}'s kind is a name, such as {next(iter(cls.kinds), 'none')!r}, not {kind!r:.50}"
+                )
             if not cls.kind and not kind:
                 raise ValueError(f"a {cls.role} needs a kind: {', '.join(cls.kinds)}")
             if kind != cls.kind:
@@ -248,6 +254,13 @@ class Cost:
 
     def __radd__(self, other: int) -> Cost:  # so that sum() works
         return self if other == 0 else NotImplemented
+
+
+def _check_numbers(values: Mapping[str, Any]) -> None:
+    """Raise ValueError for an integer that no tensor's size and no register holds."""
+    for name, value in values.items():
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise ValueError(f"{name} has to be less than 2^63 in size, not a number of {value.bit_length()} bits")
 
 
 def nearest(given: str, known: Iterable[str]) -> str:

@@ -140,13 +140,13 @@ def _read_samples(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _machine(run_dir: Path) -> dict[str, Any]:
+def _machine(run_dir: Path) -> dict[str, str]:
     """Where the run was made: noted with its first report, which the run itself writes, and read from then on."""
     path = run_dir / MACHINE
     if not path.exists():
         gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
         write_json(path, {"processor": _processor(), "cores": _cores(), "gpu": gpu, "torch": torch.__version__})
-    return _read_object(path)
+    return {key: str(value) for key, value in _read_object(path).items() if value is not None}
 
 
 def _processor() -> str:
@@ -193,11 +193,11 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
     if speed is not None:
         made.append(("Tokens per second", readable(speed), f"median; MFU {mfu:.0%}" if mfu else "median"))
     if machine.get("processor"):
-        cores = f"{machine['cores']} core{'s' if machine['cores'] != 1 else ''}" if "cores" in machine else ""
+        cores = f"{machine['cores']} core{'s' if str(machine['cores']) != '1' else ''}" if "cores" in machine else ""
         detail = ", ".join(filter(None, (cores, machine.get("gpu"))))
-        made.append(("Machine", str(machine["processor"]), detail))
+        made.append(("Machine", machine["processor"], detail))
     if machine.get("torch"):
-        made.append(("PyTorch", str(machine["torch"]), ""))
+        made.append(("PyTorch", machine["torch"], ""))
     return made
 
 
