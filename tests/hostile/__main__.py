@@ -2,9 +2,9 @@
 
     python tests/hostile [--minutes 50] [--seed 0] [--only NAME ...]
 
-Each suite gets a share of the time and works through it in rounds, each with a seed of its own, in a process of its own. What
-is wrong is printed as it is found, a table at the end; the exit status is 1 where anything was. The same seed and round give
-the same inputs: `python tests/hostile --suite NAME --seed ROUND-SEED --count N` repeats one round.
+Each suite gets a share of the time and works through it in rounds, each in a process of its own with a seed of its own.
+What is wrong is printed as it is found, a table at the end; the exit status is 1 where anything was. A seed gives the same
+inputs each time: `python tests/hostile --suite NAME --seed SEED --count N` repeats one round.
 """
 
 from __future__ import annotations
