@@ -149,3 +149,9 @@ def test_what_can_not_be_read_or_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="did you mean 'glove'"):
         write(spaced, tmp_path / "b", "glov")  # type: ignore[arg-type]
     assert not (tmp_path / "b.bin").exists()
+
+
+def test_numbers_whose_bytes_are_letters_are_binary(tmp_path: Path) -> None:
+    """3.3 is `33S@` in memory."""
+    vectors = Vectors(("0",), np.array([[3.3, 3.3]], np.float32))
+    assert np.array_equal(read(write(vectors, tmp_path / "v.bin")).array, vectors.array)
