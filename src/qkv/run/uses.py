@@ -34,7 +34,7 @@ NEEDS = {
     "embed": "a model that reads texts",
     "classify": "a model that tells classes apart",
     "fill": "a masked language model",
-    "predict": "a run of a task that answers something, or a model of the Hub with such a head",
+    "predict": "a run trained to answer (tags, classes, boxes, numbers …), or a model of the Hub with such a head",
     "eval": "a run that `qkv train` made",
 }
 """What each command asks of a run."""
