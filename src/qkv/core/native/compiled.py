@@ -7,21 +7,26 @@ import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
+import torch
+
 COMPILE = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-std=c++17", "-c")
 LINK = ("-shared",)  # without OpenMP's library: PyTorch has loaded one, and two would fight for the cores
+PATIENCE = 300.0  # seconds for one command of the compiler
 
 _log = logging.getLogger(__name__)
 
 
 def compiler() -> str | None:
-    """The command that compiles C++ here."""
-    return os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    """The command that compiles C++ here, which may have several words: `ccache g++`."""
+    return os.environ.get("CXX", "").strip() or shutil.which("g++") or shutil.which("clang++")
 
 
 @cache
@@ -36,23 +41,99 @@ def library(name: str) -> ctypes.CDLL | None:
         return None
     try:
         return ctypes.CDLL(str(_built(command, Path(__file__).parent / f"{name}.cpp")))
-    except (OSError, subprocess.CalledProcessError) as error:
-        _log.warning("%s can't build %s.cpp, which is left out: %s", command, name, getattr(error, "stderr", error))
+    except (OSError, RuntimeError, ValueError) as error:
+        _log.warning("%s can't build %s.cpp, which is left out: %s", command, name, error)
         return None
 
 
 def _built(compiler: str, source: Path) -> Path:
-    """The library's file, in `$QKV_CACHE` or `~/.cache/qkv`, made where it isn't there yet."""
-    texts = (path.read_text() for path in (source, *sorted(source.parent.glob("*.h"))))
-    about = "\0".join([compiler, platform.node(), platform.processor(), *COMPILE, *LINK, *texts])
-    base = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
-    path = Path(base) / "native" / f"{source.stem}-{hashlib.sha256(about.encode()).hexdigest()[:16]}.so"
-    if path.exists():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        compiled, made = str(Path(folder) / f"{source.stem}.o"), str(Path(folder) / path.name)
-        for command in ((*COMPILE, str(source), "-o", compiled), (*LINK, compiled, "-o", made)):
-            subprocess.run([compiler, *command], check=True, capture_output=True, text=True)
-        Path(made).replace(path)
+    """The library's file, made where it isn't there yet or isn't whole: its name ends in a checksum of what it holds."""
+    words = shlex.split(compiler)
+    texts = (path.read_text(encoding="utf-8") for path in (source, *sorted(source.parent.glob("*.h"))))
+    about = "\0".join([compiler, instruction_sets(), *COMPILE, *LINK, *texts])
+    stem, place = f"{source.stem}-{hashlib.sha256(about.encode()).hexdigest()[:16]}", _folder()
+    for path in sorted(place.glob(f"{stem}-*.so")):
+        if path.stem == f"{stem}-{_checksum(path)}":
+            return path
+        path.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        compiled, made = str(Path(folder) / "made.o"), Path(folder) / "made.so"
+        _run([*words, *COMPILE, str(source), "-o", compiled])
+        _run([*words, *LINK, compiled, "-o", str(made)])
+        path = place / f"{stem}-{_checksum(made)}.so"
+        made.replace(path)
     return path
+
+
+def instruction_sets() -> str:
+    """What this machine's processor can do, on which `-march=native` depends."""
+    found = [platform.machine(), platform.processor(), torch.backends.cpu.get_cpu_capability()]
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    told = (
+        line.split(":", 1) for line in lines if line.startswith(("flags", "Features", "model name")) and ":" in line
+    )
+    return "\n".join([*found, *sorted({" ".join(sorted(value.split())) for _, value in told})])
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+
+
+def _folder() -> Path:
+    """Where libraries are kept, in `$QKV_CACHE` or `~/.cache/qkv`. Raises ValueError where others might put some there."""
+    base = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
+    folder = (Path(base) / "kernels").absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = folder.resolve()
+    if hasattr(os, "getuid"):
+        for place in (folder, *folder.parents):
+            reason = _doubtful(place, os.getuid(), 0o022 if place == folder else 0o002)
+            if reason is not None:
+                raise ValueError(
+                    f"{place} {reason}, and code is loaded from there; set QKV_CACHE to a folder of your own"
+                )
+    return folder
+
+
+def _doubtful(place: Path, user: int, others: int) -> str | None:
+    """Why what stands in a folder might not be this user's."""
+    found = place.stat()
+    if found.st_uid not in (user, 0):
+        return "belongs to another user"
+    sticky = found.st_mode & 0o1000 and others == 0o002  # others may write there, but not in what is ours
+    return "can be written by other users" if found.st_mode & others and not sticky else None
+
+
+def _run(command: list[str]) -> None:
+    """Run a command, for as long as `PATIENCE` lasts. Raises RuntimeError with what it said where it fails."""
+    with tempfile.TemporaryFile() as said:  # not a pipe, which what the command leaves behind would keep open
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            status = process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{shlex.join(command[:2])} … was not done after {PATIENCE:g} seconds") from None
+        finally:
+            _end(process)
+        said.seek(0)
+        text = said.read().decode(errors="replace").strip()
+    if status:
+        raise RuntimeError(
+            f"{shlex.join(command[:2])} … ended with status {status}: {text[-2000:] or 'it said nothing'}"
+        )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command that still runs, with all that it started."""
+    if process.poll() is not None:
+        return
+    if hasattr(os, "killpg"):
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
