@@ -25,7 +25,7 @@ from .vectors import Vectors
 Form = Literal["word2vec", "binary", "glove"]
 
 _WRITTEN = bytes(range(0x20, 0x7F)) + b"\t\r"  # what a line of numbers has no other bytes than
-_LONGEST_NUMBER = 64  # bytes
+_LONGEST_LINE = 1 << 10  # bytes of a line that are looked at
 _LONGEST_WORD = 1 << 12  # bytes
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -186,8 +186,10 @@ def _is_binary(data: Bytes, header: _Header) -> bool:
     sample = data[begin : min(end if end > 0 else len(data), begin + 4 * header.width)] if begin > 0 else b""
     if not sample.strip():  # a number whose first byte is a line feed, unless there is no room for one
         return begin > 0 and len(data) > begin + 4 * header.width
-    first = data[begin : min(end if end > 0 else len(data), begin + _LONGEST_NUMBER)].split()[:1]
-    return bool(sample.translate(None, _WRITTEN)) or not all(map(_is_number, first))  # bytes may look like letters
+    if sample.translate(None, _WRITTEN):
+        return True
+    fields = data[begin : min(end if end > 0 else len(data), begin + _LONGEST_LINE)].split()
+    return not any(map(_is_number, fields))  # the bytes of a number may look like letters
 
 
 # -- binary -----------------------------------------------------------------------------------------------------------
