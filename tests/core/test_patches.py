@@ -87,7 +87,7 @@ def test_positions_for_another_size(mode: str) -> None:
 
 
 def test_what_does_not_fit_is_said() -> None:
-    with pytest.raises(ValueError, match=r"patches of 16 × 16 pixels don't fit into images of 8 × 32"):
+    with pytest.raises(ValueError, match=r"patches of 16 × 16 pixels don't fit into an image of 8 × 32"):
         Patches(image=(8, 32))
     with pytest.raises(ValueError, match="need an embedding that has one"):
         GridPosition().module(Widths(4, 1, 4, None))

@@ -185,7 +185,10 @@ def rounds(name: str, seed: int, seconds: float) -> Iterator[Tally]:
     """Rounds of a suite until its time is over; the first is always made."""
     began, number = time.monotonic(), 0
     while number == 0 or (SUITES[name].repeats and time.monotonic() - began < seconds):
-        yield _round(name, seed + 1000 * number, seconds)
+        tally = _round(name, seed + 1000 * number, seconds)
+        yield tally
+        if not tally.inputs:  # it could not be run
+            return
         number += 1
 
 

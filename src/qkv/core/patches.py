@@ -72,7 +72,7 @@ class Patches(Input, kind="patches"):
     @model_validator(mode="after")
     def _has_patches(self) -> Patches:
         if min(self.patch) < 1 or any(i < p for i, p in zip(self.image, self.patch, strict=True)):
-            raise ValueError(f"patches of {_sized(self.patch)} pixels don't fit into images of {_sized(self.image)}")
+            raise ValueError(f"patches of {_sized(self.patch)} pixels don't fit into an image of {_sized(self.image)}")
         side = 2 ** len(self.stem)
         if self.stem and self.patch != (side, side):
             raise ValueError(

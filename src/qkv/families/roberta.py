@@ -51,7 +51,13 @@ class Longest:
         return {LONGEST: 512}
 
     def read(self, config: Config) -> int:
-        return config[LONGEST] - config[PADDING] - 1
+        longest = config[LONGEST] - config[PADDING] - 1
+        if longest < 1:
+            raise ValueError(
+                f"{LONGEST} is {config[LONGEST]} and {PADDING} {config[PADDING]}: positions are counted from one after the "
+                f"padding token's id, so {LONGEST} has to be at least {config[PADDING] + 2}"
+            )
+        return longest
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
         return {LONGEST: value + sizes["position"].offset}

@@ -73,7 +73,7 @@ class InverseSquareRoot(Schedule, kind="inverse-square-root"):
     warmup: Annotated[int, Field(ge=1)] = 4000
     d_model: Annotated[int, Field(ge=1)] | None = None
 
-    def factor(self, step: int, total: int | None = None, spent: float = 0.0) -> float:
+    def factor(self, step: int, total: float | None = None, spent: float = 0.0) -> float:
         if self.d_model is not None:
             return self.d_model**-0.5 * min(step**-0.5, step * self.warmup**-1.5)
         return min(step / self.warmup, math.sqrt(self.warmup / step))
