@@ -173,7 +173,12 @@ def _batches(pools: Pools, start: _Place, epochs: int | None, report: Counts) ->
             if pool.number == 0 and pool.last and len(pool.cuts) == 1 and pools.split == "train":
                 report.notes = tuple(dict.fromkeys([*report.notes, _little(pools.batching, pool.cuts[0])]))
             for i, cut in enumerate(pool.cuts[skip:], skip):
-                at: dict[str, Any] = {"epoch": pool.epoch, "pool": pool.number, "batch": i + 1, "examples": pool.examples}
+                at: dict[str, Any] = {
+                    "epoch": pool.epoch,
+                    "pool": pool.number,
+                    "batch": i + 1,
+                    "examples": pool.examples,
+                }
                 at["passed"] = pools.passed(pool, i + 1)
                 yield cut.batch(at)
             fruitless, skip = fruitless and not pool.cuts, 0
