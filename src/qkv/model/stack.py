@@ -168,7 +168,7 @@ def _check_heads(spec: Stack, position: PositionModule, d_model: int, name: str)
         said = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
         raise ValueError(f"{name}.position {spec.position!r} serves blocks with equal heads, but there are {said}")
     mixers = [block.attention for block in spec.blocks if "attention" in block.sublayers()]
-    if turns and not heads:
+    if turns and mixers and not heads:
         raise ValueError(
             f"{name}.position {spec.position!r} turns heads, and no block of this stack has any, so positions would go "
             "unheard; positions that work are none, sinusoidal and learned"
