@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,10 +18,10 @@ MIB = 1 << 20
 @pytest.fixture(autouse=True)
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with 1000 KiB available and no control group."""
-    monkeypatch.setattr(machine, "MEMORY_INFO", tmp_path / "meminfo")
+    free = SimpleNamespace(available=1000 * 1024)
+    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: free)
     monkeypatch.setattr(machine, "OWN_GROUP", tmp_path / "cgroup")
     monkeypatch.setattr(machine, "GROUPS", tmp_path / "groups")
-    (tmp_path / "meminfo").write_text("MemTotal:       9000 kB\nMemAvailable:   1000 kB\n")
     return tmp_path
 
 
@@ -29,13 +31,21 @@ def group(folder: Path, **files: str) -> None:
         (folder / name.replace("__", ".")).write_text(text)
 
 
-def test_what_the_kernel_calls_available() -> None:
+def test_what_the_system_calls_available() -> None:
     assert machine.available(CPU) == 1000 * 1024
 
 
-def test_nothing_is_known_where_nothing_says(made: Path) -> None:
-    (made / "meminfo").unlink()
-    assert machine.available(CPU) is None
+def test_a_system_without_proc_has_a_figure_too(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS and Windows: no file of the kernel's says anything."""
+    monkeypatch.setattr(machine, "_text", lambda path: "")
+    assert machine.available(CPU) == 1000 * 1024
+
+
+def test_cores_are_those_that_the_process_may_run_on() -> None:
+    assert 1 <= machine.cores() <= (os.cpu_count() or 1)
+
+
+def test_nothing_is_known_of_a_device_that_does_not_say() -> None:
     assert machine.available(torch.device("meta")) is None
 
 

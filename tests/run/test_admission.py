@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
+from qkv.cost.machine import cores
 from qkv.data.batching import Batching
 from qkv.run.admission import admit, check_machine
 from qkv.run.recipe import Recipe
@@ -37,7 +37,7 @@ def test_what_it_may_not_is_told_with_what_it_may(trained: Path, setting: str) -
 
 
 def test_more_workers_than_a_machine_can_use_are_refused() -> None:
-    most = 4 * (os.cpu_count() or 1)
+    most = 4 * cores()
     cpu = torch.device("cpu")
     check_machine(Training(), Batching(workers=most), cpu)
     with pytest.raises(ValueError, match=rf"workers is 500, and this machine has \d+ cores; give at most {most}"):

@@ -5,7 +5,9 @@ import inspect
 import pytest
 
 from qkv.cli import train as command
-from qkv.run.recipe import Recipe, _keys, _sizes, tree
+from qkv.run.recipe import Recipe, tree
+from qkv.run.recipe_keys import keys
+from qkv.run.sizes import sizes_of
 from qkv.run.synonyms import _REMARKS, OPTIONS, SYNONYMS, elsewhere
 
 PLACES = sorted({*SYNONYMS.values(), *_REMARKS})
@@ -16,12 +18,12 @@ def test_every_place_that_is_named_exists(place: str) -> None:
     *path, last = place.split(".")
     recipe = "translate" if (path == ["data"] and last in ("source", "target")) or path == ["objective"] else "lm"
     if path == ["model"] and last != "preset":
-        assert last in _sizes("gpt")
+        assert last in sizes_of("gpt")
     elif place != "model.preset":
         data = tree(recipe)
         if path == ["training", "schedule"]:
             data["training"]["schedule"] = {"kind": "cosine"}
-        assert place in set(_keys(data, path))
+        assert place in set(keys(data, path, Recipe))
 
 
 @pytest.mark.parametrize("option", sorted(set(OPTIONS.values())))
@@ -30,7 +32,7 @@ def test_every_option_that_is_named_exists(option: str) -> None:
 
 
 def test_no_name_is_both_ours_and_a_synonym_of_another_in_its_place() -> None:
-    whole = set(Recipe.model_fields) | {key.rpartition(".")[2] for key in _keys(tree("lm"), ["training"])}
+    whole = set(Recipe.model_fields) | {key.rpartition(".")[2] for key in keys(tree("lm"), ["training"], Recipe)}
     assert not whole & (SYNONYMS.keys() | OPTIONS.keys())
 
 

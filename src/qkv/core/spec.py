@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -71,14 +72,14 @@ class Spec(BaseModel):
             kind = value.pop("kind", cls.kind)
             if not isinstance(kind, str):
                 raise ValueError(
-                    f"a {cls.role}'s kind is a name, such as {next(iter(cls.kinds), 'none')!r}, not {kind!r:.50}"
+                    f"a {cls.role}'s kind is a name, such as {next(iter(cls.kinds), 'none')!r}, not {brief(kind)}"
                 )
             if not cls.kind and not kind:
                 raise ValueError(f"a {cls.role} needs a kind: {', '.join(cls.kinds)}")
             if kind != cls.kind:
                 target = cls.kinds.get(kind)
                 if target is None or not issubclass(target, cls):
-                    raise ValueError(f"there is no {cls.role} {kind!r}; {nearest(kind, cls.kinds)}")
+                    raise ValueError(f"there is no {cls.role} {brief(kind)}; {nearest(kind, cls.kinds)}")
                 return target.model_validate(value)
         return handler(value)
 
@@ -274,6 +275,17 @@ def nearest(given: str, known: Iterable[str]) -> str:
     return f"there is: {listed}" if rest else "there is nothing"
 
 
+_BRIEF = reprlib.Repr()
+_BRIEF.maxlevel, _BRIEF.maxdict, _BRIEF.maxlist, _BRIEF.maxtuple = 3, 4, 8, 8
+_BRIEF.maxstring = _BRIEF.maxlong = _BRIEF.maxother = 80
+_LONGEST = 500  # characters of what is said of one mistake
+
+
+def brief(value: Any) -> str:
+    """`repr`, short whatever the value is."""
+    return _BRIEF.repr(value)
+
+
 def explain(error: ValidationError, cls: type[BaseModel] | None = None) -> str:
     """A validation error as one sentence: where, what was given, what is allowed."""
     said = []
@@ -284,6 +296,7 @@ def explain(error: ValidationError, cls: type[BaseModel] | None = None) -> str:
             fields = cls.model_fields if cls is not None and len(item["loc"]) == 1 else {}
             message = f"no such field; {nearest(str(item['loc'][-1]), fields)}" if fields else "no such field"
         elif item["type"] not in ("value_error", "missing"):
-            message = f"{message[0].lower()}{message[1:]}, not {item['input']!r}"
+            message = f"{message[0].lower()}{message[1:]}, not {brief(item['input'])}"
+        message = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 100]} … {message[-100:]}"
         said.append(f"{where}: {message}" if where else message)
     return "; ".join(said)

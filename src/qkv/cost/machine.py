@@ -1,37 +1,35 @@
-"""How much memory a device has left for what is about to begin."""
+"""How much memory a device has left for what is about to begin, and how many cores a process may use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import torch
 
-MEMORY_INFO = Path("/proc/meminfo")
 OWN_GROUP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
 
 
 def available(device: torch.device) -> int | None:
-    """Bytes that can still be taken without swapping; None where the system does not say.
+    """Bytes that can still be taken without swapping; None where the device does not say.
 
-    On a CPU the least of what the kernel calls available and what the limits of the process's control groups (containers,
+    On a CPU the least of what the system calls available and what the limits of the process's control groups (containers,
     batch systems) leave; on a GPU what its driver calls free.
     """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if device.type != "cpu":
         return None
-    found = [_of_the_machine(), *_of_groups()]
-    return min((size for size in found if size is not None), default=None)
+    groups = (size for size in _of_groups() if size is not None)
+    return min([psutil.virtual_memory().available, *groups])
 
 
-def _of_the_machine() -> int | None:
-    for line in _text(MEMORY_INFO).splitlines():
-        name, _, value = line.partition(":")
-        if name == "MemAvailable":
-            return int(value.split()[0]) * 1024
-    return None
+def cores() -> int:
+    """Cores that this process may run on."""
+    process = psutil.Process()
+    return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1
 
 
 def _of_groups() -> Iterator[int | None]:

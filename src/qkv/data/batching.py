@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import Field, field_validator, model_validator
 
 from ..core.batch import Batch
-from ..core.spec import Spec
+from ..core.spec import Spec, brief
 from .cut import Cut
 from .encoding import Encoder
 from .pools import Pool, Pools
@@ -60,7 +60,7 @@ class Batching(Spec):
     @classmethod
     def _number_or_auto(cls, value: Any) -> Any:
         if value != "auto" and not (isinstance(value, int) and value >= 0):
-            raise ValueError(f"workers is a number of processes from 0, or 'auto', not {value!r}")
+            raise ValueError(f"workers is a number of processes from 0, or 'auto', not {brief(value)}")
         return value
 
     @model_validator(mode="after")

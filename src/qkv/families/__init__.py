@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.positions import Position
-from ..core.spec import nearest
+from ..core.spec import brief, nearest
 from ..hub.family import Family
 from ..model.base import ModelSpec
 from ..model.transformer import Transformer
@@ -104,7 +104,7 @@ def preset(name: str, **sizes: Any) -> Any:
     Raises ValueError with the nearest names for a preset or a size that does not exist.
     """
     if name not in PRESETS:
-        raise ValueError(f"there is no preset {name!r}; {nearest(name, PRESETS)}")
+        raise ValueError(f"there is no preset {brief(name)}; {nearest(name, PRESETS)}")
     factory, named = PRESETS[name]
     known = inspect.signature(factory).parameters
     for key in sizes:

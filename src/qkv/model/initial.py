@@ -60,7 +60,7 @@ class Glorot(Initialization, kind="glorot"):
 class Normal(Initialization, kind="normal"):
     """N(0, std²), and N(0, std² / 2L) into the residual stream of L layers when `scale_residual` (GPT-2)."""
 
-    std: float = Field(default=0.02, gt=0)
+    std: float = Field(default=0.02, gt=0, allow_inf_nan=False)
     scale_residual: bool = True
 
     def matrix(self, fan_in: int, fan_out: int, into_residual: bool, n_layers: int) -> Draw:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
 
+from ..cost.machine import cores
 from ..data.batching import Batching
 from ..train.boards import check_boards
 from ..train.compiling import check_compiler
@@ -31,11 +31,11 @@ WORKERS_A_CORE = 4  # processes that read data; more only wait for one another
 def check_machine(training: Training, batching: Batching, device: torch.device) -> None:
     """That the machine can do what the settings ask for. Raises ValueError."""
     check_boards(training.tensorboard, training.wandb)
-    cores = os.cpu_count() or 1
-    if batching.processes > WORKERS_A_CORE * cores:
+    there = cores()
+    if batching.processes > WORKERS_A_CORE * there:
         raise ValueError(
-            f"batching.workers is {batching.processes}, and this machine has {cores} cores; give at most "
-            f"{WORKERS_A_CORE * cores}, or auto (the batches are the same)"
+            f"batching.workers is {batching.processes}, and this machine has {there} cores; give at most "
+            f"{WORKERS_A_CORE * there}, or auto (the batches are the same)"
         )
     if training.precision != "auto":
         check_device(training.precision, device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.resources
-import inspect
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -32,7 +31,7 @@ from .directory import RECIPE, read_text
 from .evaluation import Evaluation
 from .long_texts import has_chosen_tokens
 from .recipe_keys import explained, keys, spec_at
-from .synonyms import elsewhere
+from .sizes import check_sizes, sizes_of
 from .vectors import StaticVectors
 from .wording import better
 
@@ -95,20 +94,13 @@ class ModelChoice(Spec):
 
             found = spec_of(self.directory)
             return found.replace({"vocab_size": max(vocab_size or 0, found.vocab_size)}).replace(self.changes)
-        self._check_names()
-        takes = "vocab_size" in _sizes(self.preset) if self.preset in families.PRESETS else True
+        check_sizes(self.preset, self.sizes)
+        takes = "vocab_size" in sizes_of(self.preset) if self.preset in families.PRESETS else True
         sizes = ({} if vocab_size is None or not takes else {"vocab_size": vocab_size}) | self.sizes
         try:
             return families.preset(self.preset, **sizes).replace(self.changes)
         except ValidationError as error:
             raise ValueError(f"model: {explain(error)}") from None
-
-    def _check_names(self) -> None:
-        """Raises ValueError where a size goes by the name that another library has for it."""
-        known = _sizes(self.preset) if self.preset in families.PRESETS else self.sizes
-        for name in self.sizes.keys() - known.keys():
-            if (here := elsewhere(name)) is not None:
-                raise ValueError(f"there is no 'model.{name}'; {here}")
 
 
 class Recipe(Spec):
@@ -222,7 +214,7 @@ class Recipe(Spec):
             place = str(path.resolve()) if path.is_dir() else self.model.directory
             placed = self.model_copy(update={"model": self.model.model_copy(update={"directory": place})})
             return placed._at_tuning_rate() if self.tunes_by_default else placed
-        own = _sizes(self.model.preset)
+        own = sizes_of(self.model.preset)
         sizes = {**own, **({"vocab_size": vocab_size} if "vocab_size" in own else {}), **self.model.sizes}
         return self.model_copy(update={"model": self.model.model_copy(update={"sizes": sizes})})
 
@@ -349,14 +341,10 @@ def _said(spec: Spec, tree: dict[str, Any]) -> dict[str, Any]:
 
 def _is_directory(name: str) -> bool:
     """Whether a name that is no preset's means a directory, here or on the Hub."""
-    return "/" in name or Path(name).expanduser().is_dir()
-
-
-def _sizes(preset: str) -> dict[str, Any]:
-    """What a preset's function takes, with the preset's own values or the function's defaults."""
-    factory, named = families.PRESETS[preset]
-    sizes = {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()} | named
-    return {name: list(size) if isinstance(size, tuple) else size for name, size in sizes.items()}  # as YAML has it
+    try:
+        return "/" in name or Path(name).expanduser().is_dir()
+    except (OSError, ValueError, RuntimeError):  # no name of a file: too long, a character 0, an unknown user's home
+        return False
 
 
 def packaged() -> dict[str, str]:
@@ -394,7 +382,7 @@ def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         if last not in ("kind", PRESET) or not path or before is None or node is None or before.get(last) == node[last]:
             continue
         if last == PRESET:
-            known = {PRESET, REPLACE, *(_sizes(node[last]) if node[last] in families.PRESETS else before)}
+            known = {PRESET, REPLACE, *(sizes_of(node[last]) if node[last] in families.PRESETS else before)}
         else:
             known = {key.rpartition(".")[2] for key in keys(made, path, Recipe)}
         said = {key for way in named if way[: len(path)] == path for key in way[len(path) :][:1]}

@@ -7,7 +7,6 @@ other things to show (boxes, spectrograms, forecasts) appends its own function t
 from __future__ import annotations
 
 import math
-import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import torch
 from markupsafe import Markup
 from safetensors import SafetensorError, safe_open
 
+from ..cost.machine import cores
 from ..look import capture, picture, pictures
 from ..look.chart import Series, line_chart
 from ..look.history import History
@@ -145,7 +145,7 @@ def _machine(run_dir: Path) -> dict[str, str]:
     path = run_dir / MACHINE
     if not path.exists():
         gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-        write_json(path, {"processor": _processor(), "cores": _cores(), "gpu": gpu, "torch": torch.__version__})
+        write_json(path, {"processor": _processor(), "cores": cores(), "gpu": gpu, "torch": torch.__version__})
     return {key: str(value) for key, value in _read_object(path).items() if value is not None}
 
 
@@ -157,10 +157,6 @@ def _processor() -> str:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, "") or platform.processor() or platform.machine()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # -- the head of the page ---------------------------------------------------------------------------------------

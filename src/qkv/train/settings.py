@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ..core.spec import Spec
+from ..core.spec import Spec, brief
 from .average import Average, LastCheckpoints, NoAverage
 from .boards import WandB, read_wandb
 from .optimizer import AdamW, NonNegative, Optimizer, Positive
@@ -42,14 +42,14 @@ def read_average(value: Any) -> Any:
 def read_compile(value: Any) -> Any:
     """One sentence for what is neither yes nor no, where a union would give one for each of its members."""
     if value != "auto" and not isinstance(value, bool):
-        raise ValueError(f"it is true, false or auto, not {value!r}")
+        raise ValueError(f"it is true, false or auto, not {brief(value)}")
     return value
 
 
 def read_every(value: Any) -> Any:
     """One sentence for what is neither a number nor "epoch"."""
     if value is not None and value != "epoch" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ValueError(f"it is a number of steps from 1, or epoch, or null, not {value!r}")
+        raise ValueError(f"it is a number of steps from 1, or epoch, or null, not {brief(value)}")
     return value
 
 

@@ -1,0 +1,48 @@
+"""The sizes of a preset: what its function takes, with the preset's own values, and which values can be given for them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .. import families
+from ..core.spec import brief
+from .synonyms import elsewhere
+
+MOST_LAYERS, LARGEST = 4096, 2**31 - 1
+
+
+def sizes_of(preset: str) -> dict[str, Any]:
+    """What a preset's function takes, with the preset's own values or the function's defaults."""
+    factory, named = families.PRESETS[preset]
+    sizes = {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()} | named
+    return {name: list(size) if isinstance(size, tuple) else size for name, size in sizes.items()}  # as YAML has it
+
+
+def check_sizes(preset: str, given: Mapping[str, Any]) -> None:
+    """Raises ValueError where a size goes by the name that another library has for it, or is not of its type and range."""
+    if preset not in families.PRESETS:
+        return
+    taken = inspect.signature(families.PRESETS[preset][0]).parameters
+    for name, value in given.items():
+        if name in taken:
+            _check(name, value, str(taken[name].annotation))
+        elif (here := elsewhere(name)) is not None:
+            raise ValueError(f"there is no 'model.{name}'; {here}")
+
+
+def _check(name: str, value: Any, annotation: str) -> None:
+    """`annotation` is the parameter's, as it is written: `int | None`."""
+    types = set(annotation.split(" | "))
+    if value is None and ("None" in types or name == "max_positions"):
+        return
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    least, most = (1, MOST_LAYERS) if name.endswith("layers") else (0, LARGEST)
+    if types <= {"int", "None"} and not (whole and least <= value <= most):
+        raise ValueError(f"model.{name} is a whole number from {least} to {most:,}, not {brief(value)}")
+    if types == {"bool"} and not isinstance(value, bool):
+        raise ValueError(f"model.{name} is true or false, not {brief(value)}")
+    if types <= {"float", "None"} and not ((whole or isinstance(value, float)) and math.isfinite(value)):
+        raise ValueError(f"model.{name} is a number, not {brief(value)}")
