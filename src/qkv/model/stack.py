@@ -170,8 +170,8 @@ def _check_heads(spec: Stack, position: PositionModule, d_model: int, name: str)
     mixers = [block.attention for block in spec.blocks if "attention" in block.sublayers()]
     if turns and mixers and not heads:
         raise ValueError(
-            f"{name}.position {spec.position!r} turns heads, and no block of this stack has any, so positions would go "
-            "unheard; positions that work are none, sinusoidal and learned"
+            f"{name}.position {spec.position!r} turns heads, and no block of this stack has any, so positions would have no "
+            "effect; positions that work are none, sinusoidal and learned"
         )
     deaf = next((mixer for mixer in mixers if not mixer.adds_bias), None)
     if biases and deaf is not None:
