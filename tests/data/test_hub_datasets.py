@@ -70,9 +70,9 @@ def source(**fields: Any) -> Datasets:
 
 def test_splits_are_found_by_name_or_held_out(library: list[tuple[Any, ...]]) -> None:
     found = source(name="de-en", revision="v1")
-    assert found.notes() == ("held out of the training data by hash: 4 for test",)
+    assert found.notes() == ("held out of the training data by hash: 20 for test",)
     counts = {split: sum(1 for _ in found.examples(split)) for split in ("train", "validation", "test")}
-    assert counts == {"train": 196, "validation": 7, "test": 4}
+    assert counts == {"train": 180, "validation": 7, "test": 20}
     assert next(found.examples("validation")) == {"source": "line 0", "target": "Zeile 0"}
     assert library == [("some/pairs", "de-en", None, "v1", False)]
 

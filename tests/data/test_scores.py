@@ -34,7 +34,7 @@ def test_json_has_its_own_splits(tmp_path: Path) -> None:
 def test_a_list_of_pieces_is_held_out_of(tmp_path: Path) -> None:
     source = Scores(path=write(tmp_path, [[[60 + n], [61]] for n in range(20)]))
     assert "held out" in source.notes()[0]
-    assert len(list(source.examples("train"))) == 18
+    assert len(list(source.examples("train"))) == 16
 
 
 def test_midi_files_of_a_folder(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from .sources import TEXTS, Example, Skipped, Source, Split, Table
 
 SHARE = 50  # one in so many examples is held out for each split that has no file of its own
 MOST = 1000  # and about so many at most
+FEW = 300  # where that is less than so many, one in `TENTH` up to so many: what is chosen by a few dozen is left to chance
+TENTH = 10
 _SCANNED = 200_000  # examples looked at to choose them
 _LARGE = 10  # a group with more than one in so many examples is held out where there is no other
 
@@ -22,9 +24,10 @@ _LARGE = 10  # a group with more than one in so many examples is held out where 
 class HoldingSource(Source):
     """A source with a training table and, if the user has them, tables for validation and test.
 
-    A split that wasn't given is held out of the training table: about 2 % of it, at most about 1,000 examples, at
-    least one, chosen by the hash of what the examples are about: a source with all its translations, a text with all its
-    labels. So nothing that is held out stands in training with another answer, the choice is the same in every run, and
+    A split that wasn't given is held out of the training table: about 2 % of it, at most about 1,000 examples; of
+    less than 15,000 examples 300, or a tenth, but at least one (of running text in pieces 2 % in any case). They are
+    chosen by the hash of what the examples are about: a source with all its translations, a text with all its labels. So
+    nothing that is held out stands in training with another answer, the choice is the same in every run, and
     it doesn't depend on a seed.
     """
 
@@ -179,8 +182,9 @@ def _choose(source: HoldingSource, stamp: tuple[Hashable, ...]) -> _Choice:
         elif example is not None:
             bad[str(example)] += 1
     apart = {key: {key: i} for group in groups.values() for key, i in group.items()}
-    found = _drawn(groups, missing)
-    chosen = found or _drawn(apart, missing)
+    each = _wanted(sum(map(len, groups.values())), getattr(table, "weight", 1))
+    found = _drawn(groups, missing, each)
+    chosen = found or _drawn(apart, missing, each)
     if chosen is None:
         beside = "".join(f", and {n:,} {reason}" for reason, n in bad.most_common(1))
         there = f"only {len(apart)} different example(s)" if apart else "no example that can be used"
@@ -191,13 +195,18 @@ def _choose(source: HoldingSource, stamp: tuple[Hashable, ...]) -> _Choice:
     return _Choice(*chosen, alone=found is None)
 
 
+def _wanted(total: int, weight: int) -> int:
+    """How many of all examples are held out for a split. A piece of running text, worth many lines, gives many rows."""
+    few = min(FEW, total // TENTH) if weight == 1 else 0
+    return max(1, min(max(total // SHARE, few), MOST))
+
+
 def _drawn(
-    groups: dict[int, dict[int, int]], missing: tuple[Split, ...]
+    groups: dict[int, dict[int, int]], missing: tuple[Split, ...], each: int
 ) -> tuple[frozenset[int], dict[Split, tuple[int, ...]]] | None:
     """The keys of what is held out, and where it stands; None where there are too few groups. A group that is a large part
     of all comes last."""
     total = sum(map(len, groups.values()))
-    each = max(1, min(total // SHARE, MOST))
     ranked = sorted(groups, key=lambda key: (len(groups[key]) > max(1, total // _LARGE), key))
     held: list[int] = []
     members: dict[Split, tuple[int, ...]] = {}
