@@ -4,7 +4,7 @@ from pathlib import Path
 
 from run_tiny import LANGUAGE_MODEL, TINY, write_text
 
-from qkv.run.preview import preview
+from qkv.run.preview import preview, sizes
 from qkv.run.recipe import Recipe
 
 
@@ -24,3 +24,11 @@ def test_running_text_has_labels_one_step_ahead(tmp_path: Path) -> None:
     assert row.source is None
     agreeing = [label == after for label, after in zip(row.label_ids, row.input_ids[1:], strict=False) if label != -100]
     assert agreeing and all(agreeing)
+
+
+def test_the_sizes_of_splits_are_told_and_that_few_examples_choose_by_chance() -> None:
+    few = sizes(Recipe.load("reverse", ["data.validation=20", "data.train=300", "data.test=20"]).data)
+    assert few.startswith(
+        "300 for training, 20 for validation, 20 for test; which weights are the best is partly chance"
+    )
+    assert sizes(Recipe.load("reverse").data) == "20,000 for training, 500 for validation, 500 for test"

@@ -20,6 +20,7 @@ from .recipe import Recipe
 from .tokenizer import make
 
 ROWS = 4
+FEW = 100  # validation examples, below which a difference between two evaluations is mostly chance
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,10 @@ def sizes(source: Source, seed: int = 0) -> str:
     if isinstance(source, HoldingSource) and "train" in known:
         known["train"] -= sum(known.get(split, 0) for split in SPLITS[1:] if not source.gives(split))
     said = ", ".join(f"{n:,} for {'training' if split == 'train' else split}" for split, n in known.items())
-    return f"{said} (pieces of text)" if getattr(found["train"], "weight", 1) > 1 else said
+    if getattr(found["train"], "weight", 1) > 1:
+        return f"{said} (pieces of text)"
+    few = known.get("validation", FEW) < FEW
+    return f"{said}; which weights are the best is partly chance by so few validation examples" if few else said
 
 
 def _short(text: str, width: int) -> str:
