@@ -316,7 +316,7 @@ def test_a_training_begins_by_saying_what_it_does_and_shows_its_first_example(tm
     said = out.getvalue()
     steps = ("Reading the data …", "Making the tokenizer …", "Making the first batches …", "Training translate on cpu")
     assert [said.index(step) for step in steps] == sorted(said.index(step) for step in steps)
-    assert re.search(r"Data: \d+ for training, \d+ for validation, \d+ for test\.", said)
+    assert re.search(r"Data: \d+ for training, \d+ for validation, \d+ for test[.;]", said)
     assert re.search(r"First example: '(\d+) cats' → '\1 Katzen'", said)
     assert re.search(r"source: \S+·\d+", said) and re.search(r"label: \S+·\d+", said)
 
