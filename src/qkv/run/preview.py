@@ -112,9 +112,10 @@ def first_seen(
     batching = recipe.batching.replace(workers=0, shuffle=False, over_long="cut")
     source = Fixed(given=(example,))
     with stream(source, tokenizer, batching, seq2seq=seq2seq, task=recipe.task, seed=recipe.seed, epochs=1) as batches:
-        batch = next(batches, None)
-    if batch is None:
-        return lines
+        try:
+            batch = next(batches)
+        except ValueError:  # it is skipped: training goes on with others
+            return [*lines, *(f"  it is skipped: {why}" for why in batches.report.skipped)]
     if recipe.task is not None:
         said = [
             (name, line) for name, line in recipe.task.show(batch, 0, tokenizer) if name
