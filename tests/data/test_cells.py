@@ -73,6 +73,54 @@ def test_quoting_is_seen_where_it_begins_late(tmp_path: Path) -> None:
     assert rows(path)[-1] == ['say "go"', "sag geh"]
 
 
+def loose(path: Path, **options: Any) -> list[list[str] | str]:
+    """The rows of a file, an error's text in place of what is wrong."""
+    cells, found = Cells(path, "csv", "utf-8", strict=False, **options), list[list[str] | str]()
+    for i in range(len(cells)):
+        try:
+            found.append(cells[i])
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def test_a_wrong_row_is_an_error_of_its_own(tmp_path: Path) -> None:
+    good = [[f"text {i}", str(i % 2)] for i in range(100)]
+    lines = [",".join(row) for row in good]
+    path = file(tmp_path, "\n".join([*lines[:50], '"a "b" c",0', *lines[50:], ""]), "x.csv")
+    with pytest.raises(ValueError, match="line 51, is not valid CSV"):
+        rows(path, form="csv")
+    found = loose(path)
+    assert [row for row in found if isinstance(row, list)] == good
+    assert "line 51, is not valid CSV" in found[50]
+
+
+def test_a_quotation_that_never_ends_costs_its_own_line(tmp_path: Path) -> None:
+    found = loose(file(tmp_path, 'a,0\n"b,1\nc,0\nd,1\n', "x.csv"))
+    assert found[0] == ["a", "0"] and "line 2, is not" in found[1] and found[2:] == [["c", "0"], ["d", "1"]]
+    assert (
+        len(loose(file(tmp_path, 'a","x\n' * 3000, "y.csv"))) < 3000
+    )  # each line opens one: not all are read again for each
+
+
+def test_bytes_of_no_text_cost_their_own_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"a,0\nb\xff,1\nc,0\n")
+    found = loose(path)
+    assert (found[0], found[2]) == (["a", "0"], ["c", "0"]) and "line 2" in found[1]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_carriage_returns_end_rows(tmp_path: Path, strict: bool) -> None:
+    table = [["text", "label"], ["a", "0"], ["b\rb", "1"], ["c", "0"]]
+    mac = 'text,label\ra,0\r"b\rb",1\rc,0\r'
+    mixed = 'text,label\na,0\r"b\rb",1\nc,0\r\n'
+    assert rows(file(tmp_path, mac, "x.csv"), form="csv", strict=strict) == table
+    assert rows(file(tmp_path, mixed, "y.csv"), form="csv", strict=strict) == table
+    found = loose(file(tmp_path, 'a,0\r"b"b,1\rc,0\nd,1\n', "z.csv"))
+    assert [row for row in found if isinstance(row, list)] == [["a", "0"], ["c", "0"], ["d", "1"]] and len(found) == 4
+
+
 texts = st.text(st.sampled_from('ab",\t\n '), min_size=1, max_size=8).filter(lambda text: text.strip(" ") == text)
 
 

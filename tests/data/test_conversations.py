@@ -14,6 +14,8 @@ from made_tokenizers import TEXTS, hostile, made
 
 from qkv.data.chat import ChatTemplate
 from qkv.data.conversations import Conversations, check_messages
+from qkv.data.sources import Split
+from qkv.data.text import JsonLines
 from qkv.data.tokenizer import Tokenizer, train
 from qkv.data.tokenizer_specs import BPE
 
@@ -193,3 +195,18 @@ def test_a_template_that_ends_turns_in_another_way_names_no_token() -> None:
     plain = "{% for m in messages %}### {{ m.role }}\n{{ m.content }}\n{% endfor %}"
     assert conversations("bpe", plain).ends == ()
     assert conversations("bpe", "{{ raise_exception('always') }}").ends == ()
+
+
+def test_conversations_are_held_out_by_the_first_question(tmp_path: Path) -> None:
+    """Also where the assistant opens them, each with a line of its own."""
+    with (tmp_path / "x.jsonl").open("w") as file:
+        for i in range(200):
+            said = [{"role": "assistant", "content": f"hi {i}"}, *asked(f"q{i % 40}")]
+            file.write(json.dumps({"messages": said}) + "\n")
+    source = JsonLines(path=str(tmp_path / "x.jsonl"), messages="messages")
+
+    def questions(split: Split) -> set[str]:
+        return {json.loads(example["messages"])[1]["content"] for example in source.examples(split)}
+
+    assert questions("test") and not questions("test") & questions("train")
+    assert questions("validation") and not questions("validation") & questions("train")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 from array import array
 from collections import Counter
 from collections.abc import Iterator
@@ -26,23 +27,29 @@ from .headings import is_heading, short
 
 Form = Literal["csv", "tsv"]
 _SNIFFED = 200_000  # lines that are looked at to see whether cells are quoted
+_AGAIN = 8  # how many times the lines of a file are read again, where quotations never end
 _WIDE = 1000  # rows that are looked at to see how many cells one has
 
 
 class Cells:
     """The rows of a file. A row is a line, or several where a quoted cell goes on over line ends.
 
-    Raises ValueError naming the line where cells are quoted and a row is not as it should be.
+    Raises ValueError naming the line where cells are quoted and a row is not as it should be; with `strict=False` when that
+    row is read. Quoted files may end rows with a lone carriage return, as old Macs wrote.
     """
 
     def __init__(self, path: Path, form: Form, encoding: str, quoted: bool | None = None, strict: bool = True) -> None:
         self.path, self._strict = path, strict
         self._lines = Lines(path, encoding, strict)
         at = path.expanduser().resolve(), stamp_of(path.expanduser()), encoding, strict
-        self.delimiter = "\t" if form == "tsv" else _delimiter(self._lines[0])
+        self.delimiter = "\t" if form == "tsv" else _delimiter(self._lines[0].partition("\r")[0])
         self.marked = form == "tsv" and _marked(self._lines) is not None
         self.quoted = form == "csv" or (_looks_quoted(*at) if quoted is None else quoted)
-        self._starts = _starts(*at, self.delimiter) if self.quoted else None
+        self._starts: NDArray[np.int64] | None = None
+        self._wrong: dict[int, str] = {}
+        if self.quoted:
+            self._starts, self._wrong = _starts(*at, self.delimiter)
+        self._at = at
 
     def __len__(self) -> int:
         return len(self._lines) if self._starts is None else len(self._starts) - 1
@@ -52,7 +59,13 @@ class Cells:
         if self._starts is None:
             line = self._lines[i]
             return line.split(self.delimiter) if line.strip() else []
-        text = self._lines.text(int(self._starts[i]), int(self._starts[i + 1]))
+        if i in self._wrong:
+            raise ValueError(self._wrong[i])
+        begin, stop = int(self._starts[i]), int(self._starts[i + 1])
+        first, behind = np.searchsorted(self._starts, begin, "left"), np.searchsorted(self._starts, begin, "right")
+        if behind - first > 1:  # rows of one line, between carriage returns
+            return list(_of_one_line(*self._at, self.delimiter, begin, int(self._starts[behind]))[i - int(first)])
+        text = self._lines.text(begin, stop)
         row: list[str] = next(_reader((f"{line}\n" for line in text.split("\n")), self.delimiter), [])
         return row
 
@@ -101,19 +114,88 @@ def _text(lines: Lines, begin: int, stop: int) -> Iterator[str]:
     return (f"{lines[i]}\n" for i in range(begin, stop))
 
 
+class _Feed:
+    """Lines for `csv`, broken at lone carriage returns too.
+
+    line:  how many lines have been read.
+    whole: whether the last of them was given to its end.
+    """
+
+    def __init__(self, lines: Lines, line: int = 0, stop: int | None = None) -> None:
+        self._lines, self.line, self._stop = lines, line, len(lines) if stop is None else stop
+        self._rest: list[str] = []
+        self.whole = True
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if not self._rest:
+            if self.line == self._stop:
+                raise StopIteration
+            self.line += 1
+            self.whole = True
+            text = f"{self._lines[self.line - 1]}\n"
+            if "\r" not in text:
+                return text
+            self._rest = io.StringIO(text, newline="").readlines()[::-1]
+        piece = self._rest.pop()
+        self.whole = not self._rest
+        return piece
+
+
 @lru_cache(maxsize=64)
-def _starts(path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str) -> NDArray[np.int64]:
-    """The line that each row begins in, and behind them how many lines there are."""
+def _starts(
+    path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str
+) -> tuple[NDArray[np.int64], dict[int, str]]:
+    """The line that each row begins in, and behind them how many lines there are; and what is wrong with some rows, unless
+    strict. Reading goes on behind the line in which a row turns out to be wrong."""
     lines = Lines(path, encoding, strict)
-    reader = _reader(_text(lines, 0, len(lines)), delimiter)
-    starts = array("q", [0])
-    try:
-        for _ in reader:
-            starts.append(reader.line_num)
-    except csv.Error as error:
-        what = "CSV" if delimiter != "\t" else "TSV with quoted cells (data.quoted=false reads quotation marks as text)"
-        raise ValueError(f"{str(path)!r}, line {starts[-1] + 1:,}, is not valid {what}: {error}") from None
-    return np.frombuffer(starts, np.int64)
+    feed = _Feed(lines)
+    reader = _reader(feed, delimiter)
+    starts, wrong = array("q", [0]), dict[int, str]()
+    again = 0
+    while True:
+        begin = starts[-1]
+        try:
+            if next(reader, None) is None:
+                break
+        except (csv.Error, ValueError) as error:
+            said = str(error) if isinstance(error, ValueError) else _invalid(path, begin, feed.line, delimiter, error)
+            if strict:
+                raise ValueError(said) from None
+            ended = isinstance(error, csv.Error) and feed.line == len(lines) and feed.whole and "end of data" in said
+            again += ended and feed.line - begin
+            if ended and again <= _AGAIN * len(lines):  # the quotation that never ends is this line's alone
+                feed.line = begin + 1
+                reader = _reader(feed, delimiter)
+                said = _invalid(path, begin, begin + 1, delimiter, error)
+            wrong[len(starts) - 1] = said
+        starts.append(feed.line if feed.whole else begin)
+    return np.frombuffer(starts, np.int64), wrong
+
+
+def _invalid(path: Path, begin: int, stop: int, delimiter: str, error: Exception) -> str:
+    what = "CSV" if delimiter != "\t" else "TSV with quoted cells (data.quoted=false reads quotation marks as text)"
+    to = f" to {stop:,}" if stop > begin + 1 else ""
+    return f"{str(path)!r}, line {begin + 1:,}{to}, is not valid {what}: {error}"
+
+
+@lru_cache(maxsize=4)
+def _of_one_line(
+    path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str, begin: int, stop: int
+) -> tuple[tuple[str, ...], ...]:
+    """The rows that begin in one line; nothing in place of what is wrong."""
+    reader = _reader(_Feed(Lines(path, encoding, strict), begin, stop), delimiter)
+    rows: list[tuple[str, ...]] = []
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error:
+            row = []
+        if row is None:
+            return tuple(rows)
+        rows.append(tuple(row))
 
 
 # -- quoted or not --------------------------------------------------------------------------------------------------

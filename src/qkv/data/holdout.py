@@ -123,9 +123,9 @@ def _about(example: Example) -> str:
     """What an example is about, by which it is held out: its source or text, the first thing that a user says, or where it
     stands where it is no text."""
     if "messages" in example:
-        said = [
-            message for message in json.loads(example["messages"]) if message["role"] not in ("system", "developer")
-        ]
+        messages = json.loads(example["messages"])
+        asked = [message for message in messages if message["role"] == "user"]  # not the line an assistant opens with
+        said = asked or [message for message in messages if message["role"] not in ("system", "developer")]
         return str(said[0]["content"]) if said else str(example["text"])
     return str(next((example[name] for name in ("source", "text") if name in example), example.get("where", "")))
 
