@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from qkv.core import atomic
+from qkv.train import durable
 
 
 def test_a_file_gets_its_name_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +30,18 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
         beside.write_text("half")
         raise RuntimeError
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_system_that_syncs_no_folders_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = os.fsync
+
+    def refuse(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(22, "Invalid argument")
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with atomic.whole(tmp_path / "a") as beside:
+        beside.write_text("new")
+    durable.write_file(tmp_path / "b", b"new")
+    assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() == "new"

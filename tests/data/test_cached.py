@@ -121,3 +121,18 @@ def test_a_full_disk_is_said_with_what_to_do(path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("qkv.core.atomic.os.fsync", full)
     with pytest.raises(ValueError, match=r"No space left on device\); give a folder with more room .* QKV_CACHE"):
         Lines(path)
+
+
+def test_a_kept_file_that_is_open_and_can_not_be_replaced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows, where another process has the file of an older state open."""
+    Lines(path)
+    path.write_bytes(gzip.compress(TEXT.replace("line 0\n", "LINE 0\n", 1).encode()))
+    forget()
+
+    def refuse(self: Path, target: Path) -> None:
+        raise PermissionError(13, "Access is denied")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    lines = Lines(path)
+    assert lines[0] == "LINE 0" and lines[499] == "line 499"
+    assert len(list((path.parent / "cache").iterdir())) == 2

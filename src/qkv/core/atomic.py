@@ -23,9 +23,17 @@ def whole(path: str | Path) -> Iterator[Path]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    if os.name == "posix":  # elsewhere folders can't be opened
-        folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until a folder's entries are on the disk, where the system can: Windows opens no folders, and some file systems
+    don't sync them."""
+    if os.name != "posix":
+        return
+    with contextlib.suppress(OSError):  # what the entries name is written already
+        opened = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(opened)
         finally:
-            os.close(folder)
+            os.close(opened)

@@ -55,18 +55,32 @@ def kept(path: Path, stamp: Stamp, what: str, made: Callable[[], Chunks], small:
         return bytes(head)
     place = usable_folder() / name
     try:
-        with atomic.whole(place) as beside, beside.open("wb") as out:
-            digest, length = hashlib.sha256(), 0
-            for chunk in _after(bytes(head), chunks):
-                digest.update(chunk)
-                length += out.write(chunk)
-            out.write(_TRAILER.pack(_MARK, mark, length, digest.digest()))
+        return _kept_as(place, mark, _after(bytes(head), chunks))
     except OSError as error:
+        if isinstance(error, PermissionError) and place.exists():  # Windows replaces no file that a process has open
+            return _unnamed(place.parent, made())
         raise ValueError(
             f"what is made of {str(path)!r} can't be kept in {str(place.parent)!r} ({error.strerror or error}); give a "
             "folder with more room in the environment variable QKV_CACHE"
         ) from None
-    return _mapped(place, place.stat().st_size - _TRAILER.size)
+
+
+def _kept_as(place: Path, mark: bytes, chunks: Chunks) -> mmap.mmap:
+    with atomic.whole(place) as beside, beside.open("wb") as out:
+        digest, length = hashlib.sha256(), 0
+        for chunk in chunks:
+            digest.update(chunk)
+            length += out.write(chunk)
+        out.write(_TRAILER.pack(_MARK, mark, length, digest.digest()))
+    return _mapped(place, length)
+
+
+def _unnamed(folder: Path, chunks: Chunks) -> mmap.mmap:
+    """The content in a file that goes with its last reader."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.writelines(chunks)
+        file.flush()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _after(head: bytes, rest: Chunks) -> Chunks:

@@ -7,6 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+from ..core.atomic import sync_folder
+
 
 def write_file(path: Path, content: bytes) -> None:
     """Replace a file by one with this content, in one step."""
@@ -23,16 +25,6 @@ def sync_file(path: Path) -> None:
     """Wait until a written file is on the disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-
-
-def sync_folder(path: Path) -> None:
-    """Wait until a folder's entries are on the disk. A no-op where folders can't be opened (Windows)."""
-    if os.name == "posix":
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def sha256(path: Path) -> str:
