@@ -74,3 +74,15 @@ def test_only_what_carries_a_tangent_goes_forward() -> None:
     with forward_ad.dual_level():
         assert not in_forward_mode(Q)
         assert in_forward_mode(Q, forward_ad.make_dual(Q, Q))
+
+
+def test_tangents_below_another_transform_are_seen() -> None:
+    x = random(1, 5, 2, 4)
+
+    def function(backend: str) -> Callable[[Tensor], Tensor]:
+        return lambda x: attend(x, x, x, pattern=causal(), backend=backend).square().sum()
+
+    expected = torch.autograd.functional.hessian(function("reference"), x)
+    torch.testing.assert_close(torch.func.hessian(function("auto"))(x), expected)
+    along = torch.func.jvp(torch.func.grad(function("auto")), (x,), (x,))[1]
+    torch.testing.assert_close(along.flatten(), expected.reshape(40, 40) @ x.flatten())

@@ -8,7 +8,11 @@ from torch.autograd import forward_ad
 
 
 def in_forward_mode(*tensors: Tensor | None) -> bool:
-    """Whether one of these carries a tangent."""
+    """Whether one of these carries a tangent, or might: what a transform of `torch.func` has wrapped hides its own."""
     if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return False
-    return any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
+    return any(x is not None and (_wrapped(x) or forward_ad.unpack_dual(x).tangent is not None) for x in tensors)
+
+
+def _wrapped(x: Tensor) -> bool:
+    return torch._C._functorch.is_functorch_wrapped_tensor(x)
