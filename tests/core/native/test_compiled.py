@@ -122,19 +122,46 @@ def test_instruction_sets_are_those_that_the_system_names() -> None:
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
-def test_a_folder_that_others_may_write_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture, mode: int
+def test_a_folder_of_ours_that_others_may_write_becomes_ours_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, mode: int
+) -> None:
+    monkeypatch.setenv("CXX", spare(tmp_path))
+    again()
+    (kept,) = cache.iterdir()
+    cache.chmod(mode)
+    assert again().one() == 1 and cache.stat().st_mode & 0o777 == 0o700
+    assert runs(tmp_path) == 4 and [path.name for path in cache.iterdir()] == [kept.name]  # built again, not trusted
+
+
+def test_a_parent_that_others_may_write_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("CXX", spare(tmp_path))
     cache.mkdir(parents=True)
-    cache.chmod(mode)
-    assert again() is None
-    assert f"{cache} can be written by other users" in caplog.text and "set QKV_CACHE" in caplog.text
-    cache.chmod(0o700)
     cache.parent.chmod(0o777)
     assert again() is None
+    assert f"{cache.parent} can be written by other users" in caplog.text and "set QKV_CACHE" in caplog.text
     cache.parent.chmod(0o1777)  # sticky, like /tmp
     assert again().one() == 1
+
+
+@pytest.mark.parametrize("why", ["can be written by other users", "can't be used"])
+def test_a_home_that_is_not_ours_leaves_kernels_for_this_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, why: str
+) -> None:
+    monkeypatch.setenv("CXX", spare(tmp_path))
+    monkeypatch.delenv("QKV_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    if why == "can't be used":
+        (tmp_path / "home").touch()
+    else:
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home").chmod(0o777)
+    compiled._own.cache_clear()
+    assert again().one() == 1 and again("sparse").one() == 1
+    assert caplog.text.count(why) == 1 and "for this process alone; set QKV_CACHE" in caplog.text
+    made = compiled._folder()
+    assert made.stat().st_mode & 0o777 == 0o700 and tmp_path / "home" not in made.parents
 
 
 def test_a_folder_of_another_user_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import logging
@@ -83,20 +84,60 @@ def _checksum(path: Path) -> str:
 
 
 def _folder() -> Path:
-    """Where libraries are kept, in `$QKV_CACHE` or `~/.cache/qkv`. Raises ValueError where others might put some there."""
-    base = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
-    folder = (Path(base) / "kernels").absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    folder = folder.resolve()
-    if hasattr(os, "getuid"):
-        for place in (folder, *folder.parents):
-            reason = _doubtful(place, os.getuid(), 0o022 if place == folder else 0o002)
-            if reason is not None:
-                raise ValueError(
-                    f"{place} {reason}, and code is loaded from there; set QKV_CACHE to a folder of your own"
-                )
-    return folder
+    """Where libraries are kept: in `$QKV_CACHE` or `~/.cache/qkv`. Where others might put some there, it is a folder of this
+    process alone, or a ValueError for a `$QKV_CACHE`."""
+    chosen = os.environ.get("QKV_CACHE")
+    base = Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv")
+    folder = (base / "kernels").absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = folder.resolve()
+        _make_own(folder)
+        reason = _distrusted(folder)
+    except OSError as error:
+        reason = f"{folder} can't be used ({error.strerror or error})"
+    if reason is None:
+        return folder
+    if chosen:
+        raise ValueError(f"{reason}, and code is loaded from there; set QKV_CACHE to a folder of your own")
+    return _own(reason)
+
+
+def _make_own(folder: Path) -> None:
+    """Take from others the right to write into a folder of ours, which a mask of 002 gives them, with what they may have
+    put there."""
+    if not hasattr(os, "getuid"):
+        return
+    found = folder.stat()
+    if found.st_uid == os.getuid() and found.st_mode & 0o022:
+        folder.chmod(0o700)
+        for path in folder.glob("*.so"):
+            path.unlink()
+
+
+@cache
+def _own(reason: str) -> Path:
+    """A folder that lasts as long as this process."""
+    made = Path(tempfile.mkdtemp(prefix="qkv-kernels-")).resolve()  # mode 0700
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    doubt = _distrusted(made)
+    if doubt is not None:
+        raise ValueError(f"{reason}, and {doubt}; set QKV_CACHE to a folder of your own")
+    _log.warning(
+        "%s, so kernels are built for this process alone; set QKV_CACHE to a folder of your own to keep them", reason
+    )
+    return made
+
+
+def _distrusted(folder: Path) -> str | None:
+    """Which part of a path others could change, and why."""
+    if not hasattr(os, "getuid"):
+        return None
+    for place in (folder, *folder.parents):
+        reason = _doubtful(place, os.getuid(), 0o022 if place == folder else 0o002)
+        if reason is not None:
+            return f"{place} {reason}"
+    return None
 
 
 def _doubtful(place: Path, user: int, others: int) -> str | None:
