@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 import multiprocessing
+import sys
 
 import pytest
 
-from qkv.data import chat_process
+from qkv.data import chat_process, chat_sandbox
 from qkv.data.chat import ChatTemplate
 from qkv.data.chat_sandbox import MOST_STEPS
 
@@ -160,3 +163,16 @@ def test_an_interrupted_conversation_does_not_answer_the_next(monkeypatch: pytes
 def test_what_is_no_json_is_refused():
     with pytest.raises(ValueError, match="texts, numbers, lists and mappings"):
         ChatTemplate("x").render([{"role": "user", "content": object()}])
+
+
+def test_the_process_answers_in_lines_that_end_alike_on_every_system(monkeypatch: pytest.MonkeyPatch):
+    """On Windows the text layer of stdout ends lines by \\r\\n."""
+    request = json.dumps({"source": "{{ 1 + 1 }}", "values": {}}).encode() + b"\n"
+    said = io.BytesIO()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(request)))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(said, newline="\r\n", write_through=True))
+    for name in ("limit_memory", "renew_time"):
+        monkeypatch.setattr(chat_sandbox, name, lambda: None)
+    monkeypatch.setattr(chat_sandbox.signal, "signal", lambda *_: None)
+    chat_sandbox.main()
+    assert said.getvalue() == chat_sandbox.READY + b'{"text": "2"}\n'

@@ -308,8 +308,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that this one serves
     compiled = lru_cache(maxsize=8)(Program)
     limit_memory()
-    sys.stdout.write(READY.decode())
-    sys.stdout.flush()
+    _say(READY)
     for line in sys.stdin.buffer:
         answer: dict[str, Any]
         renew_time()
@@ -326,11 +325,16 @@ def main() -> None:
                 "error": f"the chat template takes more than {MOST_MEMORY >> 20} MiB of memory, so it was stopped"
             }
             answer["last"] = True
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        _say(json.dumps(answer).encode("ascii") + b"\n")
         faulthandler.cancel_dump_traceback_later()
         if "last" in answer:
             return
+
+
+def _say(line: bytes) -> None:
+    """Past the text layer, which on Windows ends lines by two characters."""
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
 
 
 def limit_memory() -> None:
