@@ -16,6 +16,8 @@ from qkv.core.norm import RMSNorm
 from qkv.core.patterns import causal, full, sinks, window
 from qkv.core.positions import PositionModule, Widths
 from qkv.model.attention import Attention, Mixer, MultiHeadAttention, Pass
+from qkv.model.block_sparse import BlockSparseAttention
+from qkv.model.global_attention import GlobalAttention
 from qkv.model.linear_attention import LinearAttention
 
 M = 12
@@ -237,3 +239,37 @@ def test_crossing_by_a_mixer_that_keeps_nothing_of_the_source_is_not_stepped_thr
     model = qkv.build(spec.replace({"decoder.blocks.*.cross": Means()})).eval()
     with pytest.raises(ValueError, match=r"decoder.blocks.0.cross is a Net, which keeps no keys and values"):
         model.start(source=torch.ones(1, 3, dtype=torch.int64))
+
+
+class Uniform(Attention, kind="uniform-attention-test"):
+    """A kind built on attention with a module of its own, which heeds neither a state nor what positions add."""
+
+    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+        class Net(nn.Module):
+            def forward(self, x: Tensor, run: Pass, state: object = None) -> Tensor:
+                return x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
+
+        return Net()
+
+
+def test_a_kind_with_a_module_of_its_own_inherits_no_promise_of_attentions() -> None:
+    base = qkv.preset("gpt2", vocab_size=23, d_model=16, n_heads=2, n_layers=2, max_positions=32)
+    own = {"decoder.blocks.*.attention": Uniform(n_heads=2)}
+    with pytest.raises(ValueError, match="adds_bias = True"):
+        qkv.build(base.replace({"decoder.position": {"kind": "alibi"}, **own}))
+    model, ids = qkv.build(base.replace(own)).eval(), torch.randint(23, (2, 7))
+    cache = model.start(2)
+    with torch.no_grad():
+        steps = torch.stack([model.step(ids[:, t : t + 1], cache) for t in range(7)], 1)
+        torch.testing.assert_close(steps, model(ids), atol=1e-5, rtol=1e-5)
+
+
+def test_a_kind_that_keeps_attentions_state_says_so() -> None:
+    class Same(Attention, kind="same-attention-test"):
+        adds_bias, state = True, Attention.state
+
+        def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+            return MultiHeadAttention(self, d_model, cross, name)
+
+    assert Same.adds_bias and Same(n_heads=2).keeps_keys and not Uniform.adds_bias
+    assert BlockSparseAttention.adds_bias and GlobalAttention.adds_bias

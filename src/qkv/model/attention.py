@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jaxtyping import Float
 from pydantic import Field, model_validator
@@ -68,6 +68,15 @@ class Mixer(Spec, role="attention"):
     """
 
     adds_bias: ClassVar[bool] = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """A kind with a module of its own says itself what that module does: `adds_bias` and `state` are not inherited."""
+        super().__pydantic_init_subclass__(**kwargs)
+        if "module" in vars(cls):
+            cls.adds_bias = vars(cls).get("adds_bias", False)
+            if "state" not in vars(cls):
+                cls.state = Mixer.state  # type: ignore[method-assign]
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         """A module called as `module(x, run, state)` with x (B, T, M) and the stack's `Pass`."""

@@ -27,6 +27,8 @@ class BlockSparseAttention(Attention, kind="block-sparse"):
     pattern: BigBird = BigBird(seed=0)
     draws: Literal["training", "always"] = "training"
 
+    adds_bias, state = True, Attention.state
+
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         if cross:
             raise ValueError("blocks are of a sequence that looks at itself; to cross, take attention")

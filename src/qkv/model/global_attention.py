@@ -28,6 +28,8 @@ class GlobalAttention(Attention, kind="global-attention"):
 
     pattern: Pattern = window(257) | global_tokens()
 
+    adds_bias, state = True, Attention.state
+
     @model_validator(mode="after")
     def _has_global_tokens(self) -> GlobalAttention:
         if not any(isinstance(part, Global) for _, part in self.pattern.walk()):

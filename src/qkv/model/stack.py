@@ -177,7 +177,8 @@ def _check_heads(spec: Stack, position: PositionModule, d_model: int, name: str)
     if biases and deaf is not None:
         raise ValueError(
             f"{name}.position {spec.position!r} is added to the scores of token pairs, and {deaf.kind} has none that it "
-            "could be added to; positions that work are none, sinusoidal, learned and rotary"
+            "could be added to; positions that work are none, sinusoidal, learned and rotary (a kind of your own whose "
+            "module adds run.bias says so by `adds_bias = True`)"
         )
 
 
