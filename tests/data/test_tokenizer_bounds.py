@@ -62,3 +62,9 @@ def test_a_sentencepiece_model_of_huge_pieces_is_refused() -> None:
 
 def _varint(number: int) -> bytes:
     return bytes([number & 0x7F | 0x80, number >> 7]) if number > 127 else bytes([number])
+
+
+def test_two_tokens_of_one_id_are_refused() -> None:
+    check({"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}}})
+    with pytest.raises(ValueError, match="several tokens of its vocabulary have the id 0"):
+        check({"model": {"type": "WordLevel", "vocab": {"<pad>": 0, "<unk>": 0, "a": 1}}})

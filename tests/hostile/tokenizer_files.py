@@ -216,7 +216,7 @@ def _change(data: Any, bases: list[Any], dice: random.Random) -> None:
         part = dice.choice(["normalizer", "pre_tokenizer", "post_processor", "decoder", "model", "added_tokens"])
         data[part] = json.loads(json.dumps(other.get(part)))
     else:
-        container[key] = dice.choice(STRANGE)
+        container[key] = json.loads(json.dumps(dice.choice(STRANGE)))
 
 
 def _places(data: Any) -> Iterator[tuple[Any, Any]]:

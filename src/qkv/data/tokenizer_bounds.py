@@ -10,6 +10,7 @@ import base64
 import binascii
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -42,6 +43,7 @@ def check(data: Mapping[str, Any]) -> None:
         longest = model.get("max_input_chars_per_word")
         if isinstance(longest, int) and longest > LONGEST_WORD:
             raise ValueError(f"its max_input_chars_per_word is {longest:,}; {LONGEST_WORD:,} is the most")
+        _check_ids(model.get("vocab"))
 
 
 def check_charsmap(table: bytes) -> int:
@@ -118,6 +120,13 @@ def _repeated(stage: Mapping[str, Any]) -> tuple[float, int]:
 def _ids(token: Any) -> int:
     ids = token.get("ids") if isinstance(token, dict) else None
     return len(ids) if isinstance(ids, list) else 0
+
+
+def _check_ids(vocab: Any) -> None:
+    """Each id is one token's: of two, the library would write down only one."""
+    if isinstance(vocab, dict) and len(set(map(repr, vocab.values()))) < len(vocab):
+        twice = next(number for number, count in Counter(map(repr, vocab.values())).items() if count > 1)
+        raise ValueError(f"several tokens of its vocabulary have the id {twice:.20}; give each an id of its own")
 
 
 def _check_added(tokens: Any) -> None:

@@ -57,7 +57,8 @@ class Rope:
         kind = str(given.pop("rope_type", old))
         kind = "longrope" if "short_factor" in given else OLD.get(kind, kind)  # "yarn", in early Phi-3
         base = given.pop("rope_theta", config[self.theta_key])
-        fraction = given.pop("partial_rotary_factor", config[self.fraction_key])
+        fraction = given.pop("partial_rotary_factor", None)
+        fraction = config[self.fraction_key] if fraction is None else fraction
         if kind not in SCALINGS:
             raise ValueError(f"{where}: rope_type {shown(kind)} is not built here; {nearest(kind[:80], SCALINGS)}")
         return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], given, config, where))
