@@ -161,7 +161,8 @@ def _starts(
             if next(reader, None) is None:
                 break
         except (csv.Error, ValueError) as error:
-            said = str(error) if isinstance(error, ValueError) else _invalid(path, begin, feed.line, delimiter, error)
+            stop = begin + 1 if strict else feed.line  # skipped are all lines up to where it shows
+            said = str(error) if isinstance(error, ValueError) else _invalid(path, begin, stop, delimiter, error)
             if strict:
                 raise ValueError(said) from None
             ended = isinstance(error, csv.Error) and feed.line == len(lines) and feed.whole and "end of data" in said
