@@ -291,3 +291,27 @@ def test_what_is_skipped_is_named(tmp_path: Path) -> None:
     later = Counts()
     later.add(counts)
     assert later.first == counts.first
+
+
+def test_the_bits_of_a_folder_are_those_of_all_its_pictures(tmp_path: Path) -> None:
+    """Two pictures alike stay alike, whatever is the brightest pixel in each."""
+    for i, brightest in enumerate((4000, 4100, 1000, 2000)):
+        (tmp_path / "deep" / "train" / "cat").mkdir(parents=True, exist_ok=True)
+        values = np.array([[160, brightest]], np.uint16)
+        Image.fromarray(values).save(tmp_path / "deep" / "train" / "cat" / f"{i}.png")
+
+    def pixels(**options: object) -> dict[str, list[int]]:
+        source = Images(path=str(tmp_path / "deep"), color="gray", test_path=str(tmp_path / "deep"), **options)
+        store = source.store("train")
+        assert store is not None
+        found = (store.pixels(i) for i in range(4))
+        return {name: one.ravel().tolist() for name, one in zip(store.names, found, strict=True)}
+
+    with pytest.warns(UserWarning, match=r"deep/train/cat/0\.png has 16 bits.*data\.bits=12"):
+        assert [values[1] for values in pixels().values()] == [15, 16, 3, 7]
+    with pytest.warns(UserWarning, match=r"deep/train/cat/1\.png has values up to 4,100"):
+        assert [values[1] for values in pixels(bits=12).values()] == [250, 255, 62, 125]
+    (tmp_path / "deep" / "train" / "cat" / "1.png").unlink()
+    (tmp_path / "deep").rename(tmp_path / "dim")
+    source = Images(path=str(tmp_path / "dim"), color="gray")
+    assert source.depth == 12 and "data.bits=16" in source.notes()[-1]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from qkv.data.images import _array, decode, fitted, normalized, pictured, read, resized, statistics
+from qkv.data.images import _array, decode, depth, fitted, normalized, pictured, read, resized, statistics
 from qkv.data.sources import Skipped
 
 
@@ -58,16 +58,31 @@ def test_sixteen_bits_become_eight_and_measurements_are_no_picture() -> None:
     assert "mode F" in str(decode(saved(Image.fromarray(np.ones((2, 2), np.float32)), "TIFF")))
 
 
-def test_twelve_bits_in_sixteen_become_eight_and_it_is_said() -> None:
+def test_files_of_sixteen_bits_that_use_twelve() -> None:
     deep = Image.fromarray(np.array([[0, 16 * 200 + 9, 16 * 255]], np.uint16))
     for kind in ("PNG", "TIFF"):
-        with pytest.warns(UserWarning, match="that use 12 at most are taken as of 12"):
-            np.testing.assert_array_equal(decode(saved(deep, kind), "gray"), np.array([[[0, 200, 255]]]))
-    with pytest.warns(UserWarning, match="use 8 at most"):
-        shallow = decode(saved(Image.fromarray(np.array([[3, 255]], np.uint16))), "gray")
+        np.testing.assert_array_equal(decode(saved(deep, kind), "gray", bits=12), np.array([[[0, 200, 255]]]))
+        with pytest.warns(
+            UserWarning, match=r"folder/x\.png has 16 bits a pixel and no value above 4,080.*data\.bits=12"
+        ):
+            dark = decode(saved(deep, kind), "gray", where=f"{kind} folder/x.png")
+        np.testing.assert_array_equal(dark, np.array([[[0, 12, 15]]]))
+    shallow = decode(saved(Image.fromarray(np.array([[3, 255]], np.uint16))), "gray", bits=8)
     np.testing.assert_array_equal(shallow, np.array([[[3, 255]]]))
+    with pytest.warns(UserWarning, match=r"up to 51,209, which are cut off at 4,095.*data\.bits=16"):
+        bright = decode(saved(Image.fromarray(np.array([[0, 256 * 200 + 9]], np.uint16))), "gray", bits=12)
+    np.testing.assert_array_equal(bright, np.array([[[0, 255]]]))
     portable = b"P5\n2 1\n4095\n" + np.array([0, 16 * 200], ">u2").tobytes()
     np.testing.assert_array_equal(decode(portable, "gray"), np.array([[[0, 200]]]))
+
+
+def test_how_many_of_sixteen_bits_are_used_is_seen_of_several_files() -> None:
+    def file(value: int) -> bytes:
+        return saved(Image.fromarray(np.array([[0, value]], np.uint16)))
+
+    assert depth([file(100), file(4000)]) == 12
+    assert depth([file(100), file(4000), file(4100)]) == 16
+    assert depth([saved(RGB), b"no picture"]) is None
 
 
 def chunk(name: bytes, data: bytes) -> bytes:

@@ -15,10 +15,11 @@ from pydantic import Field
 from .files import open_bytes
 from .holdout import MOST, SHARE
 from .image_files import Files, opened, stamp_of
-from .images import MOST_PIXELS, Color, Pixels, decode
+from .images import MOST_PIXELS, Color, Pixels, decode, depth
 from .shuffle import Shuffle, text_hash
 from .sources import SPLITS, Example, Skipped, Source, Split
 
+_LOOKED_AT = 16  # files of which the bits of gray ones are taken
 Indices = NDArray[np.int64]
 Decode = Callable[..., Pixels | Skipped]
 
@@ -148,7 +149,55 @@ def _placed(store: Store, wanted: tuple[Split, ...]) -> dict[Split, Indices]:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-class Images(ImageSource, kind="images"):
+class ImageFiles(ImageSource):
+    """Files of pictures or videos in folders, archives or tables.
+
+    bits: of gray files of 16 bits, how many they use; by default what some of the training files use, 8, 12 or 16.
+    """
+
+    path: str | None = None
+    validation_path: str | None = None
+    test_path: str | None = None
+    color: Color = "rgb"
+    bits: int | None = Field(default=None, ge=8, le=16)
+    most_pixels: int = Field(default=MOST_PIXELS, ge=1)
+    cache: int = Field(default=256, ge=0)
+
+    @property
+    def columns(self) -> tuple[str | None, str | None]:
+        """The columns of a table that name pictures and classes."""
+        return None, None
+
+    @property
+    def decode(self) -> Decode:
+        return decode
+
+    @property
+    def depth(self) -> int:
+        """How many bits gray files of 16 bits use."""
+        return self.bits or _depth(self._files(self.path)) or 16
+
+    def notes(self) -> tuple[str, ...]:
+        found = None if self.bits else _depth(self._files(self.path))
+        said = f"gray pictures of 16 bits a pixel use {found}, and are read as of {found} (data.bits=16 reads them as of 16)"
+        return (*super().notes(), *((said,) if found and found < 16 else ()))
+
+    def store(self, split: Split) -> Store | None:
+        given = {"train": self.path, "validation": self.validation_path, "test": self.test_path}[split]
+        if given is None and split != "train":
+            return None
+        return decoded(
+            self._files(given), str(given), self.color, self.most_pixels, self.depth, self.cache, self.decode
+        )
+
+    def _files(self, given: str | None) -> Files:
+        if given is None:
+            raise ValueError(f"no {self.holds}s are given: data.path=… is a folder of them, an archive, or a table")
+        path = Path(given).expanduser().resolve()
+        return opened(path, stamp_of(path), self.columns)
+
+
+class Images(ImageFiles, kind="images"):
     """Pictures in files, their folder naming the class: `cat/1.jpg`, or `train/cat/1.jpg` beside `test/cat/7.jpg`.
 
     path:       a folder, an archive of one (.zip, .tar, .tar.gz, .tar.xz …), or a CSV or TSV file that names pictures and
@@ -161,31 +210,26 @@ class Images(ImageSource, kind="images"):
     Pictures that can't be read are skipped and counted.
     """
 
-    path: str | None = None
-    validation_path: str | None = None
-    test_path: str | None = None
-    color: Color = "rgb"
     image_column: str | None = None
     label_column: str | None = None
-    most_pixels: int = Field(default=MOST_PIXELS, ge=1)
-    cache: int = Field(default=256, ge=0)
 
-    def store(self, split: Split) -> Store | None:
-        given = {"train": self.path, "validation": self.validation_path, "test": self.test_path}[split]
-        if given is None:
-            if split == "train":
-                raise ValueError("no pictures are given: data.path=… is a folder of them, an archive, or a CSV file")
-            return None
-        path = Path(given).expanduser().resolve()
-        columns = (self.image_column, self.label_column)
-        files = opened(path, stamp_of(path), columns)
-        return decoded(files, str(given), self.color, self.most_pixels, self.cache, decode)
+    @property
+    def columns(self) -> tuple[str | None, str | None]:
+        return self.image_column, self.label_column
+
+
+@lru_cache(maxsize=16)
+def _depth(files: Files) -> int | None:
+    """How many bits gray files of 16 use, by some from all over the table."""
+    count = len(files.names)
+    some = (files.read(i) for i in range(0, count, max(1, count // _LOOKED_AT)))
+    return depth(data for data in some if not isinstance(data, Skipped))
 
 
 class _Decoded:
     """Pictures of files, kept as they are decoded until a budget of bytes is full."""
 
-    def __init__(self, files: Files, where: str, read: Callable[[bytes], Pixels | Skipped], budget: int) -> None:
+    def __init__(self, files: Files, where: str, read: Decode, budget: int) -> None:
         self.where, self.names, self.notes = where, files.names, files.notes
         self._files, self._read, self._left = files, read, budget
         self._kept: dict[int, Pixels] = {}
@@ -201,7 +245,7 @@ class _Decoded:
         if kept is not None:
             return kept
         data = self._files.read(i)
-        found = data if isinstance(data, Skipped) else self._read(data)
+        found = data if isinstance(data, Skipped) else self._read(data, where=f"{self.where}/{self.names[i]}")
         if not isinstance(found, Skipped) and found.nbytes <= self._left:
             self._left -= found.nbytes
             self._kept[i] = found
@@ -209,9 +253,10 @@ class _Decoded:
 
 
 @lru_cache(maxsize=8)
-def decoded(files: Files, where: str, color: Color, most: int, cache: int, decode: Decode) -> Store:
-    """What is in some files, as `decode(bytes, color, most pixels)` reads them, kept until `cache` MiB are full."""
-    return _Decoded(files, where, partial(decode, color=color, most=most), cache << 20)
+def decoded(files: Files, where: str, color: Color, most: int, bits: int, cache: int, decode: Decode) -> Store:
+    """What is in some files, as `decode(bytes, color, most pixels, bits, where)` reads them, kept until `cache` MiB are
+    full."""
+    return _Decoded(files, where, partial(decode, color=color, most=most, bits=bits), cache << 20)
 
 
 # -- arrays ------------------------------------------------------------------------------------------------------------

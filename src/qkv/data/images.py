@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -42,20 +43,59 @@ _ALPHA = {"LA", "PA", "RGBA", "La", "RGBa"}
 # -- from bytes --------------------------------------------------------------------------------------------------------
 
 
-def decode(data: bytes, color: Color = "rgb", most: int = MOST_PIXELS) -> Pixels | Skipped:
+def decode(
+    data: bytes, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16, where: str = "a picture"
+) -> Pixels | Skipped:
     """The picture in the bytes of a file, as its EXIF data turn it; or why there is none.
 
     A picture of more than `most` pixels, or more than `MOST_SIDE` on a side, is refused by what its header says, before
-    anything is decoded. What is transparent lies on white; 16 bits a channel become 8.
+    anything is decoded. What is transparent lies on white; 16 bits a channel become 8, of which gray files use `bits`.
+    `where` names the picture in warnings.
     """
-    found = pages(data, color, most, only_first=True)
+    found = pages(data, color, most, bits, where, only_first=True)
     return found if isinstance(found, Skipped) else found[0]
 
 
 def pages(
-    data: bytes, color: Color = "rgb", most: int = MOST_PIXELS, only_first: bool = False
+    data: bytes,
+    color: Color = "rgb",
+    most: int = MOST_PIXELS,
+    bits: int = 16,
+    where: str = "a picture",
+    only_first: bool = False,
 ) -> list[Pixels] | Skipped:
     """Every picture in the bytes of a file, frames of an animation or pages, see `decode`; `most` pixels in all."""
+    found = _frames(data, color, most, only_first)
+    if isinstance(found, Skipped) or not isinstance(found[0], np.ma.MaskedArray):
+        return found
+    return _eight_bits(found, color, bits, where)
+
+
+def depth(files: Iterable[bytes]) -> int | None:
+    """How many bits the gray files of 16 bits among these use, 8, 12 or 16: cameras write 12 into 16, and few
+    formats can say so. None where there is no such file, or all are black."""
+    brightest = 0
+    for data in files:
+        if _is_deep(data):
+            found = _frames(data, "gray", MOST_PIXELS, only_first=True)
+            if not isinstance(found, Skipped):
+                brightest = max(brightest, int(np.ma.getdata(found[0]).max()))
+    return next(n for n in (8, 12, 16) if brightest < 1 << n) if brightest else None
+
+
+def _is_deep(data: bytes) -> bool:
+    """Whether a file is gray of 16 bits, by its header."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=formats()) as image:
+            return image.mode.startswith("I")
+    except Exception:  # as in `_frames`
+        return False
+
+
+def _frames(data: bytes, color: Color, most: int, only_first: bool) -> list[Any] | Skipped:
+    """`Pixels`, or `Deep` ones of a file in gray of 16 bits."""
     from PIL import Image, UnidentifiedImageError
 
     found: list[Any] = []
@@ -84,7 +124,7 @@ def pages(
         return Skipped("empty" if not data else "no picture in a known format")
     except Exception as error:  # whatever the reader of a format stumbles over: there are forty of them
         return Skipped("truncated" if "truncated" in str(error) else "damaged")
-    return _eight_bits(found, color) if isinstance(found[0], np.ma.MaskedArray) else found
+    return found
 
 
 @cache
@@ -96,9 +136,9 @@ def formats() -> list[str]:
     return [name for name in Image.ID if name not in NOT_READ]
 
 
-def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS) -> Pixels:
+def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16) -> Pixels:
     """The picture in a file. Raises ValueError that names the file where there is none."""
-    found = decode(content(path), color, most)
+    found = decode(content(path), color, most, bits, str(path))
     if isinstance(found, Skipped):
         raise ValueError(f"{str(path)!r} can't be read as a picture: it is {found}")
     return found
@@ -143,18 +183,31 @@ def _array(image: Image, color: Color) -> Pixels | Deep | Skipped:
     return np.ascontiguousarray(flat.transpose(2, 0, 1)) if flat.ndim == 3 else flat[None]
 
 
-def _eight_bits(deep: list[Deep], color: Color) -> list[Pixels]:
-    """The frames of a file in gray of 16 bits as 8. Cameras write 12 bits into 16, and few formats can say so."""
+def _eight_bits(deep: list[Deep], color: Color, bits: int, where: str) -> list[Pixels]:
+    """The frames of a file in gray of 16 bits, of which it uses some, as 8."""
+    most = (1 << bits) - 1
     brightest = max(int(frame.filled(0).max()) for frame in deep)
-    bits = next(n for n in (8, 12, 16) if brightest < 1 << n)
-    if brightest and bits < 16:
-        warnings.warn(
-            f"pictures of 16 bits a pixel that use {bits} at most are taken as of {bits}; scale them to 8 bits if they are "
-            "dark instead",
-            stacklevel=2,
-        )
-    made = (np.where(frame.mask, 255, frame.data >> (bits - 8)).astype(np.uint8) for frame in deep)
+    if brightest > most:
+        _tell(where, f"has values up to {brightest:,}, which are cut off at {most:,}", "16")
+    elif bits == 16 and 0 < brightest < 1 << 12:
+        _tell(where, f"has 16 bits a pixel and no value above {brightest:,}, so it comes out nearly black", "12")
+    made = (np.where(frame.mask, 255, frame.data.clip(max=most) >> (bits - 8)).astype(np.uint8) for frame in deep)
     return [frame.repeat(CHANNELS[color], 0) for frame in made]
+
+
+_told: set[tuple[str, str]] = set()
+
+
+def _tell(where: str, said: str, bits: str) -> None:
+    """Warn of the first such file of a folder."""
+    folder = where.rpartition("/")[0]
+    if (folder, bits) not in _told or not folder:
+        _told.add((folder, bits))
+        warnings.warn(
+            f"{where} {said}; if its pictures are of {bits} bits, say so by data.bits={bits} (task.bits={bits} where the "
+            "source has no such setting)",
+            stacklevel=4,
+        )
 
 
 # -- to a size ---------------------------------------------------------------------------------------------------------

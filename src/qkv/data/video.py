@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from .image_files import opened, stamp_of
-from .image_sources import Digits, ImageSource, Store, decoded
+from .image_sources import Decode, Digits, ImageFiles
 from .images import MOST_PIXELS, Color, Fit, Pixels, Size, content, fitted, pages
 from .shuffle import mix
 from .sources import SPLITS, Example, Skipped, Source, Split, Table
@@ -56,9 +55,11 @@ def resized(frames: Frames, size: Size, fit: Fit = "crop") -> Frames:
     return frames if frames.shape[2:] == tuple(size) else np.stack([fitted(frame, size, fit) for frame in frames])
 
 
-def decode_frames(data: bytes, color: Color = "rgb", most: int = MOST_PIXELS) -> Frames | Skipped:
+def decode_frames(
+    data: bytes, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16, where: str = "a video"
+) -> Frames | Skipped:
     """All frames of an animated GIF, WebP or PNG, or the pages of a TIFF; or why there are none. `most` pixels in all."""
-    found = pages(data, color, most)
+    found = pages(data, color, most, bits, where)
     if isinstance(found, Skipped):
         return found
     if len({frame.shape for frame in found}) > 1:
@@ -66,38 +67,25 @@ def decode_frames(data: bytes, color: Color = "rgb", most: int = MOST_PIXELS) ->
     return np.stack(found)
 
 
-def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS) -> Frames:
+def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16) -> Frames:
     """All frames in a file. Raises ValueError that names the file where there are none."""
-    found = decode_frames(content(path), color, most)
+    found = decode_frames(content(path), color, most, bits, str(path))
     if isinstance(found, Skipped):
         raise ValueError(f"{str(path)!r} can't be read as a video: it is {found}")
     return found
 
 
-class Clips(ImageSource, kind="clips"):
+class Clips(ImageFiles, kind="clips"):
     """Animated GIF, WebP or PNG files, their folder naming the class, as `images` has it; each is a "video" of all its
     frames. Files that can't be read are skipped and counted."""
-
-    path: str | None = None
-    validation_path: str | None = None
-    test_path: str | None = None
-    color: Color = "rgb"
-    most_pixels: int = Field(default=MOST_PIXELS, ge=1)
-    cache: int = Field(default=256, ge=0)
 
     @property
     def holds(self) -> str:
         return "video"
 
-    def store(self, split: Split) -> Store | None:
-        given = {"train": self.path, "validation": self.validation_path, "test": self.test_path}[split]
-        if given is None:
-            if split == "train":
-                raise ValueError("no videos are given: data.path=… is a folder of animated files, or an archive of one")
-            return None
-        path = Path(given).expanduser().resolve()
-        files = opened(path, stamp_of(path))
-        return decoded(files, str(given), self.color, self.most_pixels, self.cache, decode_frames)
+    @property
+    def decode(self) -> Decode:
+        return decode_frames
 
 
 # -- made ones ---------------------------------------------------------------------------------------------------------

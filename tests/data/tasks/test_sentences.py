@@ -123,6 +123,8 @@ def test_one_class_is_nothing_to_tell_apart(tokenizer: Tokenizer) -> None:
         Classify().settle(Given(train=({"text": "a", "label": "x"},)), tokenizer, PLAIN)
     with pytest.raises(ValueError, match="there is no label; name the column that holds it"):
         Classify().settle(Given(train=({"text": "a"},)), tokenizer, PLAIN)
+    with pytest.raises(ValueError, match="there is a score and no label; task=regress"):
+        Classify().settle(Given(train=({"text": "a", "score": 3.5},)), tokenizer, PLAIN)
 
 
 def test_many_decimals_are_no_classes(tokenizer: Tokenizer) -> None:

@@ -70,6 +70,8 @@ class Classify(Sentences, kind="classify"):
 
 
 def _other_kind(example: Example) -> str:
+    if "score" in example and "label" not in example:
+        return "there is a score and no label; task=regress learns scores"
     if "label" not in example:
         return "there is no label; name the column that holds it, as data.label=…"
     label = example["label"]

@@ -8,15 +8,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from ...core.embedding import Input
 from ...core.patches import Patches
 from ..encoding import Encoder
 from ..image_files import content_of
-from ..images import Pixels, Size, decode, normalized, read, resized, statistics
+from ..images import Color, Pixels, Size, decode, depth, normalized, read, resized, statistics
 from ..sources import Example, Skipped, Source
 from ..task import Task
 
+_LOOKED_AT = 16  # training pictures that the bits of gray ones are taken of
 _SEEN = 200  # training pictures that mean and deviation are taken of
 
 
@@ -26,6 +28,7 @@ class PictureTask(Task):
     image:     height and width of what the model reads; its own by default.
     channels:  3 for colors, 1 for gray; the model's.
     tokens:    of one picture in the model.
+    bits:      of gray files of 16 bits, how many they use; those of the source, or of some training pictures by default.
     mean, std: of each channel, 0 … 1, by which pixels are normalized; those of some training pictures by default.
     """
 
@@ -35,6 +38,7 @@ class PictureTask(Task):
     image: Size | None = None
     channels: int = 3
     tokens: int = 0
+    bits: int | None = Field(default=None, ge=8, le=16)
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
@@ -46,6 +50,8 @@ class PictureTask(Task):
         if not grid.patches:
             raise ValueError(f"pictures of {size[0]} × {size[1]} pixels hold no patch of the model; raise task.image")
         made = self.replace({"image": size, "channels": seen.channels, "tokens": grid.tokens})
+        if made.bits is None:
+            made = made.replace({"bits": getattr(source, "depth", None) or _depth(source)})
         if made.mean and made.std:
             return made
         examples = islice(source.examples("train", shuffle=True), _SEEN)
@@ -79,14 +85,16 @@ class PictureTask(Task):
         if isinstance(found, np.ndarray):
             return channelled(found, self.channels)
         data = content_of(found) if isinstance(found, Path) else found
-        made = data if isinstance(data, Skipped) else decode(data, "gray" if self.channels == 1 else "rgb")
+        color: Color = "gray" if self.channels == 1 else "rgb"
+        where = str(example.get("where", "a picture"))
+        made = data if isinstance(data, Skipped) else decode(data, color, bits=self.bits or 16, where=where)
         if isinstance(made, Skipped):
             return Skipped(f"whose picture is {made}", str(example.get("where", "")))
         return channelled(made, self.channels)
 
     def read(self, path: str | Path) -> Pixels:
         """The picture in a file, with the model's channels. Raises ValueError that names the file where there is none."""
-        return read(path, "gray" if self.channels == 1 else "rgb")
+        return read(path, "gray" if self.channels == 1 else "rgb", bits=self.bits or 16)
 
     def drawn(self, pixels: Pixels) -> Pixels:
         """A picture in the model's size, whatever its shape."""
@@ -94,6 +102,13 @@ class PictureTask(Task):
 
     def numbers(self, pixels: Pixels) -> NDArray[np.float32]:
         return normalized(pixels, self.mean, self.std)
+
+
+def _depth(source: Source) -> int | None:
+    """How many bits the gray files of 16 use among some training examples, in their order."""
+    given = (one.get("image") for one in islice(source.examples("train", shuffle=False), _LOOKED_AT))
+    files = (content_of(one) if isinstance(one, Path) else one for one in given)
+    return depth(data for data in files if isinstance(data, bytes))
 
 
 def lit(numbers: NDArray[np.float32], light: float, random: np.random.Generator) -> NDArray[np.float32]:

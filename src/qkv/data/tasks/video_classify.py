@@ -68,7 +68,7 @@ class VideoClassify(ImageClassify, kind="video-classify"):
 
     def read(self, path: str | Path) -> Frames:
         """The frames in a file, with the model's channels. Raises ValueError that names the file where there are none."""
-        return read(path, "gray" if self.channels == self.tubelet else "rgb")
+        return read(path, "gray" if self.channels == self.tubelet else "rgb", bits=self.bits or 16)
 
     def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """The first frame of every tubelet, from left to right, and the class."""
