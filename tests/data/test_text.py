@@ -144,3 +144,19 @@ def test_jsonl_with_conversations(tmp_path: Path) -> None:
         spec.replace(messages="messages").table("train")[0]
     with pytest.raises(ValueError, match="give prompt and answer, or messages"):
         JsonLines.from_dict({"prompt": "q", "answer": "a", "messages": "m"})
+
+
+def test_running_text_of_whole_files_is_not_read_to_look_for_what_is_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("train", "validation"):
+        (tmp_path / f"{name}.txt").write_text("the same line\n" * 3)
+    given_: dict[str, Any] = {
+        "path": str(tmp_path / "train.txt"),
+        "validation_path": str(tmp_path / "validation.txt"),
+        "test_path": str(tmp_path / "validation.txt"),
+    }
+    lines = Text(**given_, documents="line").notes()
+    assert lines[0] == "3 of 3 validation examples share their first text with training examples"
+    monkeypatch.setattr("qkv.data.holdout._keyed", lambda *_: pytest.fail("the text was read"))
+    assert Text(**given_).notes() == ()

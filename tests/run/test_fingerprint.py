@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qkv.data.pairs import Pairs
+from qkv.data.sources import Source, Split, Table
 from qkv.data.toys import Reverse
 from qkv.run.fingerprint import fingerprint
 
@@ -25,3 +26,16 @@ def test_it_is_the_datas_content(tmp_path: Path) -> None:
 
 def test_made_data_are_those_of_the_seed() -> None:
     assert fingerprint(Reverse(), None, 1) == fingerprint(Reverse(), None, 1) != fingerprint(Reverse(), None, 2)
+
+
+class Keyed(Source, kind="keyed"):
+    """Examples with keys that have no order among each other."""
+
+    value: str = "x"
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        return [{"text": "a", 1: {None: self.value, (2, 3): 1}}]  # type: ignore[dict-item]
+
+
+def test_examples_may_have_any_keys() -> None:
+    assert fingerprint(Keyed(), None, 0) == fingerprint(Keyed(), None, 0) != fingerprint(Keyed(value="y"), None, 0)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import itertools
 import json
 import re
 import shutil
@@ -13,6 +14,8 @@ import pytest
 from rich.console import Console
 from run_tiny import CHAT, LANGUAGE_MODEL, TINY, write_chats, write_text
 
+from qkv.data.flow import Flow
+from qkv.data.sources import Source, Split, Table
 from qkv.run import directory, fits
 from qkv.run.directory import State
 from qkv.run.load import load
@@ -328,3 +331,26 @@ def test_what_an_example_holds_cannot_command_the_terminal(tmp_path: Path) -> No
     recipe = Recipe.load("translate", [*settings, f"data.path={tmp_path / 'pairs.tsv'}"])
     train(recipe, tmp_path / "run", device="cpu", console=Console(file=out, width=300))
     assert "First example" in out.getvalue() and "\x1b" not in out.getvalue()
+
+
+class Endless(Source, kind="endless"):
+    """Training data that never end, read in their order."""
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        most = None if split == "train" else 20
+        return Flow(
+            lambda: ({"source": f"{n} cats", "target": f"{n}"} for n in itertools.islice(itertools.count(), most))
+        )
+
+
+def test_streamed_data_are_not_read_to_their_end_before_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> int:
+        raise AssertionError("the whole stream would be read")
+
+    monkeypatch.setattr("qkv.run.train.count", refuse)
+    settings = [text for text in settings_for("translate", tmp_path) if not text.startswith(("data.", "tokenizer."))]
+    recipe = Recipe.load("translate", [*settings, "training.max_epochs=100", "batching.pool=64", "tokenizer=byte"])
+    done = train(recipe.model_copy(update={"data": Endless()}), tmp_path / "run", device="cpu")
+    assert done.outcome.ending == "max_steps"

@@ -331,3 +331,11 @@ def test_on_a_gpu(tmp_path, precision):
         train(
             tmp_path / "b", Poisoned("loss").cuda(), poisoned_stream(set(range(4, 99))), evaluate=None, max_bad_steps=3
         )
+
+
+def test_a_buffer_with_an_infinity_is_no_divergence(tmp_path):
+    model = Tiny()
+    model.register_buffer("mask", torch.full((2,), -torch.inf))
+    done = train(tmp_path, model)
+    assert done.state.step == 12 and done.checkpoint is not None
+    assert read_tensors(done.weights)["mask"].isneginf().all()

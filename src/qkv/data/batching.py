@@ -117,7 +117,8 @@ def stream(
     Training is endless unless `epochs` is given; other splits last one pass.
 
     `position["passed"]` of a batch is how many passes over the data are done after it, in whole ones where the source
-    doesn't know before its end how many entries it has; `length` says it then (see `count`).
+    doesn't know before its end how many entries it has. `length` says it then (see `count`); without it, the first pass
+    does, and `position["length"]` keeps it.
 
     `position` of any batch resumes with the batch after it, bit for bit. Raises ValueError when the data are missing or
     broken, when no example is left after filtering, and when a position is of data of another size.
@@ -141,7 +142,7 @@ class Stream(Iterator[Batch]):
                 f"{now:,} now"
             )
         # A generator that knew this object would be freed by the garbage collector, whenever and in whichever thread.
-        self._batches = _batches(pools, start, epochs, self.report)
+        self._batches = _batches(pools, start, epochs, self.report, position.get("length"))
 
     def __next__(self) -> Batch:
         return next(self._batches)
@@ -164,7 +165,9 @@ class _Place(NamedTuple):
     batch: int
 
 
-def _batches(pools: Pools, start: _Place, epochs: int | None, report: Counts) -> Generator[Batch, None, None]:
+def _batches(
+    pools: Pools, start: _Place, epochs: int | None, report: Counts, length: int | None
+) -> Generator[Batch, None, None]:
     skip = start.batch
     fruitless = start[1:] == (0, 0)  # no batch in this epoch so far
     with contextlib.closing(_built(pools, start, epochs)) as built:
@@ -179,9 +182,12 @@ def _batches(pools: Pools, start: _Place, epochs: int | None, report: Counts) ->
                     "batch": i + 1,
                     "examples": pool.examples,
                 }
-                at["passed"] = pools.passed(pool, i + 1)
+                at["passed"] = pools.passed(pool, i + 1, length)
+                if length:
+                    at["length"] = length
                 yield cut.batch(at)
             fruitless, skip = fruitless and not pool.cuts, 0
+            length = length if pool.examples else pool.length or length
             if pool.last and fruitless:
                 raise ValueError(_nothing_left(pools, report))
             fruitless = fruitless or pool.last

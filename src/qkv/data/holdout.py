@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from .shuffle import text_hash
 from .sources import TEXTS, Example, Skipped, Source, Split, Table
@@ -79,12 +79,12 @@ class HoldingSource(Source):
 
 
 class FileSource(HoldingSource):
-    """A source of files.
+    """A source of files."""
 
-    compared: whether the examples of validation and test are looked for in the training data, as texts can be.
-    """
-
-    compared: ClassVar[bool] = False
+    @property
+    def compared(self) -> bool:
+        """Whether the examples of validation and test are looked for in the training data, as texts can be."""
+        return False
 
     @abstractmethod
     def paths(self, split: Split) -> tuple[Path, ...]:

@@ -34,7 +34,8 @@ class Pool:
     epoch: int
     number: int
     last: bool  # of its epoch
-    examples: int  # entries in the epoch's table
+    examples: int  # entries in the epoch's table; 0 where they are counted only as they are read
+    length: int | None  # the same once the epoch has ended: known with its last pool
     cuts: list[Cut]
     counts: Counts
 
@@ -93,10 +94,10 @@ class Pools:
         """Pools in an epoch."""
         return -(-len(self.table(epoch)) // self._size(epoch))
 
-    def passed(self, pool: Pool, batches: int) -> float:
+    def passed(self, pool: Pool, batches: int, length: int | None = None) -> float:
         """Passes over the data once so many batches of a pool are done: whole ones alone where nobody knows how long one
-        is."""
-        whole = pool.examples or self.length
+        is. `length` is that of an epoch before."""
+        whole = pool.examples or self.length or length
         if not whole:
             return float(pool.epoch + (pool.last and batches == len(pool.cuts)))
         size = self._size(pool.epoch)
@@ -123,7 +124,9 @@ class Pools:
             cuts = self._of_items(self.task, epoch, number, random, counts)
         counts.tokens = sum(cut.tokens for cut in cuts)
         counts.slots = sum(cut.slots for cut in cuts)
-        return Pool(epoch, number, number == self.count(epoch) - 1, self.examples(epoch), cuts, counts)
+        last = number == self.count(epoch) - 1
+        length = len(self.table(epoch)) if last else None
+        return Pool(epoch, number, last, self.examples(epoch), length, cuts, counts)
 
     def _of_text(self, epoch: int, number: int, random: Random | None, counts: Counts) -> list[Cut]:
         table = self.table(epoch)

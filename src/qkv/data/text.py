@@ -56,6 +56,11 @@ class Text(TextFiles, kind="text"):
             raise ValueError("give shares, or validation_path and test_path, not both")
         return self
 
+    @property
+    def compared(self) -> bool:
+        """Not in pieces of files: two of them are hardly ever equal, and to look for it is to read all of the text."""
+        return self.documents != "file"
+
     def gives(self, split: Split) -> bool:
         return self.shares is not None or super().gives(split)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from .encodings import Encoding
 from .files import Lines
@@ -22,10 +22,12 @@ class TextFiles(FileSource):
               the first of them and counts all.
     """
 
-    compared: ClassVar[bool] = True
-
     encoding: Encoding = "utf-8"
     damaged: Literal["refuse", "skip"] = "refuse"
+
+    @property
+    def compared(self) -> bool:
+        return True
 
     @property
     def strict(self) -> bool:

@@ -29,7 +29,7 @@ def _of_data(source: Source, seed: int) -> Iterator[str]:
         table = source.table(split, seed=seed)
         yield f"{split} {len(table)}"
         for place in _places(table):
-            yield json.dumps(table[place], default=_plain, sort_keys=True)
+            yield json.dumps(_sortable(table[place]), default=_plain, sort_keys=True)
 
 
 def _files(value: Any) -> Iterator[Path]:
@@ -45,6 +45,15 @@ def _places(table: Table) -> Iterator[int]:
     """Some places of a table; the first ones where it is read in its order, its length being unknown until then."""
     step = 1 if getattr(table, "sequential", False) else max(len(table) // SAMPLE, 1)
     yield from range(0, min(len(table), SAMPLE * step), step)
+
+
+def _sortable(value: Any) -> Any:
+    """With strings for keys, whatever they are: numbers, None and pairs have no order among each other."""
+    if isinstance(value, dict):
+        return {
+            key if isinstance(key, str) else f"{type(key).__name__} {key}": _sortable(v) for key, v in value.items()
+        }
+    return [_sortable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> str:

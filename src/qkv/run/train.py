@@ -211,7 +211,7 @@ class Job:
             batch=self.largest(batches),
         )
         Room(self.spec, shape, plan, recipe.batching.tokens).check()
-        if training.falls_by_epochs and not batches[0].position["examples"]:
+        if training.falls_by_epochs and training.max_steps is None and not batches[0].position["examples"]:
             self._say("Counting the examples of an epoch, which these data don't know before their end …")
             self.length = count(recipe.data, recipe.seed)
         return batches[0]
@@ -326,7 +326,7 @@ class Job:
         training = model.training
         try:
             with rng.preserved():
-                found = evaluator(model.eval(), "validation", FEW, quick, samples=0).metrics
+                found = evaluator(model.eval(), "validation", FEW, quick, samples=0, count=False).metrics
         except ValueError:  # so few examples may hold nothing to measure; the first evaluation will say
             return
         finally:

@@ -29,7 +29,16 @@ from .progress import Display
 from .settings import Training
 from .state import Best, State
 from .step import Stepper
-from .weights import Tensors, all_finite, load_model, load_optimizer, model_tensors, optimizer_tensors, replace_tensors
+from .weights import (
+    Tensors,
+    all_finite,
+    learned,
+    load_model,
+    load_optimizer,
+    model_tensors,
+    optimizer_tensors,
+    replace_tensors,
+)
 
 OpenStream = Callable[[dict[str, Any] | None], Iterator[Batch]]
 Evaluate = Callable[[nn.Module, int], dict[str, float]]
@@ -316,7 +325,7 @@ class Trainer:
         self._settle()
         self.unsaved = False
         tensors = model_tensors(self.model)
-        if not all_finite(tensors.values()):
+        if not all_finite(learned(self.model, tensors)):
             self.journal.event("not saved", self.state.step, reason="the weights hold NaN or infinity")
             return
         self.journal.sync()
@@ -377,10 +386,10 @@ class Trainer:
         state = self.state
         state.elapsed = self.elapsed
         self.journal.end(state.step, ending)
-        if ending == "bad steps" or not all_finite(model_tensors(self.model).values()):
+        if ending == "bad steps" or not all_finite(learned(self.model, model_tensors(self.model))):
             raise Diverged(state, self.store.newest())
         tensors, source, metrics = self._choose()
-        if not all_finite(tensors.values()):
+        if not all_finite(learned(self.model, tensors)):
             raise Diverged(state, self.store.newest())
         load_model(self.model, tensors)
         if isinstance(self.training.average, LastCheckpoints) and self.evaluator and ending != "interrupted":

@@ -148,6 +148,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
+def learned(model: nn.Module, tensors: Tensors) -> list[Tensor]:
+    """Those of a model's tensors that are parameters. A buffer may hold an infinity for good, as a mask does."""
+    names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return [tensor for name, tensor in tensors.items() if name in names]
+
+
 def all_finite(tensors: Iterable[Tensor]) -> bool:
     """Whether no tensor holds a NaN or an infinity; asks the device once."""
     found = [torch.isfinite(t).all() for t in tensors if t.is_floating_point()]
