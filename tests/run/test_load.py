@@ -200,3 +200,13 @@ def test_a_task_that_a_model_cannot_do_is_told_before_it_is_saved() -> None:
         ValueError, match="the task 'translate' is not one for this model; there is answer, continue, read"
     ):
         Run(model, None, task="translate")
+
+
+def test_a_part_that_nobody_has_defined_here_is_told_with_what_to_do(tmp_path: Path) -> None:
+    from qkv.run.load import read_config
+
+    spec = qkv.preset("gpt2", vocab_size=7, d_model=8, n_layers=1, n_heads=2).to_dict()
+    spec["decoder"]["norm"] = {"kind": "half-test"}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qkv", "task": "continue", "qkv": spec}))
+    with pytest.raises(ValueError, match=r"there is no norm 'half-test'; .*import the module .* then call qkv\.load"):
+        read_config(tmp_path / "config.json")

@@ -391,10 +391,19 @@ def read_config(path: Path) -> tuple[Any, Use]:
     try:
         spec = ModelSpec.from_dict(data["qkv"])
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {error}{_from_outside(error)}") from None
     task = data.get("task", usual_task(spec))
     _check_task(task, spec, path)
     return spec, task
+
+
+def _from_outside(error: ValueError) -> str:
+    """What to do where a kind is not known because nobody has defined it here."""
+    if "there is no " not in str(error):
+        return ""
+    return (
+        "; a part of your own has to be defined first: in Python, import the module that defines it, then call qkv.load"
+    )
 
 
 def _check_task(task: Any, spec: ModelSpec, where: Path | str) -> None:
