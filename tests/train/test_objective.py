@@ -130,3 +130,15 @@ def test_balance_is_on_by_default_and_logged(tmp_path):
     assert 1.0 <= line["terms"]["expert_load"] <= 4.0 and line["nll"] == line["terms"]["loss"] < line["loss"]
     added = 2 * 0.01 * line["terms"]["balance"] + 2 * 0.01 * line["terms"]["router_z"]  # of two layers
     assert line["loss"] == pytest.approx(line["nll"] + added, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"), [({"loss": torch.ones(())}, "values of type Tensor"), (torch.ones(()), "gives Tensor")]
+)
+def test_what_is_no_term_is_refused_with_what_is_wanted(tmp_path, given, named):
+    class Odd(Objective, kind=f"odd-{type(given).__name__}-test"):
+        def __call__(self, model, batch: Batch) -> Terms:
+            return given
+
+    with pytest.raises(ValueError, match=rf"objective 'odd-.*-test' .*{named}.*Term\(sum, count\)"):
+        train(tmp_path, objective=Odd())

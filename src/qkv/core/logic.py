@@ -142,10 +142,17 @@ class Pattern(Spec, role="pattern"):
         """
         if at := _blind_in_any_role(self, n):
             warnings.warn(
-                f"{self} lets queries see nothing at positions {_spans(at)} of {n}, where attention gives 0; add what they "
+                f"{self} lets queries see nothing at positions {spans(at)} of {n}, where attention gives 0; add what they "
                 "may see, such as | window(1) for themselves",
                 stacklevel=2,
             )
+
+    def looks_ahead(self, n: int = 256) -> bool:
+        """Whether some query among the first n positions sees a key that comes after it, of tokens without roles."""
+        with _disable_current_modes(), torch.device("cpu"):
+            at = torch.arange(n)
+            seen = quadtree.holds(self.over(n), at[None, :, None], at[None, None])
+            return bool((seen & (at > at[:, None])).any())
 
     @overload
     def picture(self, n: int | Layout = 32, cell: int = 8, format: Literal["svg"] = "svg") -> str: ...
@@ -175,7 +182,7 @@ def _blind_in_any_role(pattern: Pattern, n: int) -> list[int]:
         return [at for at in quadtree.blind(over, n) if at in special]
 
 
-def _spans(numbers: list[int]) -> str:
+def spans(numbers: list[int]) -> str:
     """0–3, 7, 12–…"""
     runs = [[at for _, at in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
     said = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]

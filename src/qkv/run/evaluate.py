@@ -18,7 +18,7 @@ from ..data.task import Task, TextTask
 from ..data.tokenizer import Tokenizer
 from ..generate import Generation
 from ..model.build import AnyModel
-from ..train.objective import Objective
+from ..train.objective import Objective, terms_of
 from . import metrics, plain_json
 from .chat import Assistant
 from .counting import Clock, first, goods
@@ -217,7 +217,7 @@ class Evaluator:
             for batch in batches:
                 rows += len(batch.texts) or batch.rows
                 moved = batch.to(model.device)
-                terms.add(self.objective(model, moved))
+                terms.add(terms_of(self.objective, model, moved))
                 judge.read(model, moved)
                 if limit is not None and rows >= limit:
                     break
@@ -266,7 +266,7 @@ class Evaluator:
 
     @torch.inference_mode()
     def _add(self, total: Likelihood, model: AnyModel, batch: Batch) -> None:
-        total.terms.add(self.objective(model, batch.to(model.device)))
+        total.terms.add(terms_of(self.objective, model, batch.to(model.device)))
         if batch.texts:
             total.size += sum(len(text["target"].encode()) for text in batch.texts)
         elif batch.labels is not None:

@@ -14,7 +14,7 @@ from ..cost.machine import available
 from ..cost.memory import Loss, MakeOptimizer, Plan, ceiling, predict
 from ..model.base import ModelSpec
 from ..train.average import RunningAverage
-from ..train.objective import Objective
+from ..train.objective import Objective, terms_of
 from ..train.precision import DTYPES, choose
 from ..train.settings import Training
 from ..train.step import over_labels, weighed
@@ -60,7 +60,7 @@ def _optimizer(training: Training, adapter: Adapter | None) -> MakeOptimizer:
 def _loss(objective: Objective) -> Loss:
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         counts = objective.counts(batch)
-        return weighed(over_labels(objective(model, batch), counts), counts)
+        return weighed(over_labels(terms_of(objective, model, batch), counts), counts)
 
     return loss
 

@@ -20,6 +20,7 @@ from . import checkpoint, rng
 from .average import LastCheckpoints, Running, RunningAverage, mean
 from .boards import check_boards
 from .checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
+from .foresight import warn_of_foresight
 from .interrupt import Interrupt
 from .journal import Journal
 from .meter import Measured, Meter
@@ -83,6 +84,8 @@ def fit(
     trainer.fingerprint |= fingerprint or {}
     trainer.utilization = flops_per_token / peak_flops if flops_per_token and peak_flops else None
     trainer.start(open_stream, seed, resume, begin)
+    if ranks.rank == 0:
+        warn_of_foresight(model, objective)
     with display, Interrupt(display.say) as interrupt, closing(trainer):
         while True:
             ending = trainer.ending(interrupt.requested)

@@ -6,7 +6,7 @@ A new objective is a subclass with a `kind` and a `__call__`; nothing else has t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 from torch import nn
@@ -24,7 +24,11 @@ class Objective(Spec, role="objective"):
 
     A term of any name may count `batch.counts[name]` items: the batch's labels, where the task counts nothing of that name.
     What is divided by another number says it in `counts`.
+
+    `predicts_next`: labels are tokens that come after what the decoder may see.
     """
+
+    predicts_next: ClassVar[bool] = False
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         raise NotImplementedError(f"{type(self).__name__} does not say what its loss is")
@@ -32,6 +36,20 @@ class Objective(Spec, role="objective"):
     def counts(self, batch: Batch) -> dict[str, int]:
         """By how many items each term is divided. Asked before the forward pass, so that a step knows its totals."""
         return batch.counts
+
+
+def terms_of(objective: Objective, model: nn.Module, batch: Batch) -> Terms:
+    """What an objective gives. Raises ValueError where that isn't named terms."""
+    terms: Any = objective(model, batch)
+    named = isinstance(terms, Mapping)
+    odd = [value for value in (terms.values() if named else (terms,)) if not isinstance(value, Term)]
+    if named and not odd:
+        return dict(terms)
+    raise ValueError(
+        f"the objective {objective.kind!r} gives {'values of type ' * named}"
+        f"{type(odd[0]).__name__}; it has to give terms by name, each a sum and the number of items that it is over: "
+        '{"loss": Term(sum, count)}, with qkv.core.batch.Term'
+    )
 
 
 class LabelObjective(Objective):
@@ -89,11 +107,14 @@ class Labels(LabelObjective, kind="labels"):
 class NextToken(LabelObjective, kind="next-token"):
     """Language modeling: each token is predicted from those before it."""
 
+    predicts_next = True
+
 
 class SequenceToSequence(LabelObjective, kind="sequence-to-sequence"):
     """Each target token is predicted from the whole source and the target tokens before it."""
 
     label_smoothing: Smoothing = 0.1
+    predicts_next = True
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         if "target" not in batch.inputs:

@@ -14,7 +14,7 @@ from ..core.ranks import Ranks
 from ..model.recurrent import RecurrentModel
 from ..model.transformer import TransformerModel
 from .compiling import compiled
-from .objective import Objective
+from .objective import Objective, terms_of
 from .precision import Mixed
 from .settings import Training
 from .update import update
@@ -94,7 +94,7 @@ class Stepper:
             if not any(counts.values()):
                 continue
             with self.mixed.autocast():
-                terms = over_labels(self.objective(self.model, batch.to(self.device)), counts)
+                terms = over_labels(terms_of(self.objective, self.model, batch.to(self.device)), counts)
             loss = weighed(terms, totals)
             self.mixed.backward(loss)
             losses.append(loss.detach())

@@ -11,6 +11,8 @@ from ..objective import LabelObjective
 class _OfTargets(LabelObjective):
     """The loss of the decoder's tokens, for batches that an encoder reads."""
 
+    predicts_next = True
+
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         if "target" not in batch.inputs:
             raise ValueError(
@@ -30,3 +32,5 @@ class Denoising(_OfTargets, kind="denoising"):
 class PrefixLanguageModel(LabelObjective, kind="prefix-language-model"):
     """Each token behind a prefix is predicted from all of the prefix and the tokens before it (Raffel et al. 2020, §3.2.3:
     the decoder's pattern is `causal() | prefix()`). Where no token has the role PREFIX, that is language modeling."""
+
+    predicts_next = True
