@@ -11,7 +11,7 @@ import pytest
 import soundfile
 import torch
 
-from qkv.data.audio import decode, encode, log_mel, mel_filters, resampled
+from qkv.data.audio import MOST_SAMPLES, decode, encode, log_mel, mel_filters, resampled
 from qkv.data.sources import Skipped
 
 TONE = (0.5 * np.sin(2 * np.pi * 440 * np.arange(800) / 8000)).astype(np.float32)
@@ -118,6 +118,7 @@ def test_rates_lengths_and_values_that_no_sound_has_are_refused(monkeypatch: pyt
         file = io.BytesIO()
         soundfile.write(file, np.array([0, value]), 8000, "FLOAT", format="WAV")
         assert "no numbers" in str(decode(file.getvalue()))
+    assert MOST_SAMPLES >= 13 * 60 * 44_100 * 2  # 13 minutes of stereo
     monkeypatch.setattr("qkv.data.audio.MOST_SAMPLES", 799)
     assert decode(plain) == "longer than 799 samples"
 

@@ -38,6 +38,8 @@ class Classify(Sentences, kind="classify"):
         found: set[str] = set()
         for example in source.examples("train", shuffle=False):
             name = named(example.get("label"))
+            if name is None and _only_scored(example):
+                raise ValueError(_other_kind(example))  # skipping would leave none
             if name is None:
                 self._refused(example, _other_kind(example), _NO_CLASS)
             else:
@@ -69,8 +71,12 @@ class Classify(Sentences, kind="classify"):
         return Classes(self.classes)
 
 
+def _only_scored(example: Example) -> bool:
+    return "score" in example and "label" not in example
+
+
 def _other_kind(example: Example) -> str:
-    if "score" in example and "label" not in example:
+    if _only_scored(example):
         return "there is a score and no label; task=regress learns scores"
     if "label" not in example:
         return "there is no label; name the column that holds it, as data.label=…"

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from ..batching import Batching
 
 NEXT = "next_sentence"  # the target, and its term of the loss
-TOO_SHORT, LONELY = "with fewer than two tokens", "without the second sentence that task.next_sentence asks for"
+TOO_SHORT, LONELY = (
+    "with fewer than two tokens",
+    ("without the second sentence that task.next_sentence asks for (task.next_sentence=false trains without it)"),
+)
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
