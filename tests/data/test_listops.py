@@ -99,3 +99,9 @@ def test_the_published_labels_are_the_values(name: str) -> None:
             label, text = line.rstrip("\n").split("\t")
             assert str(value(read(text))) == label, text
             assert binary(read(text)) == text.strip()
+
+
+def test_any_depth_is_met_at_once() -> None:
+    assert ListOps(depth=10**9, arguments=2**40).depth == 10**9
+    with pytest.raises(ValueError, match="lower shortest to 4 or raise depth"):
+        ListOps(depth=1, arguments=2, shortest=5)

@@ -72,6 +72,8 @@ class ListOps(Source, kind="listops"):
             raise ValueError(f"longest ({self.longest}) is less than shortest ({self.shortest})")
         most = self.arguments
         for _ in range(1, self.depth):
+            if most + 2 >= self.shortest:  # deeper ones are longer still, and soon beyond any number
+                break
             most = self.arguments * (most + 2)
         if self.shortest > most + 2:
             raise ValueError(

@@ -63,7 +63,6 @@ from .wording import taken
 
 FEW = 8  # examples of a first evaluation, which is to show what is measured
 SAMPLE = 8  # batches that are looked at to see how large they get
-SHOWN = 80  # characters of each part of the first example
 SMALL = 20  # examples: a smaller split is told
 TEXTS = 1000  # of a split, over which it is told how much of them has a vector, or is unknown
 
@@ -137,7 +136,7 @@ class Job:
         check_context(recipe, recipe.spec())  # told before anything takes time
         tell(console, "Reading the data …")
         example = first_examples(recipe)["train"]
-        begins = [*first_said(example), *small_splits(recipe)]
+        small = list(small_splits(recipe))
         saved = out / TOKENIZER
         if resume and recipe.adapter is not None and recipe.model.directory:
             check_base(out, recipe.model.directory)
@@ -155,7 +154,7 @@ class Job:
         notes = unknown_notes(recipe, tokenizer)
         notes += [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
         recipe = recipe.resolve(spec.vocab_size)
-        notes += begins
+        notes += small
         notes += [] if recipe.task is None else [f"Task: {note}." for note in recipe.task.notes(example)]
         seen = first_seen(example, recipe, tokenizer, use == "translate")
         notes += [f"Data: {sizes(recipe.data, recipe.seed)}.", *seen]
@@ -411,18 +410,6 @@ def first_examples(recipe: Recipe) -> dict[Split, Example]:
             raise ValueError(f"the {split} split of the data holds no example")
         found[split] = example
     return found
-
-
-def first_said(example: Example) -> Iterator[str]:
-    """The first training example, where it is of texts: what columns and headings were taken for is seen at once."""
-    shown = [example[name] for name in ("source", "target", "text", "pair", "label", "score") if name in example]
-    if any(isinstance(part, str) and part for part in shown):
-        yield f"First example: {' → '.join(map(_shown, shown))}"
-
-
-def _shown(part: Any) -> str:
-    text = str(part)
-    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
 
 
 def small_splits(recipe: Recipe) -> Iterator[str]:
