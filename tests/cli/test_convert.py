@@ -44,7 +44,7 @@ def test_a_model_of_no_family_says_so(source: Path, tmp_path: Path, capsys: pyte
     assert main(["convert", str(run), str(tmp_path / "a")]) == 0
     assert "saved under the model type 'qkv'" in capsys.readouterr().err
     assert main(["convert", str(run), str(tmp_path / "b"), "--to", "hub"]) == 2
-    assert "the Hub has no family that is this model" in capsys.readouterr().err
+    assert "no Hub family matches this model" in capsys.readouterr().err
     assert not (tmp_path / "b").exists()
 
 

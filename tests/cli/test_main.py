@@ -89,6 +89,7 @@ def test_it_runs_as_a_module_and_tells_its_version() -> None:
 MISTAKES = {
     "trian": "did you mean 'train'",
     "train": "missing argument 'RECIPE'",
+    "train nosuch": "no recipe 'nosuch'; there is: ",
     "train localize": "did you mean 'localise'",
     "train reverse --devise cpu": "--devise",
     "train reverse --device gpu": "there is no device 'gpu'",
@@ -401,3 +402,13 @@ def test_cost(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["shape"] == {"rows": 1, "length": 16, "source": 0}
     assert told["parameters"] == sum(part["parameters"] for part in told["parts"])
     assert told["memory"]["peak"] > told["memory"]["weights"] >= 4 * told["parameters"]
+
+
+def test_a_bare_number_of_a_time_is_seconds_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "reverse", *TINY, "--max-time", "65", "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr()
+    assert "Training stops after 1m05s at the latest." in " ".join((said.out + said.err).split())
+    assert main(["train", "--help"]) == 0
+    assert "bare number is seconds" in " ".join(capsys.readouterr().out.replace("│", " ").split())

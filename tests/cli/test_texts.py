@@ -131,3 +131,20 @@ def test_what_has_no_probability_is_null_in_json(tmp_path: Path, capsys: pytest.
     assert (said["perplexity"], said["log_probs"]) == (None, [])
     assert main(["score", str(tmp_path / "lm"), "a"]) == 0
     assert "nan" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command, bad", [("fill", "ab"), ("fill", "a<mask>" * 40), ("embed", "ab " * 60)])
+def test_a_line_that_cannot_be_answered_is_named_and_the_others_are_answered(
+    command: str, bad: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, options, text = COMMANDS[command]
+    lines = f"{text}\n\n{bad}\n{text}\n".encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    assert main([command, str(runs / run), *options]) == 0
+    told = capsys.readouterr()
+    assert "warning: line 3, 'a" in told.err and "is not answered: " in told.err
+    first, blank, left, last = told.out.splitlines()
+    assert first == last and blank == left and first != blank
+    assert main([command, str(runs / run), *options, text, "", bad, text]) == 2
+    told = capsys.readouterr()
+    assert "text 3, 'a" in told.err and not told.out

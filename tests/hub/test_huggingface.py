@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +59,20 @@ def test_what_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     (tmp_path / "modules.json").write_text("[]")
     huggingface.download("a/b")
     assert asked[5] == ["*_Pooling/config.json"]  # how sentence-transformers pools lies a folder deeper
+
+
+def test_a_missing_run_is_not_asked_of_the_hub_and_no_network_is_said_plainly(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hub = pytest.importorskip("huggingface_hub", reason="an optional dependency")
+    monkeypatch.chdir(tmp_path)
+
+    def refuse(*args: object, **kwargs: object) -> str:
+        raise hub.errors.LocalEntryNotFoundError("An error happened. Got: ConnectError: [Errno -2] Name not known")
+
+    monkeypatch.setattr(hub, "snapshot_download", refuse)
+    with pytest.raises(ValueError, match="there is no run directory runs/x"):
+        load("runs/x")
+    with pytest.raises(ValueError, match="the Hub did not give it: it can't be reached from here") as error:
+        load("nobody/nothing")
+    assert "Got" not in str(error.value)

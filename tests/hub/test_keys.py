@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from qkv.families import FAMILIES, family_of, preset
 from qkv.families.rope import Rope
 from qkv.hub.family import difference
 from qkv.hub.keys import ANY, Key, check_claimed, filled
+from qkv.run.recipe import Recipe
 
 LLAMA = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 9}
 
@@ -66,17 +68,20 @@ def test_anything_goes_for_what_changes_no_output() -> None:
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"decoder.position": ALiBi()}, "gpt_neox comes nearest, with the difference that its positions are rotary"),
-        ({"decoder.blocks.*.placement": "post"}, "decoder.blocks.0.placement = 'pre' where this model has 'post'"),
-        ({"decoder.blocks.1.attention.n_heads": 2}, "decoder.blocks.1.attention.n_heads = 4 where this model has 2"),
+        ({"decoder.position": ALiBi()}, "gpt2 comes nearest: decoder.position is learned there and alibi here"),
+        (
+            {"decoder.blocks.*.attention.qk_norm": "rmsnorm"},
+            "blocks.0-1.attention.qk_norm is none there and rmsnorm here",
+        ),
+        ({"decoder.blocks.1.attention.n_heads": 2}, "decoder.blocks.1.attention.n_heads is 4 there and 2 here"),
     ],
 )
 def test_a_spec_of_no_family_is_told_what_stands_in_the_way(changes: dict[str, Any], said: str) -> None:
     spec = preset("gpt2", n_layers=2, d_model=16, n_heads=4, vocab_size=9).replace(changes)
-    with pytest.raises(ValueError, match="the Hub has no family that is this model; ") as error:
+    with pytest.raises(ValueError, match="no Hub family matches this model; ") as error:
         family_of(spec)
     assert said in str(error.value)
-    with pytest.raises(ValueError, match="gpt2 comes nearest, with decoder"):
+    with pytest.raises(ValueError, match="gpt2 comes nearest: decoder"):
         family_of(spec, first="gpt2")
 
 
@@ -92,3 +97,37 @@ def test_a_published_size_is_its_configuration(name: str) -> None:
     spec = preset(name)
     family = family_of(spec)
     assert not difference(family.spec(family.config(spec)), spec, beside=frozenset())
+
+
+EXPORTS = {  # a recipe, and what makes a model of a Hub family of it
+    "lm": ("gpt2", ""),
+    "classify": ("bert", ""),
+    "bert": ("bert", "model.position=learned"),
+    "translate": ("bart", "model.preset=bart-base"),
+    "vit": ("vit", "head.pool=token"),
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_which_recipes_export_and_what_makes_the_others(name: str) -> None:
+    """As docs/hub.md says."""
+    family, override = EXPORTS[name]
+    page = (Path(__file__).parents[2] / "docs" / "hub.md").read_text()
+    assert f"| `{name}` | `{family}` | {f'`{override}`' if override else 'none'} |" in page
+
+    def spec(*settings: str) -> Any:
+        recipe = Recipe.load(name, settings)
+        return recipe.spec() if recipe.head is None else recipe.spec().replace(head=recipe.head)
+
+    if override:
+        with pytest.raises(
+            ValueError, match=f"no Hub family matches this model; {'marian' if name == 'translate' else family} "
+        ):
+            family_of(spec())
+    assert family_of(spec(*[override] if override else [])).model_type == family
+
+
+def test_the_nearest_family_is_that_with_the_fewest_obstacles() -> None:
+    with pytest.raises(ValueError) as error:
+        family_of(Recipe.load("bert").spec())
+    assert str(error.value).endswith("; bert comes nearest: encoder.position is learned there and rotary here")

@@ -9,6 +9,7 @@ import pytest
 import torch
 from run_tiny import TINY
 
+from qkv.cli import main
 from qkv.cost.count import Shape
 from qkv.families import preset
 from qkv.run.costs import of_preset, of_recipe
@@ -81,3 +82,11 @@ def test_shapes_that_can_not_be(options: dict[str, int], said: str) -> None:
     spec = preset("gpt", d_model=16, n_layers=1, n_heads=2, vocab_size=30, max_positions=100)
     with pytest.raises(ValueError, match=said):
         of_preset("mine", spec, CPU, **options)
+
+
+def test_a_row_too_short_to_quantize_has_one_size(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "gpt2", "--length", "255", "--device", "cpu"]) == 0
+    said = capsys.readouterr().out
+    assert "in bf16; int8 and int4 quantize rows from 256 tokens on" in said and "in int8" not in said
+    assert main(["cost", "gpt2", "--length", "256", "--device", "cpu"]) == 0
+    assert "in int8" in capsys.readouterr().out

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from run_tiny import LANGUAGE_MODEL, write_chats, write_text
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import qkv
+from qkv.cli import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "finetuning.md"
 TEMPLATE = (
@@ -78,3 +81,37 @@ def test_the_example_is_what_transformers_loads(place: Path, capsys: pytest.Capt
         ours, expected = run.model(torch.tensor([ids])), theirs(torch.tensor([ids])).logits
     torch.testing.assert_close(ours.cpu(), expected, atol=1e-5, rtol=1e-4)
     assert qkv.load(place / "tuned", "cpu").text_model.tokenizer.chat.row(conversation)[0] == ids
+
+
+def test_a_language_model_of_ones_own_becomes_an_assistant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the page shows it, on tiny models; the tokenizer even lacks the token that the template begins turns with."""
+    (block,) = re.findall(r"```text\n(qkv train lm data.path=book.txt\n.*?)```", PAGE.read_text(), re.S)
+    lm, tuned, talk = (shlex.split(line)[1:] for line in block.splitlines())
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path).rename("book.txt")
+    write_chats(tmp_path)
+    short = ["training.max_steps=2", "evaluation.test_examples=4", "batching.tokens=512"]
+    assert main([*lm, *LANGUAGE_MODEL, "data.documents=line", "model.max_positions=200"]) == 0
+    capsys.readouterr()
+    assert main([*tuned, *short]) == 0
+    printed = capsys.readouterr()
+    said = " ".join((printed.out + printed.err).split())
+    assert "batching.context is 200, the whole context of runs/lm" in said
+    assert "The tokenizer of runs/lm has no chat template; it gets the recipe's" in said
+    assert main([*talk, "--max-new-tokens", "2"]) == 0
+    run = qkv.load("runs/chat", device="cpu")
+    assert run.tokenizer is not None and run.tokenizer.bos_id is not None
+    prompt = run.tokenizer.chat.prompt([{"role": "user", "content": "1?"}])
+    assert prompt[0] == run.tokenizer.bos_id and run.model.vocab_size == run.tokenizer.vocab_size
+    assert main([*tuned, *short, "training.max_steps=3", "--resume"]) == 0  # the same command means the same context
+
+
+def test_a_context_that_is_given_is_refused_with_the_one_that_fits(
+    trained_lm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [f"model={trained_lm}", f"data.path={write_chats(tmp_path)}", "batching.context=300"]
+    assert main(["train", "chat", *given, "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "lower it (batching.context=256)" in said and "max_positions" not in said

@@ -152,10 +152,10 @@ def test_without_a_tokenizer_only_ids_go_in_and_out(gpt2: Path, tmp_path: Path) 
 def test_a_changed_model_of_no_family_is_saved_as_ours_and_says_so(gpt2: Path, tmp_path: Path) -> None:
     run = load(gpt2, "cpu")
     changed = Run(qkv.replace(run.model, {"decoder.position": "alibi"}).model, None, origin=run.origin)
-    with pytest.raises(ValueError, match=r"gpt2 comes nearest, with decoder\.position\.kind = 'learned'"):
+    with pytest.raises(ValueError, match=r"gpt2 comes nearest: decoder\.position is learned there and alibi here"):
         changed.save(tmp_path / "x", to="hub")
     assert not (tmp_path / "x").exists(), "nothing half-written"
-    with pytest.warns(UserWarning, match="is saved under the model type 'qkv': the Hub has no family"):
+    with pytest.warns(UserWarning, match="is saved under the model type 'qkv': no Hub family"):
         folder = changed.save(tmp_path / "x")
     assert torch.equal(logits(folder), changed.model(IDS))
     with pytest.raises(ValueError, match="'hub' or 'qkv', not 'onnx'"):
@@ -247,3 +247,19 @@ def test_whole_numbers_are_no_weights_in_whatever_dtype(gpt2: Path) -> None:
     rewritten(gpt2, lambda t: {name: tensor.to(torch.int32) for name, tensor in t.items()})
     with pytest.raises(ValueError, match=r"holds torch\.int32, and weights are floating-point numbers"):
         load(gpt2, "cpu", dtype="float32")
+
+
+def test_tokens_outside_the_vocabulary_are_told_and_ignored(tmp_path: Path) -> None:
+    """`transformers` writes GPT-2's 50256 into the configuration of every GPT-2."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=1000, n_embd=32, n_layer=2, n_head=2, n_positions=64)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    said = json.loads((tmp_path / "generation_config.json").read_text())
+    (tmp_path / "generation_config.json").write_text(json.dumps({**said, "eos_token_id": [7, 50256]}))
+    with pytest.warns(UserWarning) as told:
+        run = load(tmp_path, "cpu")
+    texts = [str(one.message) for one in told]
+    for file, key in (("config", "bos"), ("config", "eos"), ("generation_config", "bos"), ("generation_config", "eos")):
+        assert any(f"{tmp_path / file}.json: {key}_token_id is" in text and "50256" in text for text in texts)
+    assert run.origin is not None and run.origin.ids.start is None and run.origin.ids.ends == (7,)
+    assert run.model.generate(torch.tensor([[1, 2]]), max_new_tokens=2).shape[0] == 1

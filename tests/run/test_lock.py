@@ -70,3 +70,16 @@ def test_the_lock_of_a_dead_process_is_no_lock(tmp_path: Path) -> None:
     train(Recipe.load("reverse", TINY), tmp_path / "run", device="cpu")
     assert State.of(tmp_path / "run") is State.FINISHED
     assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]
+
+
+def test_a_live_run_that_has_delivered_nothing_says_who_trains_it(tmp_path: Path) -> None:
+    process = holder(tmp_path / "run")
+    try:
+        (tmp_path / "run/recipe.yaml").write_text("name: x")
+        with pytest.raises(ValueError, match=rf"is being trained by process {process.pid} .* delivered nothing yet"):
+            load(tmp_path / "run")
+    finally:
+        process.kill()
+        process.wait()
+    with pytest.raises(ValueError, match="--resume"):
+        load(tmp_path / "run")

@@ -87,12 +87,23 @@ def _lines(costs: Costs) -> list[str]:
     said.append(f"  compute   {costs.flops:.3g} FLOPs; {costs.peak / 1e9:,.0f} GFLOP/s at best here")
     said.append(f"  time      about {costs.seconds:.2g} s, {costs.tokens_per_second:,.0f} tokens/s: an estimate")
     if costs.cache is not None:
+        (first, least), *others = costs.cache.items()
         sizes = ", ".join(f"{_size(size)} in {name}" for name, size in costs.cache.items())
+        if others and all(size == least for _, size in others):
+            sizes = f"{_size(least)} in {first}; {_unquantized([name for name, _ in others])}"
         said.append(f"  decoding  a row of {shape.length:,} tokens is a cache of {sizes}")
     if costs.batches is not None:
         run = span(costs.seconds * costs.batches)
         said.append(f"  the run   about {run} for {costs.batches:,} batches, evaluations apart")
     return said
+
+
+def _unquantized(names: list[str]) -> str:
+    """Why quantized caches are as large as the plain one."""
+    from ..core.caches import QuantizedCache
+
+    usual = QuantizedCache()
+    return f"{' and '.join(names)} quantize rows from {usual.residual + usual.group} tokens on"
 
 
 def _size(size: int) -> str:

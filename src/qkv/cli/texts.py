@@ -1,7 +1,8 @@
 """Texts from the command line or from standard input, for the commands that use a run.
 
 One rule for blank texts, which say nothing: nobody is asked about them, and each is answered by a blank line, in JSON by an
-object whose answer is null or empty. So lines that go in and lines that come out belong together.
+object whose answer is null or empty. A line of standard input that can't be answered, such as one that is longer than the
+model's context, has the same and a warning. So lines that go in and lines that come out belong together.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from ..run.load import Run
 
 CHUNK = 512  # lines read before they are worked on: enough to batch by length, few enough to keep nothing waiting long
+
+QUOTED = 40  # characters of a text that can't be answered
 
 T = TypeVar("T")
 
@@ -47,7 +50,7 @@ def opened(run: str | Path, command: str, device: str) -> Run:
 def read(texts: Sequence[str] | None, at_once: int = CHUNK) -> Iterator[list[str]]:
     """The texts in chunks: those given, or the lines of standard input. Invalid UTF-8 is an error naming the line."""
     if texts:
-        yield list(texts)
+        yield from chunks(texts, 1) if at_once == 1 else [list(texts)]
         return
     if sys.stdin is None:
         raise ValueError("there is no text, and standard input is closed; give texts")
@@ -60,12 +63,53 @@ def read(texts: Sequence[str] | None, at_once: int = CHUNK) -> Iterator[list[str
 def each(
     texts: Sequence[str] | None, ask: Callable[[list[str]], Iterable[T]], at_once: int = CHUNK
 ) -> Iterator[tuple[str, T | None]]:
-    """Each text with what is said of it; None for a blank one, about which nobody is asked."""
+    """Each text with what is said of it; None for a blank one, about which nobody is asked.
+
+    Raises ValueError naming the first of the given texts that can't be answered. A line of standard input that can't be is
+    told in a warning and has None; the others are answered.
+    """
+    before = 0
     for chunk in read(texts, at_once):
-        asked = [text for text in chunk if text.strip()]
-        made = iter(ask(asked) if asked else ())
-        for text in chunk:
-            yield text, next(made) if text.strip() else None
+        asked = {i: text for i, text in enumerate(chunk) if text.strip()}
+        made, refused = _answers(asked, ask)
+        for i, error in refused.items():
+            if texts:
+                raise ValueError(f"text {before + i + 1}, {_quoted(chunk[i])}: {_alone(error)}")
+            warn(f"line {before + i + 1}, {_quoted(chunk[i])}, is not answered: {_alone(error)}")
+        for i, text in enumerate(chunk):
+            yield text, made.get(i)
+        before += len(chunk)
+
+
+def _answers(
+    asked: dict[int, str], ask: Callable[[list[str]], Iterable[T]]
+) -> tuple[dict[int, T], dict[int, ValueError]]:
+    """What is said of texts, by their numbers, and why nothing can be said of some. Raises ValueError for a mistake that is
+    not in one of several texts: all are refused in the same words."""
+    made, refused = dict[int, T](), dict[int, ValueError]()
+    groups = [list(asked)] if asked else []
+    while groups:
+        group = groups.pop(0)
+        try:
+            made |= zip(group, ask([asked[i] for i in group]), strict=True)
+        except ValueError as error:
+            half = len(group) // 2
+            if half:
+                groups[:0] = [group[:half], group[half:]]
+            else:
+                refused[group[0]] = error
+    if len(refused) == len(asked) > 1 and len({str(error) for error in refused.values()}) == 1:
+        raise next(iter(refused.values()))
+    return made, refused
+
+
+def _alone(error: ValueError) -> str:
+    """What is said of a text that was asked about by itself, without the number that it had there."""
+    return re.sub(r"^(text 1|prompt 0) ", "it ", str(error))
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= QUOTED else f"{text[:QUOTED]}…")
 
 
 def note_settings(texts: Sequence[str] | None, advice: str) -> None:

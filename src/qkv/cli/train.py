@@ -30,7 +30,8 @@ Compile = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of weights, dropout and the order of the data.")]
 MaxTime = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Stop training after so long: `90s`, `10m`, `1h30m`.")
+    str | None,
+    typer.Option(metavar="TIME", help="Stop training after so long: `90s`, `10m`, `1h30m`; a bare number is seconds."),
 ]
 MaxSteps = Annotated[int | None, typer.Option(metavar="N", help="Stop training after so many optimizer steps.")]
 MaxEpochs = Annotated[int | None, typer.Option(metavar="N", help="Stop training after so many passes over the data.")]

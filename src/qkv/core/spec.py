@@ -264,10 +264,13 @@ def _check_numbers(values: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} has to be less than 2^63 in size, not a number of {value.bit_length()} bits")
 
 
+CLOSE = 0.6  # of 1, how alike a name has to be to be what was meant
+
+
 def nearest(given: str, known: Iterable[str]) -> str:
     """Half a sentence that helps: the nearest known names first, then what else there is."""
     names = [str(name) for name in known]
-    close = difflib.get_close_matches(str(given), names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(str(given), names, n=3, cutoff=CLOSE)
     rest = [name for name in names if name not in close]
     listed = ", ".join(rest[:24]) + (" …" if len(rest) > 24 else "")
     if close:

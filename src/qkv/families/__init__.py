@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.positions import Position
@@ -137,22 +137,69 @@ def family_of(spec: ModelSpec, first: str | None = None) -> Family:
     Raises ValueError where none can, with what stands in the way of the one that comes nearest.
     """
     if not isinstance(spec, Transformer):
-        raise ValueError(f"the Hub has no family of {spec.kind} models")
-    refusals = []
+        raise ValueError(f"no Hub family matches a model of the kind {spec.kind}")
+    refusals: list[tuple[int, Family, list[str]]] = []
     for family in sorted(FAMILIES.values(), key=lambda family: family.model_type != first):
         try:
-            _, _, differences = family.nearest(spec)
-        except ValueError:
+            _, sizes, differences = family.nearest(spec)
+        except (ValueError, TypeError):
             continue  # it doesn't even have the same parts
-        if differences:
-            path, (theirs, ours) = next(iter(differences.items()))
-            refusals.append((len(differences), family, f"{path} = {theirs!r} where this model has {ours!r}"))
-            continue
-        try:
-            family.config(spec)
+        unwritable = family.unwritable(sizes)
+        obstacles = [*_obstacles(differences), *unwritable]
+        if not obstacles:
             return family
-        except ValueError as error:
-            refusals.append((1, family, f"the difference that {error}"))
-    nearest_one = min(refusals, key=lambda refusal: (refusal[1].model_type != first, refusal[0]), default=None)
-    said = "" if nearest_one is None else f"; {nearest_one[1].model_type} comes nearest, with {nearest_one[2]}"
-    raise ValueError(f"the Hub has no family that is this model{said}")
+        refusals.append((_distance(differences) + len(unwritable), family, obstacles))
+    if not refusals:
+        raise ValueError("no Hub family matches this model: none has the same parts")
+    _, family, obstacles = min(refusals, key=lambda refusal: (refusal[1].model_type != first, refusal[0]))
+    more = [f"and {len(obstacles) - _LISTED} more"] if len(obstacles) > _LISTED else []
+    said = "; ".join([*obstacles[:_LISTED], *more])
+    raise ValueError(f"no Hub family matches this model; {family.model_type} comes nearest: {said}")
+
+
+_LISTED = 8  # obstacles that are named
+
+
+def _distance(differences: Mapping[str, tuple[Any, Any]]) -> int:
+    """How many fields differ. A part of another kind counts once, one that a side lacks by all of its fields."""
+    swapped = [
+        path.removesuffix("kind") for path, pair in differences.items() if path.endswith(".kind") and None not in pair
+    ]
+    return sum(not any(path.startswith(part) and path != f"{part}kind" for part in swapped) for path in differences)
+
+
+def _obstacles(differences: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """What differs (theirs, ours), in words: a part of another kind as one, whatever its fields, and blocks that differ in
+    the same way together."""
+    kinds = sorted(path.removesuffix(".kind") for path in differences if path.endswith(".kind"))
+    blocks: dict[tuple[str, str, str, str], list[int]] = {}
+    for path, pair in differences.items():
+        place = path.removesuffix(".kind")
+        if any(place.startswith(f"{part}.") for part in kinds):
+            continue
+        before, found, after = place.partition(".blocks.")
+        number, _, rest = after.partition(".")
+        key = (before, rest, *_plain(place, *pair)) if found else (place, "", *_plain(place, *pair))
+        blocks.setdefault(key, []).append(int(number) if found else -1)
+    said = []
+    for (before, rest, theirs, ours), numbers in blocks.items():
+        place = before if numbers[0] < 0 else f"{before}.blocks.{_range(numbers)}" + (f".{rest}" if rest else "")
+        said.append(f"{place} is {theirs} there and {ours} here")
+    return said
+
+
+def _range(numbers: list[int]) -> str:
+    whole = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]}-{numbers[-1]}" if whole else ",".join(map(str, numbers))
+
+
+def _plain(place: str, theirs: Any, ours: Any) -> tuple[str, str]:
+    """Two values as words; a part that one side lacks is absent there, and present where it has no other name."""
+    own = {None: "absent"} | ({place.rpartition(".")[2]: "present"} if None in (theirs, ours) else {})
+
+    def word(value: Any) -> str:
+        if isinstance(value, bool):
+            return "on" if value else "off"
+        return own.get(value, str(value)) if isinstance(value, str | None) else str(value)
+
+    return word(theirs), word(ours)

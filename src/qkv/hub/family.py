@@ -16,7 +16,7 @@ from .names import Row
 from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values, shown
 
 Table = tuple[Row, ...]
-UNSAID = object()  # a size that a spec does not have, and need not: whether a head is tied, where there is none
+UNSAID = object()  # a size that a spec does not have: whether a head is tied, where there is none
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,8 @@ class Family:
     def nearest(self, spec: Transformer) -> tuple[str, dict[str, Any], dict[str, tuple[Any, Any]]]:
         """The class that comes nearest to a spec, the sizes, and at which paths they still differ (theirs, ours).
 
-        Raises ValueError where a size is not even where the family has it.
+        A size that is not where the family has it is the factory's default, so that the part which lacks it differs.
+        Raises ValueError or TypeError where there is no such default.
         """
         sizes = {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
         tried = [
@@ -164,6 +165,19 @@ class Family:
         ]
         cls, differences = min(tried, key=lambda found: len(found[1]))
         return cls, sizes, differences
+
+    def unwritable(self, sizes: Mapping[str, Any]) -> list[str]:
+        """Why no configuration can say some of the sizes, a sentence for each."""
+        said = []
+        for f in self.fields:
+            try:
+                if f.size in sizes:
+                    f.write(sizes[f.size], sizes)
+            except ValueError as error:
+                said.append(str(error))
+            except (AttributeError, KeyError, TypeError):
+                continue  # it follows from another size, which is told already
+        return said
 
     def variant(self, spec: Transformer, cls: str) -> int:
         """Which variant of one of its classes a spec is: 1 where what the class may lack is not there."""
@@ -186,8 +200,7 @@ class Family:
         try:
             return place(spec) if callable(place) else at(spec, place)
         except (AttributeError, IndexError):
-            where = size if callable(place) else place
-            raise ValueError(f"{self.model_type} has {where}, and this model has not") from None
+            return UNSAID
 
 
 def _stem(size: str) -> str:

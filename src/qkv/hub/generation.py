@@ -146,6 +146,28 @@ def read(
     return fields, _ids(both, is_encoder_decoder, vocab_size)
 
 
+def without_unknown(said: Config, vocab_size: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a file says without the tokens of `IDS` that are outside the vocabulary, and those, by key.
+
+    Files are written with them: `transformers` keeps GPT-2's 50256 in the configuration of a GPT-2 of any vocabulary.
+    """
+
+    def outside(token: Any) -> bool:
+        return isinstance(token, int) and token >= vocab_size
+
+    kept, unknown = dict(said), {}
+    for key in IDS:
+        value = said.get(key)
+        if isinstance(value, list) and any(map(outside, value)):
+            kept[key] = [token for token in value if not outside(token)]
+        elif outside(value):
+            kept[key] = None
+        else:
+            continue
+        unknown[key] = value
+    return kept, unknown
+
+
 def _lengths(generation: Config, is_encoder_decoder: bool) -> dict[str, int]:
     """The bounds of new tokens. Those of an encoder–decoder's whole sequence count its start token too."""
     found: dict[str, int] = {}
@@ -169,7 +191,7 @@ def _ids(both: Config, is_encoder_decoder: bool, vocab_size: int | None) -> Ids:
         forced=(_token(both, "forced_bos_token_id"), _token(both, "forced_eos_token_id")),
         banned=tuple(tuple(words) for words in both.get("bad_words_ids") or ()),
     )
-    read = {"bos_token_id or decoder_start_token_id": (start,), "a forced token's id": ids.forced}
+    read: dict[str, tuple[int | None, ...]] = {"a forced token's id": ids.forced}
     read["bad_words_ids"] = tuple(token for words in ids.banned for token in words)
     for key, tokens in read.items():
         unknown = [token for token in tokens if token is not None and vocab_size and token >= vocab_size]

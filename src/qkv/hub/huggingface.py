@@ -37,9 +37,17 @@ def download(name: str, revision: str | None = None, allow_pickle: bool = False)
             get(allow_patterns=["*_Pooling/config.json"], ignore_patterns=None)
         return Path(get(allow_patterns=[*SETTINGS, *wanted]))
     except (OSError, ValueError) as error:  # the library's own errors are of these kinds
-        said = str(error).strip().split("\n")[0]
         at = f" at revision {revision!r}" if revision else ""
-        raise ValueError(f"there is no directory {name!r}, and the Hub did not give it{at}: {said}") from None
+        raise ValueError(f"there is no directory {name!r}, and the Hub did not give it{at}: {_why(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    """The first sentence of what `huggingface_hub` says; a network that isn't there in plain words."""
+    said = str(error).strip().split("\n")[0]
+    unreachable = ("ConnectError", "ConnectTimeout", "ConnectionError", "Cannot find an appropriate cached snapshot")
+    if any(word in said or word in type(error).__name__ for word in unreachable):
+        return "it can't be reached from here, and nothing of that name is in its cache"
+    return said
 
 
 def _weights(name: str, folder: Path, revision: str | None, allow_pickle: bool) -> list[str]:

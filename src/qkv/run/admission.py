@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ..core.spec import brief
 from ..cost.machine import cores
 from ..data.batching import Batching
 from ..train.boards import check_boards
@@ -63,13 +64,12 @@ def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> Recipe:
     different = {path: pair for path, pair in saved.diff(given).items() if not _changeable(path)}
     if different:
         said = "; ".join(
-            f"{path} is {old!r} there and {new!r} here" for path, (old, new) in list(different.items())[:3]
+            f"{path} is {brief(old)} there and {brief(new)} here" for path, (old, new) in list(different.items())[:3]
         )
         more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
         raise ValueError(
-            f"{out} is a run of another recipe and can't be resumed with this one: {said}{more}; "
-            f"`qkv train {out} --resume` goes on with its own, --overwrite replaces the run. What may change is "
-            f"{', '.join(CHANGEABLE)} and, of training, {', '.join(CHANGEABLE_TRAINING)} (not optimizer.kind)"
+            f"{out} can't be resumed with another recipe: {said}{more}; `qkv train {out} --resume` goes on with its own, "
+            "--overwrite replaces the run (docs/reliability.md lists what may change)"
         )
     return recipe
 

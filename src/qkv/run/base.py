@@ -12,6 +12,8 @@ from tokenizers import AddedToken
 
 from ..data import tokenizer_file
 from ..data.tokenizer import Tokenizer
+from ..data.tokenizer_file import ROLES
+from ..data.tokenizer_specs import TokenizerSpec
 from ..model.build import AnyModel
 from ..model.recurrent import RecurrentModel
 from ..model.replace import Replaced, replace
@@ -33,8 +35,17 @@ def spec_of(name: str) -> Any:
     return read_config(folder / CONFIG)[0]
 
 
-def tokenizer_of(name: str, special: Sequence[str] = ()) -> Tokenizer:
-    """The tokenizer in a directory, with markers that the data need added. Raises ValueError where there is none.
+def added_template(name: str, spec: TokenizerSpec | None) -> str | None:
+    """The chat template of a recipe's tokenizer, where the one in a directory has none."""
+    template = None if spec is None else spec.chat_template
+    if template is None or not has_tokenizer(folder := locate(name)):
+        return None
+    return None if Tokenizer.load(folder).config.get("chat_template") else template
+
+
+def tokenizer_of(name: str, special: Sequence[str] = (), spec: TokenizerSpec | None = None) -> Tokenizer:
+    """The tokenizer in a directory, with markers that the data need added, and with a recipe's chat template and its special
+    tokens where it has no template. Raises ValueError where there is none.
 
     That of another library's encoder–decoder also knows what the decoder begins with, so that training on pairs goes on
     with the tokens around texts that the model was trained on.
@@ -45,11 +56,21 @@ def tokenizer_of(name: str, special: Sequence[str] = ()) -> Tokenizer:
             f"{name} has no tokenizer, and a loaded model can only be trained with its own; put its tokenizer.json there"
         )
     found = Tokenizer.load(folder)
-    new = [marker for marker in special if found.raw.token_to_id(marker) is None]
+    template, roles = added_template(name, spec), dict[str, str]()
+    if spec is not None and template is not None:
+        roles = {
+            role: ROLES[role][0] for role in ("bos", "eos") if f"{role}_token" in template and role not in found.roles
+        }
+        special = [*special, *spec.special]
+    new = [marker for marker in dict.fromkeys(special) if found.raw.token_to_id(marker) is None]
     start = _decoder_start(folder)
-    if not new and start is None:
+    if not new and start is None and template is None:
         return found
     raw, extra = tokenizer_file.parse(found.to_json())
+    if template is not None:
+        raw.add_special_tokens([AddedToken(token, normalized=False) for token in roles.values()])
+        config = {**extra.config, "chat_template": template}
+        extra = changed(extra, config=config, roles={**found.roles, **roles})
     raw.add_tokens([AddedToken(marker, normalized=False) for marker in new])
     if start is not None:
         extra = changed(extra, start=_token(raw.id_to_token(start), start, folder))

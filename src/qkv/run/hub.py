@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,12 +93,25 @@ def _generation(
     said = read_json(path) if path.is_file() else None
     if said is not None and not isinstance(said, dict):
         raise ValueError(f"{path} is not a JSON object")
+    config = _known(config, folder / CONFIG, vocab_size)
+    settings = config if said is None else _known(said, path, vocab_size)
     try:
-        return said, *generation_file.read(
-            config if said is None else said, config, found.is_encoder_decoder, vocab_size
-        )
+        return said, *generation_file.read(settings, config, found.is_encoder_decoder, vocab_size)
     except ValueError as error:
         raise ValueError(f"{folder / CONFIG if said is None else path}: {error}") from None
+
+
+def _known(said: Config, path: Path, vocab_size: int | None) -> Config:
+    """What a file says, without tokens that the model does not have, each told in a warning."""
+    if vocab_size is None:
+        return said
+    kept, unknown = generation_file.without_unknown(said, vocab_size)
+    for key, value in unknown.items():
+        warnings.warn(
+            f"{path}: {key} is {shown(value)}, outside the model's vocabulary of {vocab_size:,} tokens; it is ignored",
+            stacklevel=2,
+        )
+    return kept
 
 
 def spec(folder: Path) -> Transformer:

@@ -40,6 +40,7 @@ from .directory import (
 )
 from .embed import Pooling, embed
 from .fill import Filled, fill
+from .lock import owner_of
 from .recipe import Recipe
 from .score import Score, score
 from .text import Output, TextModel, Use
@@ -229,7 +230,7 @@ class Run:
         """Why no family of the Hub can say this model, or None where one can."""
         spec = self.model.spec
         if not isinstance(spec, Transformer):
-            return "the Hub has no family of recurrent models"
+            return "no Hub family is recurrent"
         try:
             hub.config_of(spec, self.model.dtype, self.origin)
         except ValueError as error:
@@ -360,11 +361,14 @@ def usual_task(spec: ModelSpec) -> Use:
     return "read" if isinstance(spec, Transformer) and spec.decoder is None else "continue"
 
 
+RUNS = "runs"  # where `qkv train` puts runs: no owner on the Hub
+
+
 def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = False) -> Path:
     """The directory that is meant: the one of that name, else the Hub's, in the cache."""
     folder = Path(path)
     named = str(path)
-    if folder.exists() or not huggingface.is_id(named) or Path(folder.parts[0]).exists():
+    if folder.exists() or not huggingface.is_id(named) or folder.parts[0] == RUNS or Path(folder.parts[0]).exists():
         return folder
     return huggingface.download(named, revision, allow_pickle)
 
@@ -439,6 +443,9 @@ def _check_complete(folder: Path) -> None:
     missing = [name for name in wanted if not (folder / name).is_file()]
     if not missing:
         return
+    owner = owner_of(folder)
+    if owner is not None:
+        raise ValueError(f"the run in {folder} is being trained by {owner} and has delivered nothing yet; wait for it")
     if State.of(folder) is State.STARTED:
         raise ValueError(
             f"the run in {folder} is not finished (it has no {missing[0]}); go on with `qkv train {folder} --resume`"

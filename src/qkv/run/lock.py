@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+import psutil
 from filelock import FileLock, Timeout
 
 LOCK, OWNER = ".lock", ".owner.json"
@@ -42,6 +43,21 @@ def locked(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):  # until one of them holds something
             for path in made:
                 path.rmdir()
+
+
+def owner_of(folder: Path) -> str | None:
+    """Who trains in a folder, as it is written down, without a try at the lock; None where nobody does, or where the owner
+    was a process of this machine that has died."""
+    try:
+        owner = json.loads((folder / OWNER).read_text(encoding="utf-8"))
+        began = datetime.fromisoformat(owner["since"]).timestamp()
+        if owner["host"] == platform.node() and psutil.Process(owner["pid"]).create_time() > began + 1:
+            return None  # another process that got the number later
+        return _owner(folder)
+    except (OSError, ValueError, LookupError, TypeError, psutil.NoSuchProcess):
+        return None
+    except psutil.Error:  # it is there, and may not be asked
+        return _owner(folder)
 
 
 def _myself() -> dict[str, object]:

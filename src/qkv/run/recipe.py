@@ -388,7 +388,8 @@ def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         said = {key for way in named if way[: len(path)] == path for key in way[len(path) :][:1]}
         for key in before.keys() - known - said:
             made = overrides.without(made, [*path, key])
-    return _for_a_trained_model(whole, _for_another_task(whole, made, named), named)
+    made = _for_another_task(whole, made, named)
+    return _within_the_context(whole, _for_a_trained_model(whole, made, named), named)
 
 
 def _for_another_task(whole: dict[str, Any], made: dict[str, Any], named: list[list[str]]) -> dict[str, Any]:
@@ -418,6 +419,24 @@ def _for_a_trained_model(whole: dict[str, Any], made: dict[str, Any], named: lis
         return made
     kept = {key: value for key, value in optimizer.items() if key not in ("lr", "adamw_lr")}
     return {**made, "training": {**made["training"], "optimizer": kept}}
+
+
+def _within_the_context(whole: dict[str, Any], made: dict[str, Any], named: list[list[str]]) -> dict[str, Any]:
+    """A recipe's tree with rows no longer than the context of the trained model that settings put into it, where they say
+    nothing of rows themselves. What is wrong with the model is told later."""
+    if _goes_on(whole.get("model")) or not _goes_on(made.get("model")):
+        return made
+    batching = made.get("batching") or {}
+    try:
+        spec = ModelChoice.model_validate(made["model"]).spec()
+    except (ValueError, OSError):
+        return made
+    name = "max_length" if spec.is_encoder_decoder else "context"
+    said = batching.get(name, Batching.model_fields[name].default)
+    if ["batching", name] in named or ["batching"] in named or not isinstance(said, int):
+        return made
+    most = spec.max_positions
+    return made if most is None or said <= most else {**made, "batching": {**batching, name: most}}
 
 
 def _goes_on(model: Any) -> bool:

@@ -22,7 +22,7 @@ def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:
         return None
     markers = (*recipe.data.special, *(task.special if task is not None else ()))
     if recipe.model.directory:
-        return tokenizer_of(recipe.model.directory, markers)
+        return tokenizer_of(recipe.model.directory, markers, recipe.tokenizer)
     if recipe.tokenizer is None:
         raise ValueError("tokenizer is missing; give it as tokenizer=bpe")
     if recipe.source_tokenizer is not None:

@@ -25,10 +25,11 @@ from ..model.transformer import Transformer
 from ..train import rng
 from ..train.loop import check_metric, fit
 from ..train.outcome import Outcome
+from ..train.progress import span
 from . import weights
 from .adapters import save_adapter
 from .admission import admit, check_machine
-from .base import check_base, keep_base, model_of
+from .base import added_template, check_base, keep_base, model_of
 from .build import build
 from .choices import Chooser
 from .device import choose, flops_per_token, peak_flops
@@ -153,6 +154,7 @@ class Job:
         vectors = None if recipe.vectors is None else recipe.vectors.read(spec, tokenizer)
         notes = unknown_notes(recipe, tokenizer)
         notes += [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
+        notes += [] if tokenizer is None else of_the_model(recipe, spec)
         recipe = recipe.resolve(spec.vocab_size)
         notes += small
         notes += [] if recipe.task is None else [f"Task: {note}." for note in recipe.task.notes(example)]
@@ -355,6 +357,8 @@ class Job:
             if self.recipe.source_tokenizer is not None:
                 sizes += f" of targets and {self.tokenizer.sources.vocab_size:,} in that of sources"
         self._say(f"Training {self.recipe.name} on {self.device}: {sizes}, run in {self.out}.")
+        if self.recipe.training.max_time is not None:
+            self._say(f"Training stops after {span(self.recipe.training.max_time)} at the latest.")
         for note in self.notes:
             self._say(note)
         for note in self.recipe.data.notes():
@@ -434,11 +438,27 @@ def use_of(spec: ModelSpec, example: Example) -> Use:
 
 def check_context(recipe: Recipe, spec: ModelSpec) -> None:
     """That no batch has rows longer than the model's context."""
-    longest, name = recipe.batching.context, "context"
-    if spec.is_encoder_decoder:
-        longest, name = recipe.batching.max_length, "max_length"
+    longest, name = _longest(recipe, spec)
     if spec.max_positions is not None and longest > spec.max_positions:
+        trained = recipe.model.directory is not None
         raise ValueError(
             f"batching.{name} is {longest}, longer than the model's context of {spec.max_positions} positions; "
-            f"lower it or raise model.max_positions"
+            f"lower it (batching.{name}={spec.max_positions})" + ("" if trained else ", or raise model.max_positions")
         )
+
+
+def _longest(recipe: Recipe, spec: ModelSpec) -> tuple[int, str]:
+    """How long rows may be, and the setting of batching that says so."""
+    if spec.is_encoder_decoder:
+        return recipe.batching.max_length, "max_length"
+    return recipe.batching.context, "context"
+
+
+def of_the_model(recipe: Recipe, spec: ModelSpec) -> Iterator[str]:
+    """What is said of a trained model's context and chat template where the recipe follows the one, or gives the other."""
+    directory = recipe.model.directory
+    longest, name = _longest(recipe, spec)
+    if directory and longest == spec.max_positions:
+        yield f"batching.{name} is {longest}, the whole context of {directory}; no row can be longer."
+    if directory and recipe.tokenizer is not None and added_template(directory, recipe.tokenizer) is not None:
+        yield f"The tokenizer of {directory} has no chat template; it gets the recipe's (tokenizer.chat_template)."
