@@ -113,7 +113,7 @@ def test_which_recipes_export_and_what_makes_the_others(name: str) -> None:
     """As docs/hub.md says."""
     family, override = EXPORTS[name]
     page = (Path(__file__).parents[2] / "docs" / "hub.md").read_text()
-    assert f"| `{name}` | `{family}` | {f'`{override}`' if override else 'none'} |" in page
+    assert f"| {name} | `{family}` | {f'`{override}`' if override else 'none'} |" in page
 
     def spec(*settings: str) -> Any:
         recipe = Recipe.load(name, settings)
