@@ -85,14 +85,15 @@ def _answers(
     asked: dict[int, str], ask: Callable[[list[str]], Iterable[T]]
 ) -> tuple[dict[int, T], dict[int, ValueError]]:
     """What is said of texts, by their numbers, and why nothing can be said of some. Raises ValueError for a mistake that is
-    not in one of several texts: all are refused in the same words."""
-    made, refused = dict[int, T](), dict[int, ValueError]()
+    not in one of several texts: all are refused in the same words, or they are refused only together."""
+    made, refused, together = dict[int, T](), dict[int, ValueError](), None
     groups = [list(asked)] if asked else []
     while groups:
         group = groups.pop(0)
         try:
             made |= zip(group, ask([asked[i] for i in group]), strict=True)
         except ValueError as error:
+            together = together or error
             half = len(group) // 2
             if half:
                 groups[:0] = [group[:half], group[half:]]
@@ -100,6 +101,8 @@ def _answers(
                 refused[group[0]] = error
     if len(refused) == len(asked) > 1 and len({str(error) for error in refused.values()}) == 1:
         raise next(iter(refused.values()))
+    if together is not None and not refused:
+        raise together
     return made, refused
 
 

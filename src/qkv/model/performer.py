@@ -18,6 +18,8 @@ class Performer(LinearAttention, kind="performer"):
 
     features: Favor = Favor()
 
+    adds_bias, state = False, LinearAttention.state
+
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         refuse_crossing(self, cross)
         return MultiHeadPerformer(self, d_model, name)
