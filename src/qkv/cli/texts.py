@@ -107,7 +107,7 @@ def _answers(
 
 
 def _alone(error: ValueError) -> str:
-    """What is said of a text that was asked about by itself, without the number that it had there."""
+    """The error message for a single text, without that text's index."""
     return re.sub(r"^(text 1|prompt 0) ", "it ", str(error))
 
 

@@ -157,7 +157,7 @@ class InputState(KeyValueState):
     """What a layer read so far, for a mixer that has no memory of its own and is run over all of it again at each step."""
 
     def add(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B S M"]:
-        """Remember the tokens that the ledger was last told of; returns all of them."""
+        """Append the inputs of the newest tokens and return those of all tokens."""
         rows = x.unsqueeze(2)
         return self.append(rows, rows[..., :0])[0].squeeze(2)
 

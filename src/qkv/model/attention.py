@@ -61,7 +61,7 @@ def recomputed(mixer: nn.Module, x: Float[Tensor, "B T M"], run: Pass, state: In
 
 
 class Mixer(Spec, role="attention"):
-    """What lets tokens of a sequence exchange information: attention, or another mechanism in its place.
+    """How tokens of a sequence exchange information: attention, or another mechanism in its place.
 
     `adds_bias`: its module adds what positions say to its scores (`run.bias`). Without it, positions such as ALiBi, which
     are nothing else, are refused.

@@ -99,7 +99,7 @@ _REMARKS = {
 
 
 def elsewhere(name: str) -> str | None:
-    """Half a sentence on what a key of another tool is called here; None where it is not known."""
+    """The name of another tool's setting in qkv, as half a sentence; None where it is not known."""
     known = name.lower().replace("-", "_")
     if known in OPTIONS:
         return f"it is the option {OPTIONS[known]} of `qkv train`"

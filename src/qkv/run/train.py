@@ -390,7 +390,7 @@ def unknown_notes(recipe: Recipe, tokenizer: Tokenizer | None) -> list[str]:
 
 
 def tuning(recipe: Recipe, resolved: Recipe) -> str:
-    """What is said of the learning rate of going on with a trained model."""
+    """The note on the learning rate used for fine-tuning."""
     optimizer = resolved.training.optimizer
     chosen = f"{optimizer.kind}'s default for a trained model of this width" if recipe.tunes_by_default else "as given"
     return (

@@ -1,4 +1,4 @@
-"""What of a text a model has never seen: words that its tokenizer lacks, a language tag that no training text had."""
+"""Find what a model has never seen in a text: words unknown to its tokenizer, language tags absent from training."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _umask() -> int:
 
 
 def replace_tensors(path: Path, tensors: Tensors) -> None:
-    """Write one safetensors file, with checksums, in place of another, in one step."""
+    """Atomically replace a safetensors file by one with checksums."""
     beside = path.with_name(f".tmp-{path.name}")
     write_tensors(beside, tensors, checked=True)
     durable.sync_file(beside)

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 def compiler() -> str | None:
-    """The command that compiles C++ here, which may have several words: `ccache g++`."""
+    """The C++ compiler command, which may have several words: `ccache g++`."""
     return os.environ.get("CXX", "").strip() or shutil.which("g++") or shutil.which("clang++")
 
 
@@ -170,7 +170,7 @@ def _run(command: list[str]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a command that still runs, with all that it started."""
+    """Kill a running command and all its child processes."""
     if process.poll() is not None:
         return
     if hasattr(os, "killpg"):
