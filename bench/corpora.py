@@ -69,9 +69,9 @@ def multi30k(vocab_size: int, tokens: int, sentences: int | None = None) -> Pair
 
 
 def _tokenized(place: Path, settings: tuple[str, ...], tokens: int) -> Pairs:
-    from qkv.data.batching import stream
-    from qkv.run.recipe import Recipe
-    from qkv.run.tokenizer import make
+    from qkv.data.batching.batching import stream
+    from qkv.experiments.tokenizer import make
+    from qkv.recipes.recipe import Recipe
 
     recipe = Recipe.load("translate", settings)
     tokenizer = make(recipe)

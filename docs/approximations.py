@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from qkv.core.attend import attend
+from qkv.attention.attend import attend
+from qkv.attention.feature_maps import Elu1, Favor, FeatureMap, Features
+from qkv.attention.mechanisms.linear import linear_attention
+from qkv.attention.mechanisms.linformer import linformer
+from qkv.attention.mechanisms.lsh import errors
 from qkv.core.layout import Layout
-from qkv.core.mechanisms.features import Elu1, Favor, FeatureMap, Features
-from qkv.core.mechanisms.linear import linear_attention
-from qkv.core.mechanisms.linformer import linformer
-from qkv.core.mechanisms.lsh import errors
 from qkv.look.chart import Series, line_chart
 from qkv.look.figure import HEIGHT, WIDTH, figure
 

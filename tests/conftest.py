@@ -1,4 +1,4 @@
-"""What every test shares: one thread, a fresh seed, and generated examples that are the same on every machine."""
+"""What every test shares: one thread, a fresh seed, helpers on the path, and two small runs, each trained once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 import torch
 from hypothesis import settings
 
-sys.path.insert(0, str(Path(__file__).parent / "contracts"))
-import summary
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE / "helpers"), str(HERE / "contracts")]
+import run_tiny  # noqa: E402
+import summary  # noqa: E402
 
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
@@ -28,3 +30,15 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder–decoder's run. Tests that change it copy it first."""
+    return run_tiny.translator(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def trained_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model's run. Tests that change it copy it first."""
+    return run_tiny.language_model(tmp_path_factory.mktemp("runs"))

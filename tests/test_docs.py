@@ -17,11 +17,11 @@ import qkv
 from qkv.cli import main
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
-from qkv.core.norm import Norm
-from qkv.core.patterns import Pattern
-from qkv.train.loop import fit
-from qkv.train.objective import Objective
-from qkv.train.settings import Training
+from qkv.layers.norm import Norm
+from qkv.patterns.basic import Pattern
+from qkv.training.loop import fit
+from qkv.training.objective import Objective
+from qkv.training.settings import Training
 
 ROOT = Path(__file__).parents[1]
 README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"

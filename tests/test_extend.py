@@ -16,24 +16,24 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import qkv
+from qkv.attention.multi_head import Mixer, Pass
 from qkv.core.batch import Batch, Term, Terms
-from qkv.core.bias import Bias
 from qkv.core.layout import Layout, View
-from qkv.core.linear import Linear
-from qkv.core.patterns import Extent, Pattern, Verdict
-from qkv.core.positions import Position, PositionModule, Widths
 from qkv.core.spec import Cost
-from qkv.data.encoding import Encoder
-from qkv.data.judge import Judge, Measured
-from qkv.data.sources import Example, Source, Split, Table
+from qkv.data.batching.encoding import Encoder
+from qkv.data.source import Example, Source, Split, Table
 from qkv.data.task import Chance, Item, Task
-from qkv.model.attention import Mixer, Pass
-from qkv.run.preview import preview
-from qkv.run.recipe import Recipe
-from qkv.run.train import train as run_recipe
-from qkv.train.loop import fit
-from qkv.train.objective import NextToken, Objective
-from qkv.train.settings import Training
+from qkv.experiments.preview import preview
+from qkv.experiments.train import train as run_recipe
+from qkv.layers.linear import Linear
+from qkv.metrics.base import Judge, Measured
+from qkv.patterns.basic import Extent, Pattern, Verdict
+from qkv.positions.bias import Bias
+from qkv.positions.schemes import Position, PositionModule, Widths
+from qkv.recipes.recipe import Recipe
+from qkv.training.loop import fit
+from qkv.training.objective import NextToken, Objective
+from qkv.training.settings import Training
 
 VOCAB = 17
 

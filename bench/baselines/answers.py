@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from typing import Any
 
-from qkv.data.judges.answers import exact, token_f1
-from qkv.data.questions import Questions
+from qkv.data.readers.questions import Questions
+from qkv.tasks.question_answering.metric import exact, token_f1
 
 _WORD = re.compile(r"\w+")
 _NEAR = 8  # words on either side in which the question's are looked for

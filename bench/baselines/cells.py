@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from qkv.data.box_files import Voc
-from qkv.data.images import decode
-from qkv.data.judges.located import average_precision
+from qkv.data.media.images import decode
+from qkv.data.readers.boxes import Voc
+from qkv.tasks.detection.metric import average_precision
 
 NAMES = ("Platelets", "RBC", "WBC")
 _SEARCHED = 30  # training pictures that thresholds are chosen on

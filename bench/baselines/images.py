@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from qkv.data.image_sources import Idx, Images, ImageSource
-from qkv.data.images import normalized, statistics
-from qkv.data.sources import Source, Split
-from qkv.data.video import MovingDigits
+from qkv.data.media.images import normalized, statistics
+from qkv.data.readers.images import Idx, Images, ImageSource
+from qkv.data.readers.video import MovingDigits
+from qkv.data.source import Source, Split
 
 Set = tuple[Tensor, Tensor]  # pictures (n, C, H, W), normalized, and the number of each one's class
 

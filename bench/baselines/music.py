@@ -7,8 +7,8 @@ import math
 from collections import Counter, defaultdict
 from typing import Any
 
-from qkv.data.notes import END, Frame, spelled
-from qkv.data.scores import Scores
+from qkv.data.media.notes import END, Frame, spelled
+from qkv.data.readers.music import Scores
 
 _KEYS = range(21, 109)  # of a piano
 

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from qkv.data.box_files import Voc
-from qkv.data.images import decode, read
-from qkv.data.judges.located import average_precision
-from qkv.data.judges.segmented import ious
-from qkv.data.mask_files import read_mask
-from qkv.data.shapes import Scenes
+from qkv.data.media.images import decode, read
+from qkv.data.readers.boxes import Voc
+from qkv.data.readers.masks import read_mask
+from qkv.data.synthetic.shapes import Scenes
+from qkv.tasks.detection.metric import average_precision
+from qkv.tasks.segmentation.metric import ious
 
 # -- masks of membranes, 0 and 255 ---------------------------------------------------------------------------------------
 

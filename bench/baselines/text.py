@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from qkv.data.choices import Choices
-from qkv.data.labelled import Labelled
+from qkv.data.readers.choices import Choices
+from qkv.data.readers.labelled import Labelled
 
 Texts = tuple[list[str], list[str]]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from qkv.core.feedforward import FeedForward
-from qkv.core.moe import MixtureOfExperts
-from qkv.model.initial import Normal, initialize
-from qkv.model.unfilled import Unfilled
+from qkv.layers.feedforward import FeedForward
+from qkv.layers.moe import MixtureOfExperts
+from qkv.models.initialization import Normal, initialize
+from qkv.models.unfilled import Unfilled
 
 
 class Layer:

@@ -8,11 +8,11 @@ from typing import Any
 
 from qkv.core.batch import Batch
 from qkv.core.ranks import ALONE
-from qkv.data.batching import stream
-from qkv.run.build import build
-from qkv.run.recipe import Recipe
-from qkv.run.tokenizer import make
-from qkv.train.step import Stepper
+from qkv.data.batching.batching import stream
+from qkv.directories.build import build
+from qkv.experiments.tokenizer import make
+from qkv.recipes.recipe import Recipe
+from qkv.training.step import Stepper
 
 STEPS = 12  # of a round, so that each has its share of pools that are made
 HELD = 8 * STEPS  # batches that are made before where none is made: those that the others make, in their order

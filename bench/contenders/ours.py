@@ -5,19 +5,19 @@ from __future__ import annotations
 import torch
 
 import qkv
-from qkv.core.backends.regrouped import groupings
-from qkv.core.backends.strips import n_scores, plain_plan
+from qkv.attention.feature_maps import Elu1
+from qkv.attention.mechanisms.linear import linear_attention
 from qkv.core.batch import Batch
-from qkv.core.bigbird import BigBird
 from qkv.core.layout import Layout
-from qkv.core.mechanisms.features import Elu1
-from qkv.core.mechanisms.linear import linear_attention
-from qkv.core.patterns import Pattern, dilated, global_tokens, strided
 from qkv.core.ranks import ALONE
-from qkv.train.objective import NextToken
-from qkv.train.optimizer import AdamW
-from qkv.train.settings import Training
-from qkv.train.step import Stepper
+from qkv.kernels.cpu.regrouped import groupings
+from qkv.kernels.cpu.strips import n_scores, plain_plan
+from qkv.patterns.basic import Pattern, dilated, global_tokens, strided
+from qkv.patterns.bigbird import BigBird
+from qkv.training.objective import NextToken
+from qkv.training.optimizers import AdamW
+from qkv.training.settings import Training
+from qkv.training.step import Stepper
 
 from .gpt import DTYPES, Shape, check
 from .plain import BETAS, CLIP, DECAY, EPS, LR, facts

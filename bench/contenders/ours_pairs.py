@@ -12,11 +12,11 @@ import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
-from qkv.run.recipe import Recipe
-from qkv.run.train import train
-from qkv.train import loop
-from qkv.train.objective import SequenceToSequence
-from qkv.train.step import Stepper, Taken
+from qkv.experiments.train import train
+from qkv.recipes.recipe import Recipe
+from qkv.training import loop
+from qkv.training.objective import SequenceToSequence
+from qkv.training.step import Stepper, Taken
 
 from .gate import Gate
 from .ours import training

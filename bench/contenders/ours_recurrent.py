@@ -8,8 +8,8 @@ import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
-from qkv.train.objective import SequenceToSequence
-from qkv.train.step import Stepper
+from qkv.training.objective import SequenceToSequence
+from qkv.training.step import Stepper
 
 from .ours import training
 from .plain import LR, facts

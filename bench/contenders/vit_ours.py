@@ -11,11 +11,11 @@ import numpy as np
 import qkv
 from qkv.core.batch import Batch
 from qkv.core.ranks import ALONE
-from qkv.data.batching import Batching, stream
-from qkv.data.sources import Source, Split, Table
-from qkv.data.tasks.image_classify import ImageClassify
-from qkv.train.objective import Labels
-from qkv.train.step import Stepper
+from qkv.data.batching.batching import Batching, stream
+from qkv.data.source import Source, Split, Table
+from qkv.tasks.image_classification.task import ImageClassify
+from qkv.training.objective import Labels
+from qkv.training.step import Stepper
 
 from . import vit
 from .ours import training

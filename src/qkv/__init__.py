@@ -11,38 +11,38 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "core.attend": ["attend", "merge"],
+    "attention.attend": ["attend", "merge"],
     "core.layout": ["Layout", "Role"],
-    "core.patterns": [
+    "patterns.basic": [
         *["Pattern", "full", "causal", "window", "sinks", "prefix", "documents", "global_tokens"],
         *["dilated", "strided", "fixed", "chunks", "blocks", "random_blocks", "neighborhood", "axial", "by_head"],
         *["Full", "Causal", "Window", "Sinks", "Prefix", "Documents", "Global", "Dilated", "Strided", "Fixed"],
         *["Chunks", "RandomBlocks", "Neighborhood", "Axial", "ByHead"],
     ],
-    "core.bigbird": ["BigBird"],
-    "core.patches": ["Patches", "States", "GridPosition", "masked_layout"],
-    "core.positions": ["Position", "NoPosition", "Sinusoidal", "Learned", "Rotary", "ALiBi", "T5Buckets"],
-    "core.scalings": ["Scaling", "LinearScaling", "NTK", "DynamicNTK", "YaRN", "Llama3Scaling", "LongRoPE"],
-    "core.norm": ["Norm", "NoNorm", "LayerNorm", "RMSNorm"],
-    "core.feedforward": ["FeedForwardLayer", "FeedForward", "NoFeedForward"],
-    "core.moe": ["MixtureOfExperts"],
-    "core.embedding": ["Embedding"],
-    "core.lora": ["adapt", "Adapter", "LoRA", "fold"],
+    "patterns.bigbird": ["BigBird"],
+    "layers.patches": ["Patches", "States", "GridPosition", "masked_layout"],
+    "positions.schemes": ["Position", "NoPosition", "Sinusoidal", "Learned", "Rotary", "ALiBi", "T5Buckets"],
+    "positions.rope_scaling": ["Scaling", "LinearScaling", "NTK", "DynamicNTK", "YaRN", "Llama3Scaling", "LongRoPE"],
+    "layers.norm": ["Norm", "NoNorm", "LayerNorm", "RMSNorm"],
+    "layers.feedforward": ["FeedForwardLayer", "FeedForward", "NoFeedForward"],
+    "layers.moe": ["MixtureOfExperts"],
+    "layers.embedding": ["Embedding"],
+    "layers.lora": ["adapt", "Adapter", "LoRA", "fold"],
     "core.spec": ["Spec", "Cost"],
     "core.batch": ["Batch", "Term", "Terms"],
-    "core.cache": ["Cache"],
-    "core.caches": ["CacheKind", "FullCache", "QuantizedCache", "SinkCache", "PagedCache"],
-    "core.mechanisms.features": ["FeatureMap", "Elu1", "Relu", "Favor"],
-    "core.pooling": ["pool", "KernelRegression"],
-    "core.ring": ["ring"],
-    "core.scores": ["Score", "ScaledDot", "Dot", "General", "Additive", "Concat", "Gaussian", "ExactMatch"],
-    "core.tap": ["record", "weights"],
-    "data.vectors": ["Vectors"],
-    "model.attention": ["Attention", "Mixer"],
-    "model.block": ["Block"],
-    "model.block_sparse": ["BlockSparseAttention"],
-    "model.global_attention": ["GlobalAttention"],
-    "model.heads": [
+    "kv_cache.cache": ["Cache"],
+    "kv_cache.kinds": ["CacheKind", "FullCache", "QuantizedCache", "SinkCache", "PagedCache"],
+    "attention.feature_maps": ["FeatureMap", "Elu1", "Relu", "Favor"],
+    "attention.pooling": ["pool", "KernelRegression"],
+    "attention.ring": ["ring"],
+    "attention.scores": ["Score", "ScaledDot", "Dot", "General", "Additive", "Concat", "Gaussian", "ExactMatch"],
+    "attention.tap": ["record", "weights"],
+    "data.vectors.vectors": ["Vectors"],
+    "attention.multi_head": ["Attention", "Mixer"],
+    "models.block": ["Block"],
+    "attention.bigbird": ["BlockSparseAttention"],
+    "attention.longformer": ["GlobalAttention"],
+    "models.heads.text": [
         "Head",
         "LanguageModel",
         "TokenClassifier",
@@ -51,25 +51,25 @@ _HOME = {
         "Classifier",
         "SequenceClassifier",
     ],
-    "model.initial": ["Initialization", "Glorot", "Normal", "T5Normal"],
-    "model.latent_attention": ["LatentAttention"],
-    "model.linear_attention": ["LinearAttention"],
-    "model.linformer": ["Linformer"],
-    "model.lsh_attention": ["LSHAttention"],
-    "model.performer": ["Performer"],
-    "model.replace": ["replace"],
-    "model.stack": ["Stack"],
-    "model.transformer": ["Transformer", "TransformerModel"],
-    "model.vision": ["ImageClassifier", "PixelDecoder", "MaskTokens", "Detector"],
+    "models.initialization": ["Initialization", "Glorot", "Normal", "T5Normal"],
+    "attention.latent": ["LatentAttention"],
+    "attention.linear": ["LinearAttention"],
+    "attention.linformer": ["Linformer"],
+    "attention.lsh": ["LSHAttention"],
+    "attention.performer": ["Performer"],
+    "models.replace": ["replace"],
+    "models.stack": ["Stack"],
+    "models.transformer": ["Transformer", "TransformerModel"],
+    "models.heads.vision": ["ImageClassifier", "PixelDecoder", "MaskTokens", "Detector"],
     "families": ["preset"],
-    "data.sources": ["Source"],
-    "data.tokenizer": ["Tokenizer"],
-    "train.objective": ["Objective"],
-    "generate.settings": ["Generation"],
-    "run.adapters": ["load_adapter", "save_adapter"],
-    "run.build": ["build"],
-    "run.load": ["load", "Run"],
-    "run.recipe": ["Recipe"],
+    "data.source": ["Source"],
+    "tokenizers.tokenizer": ["Tokenizer"],
+    "training.objective": ["Objective"],
+    "generation.settings": ["Generation"],
+    "directories.adapters": ["load_adapter", "save_adapter"],
+    "directories.build": ["build"],
+    "inference.run": ["load", "Run"],
+    "recipes.recipe": ["Recipe"],
 }
 _NAMES = {name: f"qkv.{module}" for module, names in _HOME.items() for name in names}
 
@@ -89,20 +89,45 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from .core.attend import attend, merge
+    from .attention.attend import attend, merge
+    from .attention.bigbird import BlockSparseAttention
+    from .attention.feature_maps import Elu1, Favor, FeatureMap, Relu
+    from .attention.latent import LatentAttention
+    from .attention.linear import LinearAttention
+    from .attention.linformer import Linformer
+    from .attention.longformer import GlobalAttention
+    from .attention.lsh import LSHAttention
+    from .attention.multi_head import Attention, Mixer
+    from .attention.performer import Performer
+    from .attention.pooling import KernelRegression, pool
+    from .attention.ring import ring
+    from .attention.scores import Additive, Concat, Dot, ExactMatch, Gaussian, General, ScaledDot, Score
+    from .attention.tap import record, weights
     from .core.batch import Batch, Term, Terms
-    from .core.bigbird import BigBird
-    from .core.cache import Cache
-    from .core.caches import CacheKind, FullCache, PagedCache, QuantizedCache, SinkCache
-    from .core.embedding import Embedding
-    from .core.feedforward import FeedForward, FeedForwardLayer, NoFeedForward
     from .core.layout import Layout, Role
-    from .core.lora import Adapter, LoRA, adapt, fold
-    from .core.mechanisms.features import Elu1, Favor, FeatureMap, Relu
-    from .core.moe import MixtureOfExperts
-    from .core.norm import LayerNorm, NoNorm, Norm, RMSNorm
-    from .core.patches import GridPosition, Patches, States, masked_layout
-    from .core.patterns import (
+    from .core.spec import Cost, Spec
+    from .data.source import Source
+    from .directories.adapters import load_adapter, save_adapter
+    from .directories.build import build
+    from .families import preset
+    from .generation.settings import Generation
+    from .inference.run import Run, load
+    from .kv_cache.cache import Cache
+    from .kv_cache.kinds import CacheKind, FullCache, PagedCache, QuantizedCache, SinkCache
+    from .layers.embedding import Embedding
+    from .layers.feedforward import FeedForward, FeedForwardLayer, NoFeedForward
+    from .layers.lora import Adapter, LoRA, adapt, fold
+    from .layers.moe import MixtureOfExperts
+    from .layers.norm import LayerNorm, NoNorm, Norm, RMSNorm
+    from .layers.patches import GridPosition, Patches, States, masked_layout
+    from .models.block import Block
+    from .models.heads.text import Classifier, Head, LanguageModel, Pooler, TokenClassifier, Transform
+    from .models.heads.vision import Detector, ImageClassifier, MaskTokens, PixelDecoder
+    from .models.initialization import Glorot, Initialization, Normal, T5Normal
+    from .models.replace import replace
+    from .models.stack import Stack
+    from .models.transformer import Transformer, TransformerModel
+    from .patterns.basic import (
         Axial,
         ByHead,
         Causal,
@@ -136,34 +161,9 @@ if TYPE_CHECKING:
         strided,
         window,
     )
-    from .core.pooling import KernelRegression, pool
-    from .core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
-    from .core.ring import ring
-    from .core.scalings import NTK, DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, Scaling, YaRN
-    from .core.scores import Additive, Concat, Dot, ExactMatch, Gaussian, General, ScaledDot, Score
-    from .core.spec import Cost, Spec
-    from .core.tap import record, weights
-    from .data.sources import Source
-    from .data.tokenizer import Tokenizer
-    from .families import preset
-    from .generate.settings import Generation
-    from .model.attention import Attention, Mixer
-    from .model.block import Block
-    from .model.block_sparse import BlockSparseAttention
-    from .model.global_attention import GlobalAttention
-    from .model.heads import Classifier, Head, LanguageModel, Pooler, TokenClassifier, Transform
-    from .model.initial import Glorot, Initialization, Normal, T5Normal
-    from .model.latent_attention import LatentAttention
-    from .model.linear_attention import LinearAttention
-    from .model.linformer import Linformer
-    from .model.lsh_attention import LSHAttention
-    from .model.performer import Performer
-    from .model.replace import replace
-    from .model.stack import Stack
-    from .model.transformer import Transformer, TransformerModel
-    from .model.vision import Detector, ImageClassifier, MaskTokens, PixelDecoder
-    from .run.adapters import load_adapter, save_adapter
-    from .run.build import build
-    from .run.load import Run, load
-    from .run.recipe import Recipe
-    from .train.objective import Objective
+    from .patterns.bigbird import BigBird
+    from .positions.rope_scaling import NTK, DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, Scaling, YaRN
+    from .positions.schemes import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
+    from .recipes.recipe import Recipe
+    from .tokenizers.tokenizer import Tokenizer
+    from .training.objective import Objective

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench import real
-from qkv.run.recipe import Recipe
+from qkv.recipes.recipe import Recipe
 
 ENTRIES = real.entries()
 

@@ -11,8 +11,8 @@ import pytest
 import run_tiny
 
 from qkv.cli import main
-from qkv.run.chat import chat
-from qkv.run.load import load
+from qkv.inference.chat import chat
+from qkv.inference.run import load
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from qkv.cli import main
+from qkv.directories.build import build
 from qkv.families import preset
-from qkv.run.build import build
-from qkv.run.load import Run
+from qkv.inference.run import Run
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import qkv
 from qkv.cli import main
 from qkv.cli.catalog import ROLES
 from qkv.core.spec import Spec
-from qkv.train.step import Stepper
+from qkv.training.step import Stepper
 
 COMMANDS = (
     *("demo", "train", "eval", "generate", "translate", "score", "embed", "classify", "fill", "predict"),
@@ -171,7 +171,7 @@ def test_every_exception_has_its_sentence_and_status(
     def failing(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("qkv.run.recipe.Recipe.load", failing)
+    monkeypatch.setattr("qkv.recipes.recipe.Recipe.load", failing)
     assert main(["train", "reverse"]) == status
     assert said in capsys.readouterr().err
 

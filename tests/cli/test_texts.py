@@ -13,7 +13,7 @@ import pytest
 from run_untrained import bert, of, words
 
 from qkv.cli import main
-from qkv.model.heads import SequenceClassifier, TokenClassifier
+from qkv.models.heads.text import SequenceClassifier, TokenClassifier
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from PIL import Image
 from run_untrained import bert, of, vit, words
 
 from qkv.cli import main
-from qkv.model.heads import SequenceClassifier, Span, TokenClassifier
-from qkv.run.load import Run
-from qkv.run.uses import NEEDS
+from qkv.inference.run import Run
+from qkv.inference.uses import NEEDS
+from qkv.models.heads.text import SequenceClassifier, Span, TokenClassifier
 
 ASKED = {
     "generate": ["--max-new-tokens", "2", "ab"],

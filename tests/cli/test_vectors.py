@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from qkv.cli.vectors import app
-from qkv.data.tokenizer import train
-from qkv.data.vector_files import read
+from qkv.data.vectors.files import read
+from qkv.tokenizers.tokenizer import train
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import torch
 
 import qkv.core
-import qkv.model
-from qkv.core.backends import BACKENDS
-from qkv.core.bigbird import BigBird
-from qkv.core.feedforward import FeedForwardLayer
-from qkv.core.norm import Norm
-from qkv.core.patterns import (
+import qkv.models
+from qkv.attention.multi_head import Mixer
+from qkv.core.spec import Spec
+from qkv.kernels.backends import BACKENDS
+from qkv.layers.feedforward import FeedForwardLayer
+from qkv.layers.norm import Norm
+from qkv.patterns.basic import (
     Pattern,
     axial,
     by_head,
@@ -37,12 +38,11 @@ from qkv.core.patterns import (
     strided,
     window,
 )
-from qkv.core.positions import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
-from qkv.core.scalings import YaRN
-from qkv.core.spec import Spec
-from qkv.model.attention import Mixer
+from qkv.patterns.bigbird import BigBird
+from qkv.positions.rope_scaling import YaRN
+from qkv.positions.schemes import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
 
-for _room in (qkv.core, qkv.model):  # whatever registers itself has to be imported to be seen
+for _room in (qkv.core, qkv.models):  # whatever registers itself has to be imported to be seen
     for _module in pkgutil.walk_packages(_room.__path__, f"{_room.__name__}."):
         importlib.import_module(_module.name)
 
@@ -133,7 +133,7 @@ TABLES: Mapping[type[Spec], tuple[str, Mapping[str, Any]]] = {
 }
 
 
-OF_IMAGES = {"grid"}  # positions over patches, which these models of tokens have none of: tests/core/test_patches.py
+OF_IMAGES = {"grid"}  # positions over patches, which these models of tokens have none of: tests/layers/test_patches.py
 
 
 def ours(role: type[Spec]) -> list[str]:

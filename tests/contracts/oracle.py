@@ -9,9 +9,9 @@ import math
 import torch
 from torch import Tensor
 
-from qkv.core.bias import Bias
 from qkv.core.layout import Layout, View
-from qkv.core.patterns import Pattern
+from qkv.patterns.basic import Pattern
+from qkv.positions.bias import Bias
 
 
 def visible(pattern: Pattern, layout: Layout, kv_layout: Layout, batch: int, heads: int) -> Tensor:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 import qkv
+from qkv.attention.multi_head import Attention
 from qkv.core.layout import Layout, Role
-from qkv.core.patterns import Pattern, causal, full
-from qkv.core.positions import Learned, NoPosition, Position
-from qkv.model.attention import Attention
-from qkv.model.block import Block
-from qkv.model.stack import Stack
-from qkv.model.transformer import Transformer, TransformerModel
+from qkv.models.block import Block
+from qkv.models.stack import Stack
+from qkv.models.transformer import Transformer, TransformerModel
+from qkv.patterns.basic import Pattern, causal, full
+from qkv.positions.schemes import Learned, NoPosition, Position
 
 VOCAB, WIDTH, LONGEST, PREFIXED = 17, 16, 40, 3
 FEEDFORWARD = {"kind": "feedforward", "d_ff": 20}

@@ -9,8 +9,8 @@ from axes import PARTIAL, PATTERNS, Example, backends, biases, missing, patterns
 from selection import Combination, Contract, select
 from small import PREFIXED
 
-from qkv.core.backends import BACKENDS
-from qkv.core.patterns import causal, full, prefix, window
+from qkv.kernels.backends import BACKENDS
+from qkv.patterns.basic import causal, full, prefix, window
 
 
 def test_every_registered_kind_has_an_example() -> None:

@@ -26,10 +26,10 @@ from small import (
 )
 from torch import Tensor
 
-from qkv.core.attend import attend
-from qkv.core.bias import Bias
+from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.core.positions import Position, Widths
+from qkv.positions.bias import Bias
+from qkv.positions.schemes import Position, Widths
 
 H = 4
 
@@ -247,7 +247,7 @@ def run(built: Any) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def test_the_longest_places_are_more_than_one_tile() -> None:
-    from qkv.core.backends.tiles import Problem
+    from qkv.kernels.cpu.tiles import Problem
 
     rows, layout, kv_layout = PLACES["long"]()
     q, k = randn(rows, layout.shape[1], H, 8), randn(rows, kv_layout.shape[1], H, 8)

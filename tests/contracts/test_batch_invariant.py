@@ -9,8 +9,8 @@ from axes import BLOCKS, DECODERS, HEADS, backends, named, patterns, positions, 
 from selection import Combination, Contract
 from small import ids, model
 
-from qkv.generate import generate, score
-from qkv.model.heads import LanguageModel
+from qkv.generation import generate, score
+from qkv.models.heads.text import LanguageModel
 
 EOS, BOS, NEW = 3, 1, 7
 UNTIED = LanguageModel(tied=False)

@@ -14,14 +14,14 @@ from small import alone, distance, gradients, ids, model, packed, padded, same, 
 from torch import Tensor
 
 import qkv
+from qkv.attention.feature_maps import Favor, FeatureMap, Relu
+from qkv.attention.linear import LinearAttention
+from qkv.attention.multi_head import Attention
+from qkv.attention.performer import Performer
 from qkv.core.batch import IGNORE
-from qkv.core.mechanisms.features import Favor, FeatureMap, Relu
-from qkv.core.patterns import causal, documents, full
-from qkv.core.positions import Learned, NoPosition, Rotary
-from qkv.model.attention import Attention
-from qkv.model.linear_attention import LinearAttention
-from qkv.model.performer import Performer
-from qkv.model.transformer import TransformerModel
+from qkv.models.transformer import TransformerModel
+from qkv.patterns.basic import causal, documents, full
+from qkv.positions.schemes import Learned, NoPosition, Rotary
 
 MIXERS = [
     Example("elu1", LinearAttention(n_heads=4)),

@@ -18,12 +18,12 @@ from torch import Tensor
 
 import qkv
 from qkv.core.batch import IGNORE
-from qkv.generate import generate, score
-from qkv.model.recurrent import Recurrent
-from qkv.model.recurrent_decoder import Context
-from qkv.train.loop import fit
-from qkv.train.objective import SequenceToSequence
-from qkv.train.settings import Training
+from qkv.generation import generate, score
+from qkv.models.recurrent.decoder import Context
+from qkv.models.recurrent.model import Recurrent
+from qkv.training.loop import fit
+from qkv.training.objective import SequenceToSequence
+from qkv.training.settings import Training
 
 VOCAB, ROWS = 17, 3
 LENGTHS, SOURCES = [6, 1, 9], [2, 8, 5]

@@ -15,12 +15,12 @@ from small import ids, padded, spec
 
 import qkv
 from qkv.core.batch import Batch
-from qkv.core.positions import ALiBi, T5Buckets
-from qkv.model.transformer import TransformerModel
-from qkv.train.loop import fit
-from qkv.train.metrics import read_metrics
-from qkv.train.objective import NextToken, SequenceToSequence
-from qkv.train.settings import Training
+from qkv.models.transformer import TransformerModel
+from qkv.positions.schemes import ALiBi, T5Buckets
+from qkv.training.logging.history import read_metrics
+from qkv.training.loop import fit
+from qkv.training.objective import NextToken, SequenceToSequence
+from qkv.training.settings import Training
 
 STEPS, SAVED, KILLED = 5, 2, 3
 CLOCKS = ("tokens_per_s", "mfu", "elapsed")

@@ -28,12 +28,12 @@ from small import (
 from summary import NOT_YET
 from torch.nn import functional as F
 
-from qkv.core.attend import attend
-from qkv.core.backends import BACKENDS
+from qkv.attention.attend import attend
+from qkv.attention.ring import ring
 from qkv.core.layout import Layout
-from qkv.core.patterns import causal, full, window
-from qkv.core.positions import Learned, Position, Rotary, Sinusoidal, Widths
-from qkv.core.ring import ring
+from qkv.kernels.backends import BACKENDS
+from qkv.patterns.basic import causal, full, window
+from qkv.positions.schemes import Learned, Position, Rotary, Sinusoidal, Widths
 
 # -- 1 … 4: masks ------------------------------------------------------------------------------------------------------
 

@@ -33,25 +33,25 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import qkv
-from qkv.core.attend import attend
-from qkv.core.backends import BACKENDS
+from qkv.attention.attend import attend
 from qkv.core.batch import IGNORE, Batch
 from qkv.core.layout import Layout
-from qkv.core.moe import Mixture
-from qkv.core.patterns import causal, full, window
-from qkv.core.positions import ALiBi, Position, Rotary, T5Buckets, Widths
-from qkv.data.batching import Batching, stream
-from qkv.data.packing import pack
-from qkv.data.toys import Reverse
-from qkv.generate import generate
-from qkv.model.transformer import Transformer
-from qkv.train.loop import fit
-from qkv.train.metrics import read_metrics
-from qkv.train.objective import NextToken, Objective
-from qkv.train.outcome import Diverged
-from qkv.train.settings import Training
-from qkv.train.step import weighed
-from qkv.train.weights import load_model, model_tensors
+from qkv.data.batching.batching import Batching, stream
+from qkv.data.batching.packing import pack
+from qkv.data.synthetic.toys import Reverse
+from qkv.generation import generate
+from qkv.kernels.backends import BACKENDS
+from qkv.layers.moe import Mixture
+from qkv.models.transformer import Transformer
+from qkv.patterns.basic import causal, full, window
+from qkv.positions.schemes import ALiBi, Position, Rotary, T5Buckets, Widths
+from qkv.training.checkpoints.weights import load_model, model_tensors
+from qkv.training.logging.history import read_metrics
+from qkv.training.loop import fit
+from qkv.training.objective import NextToken, Objective
+from qkv.training.outcome import Diverged
+from qkv.training.settings import Training
+from qkv.training.step import weighed
 
 
 class Letters:

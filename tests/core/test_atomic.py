@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.core import atomic
-from qkv.train import durable
+from qkv.core import atomic, durable
 
 
 def test_a_file_gets_its_name_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from qkv.core.attend import attend
-from qkv.core.bias import Bias
-from qkv.core.cross_entropy import linear_cross_entropy
-from qkv.core.dropout import dropout
+from qkv.attention.attend import attend
 from qkv.core.forward_mode import in_forward_mode
-from qkv.core.grouped import GroupedLinear
-from qkv.core.patterns import causal, window
-from qkv.core.positions import T5Buckets
+from qkv.layers.dropout import dropout
+from qkv.layers.grouped_linear import GroupedLinear
+from qkv.layers.losses import linear_cross_entropy
+from qkv.patterns.basic import causal, window
+from qkv.positions.bias import Bias
+from qkv.positions.schemes import T5Buckets
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:

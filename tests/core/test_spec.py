@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import Field, ValidationError
 
-from qkv.core.patterns import Pattern
 from qkv.core.spec import SCHEMA, Cost, Spec, nearest
+from qkv.patterns.basic import Pattern
 
 
 class Shape(Spec, role="shape"):

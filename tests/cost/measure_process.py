@@ -15,12 +15,12 @@ from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
 from qkv.cost.count import Shape
 from qkv.cost.memory import predict
+from qkv.experiments.fits import plan_of
 from qkv.families import preset
-from qkv.model.build import build
-from qkv.run.fits import plan_of
-from qkv.train.objective import NextToken, SequenceToSequence
-from qkv.train.settings import Training
-from qkv.train.step import Stepper
+from qkv.models.build import build
+from qkv.training.objective import NextToken, SequenceToSequence
+from qkv.training.settings import Training
+from qkv.training.step import Stepper
 
 
 def status(name: str) -> int:

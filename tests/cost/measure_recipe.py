@@ -20,10 +20,13 @@ allocator.keep_pages()
 import torch._dynamo  # noqa: E402  (after the allocator's settings; every optimizer imports it at its first step, 70 MiB)
 from measure_process import status  # noqa: E402
 
-from qkv.cost.memory import Memory, predict  # noqa: E402
-from qkv.run import fits  # noqa: E402
-from qkv.run.recipe import Recipe  # noqa: E402
-from qkv.run.train import train  # noqa: E402
+from qkv.cost.memory import (  # noqa: E402
+    Memory,
+    predict,
+)
+from qkv.experiments import fits  # noqa: E402
+from qkv.experiments.train import train  # noqa: E402
+from qkv.recipes.recipe import Recipe  # noqa: E402
 
 
 def limit(group: Path, more: int) -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import qkv
-from qkv.core.caches import FullCache, PagedCache, QuantizedCache, SinkCache
 from qkv.cost.cache import cache_bytes, cache_parts
+from qkv.kv_cache.kinds import FullCache, PagedCache, QuantizedCache, SinkCache
 
 SEVEN = qkv.preset("llama", max_positions=131072)  # 32 layers, 32 heads of width 128
 MIB, GIB = 2**20, 2**30

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from qkv.core.patches import masked_layout
 from qkv.cost.count import Shape, parts, training_flops
 from qkv.cost.images import image_batch, image_tokens
 from qkv.cost.memory import predict
+from qkv.experiments.costs import of_preset
 from qkv.families import preset
-from qkv.model.build import build
-from qkv.run.costs import of_preset
+from qkv.layers.patches import masked_layout
+from qkv.models.build import build
 
 TINY: dict[str, Any] = {"d_model": 32, "n_layers": 2, "n_heads": 2, "d_ff": 64, "image": (32, 32), "patch": (8, 8)}
 CPU = torch.device("cpu")

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.core.cross_entropy import linear_cross_entropy
 from qkv.cost.live import ASKS, Live, without_contents
+from qkv.layers.losses import linear_cross_entropy
 
 KIB = 1024
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qkv.core.feedforward import FeedForward, FeedForwardNet
 from qkv.core.layout import Layout
 from qkv.cost.count import Shape
 from qkv.cost.memory import STATE_BYTES, Memory, Plan, ceiling, predict
 from qkv.families import preset
-from qkv.model.build import build
-from qkv.model.transformer import Transformer
+from qkv.layers.feedforward import FeedForward, FeedForwardNet
+from qkv.models.build import build
+from qkv.models.transformer import Transformer
 
 SMALL: dict[str, Any] = {"vocab_size": 300, "d_model": 64, "n_layers": 2, "n_heads": 4}
 BF16 = torch.bfloat16

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qkv.data.classes import in_order, label_of, named, number_of, of_source
-from qkv.data.sources import Skipped, Source, Split, Table
+from qkv.data.source import Skipped, Source, Split, Table
 
 
 class Labels(Source, kind="labels-test"):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data import Source, stream
-from qkv.data.batching import Batching, count
+from qkv.data.batching.batching import Batching, count
 from qkv.data.flow import Flow
-from qkv.data.sources import Example, Skipped, Split, Table
+from qkv.data.source import Example, Skipped, Split, Table
 
 
 def entries(n: int) -> Iterator[Example | Skipped]:

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv.core.patches import Patches
-from qkv.data.sources import Source
+from qkv.data.source import Source
 from qkv.data.task import Chance, Item
-from qkv.data.tasks.detect import Detect
-from qkv.data.tasks.segment import Segment
-from qkv.run.recipe import Recipe
+from qkv.layers.patches import Patches
+from qkv.recipes.recipe import Recipe
+from qkv.tasks.detection.task import Detect
+from qkv.tasks.segmentation.task import Segment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data-scenes.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^qkv train (.*)$", PAGE, re.MULTILINE)

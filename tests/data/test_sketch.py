@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from qkv.data import sketch
-from qkv.data.sounds import CALLS
-from qkv.run.preview import TaskRow, preview
-from qkv.run.recipe import Recipe
+from qkv.data.readers.sounds import CALLS
+from qkv.experiments.preview import TaskRow, preview
+from qkv.recipes.recipe import Recipe
 
 
 def test_a_picture_in_shades() -> None:

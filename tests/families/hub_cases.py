@@ -338,7 +338,7 @@ def pair(name: str) -> Pair:
 
 def made(case: Case, name: str) -> Pair:
     """Both models of a case, with numbers by its name."""
-    from qkv.run.load import load
+    from qkv.inference.run import load
 
     torch.manual_seed(sum(map(ord, name)))
     cls = getattr(transformers, case.cls)

@@ -20,7 +20,7 @@ from hub_cases import BIG_BIRD, DISTILBERT, ELECTRA, LONGFORMER, SIZES, Case, Pa
 from test_parity import error
 
 from qkv.core.layout import Layout
-from qkv.model.heads import Span
+from qkv.models.heads.text import Span
 
 CASES = {
     "bert": Case("BertForQuestionAnswering", SIZES, does="read", types=True),

@@ -48,8 +48,8 @@ from test_parity import error, names_of, sides, their_gradients
 
 from qkv.core.layout import Layout
 from qkv.families import FAMILIES
-from qkv.model.replace import replace
-from qkv.run.load import Run, load
+from qkv.inference.run import Run, load
+from qkv.models.replace import replace
 
 NAMED = {"id2label": {0: "cat", 1: "dog", 2: "bee"}, "label2id": {"cat": 0, "dog": 1, "bee": 2}}
 

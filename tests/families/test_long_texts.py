@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from hub_cases import SIZES, inputs, ours, pair, theirs, transformers
 
 from qkv.core.layout import Layout, Role
-from qkv.model.replace import replace
-from qkv.run.load import load
+from qkv.inference.run import load
+from qkv.models.replace import replace
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from hub_cases import CASES, EOS, PAD, Case, Inputs, Pair, inputs, ours, pair, theirs, transformers
 
-from qkv.core.moe import Mixture
 from qkv.families import FAMILIES
 from qkv.hub.names import Names
-from qkv.run.load import load
+from qkv.inference.run import load
+from qkv.layers.moe import Mixture
 
 every = pytest.mark.parametrize("name", CASES)
 decoding = pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.does != "read" and c.outputs])

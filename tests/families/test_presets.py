@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qkv.core.positions import ALiBi, Rotary
 from qkv.families import PRESETS, preset
-from qkv.model.base import ModelSpec
-from qkv.model.build import build
+from qkv.models.base import ModelSpec
+from qkv.models.build import build
+from qkv.positions.schemes import ALiBi, Rotary
 
 COUNTS = {
     "transformer-base": 63_082_496,

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from hub_cases import MPT, transformers
 
-from qkv.run.load import load
+from qkv.inference.run import load
 
 
 @torch.no_grad()

@@ -38,8 +38,8 @@ from hub_cases import (
 )
 from test_parity import error
 
-from qkv.model.heads import Span, TokenClassifier
-from qkv.run.load import load
+from qkv.inference.run import load
+from qkv.models.heads.text import Span, TokenClassifier
 
 LABELS = ("O", "B-PER", "I-PER")
 NAMED = {"id2label": dict(enumerate(LABELS)), "label2id": {label: i for i, label in enumerate(LABELS)}}

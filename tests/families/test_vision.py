@@ -24,10 +24,10 @@ from hub_cases import Pair, transformers
 from test_parity import error, names_of, their_gradients
 
 from qkv.core.layout import Layout
-from qkv.core.patches import masked_layout
+from qkv.directories.build import build
 from qkv.families import FAMILIES, deit, family_of, preset, vit, vit_mae, yolos
-from qkv.run.build import build
-from qkv.run.load import Run, load
+from qkv.inference.run import Run, load
+from qkv.layers.patches import masked_layout
 
 Outputs = dict[str, Tensor]
 

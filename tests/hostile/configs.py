@@ -166,9 +166,9 @@ def check(mutant: Mutant, seconds: float = SECONDS) -> str | None:
 
 def stored(name: str, folder: Path) -> dict[str, Any]:
     """A directory with a small model of a family; its configuration says every key."""
-    from qkv.run import hub
-    from qkv.run.build import build
-    from qkv.run.sharded import write
+    from qkv.directories import hub
+    from qkv.directories.build import build
+    from qkv.directories.sharded import write
 
     config = base(name)
     model = build(FAMILIES[name].spec(config)).eval()
@@ -183,7 +183,7 @@ def check_stored(mutant: Mutant, folder: Path, seconds: float = 10.0) -> str | N
 
     `folder` is where `stored` wrote the family's model.
     """
-    from qkv.run import hub
+    from qkv.directories import hub
 
     (folder / "config.json").write_text(json.dumps(mutant.config))
     began = time.monotonic()

@@ -65,7 +65,7 @@ class Countdown:
         return self.left < 0
 
     def install(self) -> None:
-        from qkv.train import weights
+        from qkv.training.checkpoints import weights
 
         for name in OPERATIONS:
             setattr(os, name, self._counted(getattr(os, name)))
@@ -206,8 +206,8 @@ def saves(folder: Path, every: int = 1, seed: int = 0) -> Figures:
 def runs(folder: Path, every: int = 1, seed: int = 0) -> Figures:
     from run_tiny import TINY
 
-    from qkv.run.recipe import Recipe
-    from qkv.run.train import train
+    from qkv.experiments.train import train
+    from qkv.recipes.recipe import Recipe
 
     recipe = Recipe.load("reverse", [*TINY, "training.keep=1"])
 

@@ -52,7 +52,7 @@ def whole() -> tuple[File, ...]:
     import soundfile
     from PIL import Image
 
-    from qkv.data.midi import written
+    from qkv.data.media.midi import written
 
     random_ = np.random.default_rng(0)
     frames = [Image.fromarray(random_.integers(0, 256, (17, 23, 3), np.uint8)) for _ in range(3)]
@@ -189,7 +189,7 @@ def use(file: Path, kind: str) -> str:
 
 def _reader(read: Callable[[Path], Any]) -> Callable[[Path], str]:
     def reading(file: Path) -> str:
-        from qkv.data.sources import Skipped
+        from qkv.data.source import Skipped
 
         try:
             found = read(file)
@@ -201,37 +201,37 @@ def _reader(read: Callable[[Path], Any]) -> Callable[[Path], str]:
 
 
 def _picture(file: Path) -> Any:
-    from qkv.data.images import decode
+    from qkv.data.media.images import decode
 
     return decode(file.read_bytes())
 
 
 def _video(file: Path) -> Any:
-    from qkv.data.video import decode_frames
+    from qkv.data.readers.video import decode_frames
 
     return decode_frames(file.read_bytes(), "gray")
 
 
 def _mask(file: Path) -> Any:
-    from qkv.data.mask_files import read_mask
+    from qkv.data.readers.masks import read_mask
 
     return read_mask(file)
 
 
 def _sound(file: Path) -> Any:
-    from qkv.data.audio import decode
+    from qkv.data.media.audio import decode
 
     return decode(file.read_bytes())
 
 
 def _music(file: Path) -> Any:
-    from qkv.data.midi import read
+    from qkv.data.media.midi import read
 
     return read(file, 4)
 
 
 def _idx(file: Path) -> Any:
-    from qkv.data.image_sources import _read_idx
+    from qkv.data.readers.images import _read_idx
 
     return _read_idx(file)
 

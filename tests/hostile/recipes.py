@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from qkv.run import yamls
-from qkv.run.recipe import COMPARE, Recipe, packaged, tree
+from qkv.recipes import yamls
+from qkv.recipes.recipe import COMPARE, Recipe, packaged, tree
 
 SECONDS = 5.0  # for one recipe; a healthy one takes milliseconds
 _OF_A_SPEC = re.compile(r"[A-Z]\w+: |preset '")

@@ -15,7 +15,7 @@ from configs import ROPES, base, check, check_stored, mutants, stored
 
 from qkv.families import FAMILIES
 from qkv.hub.values import KINDS
-from qkv.run.load import load
+from qkv.inference.run import load
 
 SEED = 20
 

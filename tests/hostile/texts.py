@@ -21,8 +21,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qkv.data import choices, columns, labelled, pairs, questions, series, text  # noqa: F401  (their kinds)
-from qkv.data.sources import SPLITS, Source
+from qkv.data.readers import (  # noqa: F401  (their kinds)
+    choices,
+    labelled,
+    pairs,
+    questions,
+    series,
+    text,
+)
+from qkv.data.source import SPLITS, Source
 
 SECONDS = 5.0  # for one file of some kilobytes on a busy machine; a healthy one takes milliseconds
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {

@@ -179,7 +179,7 @@ STRANGE = [
 
 def mutants(seed: int, count: int) -> Iterator[str]:
     """Files of tokenizers with one to four changes each: the same for the same seed."""
-    from qkv.data.tokenizer import train
+    from qkv.tokenizers.tokenizer import train
 
     texts = ["the cat sat on the mat, and the cats ate", "ä<s> 한 123"] * 3
     made = [
@@ -231,7 +231,7 @@ def _places(data: Any) -> Iterator[tuple[Any, Any]]:
 
 def use(text: str) -> str:
     """Load a tokenizer and do with it what a run does; what came of it."""
-    from qkv.data.tokenizer import Tokenizer
+    from qkv.tokenizers.tokenizer import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_json(text)
@@ -271,8 +271,6 @@ def check(texts: list[str]) -> list[tuple[str, float]]:
 def _try(file: str) -> None:
     import resource
     import signal
-
-    import qkv.data.tokenizer  # noqa: F401  (before memory is limited)
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for text in json.loads(Path(file).read_text()):

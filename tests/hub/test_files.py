@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from qkv.hub.files import DTYPES, INDEX, PICKLE, WEIGHTS, Safetensors, open_weights, read_stored
-from qkv.train.weights import read_tensors, replace_tensors
+from qkv.training.checkpoints.weights import read_tensors, replace_tensors
 
 TENSORS = {
     "a": torch.arange(6.0).reshape(2, 3),

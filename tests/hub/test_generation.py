@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from qkv.generate import Generation
+from qkv.generation import Generation
 from qkv.hub.generation import Banned, Forced, read, write
 
 SAMPLED = {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "eos_token_id": [7, 8], "bos_token_id": 1}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qkv.hub import huggingface
-from qkv.run.load import load
+from qkv.inference.run import load
 
 
 @pytest.mark.parametrize("name", ["openai-community/gpt2", "google-bert/bert-base-uncased", "meta-llama/Llama-3.2-1B"])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from qkv.directories.build import build
 from qkv.families import FAMILIES, preset
-from qkv.run.build import build
-from qkv.run.load import Run
+from qkv.inference.run import Run
 
 PAGE = Path(__file__).parents[2] / "docs" / "hub.md"
 

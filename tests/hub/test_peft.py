@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import qkv
 import qkv.families
-from qkv.core.lora import layers
+from qkv.layers.lora import layers
 
 ROOT = Path(__file__).parents[2]
 THEIRS = ROOT / "bench" / ".envs" / "huggingface" / "bin" / "python"

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from qkv.families import preset
 from qkv.look import capture
-from qkv.model.build import build
+from qkv.models.build import build
 
 
 @pytest.fixture(scope="module")

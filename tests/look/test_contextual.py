@@ -10,7 +10,7 @@ import torch
 from qkv.core.layout import Layout
 from qkv.families import preset
 from qkv.look.contextual import layer_states, separation
-from qkv.model.build import build
+from qkv.models.build import build
 
 
 @pytest.mark.parametrize("name", ["gpt", "transformer", "bert-base"])

@@ -12,7 +12,7 @@ import typer
 from .say import console, echo
 
 if TYPE_CHECKING:
-    from ..core.gallery import Example
+    from ..patterns.gallery import Example
 
 Row = tuple[str, str]
 LENGTH = 4096  # of the rows whose pairs are counted
@@ -63,7 +63,7 @@ def list_(
 
 
 def _recipes() -> list[Row]:
-    from ..run import recipe, yamls
+    from ..recipes import recipe, yamls
 
     return [(name, str(yamls.load(text, name)["description"])) for name, text in recipe.packaged().items()]
 
@@ -78,7 +78,7 @@ def _presets() -> list[Row]:
 
 
 def _patterns() -> list[Row]:
-    from ..core.gallery import GALLERY
+    from ..patterns.gallery import GALLERY
 
     said = [(x.spelling, f"{x.about} {_pairs(x)}" + f" {x.paper}." * bool(x.paper)) for x in GALLERY]
     return said + _patterns_from_outside()
@@ -86,8 +86,8 @@ def _patterns() -> list[Row]:
 
 def _patterns_from_outside() -> list[Row]:
     """Kinds that are registered and that no example has."""
-    from ..core.gallery import GALLERY
-    from ..core.patterns import Pattern
+    from ..patterns.basic import Pattern
+    from ..patterns.gallery import GALLERY
 
     shown = {part.kind for example in GALLERY for _, part in example.pattern.walk()}
     return _kinds({kind: cls for kind, cls in Pattern.kinds.items() if kind not in shown})
@@ -101,8 +101,8 @@ def _draw() -> None:
     """Each pattern as small characters, beside what there is to say about it."""
     from rich.table import Table
 
-    from ..core.gallery import GALLERY
-    from ..core.picture import characters
+    from ..patterns.gallery import GALLERY
+    from ..patterns.pictures import characters
 
     table = Table(title="patterns", title_justify="left", show_header=False, show_lines=True, pad_edge=False)
     table.add_column(style="blue", no_wrap=True, min_width=DRAWN)
@@ -117,7 +117,7 @@ def _draw() -> None:
 
 def _save(folder: Path) -> None:
     """Pictures of every pattern, named by what it is called."""
-    from ..core.gallery import GALLERY
+    from ..patterns.gallery import GALLERY
 
     folder.mkdir(parents=True, exist_ok=True)
     for example in GALLERY:
@@ -127,25 +127,25 @@ def _save(folder: Path) -> None:
 
 
 ROLES = {
-    "positions": "core.positions.Position",
-    "scalings": "core.scalings.Scaling",
-    "scores": "core.scores.Score",
-    "mechanisms": "model.attention.Mixer",
-    "feedforwards": "core.feedforward.FeedForwardLayer",
-    "norms": "core.norm.Norm",
-    "inputs": "core.embedding.Input",
-    "heads": "model.heads.Head",
-    "caches": "core.caches.CacheKind",
-    "objectives": "train.objective.Objective",
-    "optimizers": "train.optimizer.base.Optimizer",
-    "schedules": "train.schedule.Schedule",
-    "averages": "train.average.Average",
-    "adapters": "core.lora.Adapter",
-    "sources": "data.sources.Source",
+    "positions": "positions.schemes.Position",
+    "scalings": "positions.rope_scaling.Scaling",
+    "scores": "attention.scores.Score",
+    "mechanisms": "attention.multi_head.Mixer",
+    "feedforwards": "layers.feedforward.FeedForwardLayer",
+    "norms": "layers.norm.Norm",
+    "inputs": "layers.embedding.Input",
+    "heads": "models.heads.text.Head",
+    "caches": "kv_cache.kinds.CacheKind",
+    "objectives": "training.objective.Objective",
+    "optimizers": "training.optimizers.base.Optimizer",
+    "schedules": "training.schedules.Schedule",
+    "averages": "training.weight_averaging.Average",
+    "adapters": "layers.lora.Adapter",
+    "sources": "data.source.Source",
     "tasks": "data.task.Task",
-    "tokenizers": "data.tokenizer_specs.TokenizerSpec",
-    "augmentations": "data.augment.Augmentation",
-    "mixings": "data.augment.Mixing",
+    "tokenizers": "tokenizers.kinds.TokenizerSpec",
+    "augmentations": "data.media.augment.Augmentation",
+    "mixings": "data.media.augment.Mixing",
 }
 """The roles whose kinds are listed, by the class that holds their registry."""
 
@@ -154,17 +154,18 @@ def _role(name: str) -> Callable[[], list[Row]]:
     def rows() -> list[Row]:
         from importlib import import_module
 
-        from ..run import recipe, train  # noqa: F401  (register every kind that a recipe may name)
+        from ..experiments import train  # noqa: F401  (register every kind that a recipe may name)
+        from ..recipes import recipe  # noqa: F401  (register every kind that a recipe may name)
 
         module, _, base = ROLES[name].rpartition(".")
         kinds = getattr(import_module(f"qkv.{module}"), base).kinds
-        return _kinds({kind: cls for kind, cls in kinds.items() if not cls.__module__.startswith("qkv.run.")})
+        return _kinds({kind: cls for kind, cls in kinds.items() if not cls.__module__.startswith("qkv.experiments.")})
 
     return rows
 
 
 def _metrics() -> list[Row]:
-    from ..run.wording import ERRORS, HOW, QUALITY, titled
+    from ..look.wording import ERRORS, HOW, QUALITY, titled
 
     def row(name: str, better: str) -> Row:
         about = HOW.get(name) or titled(name)

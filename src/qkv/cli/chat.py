@@ -35,7 +35,7 @@ def chat(
     Each MESSAGE, or line of standard input, is answered with all that was said before it. What is not said here is as the
     model's `generation_config.json` says. For messages that have nothing to do with one another: `qkv generate --chat`.
     """
-    from ..run.chat import assistant
+    from ..inference.chat import assistant
 
     loaded = opened(run, "chat", device)
     alone = {"num_beams": 1, "num_samples": 1}  # one reply at a time

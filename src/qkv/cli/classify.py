@@ -10,7 +10,7 @@ from .say import echo
 from .texts import Device, Json, RunPath, dumps, each, note_settings, opened
 
 if TYPE_CHECKING:
-    from ..run.classify import Classified
+    from ..inference.classify import Classified
 
 
 def classify(
@@ -30,7 +30,7 @@ def classify(
 
     A blank line gives a blank line.
     """
-    from ..run.predict.classes import likeliest, sides
+    from ..inference.predict_classes import likeliest, sides
 
     loaded = opened(run, "classify", device)
     note_settings(texts, "`qkv classify` has no settings, leave it out")

@@ -42,13 +42,13 @@ def convert(
 
         raise ValueError(f"there is no format {to!r}; {nearest(to, FORMATS)}")
     _check_free(target, alone=to == "safetensors", overwrite=overwrite)
-    from ..run.load import load
+    from ..inference.run import load
 
     run = load(source, "cpu", dtype=dtype, revision=revision, allow_pickle=allow_pickle)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         if to == "safetensors":
-            from ..run import weights
+            from ..directories import weights
 
             target.parent.mkdir(parents=True, exist_ok=True)
             weights.save(run.model, target)

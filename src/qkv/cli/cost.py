@@ -9,7 +9,7 @@ import typer
 from .say import console, echo
 
 if TYPE_CHECKING:
-    from ..run.costs import Costs
+    from ..experiments.costs import Costs
 
 
 def cost(
@@ -34,9 +34,9 @@ def cost(
     read, it counts as full, and the output says so. A preset counts as trained on batches of 8 × 512 tokens by AdamW.
     """
     from .. import families
-    from ..run import costs
-    from ..run.device import choose
-    from ..run.recipe import packaged
+    from ..experiments import costs
+    from ..inference.device import choose
+    from ..recipes.recipe import packaged
     from .show import load_preset, load_recipe
 
     where, changes = choose(device), list(settings or ())
@@ -70,7 +70,7 @@ def _show(costs: Costs) -> None:
 
 
 def _lines(costs: Costs) -> list[str]:
-    from ..train.progress import span
+    from ..training.logging.progress import span
 
     shape, memory = costs.shape, costs.memory
     said = [f"\nCounted {costs.basis}."] if costs.basis else []
@@ -100,7 +100,7 @@ def _lines(costs: Costs) -> list[str]:
 
 def _unquantized(names: list[str]) -> str:
     """Why quantized caches are as large as the plain one."""
-    from ..core.caches import QuantizedCache
+    from ..kv_cache.kinds import QuantizedCache
 
     usual = QuantizedCache()
     return f"{' and '.join(names)} quantize rows from {usual.residual + usual.group} tokens on"

@@ -35,8 +35,8 @@ def evaluate(
     Language models and translators get perplexity, bits per byte, exact match, BLEU and chrF (sacreBLEU's, with their
     signatures); a run that was trained on a task gets the metrics of that task.
     """
-    from ..run.evaluate import evaluate_run
-    from ..run.load import load
+    from ..experiments.evaluate import evaluate_run
+    from ..inference.run import load
     from .results import show_evaluation
 
     loaded = load(run, device=device)

@@ -12,9 +12,9 @@ from .say import echo
 from .texts import CHUNK, Device, Json, RunPath, Texts, dumps, each, note_settings, opened
 
 if TYPE_CHECKING:
-    from ..generate.settings import Generation
-    from ..run.load import Run
-    from ..run.text import Output
+    from ..generation.settings import Generation
+    from ..inference.run import Run
+    from ..inference.text import Output
 
 Beams = Annotated[int | None, typer.Option(metavar="N", help="Beam search with N beams; 1 is greedy.")]
 LengthPenalty = Annotated[
@@ -103,8 +103,8 @@ SETTINGS = "give settings of generation by --set KEY=VALUE"
 
 def chosen(context: typer.Context, more: list[str] | None) -> dict[str, Any]:
     """The settings of generation that a command line gives, by options of their own or by `--set`."""
-    from ..generate.settings import Generation
-    from ..run.overrides import parse
+    from ..generation.settings import Generation
+    from ..recipes.overrides import parse
 
     found = {name: context.params[name] for name in Generation.model_fields if context.params.get(name) is not None}
     for key, value in (parse(text.removeprefix("generation.")) for text in more or ()):
@@ -125,7 +125,7 @@ class _Replies:
     """What answers messages that have nothing to do with one another, as a run continues texts."""
 
     def __init__(self, run: Run, system: str | None) -> None:
-        from ..run.chat import assistant
+        from ..inference.chat import assistant
 
         self._assistant = assistant(run)
         self._before = [] if system is None else [{"role": "system", "content": system}]

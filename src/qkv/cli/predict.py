@@ -13,7 +13,7 @@ from .say import echo
 from .texts import Device, Json, RunPath, dumps, note_settings, opened, read
 
 if TYPE_CHECKING:
-    from ..run.predict import Prediction
+    from ..inference.predict import Prediction
 
 
 def predict(
@@ -43,8 +43,8 @@ def predict(
 
     A blank line gives a blank line.
     """
-    from ..run.predict import needs_none
-    from ..run.predict import predict as ask
+    from ..inference.predict import needs_none
+    from ..inference.predict import predict as ask
 
     loaded = opened(run, "predict", device)
     note_settings(inputs, "a run is asked as it was trained, leave it out")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from ..run.wording import taken
+from ..look.wording import taken
 from .say import console
 
 if TYPE_CHECKING:
-    from ..run.evaluate import Evaluated
+    from ..experiments.evaluate import Evaluated
 
 _PERCENT = ("exact_match",)
 
@@ -25,7 +25,7 @@ def show_evaluation(result: Evaluated) -> None:
 
 def show_saved(path: Path) -> None:
     """The evaluation that a finished run has on disk."""
-    from ..run.directory import read_json
+    from ..directories.layout import read_json
 
     show(read_json(path))
 

@@ -12,7 +12,7 @@ from .say import echo
 from .texts import Device, Json, RunPath, Texts, dumps, each, note_settings, opened
 
 if TYPE_CHECKING:
-    from ..run.score import Score
+    from ..inference.score import Score
 
 
 def score(
@@ -88,7 +88,7 @@ def _sides(lines: list[str], pairs: bool) -> tuple[list[str], list[str] | None]:
 
 
 def perplexity(total: float, count: float) -> float:
-    from ..run.metrics import perplexity as of_tokens
+    from ..metrics.text import perplexity as of_tokens
 
     return of_tokens(-total, int(count))
 
@@ -125,7 +125,7 @@ def embed(
     in the file, and the number of tokens of each text is printed. A blank text gives `null`, in a file a row of NaN, or no
     token.
     """
-    from ..run.embed import as_pooling
+    from ..inference.embed import as_pooling
 
     chosen = None if pooling is None else as_pooling(pooling)
     if out is not None and out.suffix != ".npy":
@@ -151,7 +151,7 @@ def _write(out: Path, rows: list[Any], tokens: bool) -> None:
 
     import numpy
 
-    from ..train.durable import write_file
+    from ..core.durable import write_file
 
     there = [row for row in rows if row is not None]
     if not there:

@@ -14,9 +14,9 @@ from .say import console, echo
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from ..model.base import ModelSpec
-    from ..run.preview import Preview
-    from ..run.recipe import Recipe
+    from ..experiments.preview import Preview
+    from ..models.base import ModelSpec
+    from ..recipes.recipe import Recipe
 
 
 def show(
@@ -31,7 +31,7 @@ def show(
 ) -> None:
     """Show a recipe or a preset with every default spelled out, and the number of parameters."""
     from .. import families
-    from ..run import recipe
+    from ..recipes import recipe
 
     changes = list(settings or ())
     if name in families.PRESETS and name not in recipe.packaged():
@@ -41,7 +41,7 @@ def show(
         return
     loaded = load_recipe(name, changes)
     if data:
-        from ..run.preview import preview
+        from ..experiments.preview import preview
 
         if not json:
             echo(f"Making {'the tokenizer and ' * (loaded.tokenizer is not None)}a batch …", err=True)
@@ -54,7 +54,7 @@ def load_recipe(name: str, changes: list[str]) -> Recipe:
     """A recipe with changes. Raises ValueError with the nearest names, of presets too, where there is none."""
     from .. import families
     from ..core.spec import nearest
-    from ..run.recipe import Recipe, packaged
+    from ..recipes.recipe import Recipe, packaged
 
     simple = len(Path(name).parts) == 1 and not name.endswith((".yaml", ".yml")) and not Path(name).exists()
     if simple and name not in packaged():
@@ -64,8 +64,8 @@ def load_recipe(name: str, changes: list[str]) -> Recipe:
 
 def load_preset(name: str, changes: list[str]) -> ModelSpec:
     """A preset's spec with changes such as `d_model=64` or `decoder.position=alibi`."""
-    from ..run.overrides import apply
-    from ..run.recipe import ModelChoice
+    from ..recipes.overrides import apply
+    from ..recipes.recipe import ModelChoice
 
     tree = apply({"model": {"preset": name}}, [f"model.{text}" for text in changes])
     return ModelChoice.from_dict(tree["model"]).spec()

@@ -19,7 +19,7 @@ import typer
 from .say import echo, warn
 
 if TYPE_CHECKING:
-    from ..run.load import Run
+    from ..inference.run import Run
 
 CHUNK = 512  # lines read before they are worked on: enough to batch by length, few enough to keep nothing waiting long
 
@@ -39,8 +39,8 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 def opened(run: str | Path, command: str, device: str) -> Run:
     """The run that a command is to ask. Raises ValueError with the command to use where it is of the wrong kind."""
-    from ..run.load import load
-    from ..run.uses import check
+    from ..inference.run import load
+    from ..inference.uses import check
 
     loaded = load(run, device=device)
     check(loaded, command)
@@ -117,8 +117,8 @@ def _quoted(text: str) -> str:
 
 def note_settings(texts: Sequence[str] | None, advice: str) -> None:
     """Warn of texts that were meant as settings, by how they are written."""
-    from ..generate.settings import Generation
-    from ..run.recipe import Recipe
+    from ..generation.settings import Generation
+    from ..recipes.recipe import Recipe
 
     for text in texts or ():
         found = re.match(r"([a-z_]+)((?:\.[a-z_*0-9]+)*)=\S", text)
@@ -128,7 +128,7 @@ def note_settings(texts: Sequence[str] | None, advice: str) -> None:
 
 def dumps(value: Any) -> str:
     """One line of JSON."""
-    from ..run.plain_json import dumps as plain
+    from ..core.plain_json import dumps as plain
 
     return plain(value)
 

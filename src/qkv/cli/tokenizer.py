@@ -12,8 +12,8 @@ import typer
 from .say import console, echo
 
 if TYPE_CHECKING:
-    from ..data.merges import Step
-    from ..data.splitting import Split
+    from ..tokenizers.bpe import Step
+    from ..tokenizers.splitting import Split
 
 SHOWN = 12  # names in a list
 
@@ -62,8 +62,8 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a tokenizer on text files. With --trace it need not be saved."""
-    from ..data.tokenizer import train_from_files
-    from ..data.tokenizer_specs import TokenizerSpec
+    from ..tokenizers.kinds import TokenizerSpec
+    from ..tokenizers.tokenizer import train_from_files
 
     if out is None and not trace:
         raise ValueError("say where the tokenizer goes, with --out DIR (only --trace can do without)")
@@ -109,8 +109,8 @@ def show(
     BPE: the merges in order. WordPiece: the longest piece at each place, and what was tried before. Unigram: the most
     probable segmentation and the runners-up, with log-probabilities.
     """
-    from ..data.splitting import Splitter
-    from ..data.tokenizer import Tokenizer
+    from ..tokenizers.splitting import Splitter
+    from ..tokenizers.tokenizer import Tokenizer
 
     splitter = Splitter(Tokenizer.load(path))
     splits = {word: splitter.split(word) for word in words}
@@ -126,7 +126,7 @@ def show(
 @app.command("info")
 def info(path: Source, json: Json = False) -> None:
     """Show what a tokenizer is: its kind and size, and the ids of its special tokens."""
-    from ..data.tokenizer import Tokenizer
+    from ..tokenizers.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(path)
     roles = {role: {"token": name, "id": tokenizer.id(name)} for role, name in tokenizer.roles.items()}
@@ -161,8 +161,8 @@ def convert(
     overwrite: Overwrite = False,
 ) -> None:
     """Write a tokenizer of any form as a tokenizer.json, with the tokenizer_config.json that transformers needs."""
-    from ..data.tokenizer import Tokenizer
-    from ..data.tokenizer_config import save_for_hub
+    from ..tokenizers.readers.hub_config import save_for_hub
+    from ..tokenizers.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(path)
     _free(out / "tokenizer.json", overwrite)
@@ -170,7 +170,7 @@ def convert(
 
 
 def _free(out: Path | None, overwrite: bool) -> None:
-    from ..data.tokenizer_file import place
+    from ..tokenizers.readers.tokenizer_json import place
 
     if out is not None and place(out).exists() and not overwrite:
         raise ValueError(f"{place(out)} exists already; replace it with --overwrite, or choose another folder")

@@ -11,8 +11,8 @@ import typer
 from .say import console, echo
 
 if TYPE_CHECKING:
-    from ..run.train import Trained
-    from ..study.compare import Compared
+    from ..experiments.compare.compare import Compared
+    from ..experiments.train import Trained
 
 DEMO = "localise"
 
@@ -77,7 +77,7 @@ def demo(
     device: Device = "auto",
 ) -> int:
     """Train a small translator of dates, numbers and names from nothing: `qkv train localise`, safe to repeat."""
-    from ..run.directory import EVALUATION, REPORT, State
+    from ..directories.layout import EVALUATION, REPORT, State
 
     folder = out or Path("runs") / DEMO
     if State.of(folder) is State.FINISHED and not (resume or overwrite):
@@ -98,14 +98,14 @@ def _as_settings(options: Mapping[str, Any]) -> list[str]:
 def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, overwrite: bool, device: str) -> int:
     if resume and overwrite:
         raise ValueError("--resume goes on with a run and --overwrite replaces it; give one of them")
-    from ..run.directory import RECIPE
-    from ..run.recipe import Recipe
-    from ..run.train import train
-    from ..study.comparison import Comparison
+    from ..directories.layout import RECIPE
+    from ..experiments.compare.comparison import Comparison
+    from ..experiments.train import train
+    from ..recipes.recipe import Recipe
 
     comparison = Comparison.load(recipe, settings)
     if comparison is not None:
-        from ..study.compare import compare
+        from ..experiments.compare.compare import compare
 
         place = out or Path("runs") / comparison.name
         return _say_compared(

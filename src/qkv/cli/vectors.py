@@ -14,7 +14,7 @@ import typer
 from .say import console, echo
 
 if TYPE_CHECKING:
-    from ..data.vectors import Found, Vectors
+    from ..data.vectors.vectors import Found, Vectors
 
 app = typer.Typer(no_args_is_help=True, help="Learn static word vectors, or look at some.")
 
@@ -56,10 +56,13 @@ def train(
     overwrite: Overwrite = False,
 ) -> None:
     """Learn word vectors from text, in which words stand between spaces."""
-    from ..data import glove, skipgram  # noqa: F401  (their kinds of method)
-    from ..data.vector_files import write
-    from ..data.vector_training import Corpus
-    from ..data.vector_training import method as choose
+    from ..data.vectors import (  # noqa: F401  (their kinds of method)
+        glove,
+        skipgram,
+    )
+    from ..data.vectors.files import write
+    from ..data.vectors.training import Corpus
+    from ..data.vectors.training import method as choose
 
     given = {"negatives": negatives, "subsample": subsample, "x_max": x_max}
     chosen = choose(method, width=width, window=window, epochs=epochs, lr=lr, **given)
@@ -111,9 +114,9 @@ def coverage(
     keep_first: KeepFirst = False,
 ) -> None:
     """Show how many of a tokenizer's words have a vector, and how much of some text."""
-    from ..data.files import Lines
-    from ..data.tokenizer import Tokenizer
-    from ..run.vectors import coverage as covered
+    from ..data.files.random_access import Lines
+    from ..recipes.vectors import coverage as covered
+    from ..tokenizers.tokenizer import Tokenizer
 
     opened = [Lines(text) for text in texts or ()]
     lines = (lines[i] for lines in opened for i in range(len(lines)))
@@ -131,7 +134,7 @@ def convert(
     overwrite: Overwrite = False,
 ) -> None:
     """Write vectors in another form, in UTF-8."""
-    from ..data.vector_files import as_form, write
+    from ..data.vectors.files import as_form, write
 
     _free(out, overwrite)
     vectors = _read(file, encoding, keep_first)
@@ -140,7 +143,7 @@ def convert(
 
 
 def _read(file: Path, encoding: str, keep_first: bool) -> Vectors:
-    from ..data.vector_files import read
+    from ..data.vectors.files import read
 
     vectors = read(file, encoding=encoding, keep_first=keep_first)
     for note in vectors.notes:

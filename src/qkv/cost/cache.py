@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from ..core.caches import CacheKind, named
-from ..core.state import CrossState
-from ..model.attention import Attention, NoMixer
-from ..model.transformer import Transformer
+from ..attention.multi_head import Attention, NoMixer
+from ..kv_cache.full import CrossState
+from ..kv_cache.kinds import CacheKind, named
+from ..models.transformer import Transformer
 
 
 def cache_parts(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..attention.multi_head import Mixer
 from ..core.spec import Cost
-from ..model.attention import Mixer
-from ..model.base import ModelSpec
-from ..model.transformer import Transformer
+from ..models.base import ModelSpec
+from ..models.transformer import Transformer
 
 TRAINING = 3  # forward, and backward by inputs and by weights: each as many products as forward
 

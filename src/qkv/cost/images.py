@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from ..core.batch import Batch
-from ..core.patches import Patches, masked_layout
-from ..model.base import ModelSpec
-from ..model.pixel_masks import PixelMasks
-from ..model.transformer import Transformer
-from ..model.vision import ImageClassifier, MaskTokens, PixelDecoder
+from ..layers.patches import Patches, masked_layout
+from ..models.base import ModelSpec
+from ..models.heads.pixel_masks import PixelMasks
+from ..models.heads.vision import ImageClassifier, MaskTokens, PixelDecoder
+from ..models.transformer import Transformer
 
 
 def patches_of(spec: ModelSpec) -> Patches | None:

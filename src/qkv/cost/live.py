@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..core.cross_entropy import rows_at_once
+from ..layers.losses import rows_at_once
 
 
 def _loss_workspace(hidden: Tensor, weight: Tensor, *_: Any) -> int:

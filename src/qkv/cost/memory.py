@@ -18,9 +18,9 @@ from torch.utils._pytree import tree_leaves
 
 from ..core.batch import Batch
 from ..core.layout import Layout
-from ..model.base import ModelSpec
-from ..model.build import build
-from ..model.stack import Recompute
+from ..models.base import ModelSpec
+from ..models.build import build
+from ..models.stack import Recompute
 from .count import Shape
 from .images import image_batch, patches_of
 from .live import ASKS, Live, without_contents

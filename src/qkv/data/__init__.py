@@ -1,16 +1,16 @@
 """Data: from files, CLDR or made sequences to batches. Importing it registers every kind of source and tokenizer."""
 
-from .batching import Batching, Stream, stream
-from .cldr import Localise
-from .hub_datasets import Datasets
-from .pairs import Pairs
-from .sources import SPLITS, Counts, Example, Skipped, Source, Split, Table
-from .stdlib_text import StandardLibrary
-from .text import JsonLines, Text
-from .tokenizer import Tokenizer
-from .tokenizer import train as train_tokenizer
-from .tokenizer_specs import TokenizerSpec
-from .toys import Copy, Reverse, Sort
+from ..tokenizers.kinds import TokenizerSpec
+from ..tokenizers.tokenizer import Tokenizer
+from ..tokenizers.tokenizer import train as train_tokenizer
+from .batching.batching import Batching, Stream, stream
+from .readers.hub_datasets import Datasets
+from .readers.pairs import Pairs
+from .readers.stdlib_text import StandardLibrary
+from .readers.text import JsonLines, Text
+from .source import SPLITS, Counts, Example, Skipped, Source, Split, Table
+from .synthetic.localise import Localise
+from .synthetic.toys import Copy, Reverse, Sort
 
 __all__ = [
     "SPLITS",

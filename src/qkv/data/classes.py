@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..core.spec import nearest
-from .sources import Example, Skipped, Source
+from .source import Example, Skipped, Source
 
 MOST = 10_000  # classes; more are numbers that somebody took for classes
 

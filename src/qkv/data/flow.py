@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
-from .sources import Example, Skipped
+from .source import Example, Skipped
 
 
 class Flow:

@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from .shuffle import text_hash
-from .sources import TEXTS, Example, Skipped, Source, Split, Table
+from ..core.shuffle import text_hash
+from .source import TEXTS, Example, Skipped, Source, Split, Table
 
 SHARE = 50  # one in so many examples is held out for each split that has no file of its own
 MOST = 1000  # and about so many at most

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from ..core.shuffle import Shuffle, mix
 from ..core.spec import Spec
-from .files import Joined
-from .shuffle import Shuffle, mix
-from .sources import Example, Skipped, Source, Split, Table
+from .files.random_access import Joined
+from .source import Example, Skipped, Source, Split, Table
 
 
 class Part(Spec):

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.batch import IGNORE, Batch
-from ..core.embedding import Input
 from ..core.spec import Spec
+from ..layers.embedding import Input
+from ..metrics.base import Judge
 from . import sketch
-from .cut import LAYOUTS, Array, Cut, Spans, counted
-from .encoding import Encoded, Encoder
-from .judge import Judge
-from .rows import Rows
-from .sources import TEXTS, Counts, Example, Skipped, Source
+from .batching.encoding import Encoded, Encoder
+from .batching.numpy_batch import LAYOUTS, Array, Cut, Spans, counted
+from .batching.rows import Rows
+from .source import TEXTS, Counts, Example, Skipped, Source
 
 if TYPE_CHECKING:
-    from .batching import Batching
+    from .batching.batching import Batching
 
 SEQUENCES = (*LAYOUTS, "token_types")  # inputs that are padded where they have one axis
 
@@ -191,7 +191,7 @@ class TextTask(Task):
     """
 
     def rows(self, found: Encoded, tokenizer: Encoder, batching: Batching, chance: Chance, counts: Counts) -> Rows:
-        """The rows that a pool's documents become, see `data.rows`."""
+        """The rows that a pool's documents become, see `data.batching.rows`."""
         raise NotImplementedError(f"{type(self).__name__} does not say what becomes of running text")
 
 

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.positions import Position
 from ..core.spec import brief, nearest
 from ..hub.family import Family
-from ..model.base import ModelSpec
-from ..model.transformer import Transformer
+from ..models.base import ModelSpec
+from ..models.transformer import Transformer
+from ..positions.schemes import Position
 from . import (
     bart,
     bert,

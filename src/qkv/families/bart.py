@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.embedding import Embedding
-from ..core.feedforward import Activation, FeedForward
-from ..core.norm import LayerNorm, NoNorm
-from ..core.patterns import causal
-from ..core.positions import Learned, Position
+from ..attention.multi_head import Attention
 from ..hub.family import Class, Family
 from ..hub.keys import ACTIVATIONS, ANY, Field, Key, Labels
 from ..hub.names import Row
 from ..hub.transforms import Shaped
-from ..model.attention import Attention
-from ..model.block import Block
-from ..model.heads import LanguageModel, SequenceClassifier
-from ..model.initial import Normal
-from ..model.stack import Stack
-from ..model.transformer import Transformer
+from ..layers.embedding import Embedding
+from ..layers.feedforward import Activation, FeedForward
+from ..layers.norm import LayerNorm, NoNorm
+from ..models.block import Block
+from ..models.heads.text import LanguageModel, SequenceClassifier
+from ..models.initialization import Normal
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..patterns.basic import causal
+from ..positions.schemes import Learned, Position
 from .classes import dense
 from .places import Place
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.embedding import Embedding
-from ..core.feedforward import Activation, FeedForward
-from ..core.norm import LayerNorm
-from ..core.positions import Learned, Position
+from ..attention.multi_head import Attention
 from ..hub.family import Class, Family
 from ..hub.keys import ACTIVATIONS, Field, Key
 from ..hub.names import Row
-from ..model.attention import Attention
-from ..model.block import Block
-from ..model.heads import Classifier, LanguageModel, Pooler, SequenceClassifier, Transform
-from ..model.initial import Normal
-from ..model.stack import Stack
-from ..model.transformer import Transformer
+from ..layers.embedding import Embedding
+from ..layers.feedforward import Activation, FeedForward
+from ..layers.norm import LayerNorm
+from ..models.block import Block
+from ..models.heads.text import Classifier, LanguageModel, Pooler, SequenceClassifier, Transform
+from ..models.initialization import Normal
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..positions.schemes import Learned, Position
 from .classes import BERTS_DROPOUT, readers, reading
 from .places import Place, places
 

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..core.bigbird import BigBird
-from ..core.feedforward import Activation, FeedForward
-from ..core.norm import LayerNorm
-from ..core.patterns import Full, Pattern
-from ..core.positions import Position
+from ..attention.bigbird import BlockSparseAttention
+from ..attention.multi_head import Attention
 from ..hub.family import Class, Family
 from ..hub.keys import ACTIVATIONS, Config, Key, changed
 from ..hub.names import Row
 from ..hub.values import shown
-from ..model.attention import Attention
-from ..model.block_sparse import BlockSparseAttention
-from ..model.heads import SequenceClassifier, Span
-from ..model.transformer import Transformer
+from ..layers.feedforward import Activation, FeedForward
+from ..layers.norm import LayerNorm
+from ..models.heads.text import SequenceClassifier, Span
+from ..models.transformer import Transformer
+from ..patterns.basic import Full, Pattern
+from ..patterns.bigbird import BigBird
+from ..positions.schemes import Position
 from .bert import FIELDS, NAMES, PLACES, POOLED, PRETRAINING, bert, legacy
 from .classes import BERTS_DROPOUT, dense, reading, tagger
 from .places import Place

@@ -8,7 +8,7 @@ from ..hub.family import Family, Table
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Grouped, Joined, Transform
-from ..model.transformer import Transformer
+from ..models.transformer import Transformer
 from .classes import decoders
 from .gpt2 import FIELDS, gpt
 from .gpt2 import names as gpt2_names

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.embedding import Embedding
-from ..core.feedforward import Activation
-from ..core.patches import Size
-from ..core.patterns import causal
-from ..core.positions import Position, Sinusoidal
-from ..model.heads import LanguageModel
-from ..model.initial import Glorot
-from ..model.stack import Stack
-from ..model.transformer import Transformer
+from ..layers.embedding import Embedding
+from ..layers.feedforward import Activation
+from ..layers.patches import Size
+from ..models.heads.text import LanguageModel
+from ..models.initialization import Glorot
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..patterns.basic import causal
+from ..positions.schemes import Position, Sinusoidal
 from .vit import vit
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from ..hub.family import Class, Table
 from ..hub.names import Row
-from ..model.heads import Head, SequenceClassifier, Span, TokenClassifier
-from ..model.transformer import Transformer
+from ..models.heads.text import Head, SequenceClassifier, Span, TokenClassifier
+from ..models.transformer import Transformer
 
 SCORE = Row("score.*", "head.out.*")
 """The classifier of a decoder: of sequences, and in Llama and its kin of tokens too."""

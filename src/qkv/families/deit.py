@@ -7,7 +7,7 @@ from typing import Any
 
 from ..hub.family import Class, Family, Table
 from ..hub.names import Row
-from ..model.transformer import Transformer
+from ..models.transformer import Transformer
 from .vit import FIELDS, HARMLESS, PLACES, body, vit
 
 deit = partial(vit, before=2)

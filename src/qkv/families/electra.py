@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ..core.feedforward import Activation
-from ..core.norm import LayerNorm
-from ..core.positions import Position
 from ..hub.family import Class, Family, Table
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
-from ..model.heads import LanguageModel, SequenceClassifier, Span, TokenClassifier, Transform
-from ..model.transformer import Transformer
+from ..layers.feedforward import Activation
+from ..layers.norm import LayerNorm
+from ..models.heads.text import LanguageModel, SequenceClassifier, Span, TokenClassifier, Transform
+from ..models.transformer import Transformer
+from ..positions.schemes import Position
 from .bert import FIELDS, NAMES, PLACES, bert
 from .classes import ANSWERS, BERTS_DROPOUT, TAGS, dense
 

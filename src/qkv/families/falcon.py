@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..core.feedforward import Activation, FeedForward
-from ..core.norm import LayerNorm
-from ..core.patterns import causal
-from ..core.positions import ALiBi, Position, Rotary
+from ..attention.multi_head import Attention
 from ..hub.family import Family, Table
 from ..hub.keys import ACTIVATIONS, ANY, Config, Key
 from ..hub.names import Row
 from ..hub.transforms import Grouped
-from ..model.attention import Attention
-from ..model.block import Block
-from ..model.heads import LanguageModel
-from ..model.initial import Normal
-from ..model.stack import Stack
-from ..model.transformer import Transformer
+from ..layers.feedforward import Activation, FeedForward
+from ..layers.norm import LayerNorm
+from ..models.block import Block
+from ..models.heads.text import LanguageModel
+from ..models.initialization import Normal
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..patterns.basic import causal
+from ..positions.schemes import ALiBi, Position, Rotary
 from .classes import decoders, scores
 from .places import heads, places
 from .rope import Rope

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.embedding import Embedding
-from ..core.feedforward import Activation, FeedForward
-from ..core.norm import RMSNorm
-from ..core.positions import Position, Rotary
+from ..attention.multi_head import Attention
 from ..hub.family import UNSAID, Family
 from ..hub.keys import ACTIVATIONS, ANY, Config, Key, changed
 from ..hub.names import Row
-from ..model.attention import Attention
-from ..model.block import Block
-from ..model.heads import LanguageModel
-from ..model.initial import Normal
-from ..model.stack import Stack
-from ..model.transformer import Transformer
+from ..layers.embedding import Embedding
+from ..layers.feedforward import Activation, FeedForward
+from ..layers.norm import RMSNorm
+from ..models.block import Block
+from ..models.heads.text import LanguageModel
+from ..models.initialization import Normal
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..positions.schemes import Position, Rotary
 from .classes import decoders
 from .llama import FIELDS, NAMES
 from .places import heads, places, sliding

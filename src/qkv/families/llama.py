@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.feedforward import Activation, FeedForward, FeedForwardLayer
-from ..core.norm import NoNorm, RMSNorm
-from ..core.positions import Position, Rotary
+from ..attention.multi_head import Attention
 from ..hub.family import Family
 from ..hub.keys import ACTIVATIONS, Field, Key, changed
 from ..hub.names import Row
-from ..model.attention import Attention
-from ..model.block import Block
-from ..model.heads import LanguageModel
-from ..model.initial import Normal
-from ..model.stack import Stack
-from ..model.transformer import Transformer
+from ..layers.feedforward import Activation, FeedForward, FeedForwardLayer
+from ..layers.norm import NoNorm, RMSNorm
+from ..models.block import Block
+from ..models.heads.text import LanguageModel
+from ..models.initialization import Normal
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..positions.schemes import Position, Rotary
 from .classes import SCORE, decoders
 from .places import places, sliding
 from .rope import Rope

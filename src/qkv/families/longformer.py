@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.feedforward import Activation
-from ..core.patterns import Pattern, Window, global_tokens, window
-from ..core.positions import Learned, Position
+from ..attention.longformer import GlobalAttention
 from ..hub.family import Class, Family
 from ..hub.keys import Config, changed
 from ..hub.names import Row
-from ..model.global_attention import GlobalAttention
-from ..model.heads import SequenceClassifier
-from ..model.transformer import Transformer
+from ..layers.feedforward import Activation
+from ..models.heads.text import SequenceClassifier
+from ..models.transformer import Transformer
+from ..patterns.basic import Pattern, Window, global_tokens, window
+from ..positions.schemes import Learned, Position
 from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
 from .classes import dense, readers, reading
 from .places import Place

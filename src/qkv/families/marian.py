@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..core.positions import Sinusoidal
 from ..hub.family import Class, Family
 from ..hub.keys import Key, changed
 from ..hub.names import Row
+from ..positions.schemes import Sinusoidal
 from .bart import FIELDS, HARMLESS, NAMES, PLACES, bart
 
 marian = partial(bart, normed=False, position=Sinusoidal(arrangement="concatenated"))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.feedforward import Activation
-from ..core.moe import MixtureOfExperts
-from ..core.positions import Position, Rotary
 from ..hub.family import Family
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Joined, Stacked
-from ..model.transformer import Transformer
+from ..layers.feedforward import Activation
+from ..layers.moe import MixtureOfExperts
+from ..models.transformer import Transformer
+from ..positions.schemes import Position, Rotary
 from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .mistral import PLACES

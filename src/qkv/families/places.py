@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.patterns import And, Causal, Pattern, Window, causal, window
 from ..hub.family import UNSAID
-from ..model.stack import Stack
-from ..model.transformer import Transformer
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..patterns.basic import And, Causal, Pattern, Window, causal, window
 
 Place = str | Callable[[Transformer], Any]
 

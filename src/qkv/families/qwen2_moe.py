@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.feedforward import Activation, FeedForward, NoFeedForward
-from ..core.moe import MixtureOfExperts
-from ..core.positions import Position, Rotary
 from ..hub.family import UNSAID, Family, Table
 from ..hub.keys import ANY, Config, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Joined, Stacked
-from ..model.transformer import Transformer
+from ..layers.feedforward import Activation, FeedForward, NoFeedForward
+from ..layers.moe import MixtureOfExperts
+from ..models.transformer import Transformer
+from ..positions.schemes import Position, Rotary
 from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .places import Place, places

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..core.positions import Rotary
 from ..hub.family import Family
 from ..hub.keys import Key, changed
 from ..hub.names import Row
+from ..positions.schemes import Rotary
 from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .places import places

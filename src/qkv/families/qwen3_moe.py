@@ -9,7 +9,7 @@ from typing import Any
 from ..hub.family import Family
 from ..hub.keys import ANY, Config, Key, changed
 from ..hub.names import Row
-from ..model.transformer import Transformer
+from ..models.transformer import Transformer
 from .classes import decoders
 from .qwen2 import FULL, SLIDING, LayerTypes
 from .qwen2_moe import KEYS, PLACES, qwen2_moe

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ..core.recurrent import Cell
-from ..core.scores import Additive
-from ..model.heads import LanguageModel
-from ..model.initial import Initialization
-from ..model.recurrent import Recurrent
-from ..model.recurrent_decoder import Context
+from ..attention.scores import Additive
+from ..layers.rnn import Cell
+from ..models.heads.text import LanguageModel
+from ..models.initialization import Initialization
+from ..models.recurrent.decoder import Context
+from ..models.recurrent.model import Recurrent
 
 
 def rnnsearch(

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.positions import Learned
 from ..hub.family import Class, Family
 from ..hub.keys import Config, Field, Key, changed
 from ..hub.names import Row
-from ..model.heads import SequenceClassifier
+from ..models.heads.text import SequenceClassifier
+from ..positions.schemes import Learned
 from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
 from .classes import BERTS_DROPOUT, dense, readers, reading
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.positions import Rotary
-from ..core.scalings import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, NoScaling, Scaling, YaRN
 from ..core.spec import nearest
 from ..hub.keys import Config
 from ..hub.values import shown
+from ..positions.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, NoScaling, Scaling, YaRN
+from ..positions.schemes import Rotary
 
 SCALINGS: dict[str, type[Scaling]] = {
     "default": NoScaling,

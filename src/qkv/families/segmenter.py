@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.feedforward import Activation
-from ..core.patches import GridPosition, Size, States
-from ..core.positions import Position
-from ..model.stack import Stack
-from ..model.transformer import Transformer
-from ..model.vision import MaskTokens
+from ..layers.feedforward import Activation
+from ..layers.patches import GridPosition, Size, States
+from ..models.heads.vision import MaskTokens
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..positions.schemes import Position
 from .vit import vit
 
 

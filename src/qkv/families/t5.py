@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from ..core.embedding import Embedding
-from ..core.feedforward import Activation, FeedForward
-from ..core.norm import RMSNorm
-from ..core.patterns import causal
-from ..core.positions import T5Buckets
+from ..attention.multi_head import Attention
 from ..core.spec import nearest
 from ..hub.family import UNSAID, Class, Family
 from ..hub.keys import ANY, Config, Field, Key, changed
 from ..hub.names import Row
 from ..hub.values import shown
-from ..model.attention import Attention
-from ..model.block import Block
-from ..model.heads import LanguageModel, SequenceClassifier
-from ..model.initial import T5Normal
-from ..model.stack import Stack
-from ..model.transformer import Transformer
+from ..layers.embedding import Embedding
+from ..layers.feedforward import Activation, FeedForward
+from ..layers.norm import RMSNorm
+from ..models.block import Block
+from ..models.heads.text import LanguageModel, SequenceClassifier
+from ..models.initialization import T5Normal
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..patterns.basic import causal
+from ..positions.schemes import T5Buckets
 from .classes import dense
 from .places import Place
 

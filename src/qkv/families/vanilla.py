@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ..core.embedding import Embedding
-from ..core.feedforward import Activation, FeedForward
-from ..core.norm import LayerNorm, NoNorm
-from ..core.patterns import causal
-from ..core.positions import Position, Sinusoidal
-from ..model.attention import Attention
-from ..model.block import Block
-from ..model.heads import LanguageModel
-from ..model.initial import Glorot
-from ..model.stack import Stack
-from ..model.transformer import Transformer
+from ..attention.multi_head import Attention
+from ..layers.embedding import Embedding
+from ..layers.feedforward import Activation, FeedForward
+from ..layers.norm import LayerNorm, NoNorm
+from ..models.block import Block
+from ..models.heads.text import LanguageModel
+from ..models.initialization import Glorot
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..patterns.basic import causal
+from ..positions.schemes import Position, Sinusoidal
 
 
 def transformer(

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.feedforward import Activation, FeedForward
-from ..core.norm import LayerNorm
-from ..core.patches import GridPosition, Patches, Size
-from ..core.positions import Position
+from ..attention.multi_head import Attention
 from ..hub.family import UNSAID, Class, Family, Table
 from ..hub.keys import ACTIVATIONS, ANY, Config, Field, Key, Labels, changed
 from ..hub.names import Row
 from ..hub.transforms import Chain, Shaped, Stacked
-from ..model.attention import Attention
-from ..model.block import Block
-from ..model.heads import Pooler
-from ..model.initial import Normal
-from ..model.stack import Stack
-from ..model.transformer import Transformer
-from ..model.vision import ImageClassifier
+from ..layers.feedforward import Activation, FeedForward
+from ..layers.norm import LayerNorm
+from ..layers.patches import GridPosition, Patches, Size
+from ..models.block import Block
+from ..models.heads.text import Pooler
+from ..models.heads.vision import ImageClassifier
+from ..models.initialization import Normal
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..positions.schemes import Position
 from .places import Place, places
 
 
@@ -48,7 +48,7 @@ def vit(
     pooler: bool = False,
 ) -> Transformer:
     """An encoder with a classifier of `labels` classes, which reads a distillation token too where it is `distilled`, and
-    a pooler, each where wanted. `stem`: widths of convolutions that make the patches (`core.patches.Patches`)."""
+    a pooler, each where wanted. `stem`: widths of convolutions that make the patches (`layers.patches.Patches`)."""
     block = Block(
         attention=Attention(n_heads=n_heads, dropout=attention_dropout, bias=attention_bias, out_bias=True),
         feedforward=FeedForward(d_ff=d_ff, activation=activation),

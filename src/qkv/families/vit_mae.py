@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.feedforward import Activation
-from ..core.patches import GridPosition, Size, States
-from ..core.positions import Position
 from ..hub.family import UNSAID, Class, Family, Table, at
 from ..hub.keys import Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Shaped
-from ..model.stack import Stack
-from ..model.transformer import Transformer
-from ..model.vision import PixelDecoder
+from ..layers.feedforward import Activation
+from ..layers.patches import GridPosition, Size, States
+from ..models.heads.vision import PixelDecoder
+from ..models.stack import Stack
+from ..models.transformer import Transformer
+from ..positions.schemes import Position
 from .places import Place
 from .vit import ENCODER, HUGE, LARGE, PLACES, body, layers, renamed, vit
 

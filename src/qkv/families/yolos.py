@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ..core.feedforward import Activation
-from ..core.patches import GridPosition, Size
-from ..core.positions import Position
 from ..hub.family import Class, Family, Table
 from ..hub.keys import ANY, Key, Labels, changed
 from ..hub.names import Row
 from ..hub.transforms import Chain, Joined, Shaped
-from ..model.transformer import Transformer
-from ..model.vision import Detector
+from ..layers.feedforward import Activation
+from ..layers.patches import GridPosition, Size
+from ..models.heads.vision import Detector
+from ..models.transformer import Transformer
+from ..positions.schemes import Position
 from .vit import ENCODER, PLACES, Sides, body, vit
 
 
@@ -42,7 +42,7 @@ def yolos(
     """ViT that says a class of `labels`, or none, and a box for each of its `detections`.
 
     `between` gives every block positions of its own. With proposals "patches", every patch is a detection (`Detector`), and
-    `detections` has to be 0. `stem`: widths of convolutions that make the patches (`core.patches.Patches`).
+    `detections` has to be 0. `stem`: widths of convolutions that make the patches (`layers.patches.Patches`).
 
     Raises ValueError where there are detection tokens beside the proposals of patches.
     """

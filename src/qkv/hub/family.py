@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from ..core.spec import nearest
-from ..model.heads import Head, SequenceClassifier, TokenClassifier
-from ..model.transformer import Transformer
+from ..models.heads.text import Head, SequenceClassifier, TokenClassifier
+from ..models.transformer import Transformer
 from .keys import Config, Field, Labels, check_claimed, filled
 from .names import Row
 from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values, shown

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.linear import Linear
-from ..core.lora import LoRA, LoRALinear, Size, layers
 from ..core.spec import nearest
+from ..layers.linear import Linear
+from ..layers.lora import LoRA, LoRALinear, Size, layers
 from .names import Entry, Names
 from .transforms import SAME
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor, nn
 
-from ..model.base import ModelSpec
-from ..model.transformer import TransformerModel
+from ..models.base import ModelSpec
+from ..models.transformer import TransformerModel
 from .files import Weights
 from .names import Entry, Names, Reading
 from .transforms import SAME

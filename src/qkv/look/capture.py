@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..core import tap
-from ..core.request import Request
+from ..attention import tap
+from ..kernels.request import Request
 
 Choice = Callable[[Request], bool]
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..core.layout import Layout
-from ..model.transformer import TransformerModel
+from ..models.transformer import TransformerModel
 
 EMBEDDING = "embedding"
 

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..core.layout import Layout
-from ..model.recurrent import RecurrentModel
-from ..model.stack import StackModule
-from ..model.transformer import TransformerModel
+from ..models.recurrent.model import RecurrentModel
+from ..models.stack import StackModule
+from ..models.transformer import TransformerModel
 
 PROBES = 8
 

@@ -1,0 +1,151 @@
+"""Longformer's attention (Beltagy et al. 2020): tokens that see all, and are seen by all, have projections of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from ..core.graphs import untraced
+from ..core.layout import Layout
+from ..core.spec import Cost
+from ..kv_cache.full import CrossState, State
+from ..layers.linear import Linear
+from ..patterns.basic import Global, Pattern, global_tokens, window
+from .multi_head import Attention, MultiHeadAttention, Pass
+
+
+class GlobalAttention(Attention, kind="global-attention"):
+    """Attention in which global tokens have queries of their own, for keys and values of their own (Beltagy et al. 2020,
+    §3.1): softmax(scale · Q_g K_gᵀ) V_g. All other tokens use Q, K and V, for global keys too.
+
+    Which tokens are global is said by the `global` part of the pattern: those whose role in the layout is GLOBAL, or the
+    first ones. The pattern holds for them as for all others.
+    """
+
+    pattern: Pattern = window(257) | global_tokens()
+
+    adds_bias, state = True, Attention.state
+
+    @model_validator(mode="after")
+    def _has_global_tokens(self) -> GlobalAttention:
+        if not any(isinstance(part, Global) for _, part in self.pattern.walk()):
+            raise ValueError(f"{self.pattern} has no global tokens; add `| global_tokens()`, or take attention")
+        return self
+
+    @property
+    def chosen(self) -> Global:
+        """The part of the pattern that says which tokens are global."""
+        return next(part for _, part in self.pattern.walk() if isinstance(part, Global))
+
+    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+        if cross:
+            raise ValueError("global tokens are of a sequence that looks at itself; to cross, take attention")
+        return MultiHeadGlobalAttention(self, d_model, name)
+
+    def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
+        """What global tokens are projected to is counted where the pattern says how many there are."""
+        h, k, d, e = self.widths(d_model)
+        queries, keys = d_model * h * d, d_model * k * (d + e)
+        biases = (h * d + k * (d + e)) * self.bias
+        count = min(self.chosen.first or 0, tokens)
+        flops = 2 * (queries * count + keys * tokens) if count else 0
+        return super().cost(d_model, tokens, pairs, memory) + Cost(queries + keys + biases, flops)
+
+
+class MultiHeadGlobalAttention(MultiHeadAttention):
+    """The module of `GlobalAttention`. Parameters besides those of attention: q_global, k_global, v_global."""
+
+    def __init__(self, spec: GlobalAttention, d_model: int, name: str) -> None:
+        super().__init__(spec, d_model, cross=False, name=name)
+        self.chosen = spec.chosen
+        self.q_global = Linear(d_model, self.n_heads * self.d_head, spec.bias, into_scores=self.d_head)
+        self.k_global = Linear(d_model, self.n_kv_heads * self.d_head, spec.bias)
+        self.v_global = Linear(d_model, self.n_kv_heads * self.d_value, spec.bias)
+
+    def mixed(
+        self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: State | CrossState | None = None
+    ) -> Float[Tensor, "B T H E"]:
+        if state is not None:
+            raise ValueError("global tokens need the whole sequence at once; it can't be stepped through")
+        found = run.plan.once(f"which {self.chosen.text}", (layout,), lambda: Found.by(self.chosen, layout))
+        if found is None:
+            return super().mixed(x, run, layout)
+        local = super().mixed(x, run, found.others)
+        return found.put(self._global(x, run, found), local)
+
+    def _global(self, x: Float[Tensor, "B T M"], run: Pass, found: Found) -> Float[Tensor, "B G H E"]:
+        q = self.q_norm(self.q_global(found.pick(x)).unflatten(-1, (self.n_heads, self.d_head)))
+        k = self.k_norm(self.k_global(x).unflatten(-1, (self.n_kv_heads, self.d_head)))
+        v = self.v_global(x).unflatten(-1, (self.n_kv_heads, self.d_value))
+        if run.tables is not None:
+            cos, sin = run.tables
+            q = run.position.rotate(q, (found.pick(cos), found.pick(sin)))
+            k = run.position.rotate(k, run.tables)
+        return self.meet(q, k, v, run, found.layout, run.layout, run.bias, part=".global")
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Which tokens of a batch are global.
+
+    index:  where they stand in each row, in order. A row with fewer than others goes on with tokens that are not.
+    layout: of the tokens at `index`, those which are not global being padding.
+    others: the layout of all tokens, the global ones being padding.
+    """
+
+    index: Int[Tensor, "B G"]
+    layout: Layout
+    others: Layout
+
+    @classmethod
+    def by(cls, chosen: Global, layout: Layout) -> Found | None:
+        """None where no token is global."""
+        if chosen.first is None and layout.roles is None:
+            return None
+        where = chosen.holds(layout.queries())[..., 0] & layout.valid
+        count = _most(chosen, layout, where)
+        if count == 0:
+            return None
+        index = where.int().argsort(dim=1, descending=True, stable=True)[:, :count]
+
+        def picked(t: Tensor) -> Tensor:
+            return _picked(t, index)
+
+        own = Layout(
+            torch.where(picked(where)[..., None], picked(layout.positions), -1),
+            None if layout.segments is None else picked(layout.segments),
+            None if layout.roles is None else picked(layout.roles),
+            one_segment=layout.one_segment,
+        )
+        hidden = torch.where(where[..., None], -1, layout.positions)
+        return cls(index, own, replace(layout, positions=hidden, padding="mixed", lengths=None))
+
+    def pick(self, t: Tensor) -> Tensor:
+        """The global tokens' part of (B or 1, T, …): (B or 1, G, …)."""
+        return _picked(t, self.index)
+
+    def put(self, part: Float[Tensor, "B G H E"], whole: Float[Tensor, "B T H E"]) -> Float[Tensor, "B T H E"]:
+        """`whole` with the global tokens' part in its places; what is picked besides stays as it is."""
+        part = torch.where(self.layout.valid[:, :, None, None], part, self.pick(whole))
+        return whole.scatter(1, self.index[:, :, None, None].expand_as(part), part)
+
+
+def _most(chosen: Global, layout: Layout, where: Bool[Tensor, "B T"]) -> int:
+    """As many as the global tokens of any row, or more. The host knows where they are the first ones or were marked."""
+    if chosen.first is not None:
+        return min(chosen.first, layout.shape[1])
+    return _counted(where) if layout.n_global is None else layout.n_global
+
+
+@untraced  # the answer decides on shapes
+def _counted(where: Bool[Tensor, "B T"]) -> int:
+    return int(where.sum(1).max())
+
+
+def _picked(t: Tensor, index: Int[Tensor, "B G"]) -> Tensor:
+    rows = max(len(t), len(index))
+    return t.expand(rows, *t.shape[1:])[torch.arange(rows, device=t.device)[:, None], index]

@@ -1,0 +1,351 @@
+"""Multi-head attention as a layer: projections around `attend`; self and cross, MHA, GQA and MQA in one class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from ..core.extras import Extras
+from ..core.layout import Layout
+from ..core.spec import Cost, Spec
+from ..kernels.plan import Plan
+from ..kv_cache.codes import Held
+from ..kv_cache.full import CrossState, InputState, KeyValueState, LayerState, Ledgers, State
+from ..kv_cache.kinds import CacheKind
+from ..layers.linear import Linear
+from ..layers.norm import NoNorm, Norm
+from ..patterns.basic import And, Causal, Full, Pattern
+from ..positions.bias import Bias
+from ..positions.schemes import PositionModule, Tables
+from .attend import attend
+from .scores import ScaledDot, Score
+
+
+@dataclass(eq=False)
+class Pass:
+    """What the layers of a stack share in one forward pass."""
+
+    layout: Layout
+    position: PositionModule
+    plan: Plan
+    tables: Tables | None = None
+    bias: Bias | None = None
+    memory: Tensor | None = None  # the encoder's output, for cross-attention
+    memory_layout: Layout | None = None
+    extras: Extras | None = None  # what layers say beside their output, where someone listens
+
+    def afresh(self) -> Pass:
+        """The same pass with nothing made and nothing said yet, for blocks that are run again in backward."""
+        return replace(self, plan=Plan(), extras=None if self.extras is None else Extras())
+
+    def of(self, layout: Layout) -> Pass:
+        """A pass over other tokens of the same stack."""
+        return replace(Pass.over(layout, self.position), extras=self.extras)
+
+    @classmethod
+    def over(cls, layout: Layout, position: PositionModule) -> Pass:
+        return cls(layout, position, Plan(), position.tables(layout), position.bias(layout.device))
+
+
+def recomputed(mixer: nn.Module, x: Float[Tensor, "B T M"], run: Pass, state: InputState) -> Float[Tensor, "B T M"]:
+    """What a mixer without memory makes of the last T tokens: it is run over all that were read."""
+    if run.layout.padding != "none":
+        x = x.masked_fill(~run.layout.valid[..., None], 0.0)
+    seen = run.plan.once("all that was read", (state.layout,), lambda: run.of(state.layout))
+    out: Tensor = mixer(state.add(x), seen)
+    return out[:, -x.shape[1] :]
+
+
+class Mixer(Spec, role="attention"):
+    """How tokens of a sequence exchange information: attention, or another mechanism in its place.
+
+    `adds_bias`: its module adds what positions say to its scores (`run.bias`). Without it, positions such as ALiBi, which
+    are nothing else, are refused.
+    """
+
+    adds_bias: ClassVar[bool] = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """A kind with a module of its own says itself what that module does: `adds_bias` and `state` are not inherited."""
+        super().__pydantic_init_subclass__(**kwargs)
+        if "module" in vars(cls):
+            cls.adds_bias = vars(cls).get("adds_bias", False)
+            if "state" not in vars(cls):
+                cls.state = Mixer.state  # type: ignore[method-assign]
+
+    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+        """A module called as `module(x, run, state)` with x (B, T, M) and the stack's `Pass`."""
+        raise NotImplementedError
+
+    def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
+        return Cost()
+
+    def heads(self, d_model: int) -> tuple[int, int] | None:
+        """Number of heads and width of a head, for position schemes; None for what has no heads to turn or bias."""
+        return None
+
+    @property
+    def shared(self) -> dict[str, tuple[int, ...]]:
+        """Parameters, and their shapes, that all such layers of a stack have in common."""
+        return {}
+
+    def remembers(self) -> int | None:
+        """How many of the last tokens a decoding step can need; None is all of them."""
+        return None
+
+    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        """An empty memory for one layer to decode with, which its module is then given.
+
+        A mixer that does not define this is given none: each step runs it again over all that the layer has read.
+        """
+        return InputState(ledgers[None], capacity)
+
+    def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        """As `state`, in a form that was asked for. Raises ValueError where there is no such form of it."""
+        if how.kind == "full":
+            return self.state(ledgers, capacity)
+        raise ValueError(
+            f"{self.kind} remembers in a way of its own, which there is no {how.kind} cache of; leave the cache at full"
+        )
+
+
+class NoMixer(Mixer, kind="none"):
+    """No attention: tokens stay strangers."""
+
+    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+        return Nothing()
+
+    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        return KeyValueState(ledgers[None], capacity)  # which stays empty
+
+    def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        return self.state(ledgers, capacity)
+
+
+class Nothing(nn.Module):
+    def forward(self, x: Tensor, run: Pass, state: object = None) -> Tensor:
+        return x
+
+
+class Attention(Mixer, kind="attention"):
+    """softmax(scale · QKᵀ + bias) V for each head, concatenated and projected (Vaswani et al. 2017, §3.2).
+
+    `n_kv_heads` below `n_heads` is grouped-query attention, 1 multi-query. `d_head` is d_model / n_heads by default;
+    `d_value`, the width of values, is d_head. `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
+    queries and keys. `score` compares them in another way (`attention.scores`); positions turn what it makes of either.
+    """
+
+    n_heads: int = Field(gt=0)
+    n_kv_heads: int | None = Field(default=None, gt=0)
+    d_head: int | None = Field(default=None, gt=0)
+    d_value: int | None = Field(default=None, gt=0)
+    bias: bool = True
+    out_bias: bool | None = None
+    pattern: Pattern = Full()
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    scale: float | None = Field(default=None, gt=0)
+    softcap: float | None = Field(default=None, gt=0)
+    qk_norm: Norm = NoNorm()
+    backend: str = "auto"
+    score: Score = ScaledDot()
+
+    adds_bias = True
+
+    @model_validator(mode="after")
+    def _comparable(self) -> Attention:
+        if isinstance(self.score, ScaledDot):
+            return self
+        if type(self).module is not Attention.module:
+            raise ValueError(
+                f"{self.kind} compares by scaled dot products alone; score={self.score.kind} is for attention"
+            )
+        if self.scale is not None:
+            raise ValueError(f"scale belongs to scaled dot products, and the score is {self.score.kind}; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Attention:
+        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
+            raise ValueError(
+                f"n_kv_heads={self.n_kv_heads} does not divide n_heads={self.n_heads}; "
+                f"allowed: {', '.join(str(n) for n in range(1, self.n_heads + 1) if self.n_heads % n == 0)}"
+            )
+        return self
+
+    def widths(self, d_model: int) -> tuple[int, int, int, int]:
+        """(H, K, D, E)."""
+        if self.d_head is None and d_model % self.n_heads:
+            allowed = ", ".join(str(n) for n in range(1, min(d_model, 128) + 1) if d_model % n == 0)
+            raise ValueError(
+                f"n_heads={self.n_heads} does not divide d_model={d_model}; allowed: {allowed}; or give d_head"
+            )
+        d_head = self.d_head or d_model // self.n_heads
+        return self.n_heads, self.n_kv_heads or self.n_heads, d_head, self.d_value or d_head
+
+    def heads(self, d_model: int) -> tuple[int, int]:
+        h, _, d, _ = self.widths(d_model)
+        return h, self.score.width(d)
+
+    def remembers(self) -> int | None:
+        return _reach(self.pattern)
+
+    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        return KeyValueState(ledgers[self.remembers()], capacity)
+
+    def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+        if not self.keeps_keys:
+            return super().held(how, ledgers, capacity)
+        return how.state(ledgers, self.remembers(), capacity)
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether keys and values are what is remembered: a kind that is built on this one may do otherwise."""
+        return type(self).state is Attention.state
+
+    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+        return MultiHeadAttention(self, d_model, cross, name)
+
+    def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
+        """`tokens` queries, `pairs` (query, key) pairs; `memory` tokens to project in place of `tokens` when crossing."""
+        h, k, d, e = self.widths(d_model)
+        queries, keys, out = d_model * h * d, d_model * k * (d + e), h * e * d_model
+        biases = (h * d + k * (d + e)) * self.bias + d_model * self._out_bias
+        flops = 2 * ((queries + out) * tokens + keys * (memory or tokens)) + 2 * pairs * h * (self.score.width(d) + e)
+        norms = 2 * self.qk_norm.cost(d).parameters
+        return Cost(queries + keys + out + biases + norms, flops) + self.score.cost(
+            d, d, h, k, tokens, memory or tokens
+        )
+
+    @property
+    def _out_bias(self) -> bool:
+        return self.bias if self.out_bias is None else self.out_bias
+
+
+def _reach(pattern: Pattern) -> int | None:
+    """The ring that holds all that a causal pattern can still see."""
+    parts = pattern.parts if isinstance(pattern, And) else (pattern,)
+    return pattern.reach if Causal() in parts else None
+
+
+class MultiHeadAttention(nn.Module):
+    """The module of `Attention`. Parameters: q, k, v (H·D, K·D, K·E rows) and out."""
+
+    def __init__(self, spec: Attention, d_model: int, cross: bool, name: str) -> None:
+        super().__init__()
+        if not cross:
+            spec.pattern.warn_of_blind()
+        self.n_heads, self.n_kv_heads, self.d_head, self.d_value = h, kv, d, e = spec.widths(d_model)
+        self.cross, self.name = cross, name
+        self.pattern, self.scale, self.softcap = spec.pattern, spec.scale, spec.softcap
+        self.dropout, self.backend = spec.dropout, spec.backend
+        self.score = None if isinstance(spec.score, ScaledDot) else spec.score.module(d, d, h, kv)
+        self.q = Linear(d_model, h * d, spec.bias, into_scores=d)
+        self.k = Linear(d_model, kv * d, spec.bias)
+        self.v = Linear(d_model, kv * e, spec.bias)
+        self.out = Linear(h * e, d_model, spec._out_bias, into_residual=True)
+        self.q_norm, self.k_norm = spec.qk_norm.module(d), spec.qk_norm.module(d)
+
+    def forward(
+        self, x: Float[Tensor, "B T M"], run: Pass, state: State | CrossState | None = None
+    ) -> Float[Tensor, "B T M"]:
+        return self.out(self.mixed(x, run, run.layout, state).flatten(-2))
+
+    def mixed(
+        self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: State | CrossState | None = None
+    ) -> Float[Tensor, "B T H E"]:
+        """What the heads give, before it is projected; `layout` is that of the queries."""
+        q = self.q_norm(self.q(x).unflatten(-1, (self.n_heads, self.d_head)))
+        if self.score is not None:
+            q = self.score.queries(q)
+        if self.cross:
+            k, v, kv_layout = self._memory(run, state)
+            return self.meet(q, k, v, run, layout, kv_layout, None, state is not None)
+        q, (k, v) = _turned(q, run, run.tables), self._keys_values(x)
+        if state is None:
+            return self.meet(q, _turned(k, run, run.tables), v, run, layout, run.layout, run.bias)
+        keys, values = self._remembered(k, v, run, state)
+        return self.meet(q, keys, values, run, layout, state.layout, run.bias, clean=True)
+
+    @staticmethod
+    def _remembered(
+        k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"], run: Pass, state: State | CrossState
+    ) -> tuple[Tensor | Held, Tensor | Held]:
+        """Keys and values of all that is held, these tokens included, the keys turned by where they stand."""
+        if not state.unrotated:
+            return state.append(*_cleared(_turned(k, run, run.tables), v, run.layout))
+        keys, values = state.append(*_cleared(k, v, run.layout))
+        assert isinstance(keys, Tensor)
+        tables = run.plan.once("tables", (state.layout,), lambda: run.position.tables(state.layout))
+        return _turned(keys, run, tables), values
+
+    def meet(
+        self,
+        q: Float[Tensor, "B T H D"],
+        k: Float[Tensor, "B S K D"] | Held,
+        v: Float[Tensor, "B S K E"] | Held,
+        run: Pass,
+        layout: Layout,
+        kv_layout: Layout,
+        bias: Tensor | Bias | None,
+        clean: bool = False,
+        part: str = "",
+    ) -> Float[Tensor, "B T H E"]:
+        """`attend` as the spec has it; `part` is added to the layer's name."""
+        pattern, bias = self.rule(run, layout, kv_layout, bias)
+        return attend(
+            q,
+            k,
+            v,
+            pattern=pattern,
+            layout=layout,
+            kv_layout=kv_layout,
+            bias=bias,
+            scale=self.scale if self.score is None else self.score.scale,
+            dropout=self.dropout if self.training else 0.0,
+            softcap=self.softcap,
+            backend=self.backend,
+            plan=run.plan,
+            clean=clean,
+            name=self.name + part,
+            score=None if self.score is None else self.score.comparison(),
+        )
+
+    def rule(
+        self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None
+    ) -> tuple[Pattern, Tensor | Bias | None]:
+        """Who may look at whom, and what is added to the scores, given what positions add."""
+        return self.pattern, bias
+
+    def _keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        k = self.k_norm(self.k(x).unflatten(-1, (self.n_kv_heads, self.d_head)))
+        k = k if self.score is None else self.score.keys(k)
+        return k, self.v(x).unflatten(-1, (self.n_kv_heads, self.d_value))
+
+    def _memory(self, run: Pass, state: State | CrossState | None) -> tuple[Tensor, Tensor, Layout]:
+        """The encoder's keys and values: from the state where one keeps them, else projected here."""
+        if isinstance(state, CrossState):
+            return *state.keys_values, state.layout
+        assert run.memory is not None and run.memory_layout is not None, "cross-attention needs an encoder's output"
+        return *self._keys_values(run.memory), run.memory_layout
+
+    def remember(self, memory: Float[Tensor, "B S M"], layout: Layout, state: CrossState) -> None:
+        """Project an encoder's output once, for every step that follows."""
+        state.fill(*_cleared(*self._keys_values(memory), layout), layout)
+
+
+def _turned(x: Tensor, run: Pass, tables: Tables | None) -> Tensor:
+    """Queries or keys as the positions of `tables` turn them."""
+    return x if tables is None else run.position.rotate(x, tables)
+
+
+def _cleared(k: Tensor, v: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Padding enters a cache as zeros, and need not be cleared again."""
+    if layout.padding == "none":
+        return k, v
+    hidden = ~layout.valid[:, :, None, None]
+    return k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)

@@ -1,0 +1,43 @@
+"""Performer (Choromanski et al. 2021): linear attention whose random features approximate soft-max attention."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .feature_maps import Favor
+from .linear import LinearAttention, MultiHeadLinearAttention, refuse_crossing
+
+
+class Performer(LinearAttention, kind="performer"):
+    """softmax(scale · QKᵀ) V, its exponentials estimated with `features.n_features` positive orthogonal random features.
+
+    The error falls as m^−½ in the number m of features, and grows with the size of queries and keys. Directions are drawn
+    by (`features.seed`, the layer's name), and saved with the model; `redraw` draws others.
+    """
+
+    features: Favor = Favor()
+
+    adds_bias, state = False, LinearAttention.state
+
+    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
+        refuse_crossing(self, cross)
+        return MultiHeadPerformer(self, d_model, name)
+
+
+class MultiHeadPerformer(MultiHeadLinearAttention):
+    """The module of `Performer`."""
+
+    @torch.no_grad()
+    def redraw(self, seed: int) -> None:
+        """Take other directions, those of (seed, the layer's name): between steps of training, not of decoding."""
+        assert isinstance(self.features, Favor) and self.directions is not None
+        self.directions.copy_(self.features.replace(seed=seed).directions(self.d_head, self.name))
+
+
+def redraw(model: nn.Module, seed: int) -> int:
+    """`redraw` every Performer layer of a model (Choromanski et al. 2021, §4.2); returns how many there are."""
+    layers = [module for module in model.modules() if isinstance(module, MultiHeadPerformer)]
+    for layer in layers:
+        layer.redraw(seed)
+    return len(layers)

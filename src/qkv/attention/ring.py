@@ -1,0 +1,404 @@
+"""Ring attention (Liu et al. 2023): a sequence is split over ranks that stand in a ring, and keys and values go round.
+
+Each rank keeps its queries. At step s it holds the keys and values of the rank s places before it, attends to them, and
+passes them on; the partial results are joined by their log-sum-exp (`merge`), so that after as many steps as there are
+ranks every query has met every key, and no rank ever held more than two shards. Backward goes round once more: weights
+are recomputed from the final log-sum-exp, and the gradients of keys and values travel with their shard until they are
+home.
+
+Where tokens are travels with them (`Layout`), so every pattern, padding and packed rows are the same rule here as on one
+rank. A causal pattern would leave the first ranks idle in the contiguous order; the zig-zag order (Dubey et al. 2024,
+§3.3.2; Brandon et al. 2023 balance by stripes) gives each rank an early and a late chunk, and so equal work.
+
+`ring` plays all ranks in one process. `attend_shards` is the program of the ranks: with another `Ring`, whose `send` and
+`receive` reach other processes, each plays its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, Protocol, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..core.layout import Layout
+from ..core.spec import nearest
+from ..kernels.blocks import block_map
+from ..kernels.plan import allowed_mask
+from ..patterns.basic import Full, Pattern
+from ..positions.bias import Bias
+from .attend import attend, check, check_axes, layouts_of, merge
+
+Order = Literal["contiguous", "zigzag"]
+_FULL = Full()
+
+
+# -- who has what, and when --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How `length` tokens are split over `shards` ranks, and whose tokens a rank holds at which step.
+
+    Contiguous: rank i has chunk i of p. Zig-zag: chunks i and 2p − 1 − i of 2p. Chunks have one length; what the last ones
+    lack is padding.
+    """
+
+    length: int
+    shards: int
+    order: Order = "zigzag"
+
+    def __post_init__(self) -> None:
+        if self.shards < 1 or self.length < 1:
+            raise ValueError(
+                f"{self.length} tokens can't be split over {self.shards} shards: both have to be at least 1"
+            )
+        if self.order not in get_args(Order):
+            raise ValueError(f"there is no order {self.order!r}; {nearest(self.order, list(get_args(Order)))}")
+
+    @property
+    def chunk(self) -> int:
+        """Tokens in a chunk."""
+        return -(-self.length // (self.shards * len(self.chunks(0))))
+
+    def chunks(self, rank: int) -> tuple[int, ...]:
+        """The chunks that a rank has, in the order in which it has them."""
+        return (rank,) if self.order == "contiguous" else (rank, 2 * self.shards - 1 - rank)
+
+    def owner(self, rank: int, step: int) -> int:
+        """Whose keys and values a rank holds at a step."""
+        return (rank - step) % self.shards
+
+    def tokens(self, rank: int, device: torch.device | str | None = None) -> Tensor:
+        """The numbers of a rank's tokens, (chunks · chunk,); those from `length` on are padding."""
+        inside = torch.arange(self.chunk, device=device)
+        return torch.cat([inside + number * self.chunk for number in self.chunks(rank)])
+
+    def shard(self, x: Tensor, rank: int, axis: int = 1, fill: float = 0) -> Tensor:
+        """A rank's part of a tensor with an axis of `length` tokens, `fill` at its padding."""
+        tokens = self.tokens(rank, x.device)
+        part = x.index_select(axis, tokens.clamp(max=self.length - 1))
+        padded = (tokens >= self.length).view(-1, *[1] * (x.ndim - axis - 1))
+        return part.masked_fill(padded, fill) if self._total > self.length else part
+
+    def layout(self, layout: Layout, rank: int) -> Layout:
+        """Where a rank's tokens are. Positions, segments and roles are what they were."""
+
+        whole = layout.padding == "none" and self._total == self.length
+        return replace(
+            layout,
+            positions=self.shard(layout.positions, rank, fill=-1),
+            segments=None if layout.segments is None else self.shard(layout.segments, rank, fill=-1),
+            roles=None if layout.roles is None else self.shard(layout.roles, rank),
+            padding="none" if whole else "mixed",
+            sequential=False,
+            start=None,
+            lengths=None,
+            grid=None,
+        )
+
+    def join(self, parts: Sequence[Tensor], axis: int = 1) -> Tensor:
+        """The inverse of `shard`: every rank's part, in the order of ranks, as one tensor without the padding."""
+        order = torch.cat([self.tokens(rank, parts[0].device) for rank in range(self.shards)]).argsort()
+        return torch.cat(list(parts), axis).index_select(axis, order[: self.length])
+
+    @property
+    def _total(self) -> int:
+        return self.chunk * self.shards * len(self.chunks(0))
+
+
+# -- how it goes round -------------------------------------------------------------------------------------------------
+
+Parcel = list[Tensor]  # of the same shapes on every rank
+
+
+class Ring(Protocol):
+    """What passes tensors from each rank to the one after it, the last one's to the first.
+
+    `ranks` are those that this process plays: its own, or all of them. A parcel that was sent belongs to its receiver.
+    Parcels arrive in the order in which they were sent; `send` need not wait, so that they travel during the next step.
+    """
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def ranks(self) -> Sequence[int]: ...
+    def send(self, parcels: list[Parcel]) -> None: ...
+    def receive(self) -> list[Parcel]: ...
+
+
+class OneProcess:
+    """All ranks in one process: what one sends, the next one has."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.ranks = size, range(size)
+        self._under_way: deque[list[Parcel]] = deque()
+
+    def send(self, parcels: list[Parcel]) -> None:
+        self._under_way.append([parcels[-1], *parcels[:-1]])
+
+    def receive(self) -> list[Parcel]:
+        return self._under_way.popleft()
+
+
+# -- what is computed --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What every rank knows: which pairs may meet and how they are scored. Layouts are those of the whole sequences."""
+
+    queries: Schedule
+    keys: Schedule
+    layout: Layout
+    kv_layout: Layout
+    pattern: Pattern = _FULL
+    bias: Tensor | Bias | None = None
+    scale: float | None = None
+    softcap: float | None = None
+    backend: str = "auto"
+    _seen: dict[tuple[int, int], bool] = field(default_factory=dict)
+
+    @cached_property
+    def q_layouts(self) -> list[Layout]:
+        return [self.queries.layout(self.layout, rank) for rank in range(self.queries.shards)]
+
+    @cached_property
+    def kv_layouts(self) -> list[Layout]:
+        return [self.keys.layout(self.kv_layout, rank) for rank in range(self.keys.shards)]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What the bias is made of."""
+        return self.bias.tensors if isinstance(self.bias, Bias) else () if self.bias is None else (self.bias,)
+
+    def meets(self, rank: int, owner: int) -> bool:
+        """Whether a query of one rank may see a key of another: from the block map of their chunks."""
+        if (rank, owner) not in self._seen:
+            sizes = self.queries.chunk, self.keys.chunk
+            blocks = block_map(self.pattern, self.q_layouts[rank], self.kv_layouts[owner], *sizes)
+            self._seen[rank, owner] = any(map(any, blocks.maybe))
+        return self._seen[rank, owner]
+
+    def step(self, rank: int, owner: int, q: Tensor, held: Parcel, tensors: Sequence[Tensor]) -> Any:
+        """One rank's queries over one shard of keys and values: the partial output and its log-sum-exp."""
+        return attend(
+            q,
+            *held,
+            pattern=self.pattern,
+            layout=self.q_layouts[rank],
+            kv_layout=self.kv_layouts[owner],
+            bias=self._bias(rank, owner, tensors),
+            scale=self.scale,
+            softcap=self.softcap,
+            return_lse=True,
+            backend=self.backend,
+        )
+
+    def _bias(self, rank: int, owner: int, tensors: Sequence[Tensor]) -> Tensor | Bias | None:
+        """A scheme computes its part from layouts; of a tensor the rows and columns are taken."""
+        if isinstance(self.bias, Bias):
+            return Bias(self.bias.scheme, tuple(tensors))
+        if self.bias is None:
+            return None
+        (part,) = tensors
+        part = part.reshape((1,) * (4 - part.ndim) + tuple(part.shape))
+        for axis, schedule, which in ((2, self.queries, rank), (3, self.keys, owner)):
+            part = part if part.shape[axis] == 1 else schedule.shard(part, which, axis)
+        return part
+
+
+def pairs(problem: Problem) -> Tensor:
+    """How many pairs of tokens each rank has to score at each step, (ranks, steps), for the first of the heads."""
+    ranks = range(problem.queries.shards)
+    counts = [[_allowed(problem, rank, problem.keys.owner(rank, step)) for step in ranks] for rank in ranks]
+    return torch.tensor(counts)
+
+
+def _allowed(problem: Problem, rank: int, owner: int) -> int:
+    if not problem.meets(rank, owner):
+        return 0
+    q, k = problem.q_layouts[rank], problem.kv_layouts[owner]
+    mask = q.valid[:, None, :, None] & k.valid[:, None, None]
+    allowed = allowed_mask(problem.pattern, q, k, n_heads=1)
+    return int((mask if allowed is None else mask & allowed).sum())
+
+
+def _forward(
+    problem: Problem, line: Ring, q: list[Tensor], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
+) -> list[tuple[Tensor, Tensor]]:
+    """For each rank played here its output (B, T/p, H, E) and log-sum-exp (B, H, T/p), in at least fp32."""
+    results = [_nothing(x, y) for x, y in zip(q, v, strict=True)]
+    held = [[x, y] for x, y in zip(k, v, strict=True)]
+    for step in range(line.size):
+        if step < line.size - 1:
+            line.send(held)
+        for i, rank in enumerate(line.ranks):
+            owner = problem.keys.owner(rank, step)
+            if problem.meets(rank, owner):
+                out, lse = problem.step(rank, owner, q[i], held[i], tensors)
+                results[i] = merge(*results[i], out.to(results[i][0].dtype), lse)
+        if step < line.size - 1:
+            held = line.receive()
+    return results
+
+
+def _nothing(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The result over no keys at all."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    b, t, h, _ = q.shape
+    return q.new_zeros(b, t, h, v.shape[-1], dtype=wide), q.new_full((b, h, t), -torch.inf, dtype=wide)
+
+
+@dataclass
+class _Wanted:
+    """What one rank keeps for backward: its queries, its final result, and the gradients that came for it."""
+
+    q: Tensor
+    out: Tensor
+    lse: Tensor
+    d_out: Tensor
+    d_lse: Tensor
+
+    def through_merge(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients of one step's result. With w = exp(lse_s − lse), out = Σ w out_s and lse = log Σ exp lse_s:
+
+        d out_s = w · d out,   d lse_s = w · (d out · (out_s − out) + d lse).
+        """
+        share = (lse - self.lse).exp().masked_fill(lse == -torch.inf, 0.0)
+        along = (self.d_out * (out.to(self.out.dtype) - self.out)).sum(-1).transpose(1, 2)
+        d_out = self.d_out * share.transpose(1, 2)[..., None]
+        return d_out.to(out.dtype), (share * (along + self.d_lse)).masked_fill(share == 0.0, 0.0).to(lse.dtype)
+
+
+def _step_backward(
+    problem: Problem, rank: int, owner: int, rows: _Wanted, held: Parcel, tensors: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """Gradients of q, k, v and what the bias is made of from one step, which is computed again."""
+    inputs = [x.detach() for x in (rows.q, *held, *tensors)]
+    trained = [True] * 3 + [x.requires_grad for x in problem.tensors]
+    leaves = [x.requires_grad_() for x, wanted in zip(inputs, trained, strict=True) if wanted]
+    with torch.enable_grad():
+        out, lse = problem.step(rank, owner, inputs[0], inputs[1:3], inputs[3:])
+    wanted = rows.through_merge(out.detach(), lse.detach())
+    grads = iter(torch.autograd.grad((out, lse), leaves, wanted, allow_unused=True))
+    return [next(grads) if given else None for given in trained]
+
+
+def _backward(
+    problem: Problem, line: Ring, rows: list[_Wanted], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Parcel], list[Tensor]]:
+    """Gradients of each rank's q, of its (k, v), and of what the bias is made of, summed over the ranks played here.
+
+    Keys and values start at home again, and the gradients owed to them go round beside them.
+    """
+    d_q = [torch.zeros_like(x.q, dtype=x.out.dtype) for x in rows]
+    d_bias = [torch.zeros_like(x) for x in tensors]
+    held = [[x, y] for x, y in zip(k, v, strict=True)]
+    owed = [[torch.zeros_like(x, dtype=rows[0].out.dtype) for x in parcel] for parcel in held]
+    for step in range(line.size):
+        if step < line.size - 1:
+            line.send(held)
+        for i, rank in enumerate(line.ranks):
+            owner = problem.keys.owner(rank, step)
+            if problem.meets(rank, owner):
+                grads = _step_backward(problem, rank, owner, rows[i], held[i], tensors)
+                for total, grad in zip((d_q[i], *owed[i], *d_bias), grads, strict=True):
+                    if grad is not None:
+                        total.add_(grad)
+        line.send(owed)
+        if step < line.size - 1:
+            held = line.receive()
+        owed = line.receive()
+    return d_q, owed, d_bias
+
+
+class _Attention(torch.autograd.Function):
+    """The ring as one operation: (problem, ring, q of each rank, k …, v …, bias …) → out of each rank, lse of each."""
+
+    @staticmethod
+    def forward(ctx: Any, problem: Problem, line: Ring, *tensors: Tensor) -> tuple[Tensor, ...]:
+        q, k, v, rest = _sides(line, tensors)
+        results = _forward(problem, line, q, k, v, rest)
+        ctx.problem, ctx.line = problem, line
+        ctx.save_for_backward(*tensors, *(x for result in results for x in result))
+        return (*(out.to(x.dtype) for (out, _), x in zip(results, q, strict=True)), *(lse for _, lse in results))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        n = len(ctx.line.ranks)
+        given, results = ctx.saved_tensors[: -2 * n], ctx.saved_tensors[-2 * n :]
+        q, k, v, rest = _sides(ctx.line, given)
+        outs, lses = results[::2], results[1::2]
+        rows = [_Wanted(q[i], outs[i], lses[i], grads[i].to(outs[i].dtype), grads[n + i]) for i in range(n)]
+        d_q, d_kv, d_bias = _backward(ctx.problem, ctx.line, rows, k, v, rest)
+        made = (*d_q, *(pair[0] for pair in d_kv), *(pair[1] for pair in d_kv), *d_bias)
+        return (None, None, *(d.to(x.dtype) for d, x in zip(made, given, strict=True)))
+
+
+def _sides(line: Ring, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
+    n = len(line.ranks)
+    q, k, v = (list(tensors[i * n : (i + 1) * n]) for i in range(3))
+    return q, k, v, list(tensors[3 * n :])
+
+
+# -- what is called ----------------------------------------------------------------------------------------------------
+
+
+def attend_shards(
+    problem: Problem, line: Ring, q: Sequence[Tensor], k: Sequence[Tensor], v: Sequence[Tensor]
+) -> list[tuple[Tensor, Tensor]]:
+    """The shards of the ranks that this process plays → their outputs, (B, T/p, H, E), and log-sum-exps, (B, H, T/p).
+
+    Every process of the ring calls it, and runs its backward pass, alike. Gradients of a trained bias are the sum over the
+    ranks played here; those of other processes are theirs to add.
+    """
+    n = len(line.ranks)
+    made = _Attention.apply(problem, line, *q, *k, *v, *problem.tensors)
+    return list(zip(made[:n], made[n:], strict=True))
+
+
+def ring(
+    q: Float[Tensor, "B T H D"],
+    k: Float[Tensor, "B S K D"],
+    v: Float[Tensor, "B S K E"],
+    *,
+    shards: int,
+    pattern: Pattern = _FULL,
+    layout: Layout | None = None,
+    kv_layout: Layout | None = None,
+    order: Order = "zigzag",
+    bias: Tensor | Bias | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    return_lse: bool = False,
+    backend: str = "auto",
+) -> Any:
+    """`attend`, computed as `shards` ranks of a ring would, all of them in this process: same result, same gradients.
+
+    Arguments as in `attend`; lengths need not divide. Raises ValueError as `attend` does, and for dropout, whose weights
+    no two ranks would drop alike.
+    """
+    if dropout:
+        raise ValueError(f"ring attention has no dropout of attention weights, and got {dropout}; leave it at 0")
+    check_axes(q, k, v)
+    layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
+    check(q, k, v, layout, kv_layout, bias, dropout, softcap)
+    queries, keys = (Schedule(x.shape[1], shards, order) for x in (q, k))
+    problem = Problem(queries, keys, layout, kv_layout, pattern, bias, scale, softcap, backend)
+    ranks = range(shards)
+    made = attend_shards(
+        problem,
+        OneProcess(shards),
+        [problem.queries.shard(q, rank) for rank in ranks],
+        *([problem.keys.shard(x, rank) for rank in ranks] for x in (k, v)),
+    )
+    out = problem.queries.join([out for out, _ in made])
+    return (out, problem.queries.join([lse for _, lse in made], 2)) if return_lse else out

@@ -1,0 +1,84 @@
+"""Look at attention without slowing it: a tap records requests, and weights are computed afterwards for what was asked.
+
+with tap.record() as requests:
+    model(ids)
+weights = tap.weights(requests[-1], heads=[0, 3])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..kernels.request import Request
+
+_taps: list[list[Request]] = []  # of the whole process; a plain list, because compiled models have to see through it
+
+
+@contextmanager
+def record() -> Iterator[list[Request]]:
+    """Collect every request that `attend` serves inside the block, in order, each with the name of its layer."""
+    requests: list[Request] = []
+    _taps.append(requests)
+    try:
+        yield requests
+    finally:
+        _taps[:] = [tap for tap in _taps if tap is not requests]
+
+
+def recording() -> bool:
+    """Whether anyone wants requests."""
+    return bool(_taps)
+
+
+def offer(request: Request) -> None:
+    """Called by `attend`."""
+    for requests in _taps:
+        requests.append(request)
+
+
+def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor:
+    """The attention weights (B, heads, rows, S) of a recorded request, for the heads and query rows asked for."""
+    from ..kernels import reference
+    from ..positions.bias import Bias
+
+    if request.held is not None:
+        return _cut(request.held.detach(), heads, rows)
+    q, k, v, bias, layout = request.q, request.k, request.v, request.dense_bias(), request.layout
+    mask = request.mask()
+    chosen = list(range(request.n_heads)) if heads is None else list(heads)
+    at = torch.tensor(list(range(q.shape[1])) if rows is None else list(rows), device=q.device)
+    group = request.n_heads // request.n_kv_heads
+    kv = torch.tensor([h // group for h in chosen], device=q.device)
+    head = torch.tensor(chosen, device=q.device)
+
+    def cut(t: Tensor | None) -> Tensor | None:
+        if t is None:
+            return None
+        t = t.reshape((1,) * (4 - t.ndim) + tuple(t.shape))
+        t = t.index_select(1, head) if t.shape[1] != 1 else t
+        return t.index_select(2, at) if t.shape[2] != 1 else t
+
+    small = replace(
+        request,
+        q=q.index_select(2, head).index_select(1, at),
+        k=k.index_select(2, kv),
+        v=v.index_select(2, kv),
+        bias=cut(bias),
+        dropout=0.0,
+        score=None if request.score is None else request.score.of(head),
+    )
+    assert not isinstance(small.bias, Bias)
+    with torch.no_grad():
+        out = reference.weights(small, cut(mask))
+        valid = layout.valid[:, at] if layout.padding != "none" else None
+        return out if valid is None else out.masked_fill(~valid[:, None, :, None], 0.0)
+
+
+def _cut(held: Tensor, heads: Sequence[int] | None, rows: Sequence[int] | None) -> Tensor:
+    held = held if heads is None else held[:, list(heads)]
+    return held if rows is None else held[:, :, list(rows)]

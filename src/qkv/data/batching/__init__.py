@@ -1,0 +1,1 @@
+"""Batches: examples tokenized, sorted by length, packed and padded."""

@@ -1,0 +1,273 @@
+"""From token ids to rows: where sequences begin and end, what is predicted from what, what is too long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from random import Random
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.batch import IGNORE
+from ..source import Counts, Example
+from .encoding import Encoded, Encoder, Frame, sides_of
+from .packing import pack, pack_pairs
+from .ragged import Index, Ragged
+
+OVER_LONG = "over-long"  # why an example was skipped
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a pool, before they are padded.
+
+    inputs:    what the (decoder) model reads; labels[i][t] is what it should say after inputs[i][: t + 1], or −100.
+    source:    what the encoder reads, of sequence-to-sequence rows.
+    documents, source_documents: the lengths of what is isolated from one another in each row, where rows are packed.
+    examples:  the texts behind the rows, where they are wanted.
+    token_types, roles: of the inputs' tokens, where they have some.
+    targets:   what an objective wants of a row besides its labels, by name: (n, …).
+    """
+
+    inputs: Ragged
+    labels: Ragged
+    source: Ragged | None = None
+    documents: tuple[tuple[int, ...], ...] = ()
+    source_documents: tuple[tuple[int, ...], ...] = ()
+    examples: tuple[Example, ...] = ()
+    token_types: Ragged | None = None
+    roles: Ragged | None = None
+    targets: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def source_lengths(self) -> Index:
+        return self.source.lengths if self.source is not None else np.zeros_like(self.inputs.lengths)
+
+    def take(self, which: Index) -> Rows:
+        """The rows at these places, in this order."""
+        numbers = which.tolist()
+        return Rows(
+            self.inputs.take(which),
+            self.labels.take(which),
+            self.source.take(which) if self.source is not None else None,
+            tuple(self.documents[i] for i in numbers) if self.documents else (),
+            tuple(self.source_documents[i] for i in numbers) if self.source_documents else (),
+            tuple(self.examples[i] for i in numbers) if self.examples else (),
+            None if self.token_types is None else self.token_types.take(which),
+            None if self.roles is None else self.roles.take(which),
+            {name: target[which] for name, target in self.targets.items()},
+        )
+
+
+class Limits(NamedTuple):
+    """What is too long, in tokens with the end-of-sequence token, and what becomes of it."""
+
+    longest: int
+    over_long: Literal["skip", "cut"]
+
+
+def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
+    """Encoder reads source + eos, decoder bos + target; labels are target + eos, without the eos where they are cut.
+
+    A loaded model has its own tokens for these places, the `frame` of its tokenizer.
+    """
+    read, frame = (frame_of_pairs(side) for side in sides_of(tokenizer))
+    room = max(limits.longest - max(len(one.before) + len(one.after) for one in (read, frame)), 0)
+    over = np.maximum(*(side.lengths for side in found.sides)) > room
+    found = _fitting(found, over, limits, counts)
+    source, target = found.sides
+    whole = _around(target, (frame.start, *frame.before), frame.after)
+    return Rows(
+        inputs=whole.part(leave=1).upto(limits.longest),
+        labels=whole.part(skip=1).upto(limits.longest),
+        source=_around(source.upto(room), read.before, read.after),
+        examples=found.examples,
+    )
+
+
+def frame_of_pairs(tokenizer: Encoder) -> Frame:
+    """A tokenizer's own frame; else eos ends a text, and bos begins a target, or eos where there is no bos."""
+    own: Frame | None = getattr(tokenizer, "frame", None)  # not every Encoder has one
+    if own is not None:
+        return own
+    start = tokenizer.bos_id if tokenizer.bos_id is not None else tokenizer.eos_id
+    if start is None or tokenizer.eos_id is None:
+        raise ValueError("sequence to sequence needs a tokenizer with an end-of-sequence token")
+    return Frame(start, after=(tokenizer.eos_id,))
+
+
+def prompt_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
+    """Pairs for a decoder alone: bos? + source + eos + target + eos, with labels on the target and its eos only."""
+    end = tokenizer.eos_id
+    if end is None:
+        raise ValueError("pairs in one sequence need a tokenizer with an end-of-sequence token")
+    over = sum(side.lengths for side in found.sides) > limits.longest - 2
+    found = _fitting(found, np.asarray(over), limits, counts)
+    bos = () if tokenizer.bos_id is None else (tokenizer.bos_id,)
+    prompts, answers = _around(found.sides[0], bos, (end,)), _around(found.sides[1], (), (end,))
+    whole = _joined(prompts, answers)
+    heard = prompts.lengths - 1  # labels that are part of the prompt
+    labels = Ragged(whole.flat.copy(), whole.starts + 1, whole.lengths - 1)
+    labels.flat[Ragged(labels.flat, labels.starts, heard).places()] = IGNORE
+    which = _answering(heard < limits.longest, counts)
+    texts = tuple(found.examples[i] for i in which.tolist()) if found.examples else ()
+    inputs = whole.part(leave=1).take(which).upto(limits.longest)
+    return Rows(inputs, labels.take(which).upto(limits.longest), examples=texts)
+
+
+def conversation_rows(found: Encoded, limits: Limits, counts: Counts) -> Rows:
+    """Conversations for a decoder alone, as the chat template has them, with labels on what the assistant says only.
+
+    Their texts are not kept: what is evaluated of them is the labels.
+    """
+    found = _fitting(found, found.sides[0].lengths - 1 > limits.longest, limits, counts)
+    ids, learned = (side.compact() for side in found.sides)
+    said = Ragged(np.where(learned.flat, ids.flat, np.int32(IGNORE)), ids.starts, ids.lengths)
+    labels = said.part(skip=1).upto(limits.longest)
+    which = _answering(np.array([bool((row != IGNORE).any()) for row in labels], bool), counts)
+    return Rows(ids.part(leave=1).upto(limits.longest).take(which), labels.take(which))
+
+
+def _answering(fits: NDArray[np.bool_], counts: Counts) -> Index:
+    """The rows in which an answer begins; the others are counted."""
+    if not fits.all():
+        counts.skipped["with a prompt that fills the context"] += int((~fits).sum())
+    return np.flatnonzero(fits)
+
+
+def _fitting(found: Encoded, over: NDArray[np.bool_], limits: Limits, counts: Counts) -> Encoded:
+    """Without what is too long; or with it, counted as cut."""
+    n = int(over.sum())
+    if limits.over_long == "cut":
+        counts.cut += n
+        return found
+    if n:
+        counts.skipped[OVER_LONG] += n
+        return found.take(np.flatnonzero(~over))
+    return found
+
+
+def running_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
+    """All documents, bos? + text + eos, one after the other, cut into rows of `context` tokens.
+
+    No label crosses from a document into the next. With `random`, the first cut falls at a random place, so that each
+    epoch has other rows.
+    """
+    documents = _predicting(_documents(found, tokenizer))
+    inputs, labels = documents.flat, _following(documents)
+    n = len(inputs)
+    first = random.randint(1, context) if random is not None and n > context else context
+    rows = _cut_at([0, *range(first, n, context), n] if n else [0])
+    counted = np.add.reduceat(labels != IGNORE, rows.starts) > 0 if len(rows) else np.zeros(0, bool)
+    kept = rows.take(counted)
+    return Rows(Ragged(inputs, kept.starts, kept.lengths), Ragged(labels, kept.starts, kept.lengths))
+
+
+def window_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
+    """Consecutive windows of `context` tokens of one stream, in which bos? + text + eos follow one another in order.
+
+    Every label is the stream's next token, or −100 where what followed is held out. With `random`, the first window
+    begins at a random place and all are full (what is left over at both ends has its turn in another epoch), unless
+    there is not enough text for one.
+    """
+    documents = _documents(found, tokenizer)
+    n = len(documents.flat) - 1  # the last token has no next one
+    if random is None or n <= context:
+        rows = _cut_at([*range(0, n, context), n] if n > 0 else [0])
+    else:
+        first = random.randint(0, min(context - 1, n - context))
+        rows = _cut_at(list(range(first, n + 1, context)))
+    labels = np.append(documents.flat[1:], np.int32(IGNORE))
+    torn = np.flatnonzero(np.diff(found.places) != 1)
+    labels[(documents.starts + documents.lengths - 1)[torn]] = IGNORE
+    return Rows(Ragged(documents.flat, rows.starts, rows.lengths), Ragged(labels, rows.starts, rows.lengths))
+
+
+def packed_rows(found: Encoded, tokenizer: Encoder, context: int) -> Rows:
+    """Documents packed into rows of `context` tokens, isolated from one another; a longer one is split."""
+    documents = _predicting(_documents(found, tokenizer))
+    counts = -(-(documents.lengths - 1) // context)
+    done = context * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
+    starts = np.repeat(documents.starts, counts) + done
+    lengths = np.minimum(context, np.repeat(documents.lengths - 1, counts) - done)
+    flat = documents.flat
+    return packed(Rows(Ragged(flat, starts, lengths), Ragged(flat, starts + 1, lengths)), context)
+
+
+def packed_pairs(rows: Rows, width: int) -> Rows:
+    """Rows of one pair each, packed into rows of `width` source and `width` target tokens.
+
+    Pair n of a row is segment n on both sides, so that cross-attention, too, isolates it.
+    """
+    assert rows.source is not None
+    members = pack_pairs(rows.source.lengths.tolist(), rows.inputs.lengths.tolist(), width)
+    inputs, documents = _laid(rows.inputs, members)
+    source, source_documents = _laid(rows.source, members)
+    return Rows(inputs, _laid(rows.labels, members)[0], source, documents, source_documents)
+
+
+def packed(rows: Rows, width: int) -> Rows:
+    """Rows of one sequence each, packed into rows of `width` tokens, isolated from one another."""
+    members = pack(rows.inputs.lengths.tolist(), width)
+    inputs, documents = _laid(rows.inputs, members)
+    types, roles = (None if part is None else _laid(part, members)[0] for part in (rows.token_types, rows.roles))
+    return Rows(inputs, _laid(rows.labels, members)[0], documents=documents, token_types=types, roles=roles)
+
+
+def _laid(parts: Ragged, members: list[list[int]]) -> tuple[Ragged, tuple[tuple[int, ...], ...]]:
+    """The sequences that share a row, one after the other; and the length of each of them."""
+    order = np.asarray([i for row in members for i in row], np.int64)
+    lengths = parts.lengths.tolist()
+    documents = tuple(tuple(lengths[i] for i in row) for row in members)
+    return Ragged.runs(parts.take(order).compact().flat, [sum(row) for row in documents]), documents
+
+
+# -- documents ------------------------------------------------------------------------------------------------------
+
+
+def _documents(found: Encoded, tokenizer: Encoder) -> Ragged:
+    """bos? + text + eos?, without gaps; a piece of a document has them only where the document begins or ends."""
+    none = np.int32(-1)
+    bos, eos = (none if token is None else np.int32(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
+    return found.sides[0].framed(np.where(found.begins, bos, none), np.where(found.ends, eos, none))
+
+
+def _predicting(documents: Ragged) -> Ragged:
+    """Without those of a single token, which predict nothing."""
+    enough = documents.lengths > 1
+    return documents if enough.all() else documents.take(enough).compact()
+
+
+def _following(documents: Ragged) -> NDArray[np.int32]:
+    """What follows each token in its document; −100 after the last."""
+    labels = np.append(documents.flat[1:], np.int32(IGNORE))[: len(documents.flat)]
+    labels[documents.starts + documents.lengths - 1] = IGNORE
+    return labels
+
+
+def _around(side: Ragged, before: Sequence[int], after: Sequence[int]) -> Ragged:
+    """Every sequence between the same tokens."""
+    n = len(side)
+    for first, last in zip_longest(reversed(before), after, fillvalue=-1):
+        side = side.framed(np.full(n, first, np.int32), np.full(n, last, np.int32))
+    return side
+
+
+def _joined(first: Ragged, second: Ragged) -> Ragged:
+    """Each sequence of the one with that of the other behind it."""
+    both = Ragged.join([first, second])
+    n = len(first)
+    laced = both.take(np.arange(2 * n).reshape(2, n).T.ravel()).compact()
+    return Ragged.runs(laced.flat, first.lengths + second.lengths)
+
+
+def _cut_at(cuts: list[int]) -> Ragged:
+    """Sequences from each cut to the next, of no array in particular."""
+    edges = np.asarray(cuts, np.int64)
+    return Ragged(np.empty(0, np.int32), edges[:-1], np.diff(edges))

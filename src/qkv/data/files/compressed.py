@@ -1,0 +1,83 @@
+"""Files as bytes, plain or packed. A plain file is memory-mapped; one that ends in .gz, .xz, .bz2 or .zst is inflated once,
+because a packed file can't be shuffled or resumed in its middle."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import importlib
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from .cache import CHUNK, Bytes, Stamp, kept, mapped, stamp_of
+
+PACKED = (".gz", ".xz", ".bz2", ".zst")
+_NAMES = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
+_ZSTD = ("compression.zstd", "backports.zstd")  # with Python from 3.14 on; before, where it is installed
+
+
+def bare_name(path: str | Path) -> str:
+    """A file's name without the ending of its packing: `a.tsv` of `a.tsv.gz`."""
+    name = Path(path).name
+    return name.removesuffix(next((ending for ending in PACKED if name.endswith(ending)), ""))
+
+
+def open_bytes(path: str | Path) -> Bytes:
+    """The bytes of a file, inflated where it is packed. Raises ValueError when missing, empty or broken."""
+    path = existing(path)
+    data = bytes_of(path.resolve(), stamp_of(path))
+    if len(data) == 0:
+        raise ValueError(f"{str(path)!r} is empty")
+    return data
+
+
+def existing(path: str | Path) -> Path:
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
+    return path
+
+
+@lru_cache(maxsize=256)
+def bytes_of(path: Path, stamp: Stamp) -> Bytes:
+    if path.suffix in PACKED:
+        return kept(path, stamp, "inflated", lambda: _inflated(path))
+    return mapped(path) if stamp[0] else b""
+
+
+def _inflated(path: Path) -> Iterator[bytes]:
+    opened, broken = _reader(path)
+    try:
+        with opened(path) as packed:
+            while chunk := packed.read(CHUNK):
+                yield chunk
+    except broken as error:
+        raise ValueError(f"{str(path)!r} is not a whole {_NAMES[path.suffix]} file ({error})") from None
+
+
+def _reader(path: Path) -> tuple[Callable[[Path], Any], tuple[type[Exception], ...]]:
+    """What opens a packed file, and what that raises where the file is broken."""
+    if path.suffix == ".gz":
+        return gzip.open, (gzip.BadGzipFile, EOFError, zlib.error)
+    if path.suffix == ".xz":
+        return lzma.open, (lzma.LZMAError, EOFError)
+    if path.suffix == ".bz2":
+        return bz2.open, (OSError, ValueError, EOFError)
+    library = _zstd(path)
+    return library.open, (library.ZstdError, EOFError)
+
+
+def _zstd(path: Path) -> Any:
+    for name in _ZSTD:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+    raise ValueError(
+        f"{str(path)!r} is packed with zstd, which this Python can't read: `pip install backports.zstd`, or unpack it "
+        "(zstd -d)"
+    )

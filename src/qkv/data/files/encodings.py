@@ -1,0 +1,106 @@
+"""Text files as UTF-8, whatever they are written in: another encoding is turned into it once, as packed files are."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import AfterValidator
+
+from . import cache as cached
+from .cache import Bytes, Stamp, kept, stamp_of
+from .compressed import bytes_of, existing
+
+_BOMS = {  # UTF-16 can't be told before UTF-32, whose mark begins with the same two bytes
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_HEAD = 4096  # bytes that are looked at to see whether a file is text
+_NOT_OF_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
+
+
+def _known(name: str) -> str:
+    try:
+        text = codecs.lookup(name)._is_text_encoding  # type: ignore[attr-defined]
+    except LookupError:
+        text = False
+    if not text or name.lower().replace("_", "-") in _NOT_OF_FILES:
+        raise ValueError(
+            f"there is no encoding {name!r}; give utf-8, latin-1, cp1252, utf-16, gb18030, shift_jis or another of Python's"
+        )
+    return name
+
+
+Encoding = Annotated[str, AfterValidator(_known)]
+"""What a file's text is written in, by Python's name of it."""
+
+
+def open_text(path: str | Path, encoding: str = "utf-8") -> Bytes:
+    """The bytes of a text file in UTF-8, which are not checked where the file is in UTF-8 itself. UTF-16 and UTF-32 are
+    known by their byte-order mark.
+
+    Raises ValueError where the file is missing, empty, broken, or not in its encoding.
+    """
+    path = existing(path)
+    data = text_of(path.resolve(), stamp_of(path), encoding)
+    if len(data) == 0:
+        raise ValueError(f"{str(path)!r} is empty")
+    return data
+
+
+@lru_cache(maxsize=256)
+def text_of(path: Path, stamp: Stamp, encoding: str) -> Bytes:
+    data = bytes_of(path, stamp)
+    if codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig"):
+        written = encoding
+    else:
+        head = data[:4]
+        written = next((name for bom, name in _BOMS.items() if head.startswith(bom)), "")
+    if not written:
+        _check_is_text(data, path)
+        return data
+    return kept(path, stamp, f"from-{codecs.lookup(written).name}", lambda: _in_utf8(data, path, written))
+
+
+def _in_utf8(data: Bytes, path: Path, encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    lines = 0
+    for start in range(0, len(data), cached.CHUNK):
+        chunk = data[start : start + cached.CHUNK]
+        try:
+            text = decoder.decode(chunk, final=start + len(chunk) == len(data))
+            made = text.encode("utf-8")
+        except UnicodeError as error:
+            at = f", near line {lines + 1:,},"
+            raise ValueError(f"{str(path)!r}{at} is not in the encoding {encoding} ({_reason(error)})") from None
+        lines += text.count("\n")
+        yield made
+
+
+def _reason(error: UnicodeError) -> str:
+    return getattr(error, "reason", "") or str(error)
+
+
+def _check_is_text(data: Bytes, path: Path) -> None:
+    """Raises ValueError where a file begins with many zero bytes: UTF-16 without its mark would pass for UTF-8."""
+    head = np.frombuffer(data[:_HEAD], np.uint8)
+    zeros = head == 0
+    if len(head) and zeros.mean() > 0.2:
+        order = "be" if zeros[::2].sum() > zeros[1::2].sum() else "le"
+        raise ValueError(
+            f"{str(path)!r} is not UTF-8 text: {zeros.mean():.0%} of its beginning are zero bytes. If it is UTF-16 without "
+            f"a byte-order mark, give encoding=utf-16-{order}"
+        )
+
+
+def not_utf8(path: Path, line: int) -> ValueError:
+    return ValueError(
+        f"{str(path)!r}, line {line:,}, is not valid UTF-8; give encoding=latin-1 if that is what it is in, or convert the "
+        "file first (iconv -f latin1 -t utf-8)"
+    )

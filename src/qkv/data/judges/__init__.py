@@ -1,1 +1,0 @@
-"""How good a model's outputs are, one file a kind of output."""

@@ -1,0 +1,1 @@
+"""Pictures, sound and music as arrays, and their augmentation."""

@@ -1,0 +1,359 @@
+"""Many pictures by number: a folder of files, an archive of one, or a table that names files; and what class each is of."""
+
+from __future__ import annotations
+
+import csv
+import io
+import lzma
+import mmap
+import os
+import tarfile
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Protocol
+
+from ...core.spec import nearest
+from ..files.random_access import open_bytes
+from ..source import SPLITS, Skipped, Split
+
+# What Pillow reads by itself, see `images.NOT_READ`; asking it would import forty modules.
+SUFFIXES = frozenset(
+    f".{name}"
+    for name in (
+        *(
+            "apng",
+            "avif",
+            "avifs",
+            "blp",
+            "bmp",
+            "bw",
+            "cur",
+            "dcx",
+            "dds",
+            "dib",
+            "fit",
+            "fits",
+            "flc",
+            "fli",
+            "ftc",
+            "ftu",
+        ),
+        *(
+            "gbr",
+            "gif",
+            "icb",
+            "icns",
+            "ico",
+            "iim",
+            "im",
+            "j2c",
+            "j2k",
+            "jfif",
+            "jp2",
+            "jpc",
+            "jpe",
+            "jpeg",
+            "jpf",
+            "jpg",
+        ),
+        *(
+            "jpx",
+            "msp",
+            "pbm",
+            "pcd",
+            "pcx",
+            "pfm",
+            "pgm",
+            "png",
+            "pnm",
+            "ppm",
+            "psd",
+            "pxr",
+            "qoi",
+            "ras",
+            "rgb",
+            "rgba",
+        ),
+        *("sgi", "tga", "tif", "tiff", "vda", "vst", "webp", "xbm", "xpm"),
+    )
+)
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
+TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+MOST_BYTES = 256 << 20  # of one file
+_MOST_UNPACKED = 1 << 30  # of the files in an archive that can only be read from front to back
+
+_OTHER_NAMES: dict[str, Split] = {"training": "train", "testing": "test", "valid": "validation", "val": "validation"}
+_SPLITS: dict[str, Split] = {split: split for split in SPLITS} | _OTHER_NAMES
+
+
+class Files(Hashable, Protocol):
+    """Files by number, each with its name, and its class where something says it. `notes` are for the user, as sentences."""
+
+    names: Sequence[str]
+    notes: tuple[str, ...]
+
+    def label(self, i: int) -> str | None: ...
+
+    def split(self, i: int) -> Split | None:
+        """The split that a file is of, where its place says so."""
+
+    def read(self, i: int) -> bytes | Skipped: ...
+
+
+@lru_cache(maxsize=32)
+def opened(
+    path: Path,
+    stamp: tuple[int, int],
+    columns: tuple[str | None, str | None] = (None, None),
+    suffixes: frozenset[str] = SUFFIXES,
+) -> Files:
+    """The pictures (or files with other `suffixes`) of a folder, archive or table. `stamp`, size and time of what is there,
+    renews what is remembered.
+
+    Raises ValueError where there is nothing of these, or no picture in it.
+    """
+    name, what = path.name.lower(), "picture" if suffixes == SUFFIXES else "file"
+    if path.is_dir():
+        found: Files = Folder(path, suffixes)
+    elif name.endswith(TABLES):
+        found = Listed(path, *columns)
+    elif name.endswith(".zip"):
+        found = Zip(path, suffixes)
+    elif name.endswith(ARCHIVES):
+        found = _tar(path, suffixes)
+    else:
+        said = "there is no folder or file" if not path.exists() else f"{what}s are not read from"
+        raise ValueError(f"{said} {str(path)!r}; give a folder, a table ({TABLES[0]}) or an archive ({ARCHIVES[0]} …)")
+    if not found.names:
+        endings = ", ".join(sorted(suffixes)) if what == "file" else ".jpg, .png or what else Pillow reads"
+        raise ValueError(f"there is no {what} in {str(path)!r}; their names end in {endings}")
+    return found
+
+
+def stamp_of(path: Path) -> tuple[int, int]:
+    """Size and time of a file or folder; zeros where there is none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return 0, 0
+    return stat.st_size, stat.st_mtime_ns
+
+
+def is_wanted(name: str, suffixes: frozenset[str]) -> bool:
+    """Whether a file is one by its name; hidden ones are not."""
+    path = PurePosixPath(name)
+    return path.suffix.lower() in suffixes and not path.name.startswith(".")
+
+
+# -- by their places ---------------------------------------------------------------------------------------------------
+
+
+class Placed:
+    """Files whose folders say what they are: `class/name.jpg`, below `train`, `validation` or `test` where there are such.
+
+    A folder is of a split where its name is one's and folders are in it; or where all that hold pictures have such names.
+    Where folders in several places have one name, as `a/1` and `b/1`, classes are called by all folders above them.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.path = path
+        self.names = names
+        self._folders = [PurePosixPath(name).parts[:-1] for name in names]
+        holding = {parts[-1].lower() for parts in self._folders if parts}
+        self._unsorted = bool(holding) and holding <= _SPLITS.keys() and len(holding) > 1
+        classes = [_class_folders(parts) for parts in self._folders]
+        above = list(zip(*(parts[:-1] for parts in classes), strict=False))
+        shared = next((n for n, names in enumerate(above) if len(set(names)) > 1), len(above))
+        paths = {parts[shared:] for parts in classes if parts}
+        clashes = [name for name, n in Counter(path[-1] for path in paths).most_common() if n > 1]
+        whole = bool(clashes) and not self._unsorted
+        self._classes = [("/".join(parts[shared:]) if whole else parts[-1]) if parts else None for parts in classes]
+        self.notes: tuple[str, ...] = ()
+        if whole:
+            first, *_ = sorted("/".join(path) for path in paths if path[-1] == clashes[0])
+            self.notes = (
+                f"{len(clashes):,} name(s) of folders stand in several places ({clashes[0]!r}), so classes are called by "
+                f"whole paths ({first!r})",
+            )
+
+    def label(self, i: int) -> str | None:
+        return None if self._unsorted else self._classes[i]
+
+    def split(self, i: int) -> Split | None:
+        parts = self._folders[i] if self._unsorted else self._folders[i][:-1]
+        return next((_SPLITS[part.lower()] for part in parts if part.lower() in _SPLITS), None)
+
+
+def _class_folders(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders of a file without the one that says its split."""
+    at = next((i for i, part in enumerate(parts[:-1]) if part.lower() in _SPLITS), len(parts))
+    return parts[:at] + parts[at + 1 :]
+
+
+class Folder(Placed):
+    """The pictures in a folder, also below."""
+
+    def __init__(self, path: Path, suffixes: frozenset[str]) -> None:
+        found = []
+        for base, folders, files in os.walk(path):
+            folders.sort()
+            at = Path(base).relative_to(path)
+            found += [(at / name).as_posix() for name in sorted(files) if is_wanted(name, suffixes)]
+        super().__init__(path, found)
+
+    def read(self, i: int) -> bytes | Skipped:
+        return content_of(self.path / self.names[i])
+
+
+def content_of(path: Path) -> bytes | Skipped:
+    """The bytes of a file; or why there are none."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            return _too_large()
+        return path.read_bytes()
+    except OSError as error:
+        return Skipped("not there" if isinstance(error, FileNotFoundError) else "unreadable")
+
+
+def _too_large() -> Skipped:
+    return Skipped(f"in files of more than {MOST_BYTES >> 20} MiB")
+
+
+class Zip(Placed):
+    """The pictures in a .zip file."""
+
+    def __init__(self, path: Path, suffixes: frozenset[str]) -> None:
+        try:
+            self._archive = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
+        self._members = sorted(
+            (m for m in self._archive.infolist() if is_wanted(m.filename, suffixes)), key=lambda m: m.filename
+        )
+        if any(member.flag_bits & 1 for member in self._members):
+            raise ValueError(f"{str(path)!r} is encrypted; unpack it and give the folder")
+        super().__init__(path, [member.filename for member in self._members])
+
+    def read(self, i: int) -> bytes | Skipped:
+        member = self._members[i]
+        if member.file_size > MOST_BYTES:
+            return _too_large()
+        try:
+            return self._archive.read(member)
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+            return Skipped("damaged in the archive")
+
+
+class Tar(Placed):
+    """The pictures in a .tar file, each where it lies."""
+
+    def __init__(self, path: Path, members: Sequence[tarfile.TarInfo]) -> None:
+        members = sorted(members, key=lambda member: member.name)
+        self._places = [(member.offset_data, member.size) for member in members]
+        with path.open("rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        super().__init__(path, [member.name for member in members])
+
+    def read(self, i: int) -> bytes | Skipped:
+        start, size = self._places[i]
+        return _too_large() if size > MOST_BYTES else self._data[start : start + size]
+
+
+class Unpacked(Placed):
+    """The pictures of a compressed .tar file, their files kept in memory."""
+
+    def __init__(self, path: Path, files: dict[str, bytes]) -> None:
+        super().__init__(path, sorted(files))
+        self._files = files
+
+    def read(self, i: int) -> bytes:
+        return self._files[self.names[i]]
+
+
+def _tar(path: Path, suffixes: frozenset[str]) -> Files:
+    broken = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError)
+    try:
+        with tarfile.open(path, "r:") as archive:
+            return Tar(path, [m for m in archive if m.isfile() and is_wanted(m.name, suffixes)])
+    except tarfile.ReadError:
+        pass  # a compressed one
+    except broken as error:
+        raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
+    try:
+        with tarfile.open(path, "r|*") as archive:
+            return Unpacked(path, _unpacked(path, archive, suffixes))
+    except broken as error:
+        raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
+
+
+def _unpacked(path: Path, archive: tarfile.TarFile, suffixes: frozenset[str]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    total = 0
+    for member in archive:
+        if not (member.isfile() and is_wanted(member.name, suffixes)):
+            continue
+        total += member.size
+        if total > _MOST_UNPACKED:
+            raise ValueError(
+                f"{str(path)!r} holds more than {_MOST_UNPACKED >> 30} GiB of pictures, and a compressed archive is kept "
+                "in memory; unpack it and give the folder"
+            )
+        file = archive.extractfile(member)
+        found[member.name] = b"" if file is None else file.read()
+    return found
+
+
+# -- by a table --------------------------------------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    image: str
+    label: str | None
+
+
+class Listed:
+    """Files that a table names, relative to its own place: CSV or TSV with a header.
+
+    The columns are those given, or `image`, `path`, `file` or `filename`, else the first; and `label` or `class`, if there
+    is one.
+    """
+
+    def __init__(self, path: Path, image: str | None, label: str | None) -> None:
+        self.path = path
+        try:
+            text = bytes(open_bytes(path)).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{str(path)!r} is not valid UTF-8, at byte {error.start:,}") from None
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if ".tsv" in path.name.lower() else ",")
+        header = next(rows)
+        at = self._column(header, image, ("image", "path", "file", "filename"))
+        labeled = self._column(header, label, ("label", "class"), required=False)
+        self.notes: tuple[str, ...] = ()
+        self._rows = [self._row(row, at or 0, labeled, rows.line_num) for row in rows if row]
+        self.names: Sequence[str] = [row.image for row in self._rows]
+
+    def _column(
+        self, header: list[str], given: str | None, usual: tuple[str, ...], required: bool = True
+    ) -> int | None:
+        if given is not None and given not in header:
+            raise ValueError(f"{str(self.path)!r} has no column {given!r}; {nearest(given, header)}")
+        found = given or next((name for name in usual if name in header), None)
+        return header.index(found) if found is not None else 0 if required else None
+
+    def _row(self, row: list[str], image: int, label: int | None, line: int) -> _Row:
+        if len(row) <= max(image, label or 0):
+            raise ValueError(f"{str(self.path)!r}, line {line:,}, has {len(row)} cells, fewer than the header names")
+        return _Row(row[image].strip(), None if label is None else row[label].strip() or None)
+
+    def label(self, i: int) -> str | None:
+        return self._rows[i].label
+
+    def split(self, i: int) -> Split | None:
+        return None
+
+    def read(self, i: int) -> bytes | Skipped:
+        return content_of(self.path.parent / Path(self._rows[i].image).expanduser())

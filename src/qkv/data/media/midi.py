@@ -1,0 +1,157 @@
+"""Standard MIDI files, formats 0 and 1, by mido: the notes in them, and notes written to one.
+
+qkv generate runs/music "C5 G4 E4 C3 ." | python -m qkv.data.media.midi song.mid
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .notes import HIGHEST, Frame, frames_in, runs
+
+MOST_BYTES = 2 << 20  # of a file; mido makes several hundred bytes of each message of three
+_DRUMS = 9  # the channel whose notes are drums, from 0
+_TICKS = 480  # of a quarter note in what is written, or the next lower number that the steps divide
+_LONGEST = 1 << 16  # frames: no piece is longer, but a broken file may say so
+_MOST_TICKS = 1 << 40  # from the beginning; more is no time
+_ENDLESS = re.compile(rb"[\x80-\xff]{65536}")  # may be a number that goes on and on, which takes mido quadratic time
+
+
+class Note(NamedTuple):
+    """A key and when it is down, in ticks."""
+
+    number: int
+    start: int
+    stop: int
+
+
+def read(path: Path, steps: int = 1) -> list[Frame]:
+    """What sounds at each step of a file, `steps` to a quarter note, from its first note to its last. Notes begin and end at
+    the nearest step, and last for one at least; drums are left out.
+
+    Raises ValueError where it is no MIDI file of these formats, or broken.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} can't be read: {error.strerror}") from None
+    try:
+        ticks, notes = parse(data)
+        return _frames(notes, ticks, steps)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r}: {error}") from None
+
+
+def _frames(notes: Sequence[Note], ticks: int, steps: int) -> list[Frame]:
+    """Notes on a grid. Raises ValueError where there are too many frames."""
+    if not notes:
+        return []
+    numbers = np.array([note.number for note in notes])
+    edges = np.array([(note.start, note.stop) for note in notes], np.int64)
+    starts, stops = ((2 * edges * steps + ticks) // (2 * ticks)).T
+    stops = np.maximum(stops, starts + 1)
+    first = int(starts.min())
+    length = int(stops.max()) - first
+    if length > _LONGEST:
+        raise ValueError(f"it lasts for {length:,} steps, and {_LONGEST:,} are the most; lower `steps`")
+    changes = np.zeros((length + 1, HIGHEST + 1), np.int32)
+    np.add.at(changes, (starts - first, numbers), 1)
+    np.add.at(changes, (stops - first, numbers), -1)
+    sounding = changes.cumsum(0)[:-1, ::-1] > 0  # from the highest down
+    return [tuple((HIGHEST - np.flatnonzero(row)).tolist()) for row in sounding]
+
+
+def parse(data: bytes) -> tuple[int, list[Note]]:
+    """Ticks of a quarter note, and all notes. Raises ValueError where it is no such file."""
+    import mido
+
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB, which no piece of music needs")
+    if _ENDLESS.search(data):
+        raise ValueError("it holds a number or text of many thousand bytes, and no music")
+    try:
+        file = mido.MidiFile(file=io.BytesIO(_known(data)), clip=True)
+    except EOFError:
+        raise ValueError("it ends in the middle: it is no whole MIDI file") from None
+    except Exception as error:  # whatever mido's reading of broken bytes ends in
+        raise ValueError(f"it is no MIDI file that can be read ({error or type(error).__name__})") from None
+    if file.type not in (0, 1):
+        raise ValueError(f"this is a MIDI file of format {file.type}; 0 and 1 are read")
+    if file.ticks_per_beat <= 0:
+        raise ValueError("its time is counted in seconds (SMPTE) and not in parts of a quarter note")
+    notes = [note for track in file.tracks for note in _notes(track)]
+    return file.ticks_per_beat, sorted(notes, key=lambda note: (note.start, note.number))
+
+
+def _known(data: bytes) -> bytes:
+    """A file without chunks other than its header and tracks, which readers are to pass over and mido refuses."""
+    at, kept = 0, []
+    while at < len(data):
+        end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "big")
+        if not at or data[at : at + 4] == b"MTrk":
+            kept.append(data[at:end])
+        at = end
+    return b"".join(kept)
+
+
+def _notes(track: Iterable[Any]) -> Iterator[Note]:
+    """The notes of a track. One that is struck again ends there, one that never ends lasts to the end of the track."""
+    down: dict[tuple[int, int], int] = {}
+    time = 0
+    for message in track:
+        time += message.time
+        if time > _MOST_TICKS:
+            raise ValueError(f"it lasts for more than {_MOST_TICKS:,} ticks")
+        if message.type not in ("note_on", "note_off") or message.channel == _DRUMS:
+            continue
+        key = message.channel, message.note
+        if key in down:
+            yield Note(message.note, down.pop(key), time)
+        if message.type == "note_on" and message.velocity:  # a note struck with no force is one let go
+            down[key] = time
+    yield from (Note(number, start, time) for (_, number), start in down.items())
+
+
+def written(frames: Sequence[Frame], steps: int = 1, tempo: int = 90) -> bytes:
+    """A MIDI file of format 0: frames of a `steps`-th of a quarter note, at so many quarters a minute.
+
+    A note that sounds in consecutive frames is held.
+    """
+    import mido
+
+    step = max(1, _TICKS // steps)
+    events = sorted(
+        event
+        for note, start, stop in runs(frames)
+        for event in ((start * step, "note_on", note), (stop * step, "note_off", note))
+    )
+    track = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=round(60_000_000 / tempo))])
+    before = 0
+    for time, kind, note in events:
+        track.append(mido.Message(kind, note=note, velocity=80 if kind == "note_on" else 0, time=time - before))
+        before = time
+    file = io.BytesIO()
+    mido.MidiFile(type=0, ticks_per_beat=step * steps, tracks=[track]).save(file=file)
+    return file.getvalue()
+
+
+def main() -> None:
+    """Notes in words on standard input, a MIDI file by its name."""
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: python -m qkv.data.media.midi SONG.mid < notes")
+    try:
+        Path(sys.argv[1]).write_bytes(written(frames_in(sys.stdin.read())))
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Data sources that read files, one format or data set a file."""

@@ -1,0 +1,78 @@
+"""Words with their tags in columns, one word a line, an empty line after each sentence: CoNLL's files and CoNLL-U."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..files.compressed import bare_name
+from ..files.random_access import Lines
+from ..files.text_files import TextFiles
+from ..source import Example, Skipped, Split, Table
+
+_DOCUMENT = "-DOCSTART-"
+_FORM, _UPOS = 1, 3  # columns of CoNLL-U
+
+
+class Columns(TextFiles, kind="columns"):
+    """Sentences of words and tags. Columns stand between tabs, or between spaces where a line has no tab.
+
+    word, tag: which columns, from 0; −1 is the last. By default the first and the last; of a `.conllu` file (plain or
+               packed) the second and the fourth, words and their universal parts of speech.
+
+    In CoNLL-U, lines that begin with `#` are comments, and what is no word by itself ("3-4", "5.1") is left out.
+    """
+
+    path: str | None = None
+    validation_path: str | None = None
+    test_path: str | None = None
+    word: int | None = None
+    tag: int | None = None
+
+    def paths(self, split: Split) -> tuple[Path, ...]:
+        given = self.path if split == "train" else getattr(self, f"{split}_path")
+        if given is None and split == "train":
+            raise ValueError("no training data: give data.path, a file with a word and its tag on each line")
+        return (Path(given).expanduser(),) if given else ()
+
+    def open(self, split: Split) -> Table:
+        return _Sentences(self.lines(self.paths(split)[0]), self.word, self.tag)
+
+
+class _Sentences:
+    """The blocks of lines between empty ones."""
+
+    def __init__(self, lines: Lines, word: int | None, tag: int | None) -> None:
+        self._lines = lines
+        self._blocks = self._lines.blocks()
+        self._universal = bare_name(lines.path).endswith(".conllu")
+        self._word = word if word is not None else _FORM if self._universal else 0
+        self._tag = tag if tag is not None else _UPOS if self._universal else -1
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, i: int) -> Example | Skipped:
+        start, stop = self._blocks[i].tolist()
+        words, tags = [], []
+        for n, line in enumerate(self._lines.text(start, stop).split("\n"), start):
+            cells = line.removesuffix("\r").split("\t") if "\t" in line else line.split()
+            if self._universal and (line.startswith("#") or (cells and not cells[0].isdigit())):
+                continue
+            words.append(self._cell(cells, self._word, n))
+            tags.append(self._cell(cells, self._tag, n))
+        if not words or words == [_DOCUMENT]:
+            return Skipped("without words")
+        return {"text": " ".join(words), "words": words, "tags": tags, "where": self._where(start)}
+
+    def _cell(self, cells: list[str], column: int, line: int) -> str:
+        needed = column + 1 if column >= 0 else max(-column, 2)  # the last of one column would be the word itself
+        found = cells[column].strip() if len(cells) >= needed else ""
+        if not found:
+            raise ValueError(
+                f"{self._where(line)}: a word and its tag are columns {self._word} and {self._tag} here, and the line "
+                f"has {len(cells)}: {' '.join(cells)[:60]!r}; see `word` and `tag`"
+            )
+        return found
+
+    def _where(self, line: int) -> str:
+        return f"{str(self._lines.path)!r}, line {line + 1:,}"

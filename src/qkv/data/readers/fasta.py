@@ -1,0 +1,195 @@
+"""FASTA: strings of symbols, and strings of as many labels, such as the secondary structure of proteins."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Hashable
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Self
+
+from pydantic import model_validator
+
+from ..files.random_access import open_bytes
+from ..holdout import HoldingSource
+from ..source import Example, Skipped, Split, Table
+
+_LARGEST = 1 << 30  # bytes of a file in an archive: what is larger has to be unpacked, and is mapped then
+_COUNTED, _HIDDEN = "1", "0"
+
+
+class Fasta(HoldingSource, kind="fasta"):
+    """Sequences of a FASTA file: a header `>name …`, then the symbols, on one line or several.
+
+    labels: a FASTA file with a label for each symbol, by the names of the headers. Without one, sequences are plain text.
+    mask:   a FASTA file with a 1 for each symbol whose label counts and a 0 for the others (places that no experiment could
+            resolve).
+    shortest: symbols of a sequence at least; shorter ones are skipped.
+
+    `SET=train` or `SET=test` in a header of the labels (of the sequences, where there are none), and `VALIDATION=True`, say
+    which split a sequence is of (FLIP, Dallago et al. 2021). What no header says is held out. A file may stand in an
+    archive: `splits.zip/splits/sequences.fasta`.
+    """
+
+    places: ClassVar[tuple[str, ...]] = ("path", "labels", "mask")
+
+    path: str | None = None
+    labels: str | None = None
+    mask: str | None = None
+    shortest: int = 2
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.mask is not None and self.labels is None:
+            raise ValueError("mask says which labels count, so give labels too")
+        return self
+
+    def gives(self, split: Split) -> bool:
+        return bool(self._members[split]) and split != "train"
+
+    def open(self, split: Split) -> Table:
+        return _Strings(self, self._members[split])
+
+    def stamp(self) -> tuple[Hashable, ...]:
+        files = [_file(name)[0] for name in (self._path, self.labels, self.mask) if name]
+        return self._path, *((stat.st_size, stat.st_mtime_ns) for stat in (file.stat() for file in files))
+
+    @property
+    def _path(self) -> str:
+        if self.path is None:
+            raise ValueError("no training data: give data.path, a FASTA file")
+        return self.path
+
+    @property
+    def _members(self) -> dict[Split, tuple[str, ...]]:
+        """By the headers of the labels; sequences that have none there are of the split that their own header says, which
+        skips and counts them."""
+        sequences = records(self._path)
+        labels = sequences if self.labels is None else records(self.labels)
+        return _split({**labels, **{name: one for name, one in sequences.items() if name not in labels}})
+
+
+class Record(NamedTuple):
+    """What stands under a header: the words behind the name, the symbols, and the line of the header."""
+
+    about: tuple[str, ...]
+    symbols: str
+    line: int
+
+
+def records(name: str) -> dict[str, Record]:
+    """The records of a file by their names. Raises ValueError with the line of what is no FASTA."""
+    path, member = _file(name)
+    stat = path.stat()
+    return _records(path, member, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _records(path: Path, member: str, size: int, mtime_ns: int) -> dict[str, Record]:
+    where = repr(str(path / member))
+    try:
+        lines = _content(path, member).decode("ascii").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where} is not FASTA, which is ASCII: {error}") from None
+    found: dict[str, Record] = {}
+    header, at, symbols = "", 0, list[str]()
+    for n, line in enumerate([*lines, ">"], 1):
+        if not line.startswith(">"):
+            if line.strip() and not at:
+                raise ValueError(
+                    f"{where}, line {n:,}: a FASTA file begins with a header, >name, not with {line[:40]!r}"
+                )
+            symbols.append(line.strip())
+            continue
+        if at:
+            name, *about = header.split() or [""]
+            if not name or name in found:
+                said = f"the name {name!r} is there twice" if name else "a header without a name"
+                raise ValueError(f"{where}, line {at:,}: {said}")
+            found[name] = Record(tuple(about), "".join(symbols), at)
+        header, at, symbols = line[1:], n, []
+    if not found:
+        raise ValueError(f"{where} holds no sequence")
+    return found
+
+
+def _file(name: str) -> tuple[Path, str]:
+    """A file on disk, and what is meant in it where it is an archive."""
+    path = Path(name).expanduser()
+    for place in path.parents:
+        if place.suffix == ".zip" and place.is_file():
+            return place, path.relative_to(place).as_posix()
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}")
+    return path, ""
+
+
+def _content(path: Path, member: str) -> bytes:
+    if not member:
+        return bytes(open_bytes(path))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = archive.getinfo(member).file_size
+            if size > _LARGEST:
+                raise ValueError(
+                    f"{member!r} in {str(path)!r} is of {size:,} bytes; unpack it and give the file itself"
+                )
+            return archive.read(member)
+    except KeyError:
+        raise ValueError(f"{str(path)!r} holds no {member!r}") from None
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+        raise ValueError(f"{str(path)!r} can't be read as an archive: {error}") from None
+
+
+def _split(found: dict[str, Record]) -> dict[Split, tuple[str, ...]]:
+    """The names of each split."""
+    members: dict[Split, list[str]] = {"train": [], "validation": [], "test": []}
+    for name, record in found.items():
+        about = {word.upper() for word in record.about}
+        members["test" if "SET=TEST" in about else "validation" if "VALIDATION=TRUE" in about else "train"].append(name)
+    return {split: tuple(names) for split, names in members.items()}
+
+
+class _Strings:
+    """Sequences by name, with their labels; "" stands for a label that doesn't count."""
+
+    def __init__(self, spec: Fasta, names: tuple[str, ...]) -> None:
+        self._names, self._spec = names, spec
+        self._sequences = records(spec._path)
+        self._labels = None if spec.labels is None else records(spec.labels)
+        self._mask = None if spec.mask is None else records(spec.mask)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, i: int) -> Example | Skipped:
+        name = self._names[i]
+        if name not in self._sequences:
+            return Skipped("with labels but without a sequence")
+        sequence = self._sequences[name]
+        where = f"{self._spec._path!r}, line {sequence.line:,} ({name})"
+        text = sequence.symbols
+        if len(text) < self._spec.shortest:
+            return Skipped("too short")
+        if self._labels is None:
+            return {"text": text, "where": where}
+        if name not in self._labels:
+            return Skipped("without labels")
+        labels = self._beside(self._labels, name, len(text), where, "labels")
+        shown = self._beside(self._mask, name, len(text), where, "mask") if self._mask is not None else ""
+        if set(shown) - {_COUNTED, _HIDDEN}:
+            raise ValueError(f"{where}: a mask is made of 1 and 0, not of {''.join(sorted(set(shown)))[:20]!r}")
+        tags = [
+            label if mark == _COUNTED else "" for label, mark in zip(labels, shown or _COUNTED * len(text), strict=True)
+        ]
+        return {"text": text, "words": text, "tags": tags, "where": where}
+
+    @staticmethod
+    def _beside(found: dict[str, Record], name: str, size: int, where: str, what: str) -> str:
+        """The string of another file for the same sequence."""
+        if name not in found:
+            raise ValueError(f"{where}: the {what} have no {name!r}")
+        symbols = found[name].symbols
+        if len(symbols) != size:
+            raise ValueError(f"{where}: {size} symbols have {len(symbols)} in the {what}; there has to be one for each")
+        return symbols

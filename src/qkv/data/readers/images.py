@@ -1,0 +1,380 @@
+"""Sources of pictures: folders, archives and tables of files, IDX files, and handwritten digits that need no download."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ...core.shuffle import Shuffle, text_hash
+from ..files.random_access import open_bytes
+from ..holdout import MOST, SHARE
+from ..media.image_files import Files, opened, stamp_of
+from ..media.images import MOST_PIXELS, Color, Pixels, decode, depth
+from ..source import SPLITS, Example, Skipped, Source, Split
+
+_LOOKED_AT = 16  # files of which the bits of gray ones are taken
+Indices = NDArray[np.int64]
+Decode = Callable[..., Pixels | Skipped]
+
+
+class Store(Hashable, Protocol):
+    """Decoded pictures by number. `where` names what they are of."""
+
+    where: str
+    names: Sequence[str]
+    notes: tuple[str, ...]
+
+    def label(self, i: int) -> str | None: ...
+
+    def split(self, i: int) -> Split | None: ...
+
+    def pixels(self, i: int) -> Pixels | Skipped: ...
+
+
+class ImageTable:
+    """Some pictures of a store: `{"image": (C, H, W) of uint8, "where": …}`, and `"label"` where there is one.
+
+    `labels` are known without decoding a picture. What is not one picture has another `name`.
+    """
+
+    def __init__(self, store: Store, which: Indices, name: str = "image") -> None:
+        self._store, self._which, self._name = store, which, name
+
+    @property
+    def labels(self) -> list[str | None]:
+        return [self._store.label(i) for i in self._which.tolist()]
+
+    def __len__(self) -> int:
+        return len(self._which)
+
+    def __getitem__(self, i: int) -> Example | Skipped:
+        number = int(self._which[i])
+        pixels = self._store.pixels(number)
+        if isinstance(pixels, Skipped):
+            return Skipped(pixels, self._store.names[number])
+        example: Example = {self._name: pixels, "where": f"{self._store.where}, {self._store.names[number]}"}
+        label = self._store.label(number)
+        return example if label is None else {**example, "label": label}
+
+
+class ImageSource(Source):
+    """A source of pictures. One without data for validation or test has some of the training pictures held out for these:
+    about 2 % each, at most about 1,000, those with the smallest hash of their names, so that the choice never changes.
+    """
+
+    @abstractmethod
+    def store(self, split: Split) -> Store | None:
+        """The pictures that were given for a split; None where none were. Raises ValueError where they can't be read."""
+
+    @property
+    def fixed(self) -> bool:
+        return True
+
+    @property
+    def holds(self) -> str:
+        """What the examples call what is to be seen."""
+        return "image"
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> ImageTable:
+        own = self.store(split)
+        if split != "train" and own is not None:
+            return ImageTable(own, _own(own, split), self.holds)
+        whole = self.store("train")
+        assert whole is not None
+        return ImageTable(whole, _placed(whole, self._missing)[split], self.holds)
+
+    @property
+    def _missing(self) -> tuple[Split, ...]:
+        """What the training pictures have to serve for too."""
+        return tuple(split for split in SPLITS if split == "train" or self.store(split) is None)
+
+    def notes(self) -> tuple[str, ...]:
+        whole = self.store("train")
+        assert whole is not None
+        places = _placed(whole, self._missing)
+        held = [split for split in self._missing if split != "train" and split not in _said(whole)]
+        if not held:
+            return whole.notes
+        counts = " and ".join(f"{len(places[split]):,} for {split}" for split in held)
+        return (
+            *whole.notes,
+            f"held out of the training pictures by hash: {counts}",
+        )
+
+
+def _mixed(store: Store, which: Iterable[int]) -> Indices:
+    """An order by hash, so that the first of them are of all classes, however folders are sorted."""
+    return np.array(sorted(which, key=lambda i: text_hash(store.names[i])), np.int64)
+
+
+@lru_cache(maxsize=16)
+def _own(store: Store, split: Split) -> Indices:
+    """Which of the pictures given for a split are of it: all, where their folders name none."""
+    return _mixed(store, (i for i in range(len(store.names)) if store.split(i) in (None, split)))
+
+
+@lru_cache(maxsize=16)
+def _said(store: Store) -> frozenset[Split]:
+    """The splits that a store's own folders name."""
+    found = {store.split(i) for i in range(len(store.names))}
+    return frozenset(split for split in found if split is not None)
+
+
+@lru_cache(maxsize=16)
+def _placed(store: Store, wanted: tuple[Split, ...]) -> dict[Split, Indices]:
+    """Which of a store's pictures are of each of these splits, by their folders or else by hash."""
+    said = [store.split(i) or "train" for i in range(len(store.names))]
+    found = {split: _mixed(store, (i for i, name in enumerate(said) if name == split)) for split in wanted}
+    lacking = [split for split in wanted if split != "train" and not len(found[split])]
+    train = found["train"]
+    each = max(1, min(len(train) // SHARE, MOST))
+    if len(train) <= each * len(lacking):
+        raise ValueError(
+            f"{store.where}: only {len(train)} picture(s) to train on there; that is too few to hold out some for "
+            f"{' and '.join(lacking) or 'anything'}, so give data for these"
+        )
+    for n, split in enumerate(lacking):
+        found[split] = train[n * each : (n + 1) * each]
+    found["train"] = train[len(lacking) * each :]
+    return found
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+class ImageFiles(ImageSource):
+    """Files of pictures or videos in folders, archives or tables.
+
+    bits: of gray files of 16 bits, how many they use; by default what some of the training files use, 8, 12 or 16.
+    """
+
+    path: str | None = None
+    validation_path: str | None = None
+    test_path: str | None = None
+    color: Color = "rgb"
+    bits: int | None = Field(default=None, ge=8, le=16)
+    most_pixels: int = Field(default=MOST_PIXELS, ge=1)
+    cache: int = Field(default=256, ge=0)
+
+    @property
+    def columns(self) -> tuple[str | None, str | None]:
+        """The columns of a table that name pictures and classes."""
+        return None, None
+
+    @property
+    def decode(self) -> Decode:
+        return decode
+
+    @property
+    def depth(self) -> int:
+        """How many bits gray files of 16 bits use."""
+        return self.bits or _depth(self._files(self.path)) or 16
+
+    def notes(self) -> tuple[str, ...]:
+        found = None if self.bits else _depth(self._files(self.path))
+        said = f"gray pictures of 16 bits a pixel use {found}, and are read as of {found} (data.bits=16 reads them as of 16)"
+        return (*super().notes(), *((said,) if found and found < 16 else ()))
+
+    def store(self, split: Split) -> Store | None:
+        given = {"train": self.path, "validation": self.validation_path, "test": self.test_path}[split]
+        if given is None and split != "train":
+            return None
+        return decoded(
+            self._files(given), str(given), self.color, self.most_pixels, self.depth, self.cache, self.decode
+        )
+
+    def _files(self, given: str | None) -> Files:
+        if given is None:
+            raise ValueError(f"no {self.holds}s are given: data.path=… is a folder of them, an archive, or a table")
+        path = Path(given).expanduser().resolve()
+        return opened(path, stamp_of(path), self.columns)
+
+
+class Images(ImageFiles, kind="images"):
+    """Pictures in files, their folder naming the class: `cat/1.jpg`, or `train/cat/1.jpg` beside `test/cat/7.jpg`.
+
+    path:       a folder, an archive of one (.zip, .tar, .tar.gz, .tar.xz …), or a CSV or TSV file that names pictures and
+                classes; `validation_path` and `test_path` the same for these splits.
+    color:      "rgb" or "gray": what every picture is made to be.
+    image_column, label_column: of a CSV or TSV file, see `image_files.Listed`.
+    most_pixels: larger pictures are skipped before they are decoded.
+    cache:      MiB of memory in which decoded pictures are kept, of each process that reads.
+
+    Pictures that can't be read are skipped and counted.
+    """
+
+    image_column: str | None = None
+    label_column: str | None = None
+
+    @property
+    def columns(self) -> tuple[str | None, str | None]:
+        return self.image_column, self.label_column
+
+
+@lru_cache(maxsize=16)
+def _depth(files: Files) -> int | None:
+    """How many bits gray files of 16 use, by some from all over the table."""
+    count = len(files.names)
+    some = (files.read(i) for i in range(0, count, max(1, count // _LOOKED_AT)))
+    return depth(data for data in some if not isinstance(data, Skipped))
+
+
+class _Decoded:
+    """Pictures of files, kept as they are decoded until a budget of bytes is full."""
+
+    def __init__(self, files: Files, where: str, read: Decode, budget: int) -> None:
+        self.where, self.names, self.notes = where, files.names, files.notes
+        self._files, self._read, self._left = files, read, budget
+        self._kept: dict[int, Pixels] = {}
+
+    def label(self, i: int) -> str | None:
+        return self._files.label(i)
+
+    def split(self, i: int) -> Split | None:
+        return self._files.split(i)
+
+    def pixels(self, i: int) -> Pixels | Skipped:
+        kept = self._kept.get(i)
+        if kept is not None:
+            return kept
+        data = self._files.read(i)
+        found = data if isinstance(data, Skipped) else self._read(data, where=f"{self.where}/{self.names[i]}")
+        if not isinstance(found, Skipped) and found.nbytes <= self._left:
+            self._left -= found.nbytes
+            self._kept[i] = found
+        return found
+
+
+@lru_cache(maxsize=8)
+def decoded(files: Files, where: str, color: Color, most: int, bits: int, cache: int, decode: Decode) -> Store:
+    """What is in some files, as `decode(bytes, color, most pixels, bits, where)` reads them, kept until `cache` MiB are
+    full."""
+    return _Decoded(files, where, partial(decode, color=color, most=most, bits=bits), cache << 20)
+
+
+# -- arrays ------------------------------------------------------------------------------------------------------------
+
+
+class _Stored:
+    """Pictures in an array (N, C, H, W), numbered from 0."""
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, where: str, images: Pixels, labels: Sequence[str], splits: Sequence[Split] | None) -> None:
+        self.where = where
+        self.names: Sequence[str] = [f"picture {i:,}" for i in range(len(images))]
+        self._images, self._labels, self._splits = images, labels, splits
+
+    def label(self, i: int) -> str | None:
+        return self._labels[i]
+
+    def split(self, i: int) -> Split | None:
+        return None if self._splits is None else self._splits[i]
+
+    def pixels(self, i: int) -> Pixels:
+        return self._images[i]
+
+
+class Idx(ImageSource, kind="idx"):
+    """Gray pictures and their classes in IDX files, as MNIST comes (LeCun et al. 1998); .gz works.
+
+    path: a folder with `train*images*` and `train*labels*`, and `t10k…` or `test…`, `val…` where there are such; or the
+    file of the training images itself. `validation_path` and `test_path` are files of images. The file of the labels
+    has `labels` in its name where that of the images has `images`, and may have idx1 where that has idx3.
+    """
+
+    path: str | None = None
+    validation_path: str | None = None
+    test_path: str | None = None
+
+    def store(self, split: Split) -> Store | None:
+        given = {"train": self.path, "validation": self.validation_path, "test": self.test_path}[split]
+        if given is None and split == "train":
+            raise ValueError("no pictures are given: data.path=… is a folder of IDX files, or one of images")
+        path = None if given is None else Path(given).expanduser()
+        if path is None or path.is_dir():
+            path = self._found(split)
+        return None if path is None else _idx(path.resolve(), stamp_of(path))
+
+    def _found(self, split: Split) -> Path | None:
+        """The file of a split in the folder."""
+        folder = Path(self.path or "").expanduser()
+        starts = {"train": ("train",), "validation": ("val",), "test": ("t10k", "test")}[split]
+        found = sorted(f for start in starts for f in folder.glob(f"{start}*images*")) if folder.is_dir() else []
+        if split == "train" and not found:
+            raise ValueError(f"there is no file train*images* in {str(folder)!r}")
+        return found[0] if found else None
+
+
+@lru_cache(maxsize=8)
+def _idx(path: Path, stamp: tuple[int, int]) -> _Stored:
+    images = _read_idx(path)
+    if images.ndim != 3:
+        raise ValueError(f"{str(path)!r} holds {images.ndim} axes of numbers; images are of three")
+    beside = [path.with_name(name) for name in _label_names(path.name)]
+    found = next((file for file in beside if file.is_file()), None)
+    if found is None:
+        raise ValueError(f"{str(path)!r} has no labels beside it; they are looked for in {beside[0].name}")
+    labels = _read_idx(found)
+    if labels.shape != images.shape[:1]:
+        raise ValueError(f"{str(path)!r} holds {len(images):,} images and {found.name} {len(labels):,} labels")
+    return _Stored(str(path), images[:, None], list(map(str, labels.tolist())), None)
+
+
+def _label_names(name: str) -> list[str]:
+    other = name.replace("images", "labels").replace("idx3", "idx1")
+    return [other, other.removesuffix(".gz"), f"{other}.gz"]
+
+
+_MOST_AXES = 8
+
+
+def _read_idx(path: Path) -> NDArray[np.uint8]:
+    """An array of an IDX file: 0, 0, the kind of number, how many axes; their sizes, 32 bits each; the numbers."""
+    data = open_bytes(path)
+    if len(data) < 4 or bytes(data[:3]) != b"\0\0\x08":
+        raise ValueError(f"{str(path)!r} is no IDX file of bytes: it begins with {bytes(data[:3]).hex()}, not 000008")
+    axes = data[3]
+    if axes > _MOST_AXES:
+        raise ValueError(f"{str(path)!r} is to have {axes} axes; images have three")
+    if len(data) < 4 + 4 * axes:
+        raise ValueError(f"{str(path)!r} is truncated")
+    shape = tuple(np.frombuffer(data, ">u4", axes, 4).astype(int).tolist())
+    count = int(np.prod(shape, dtype=object))
+    if count != len(data) - 4 - 4 * axes:
+        raise ValueError(
+            f"{str(path)!r} is to hold {' × '.join(map(str, shape))} bytes and holds {len(data) - 4 - 4 * axes:,}"
+        )
+    return np.frombuffer(data, np.uint8, count, 4 + 4 * axes).reshape(shape)
+
+
+class Digits(ImageSource, kind="digits"):
+    """1,797 handwritten digits of 8 × 8 gray pixels, which come with scikit-learn (UCI, Alpaydin and Kaynak 1998).
+
+    300 are for testing and 150 for validation, the same ones always.
+    """
+
+    def store(self, split: Split) -> Store | None:
+        return _digits() if split == "train" else None
+
+
+@lru_cache(maxsize=1)
+def _digits() -> _Stored:
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+
+    found = load_digits()
+    images = np.rint(found.images * (255 / 16)).astype(np.uint8)[:, None]
+    places = Shuffle(len(images), seed=0)(np.arange(len(images)))
+    splits: list[Split] = ["train"] * len(images)
+    for i in places[:300].tolist():
+        splits[i] = "test"
+    for i in places[300:450].tolist():
+        splits[i] = "validation"
+    return _Stored("scikit-learn's digits", images, list(map(str, found.target.tolist())), splits)

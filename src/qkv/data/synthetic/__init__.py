@@ -1,0 +1,1 @@
+"""Data sources that make their examples, so that recipes run anywhere."""

@@ -1,0 +1,158 @@
+"""ListOps (Nangia & Bowman 2018): nested operations on lists of digits, whose value is a digit.
+
+    [MAX 2 9 [MIN 4 7 ] 0 ]  →  9
+
+Long ones are the first task of the Long Range Arena (Tay et al. 2021, §2.1): a model has to find which bracket closes which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ...core.shuffle import mix, text_hash
+from ...core.spec import nearest
+from ..source import Example, Source, Split, Table
+from .toys import HELD_OUT, Made, held_out
+
+Tree = int | tuple[str, list[Any]]  # a digit, or an operation on trees
+
+OPERATIONS: dict[str, Callable[[Sequence[int]], int]] = {
+    "MIN": min,
+    "MAX": max,
+    "MED": lambda values: _median(sorted(values)),
+    "SM": lambda values: sum(values) % 10,
+    "FIRST": lambda values: values[0],
+    "LAST": lambda values: values[-1],
+}
+_OPENS = 0.25  # how likely an argument is an operation and not a digit
+_TRIES = 100_000
+
+
+def _median(values: Sequence[int]) -> int:
+    """Of an even number, the mean of the two in the middle, rounded down."""
+    half = len(values) // 2
+    return values[half] if len(values) % 2 else (values[half - 1] + values[half]) // 2
+
+
+class ListOps(Source, kind="listops"):
+    """Expressions of `shortest` to `longest` tokens, nested at most `depth` deep, of 2 to `arguments` arguments each.
+
+    `form`: "plain" as above; "binary" brackets each step as in the files of Nangia & Bowman, ( ( ( [MAX 2 ) 9 ) ] ).
+    Lengths are counted without these parentheses. Each epoch makes `train` new ones; validation and test are
+    expressions that training never makes.
+    """
+
+    shortest: int = Field(default=4, ge=4)
+    longest: int = Field(default=512, ge=4)
+    depth: int = Field(default=10, ge=1)
+    arguments: int = Field(default=10, ge=2)
+    operations: tuple[str, ...] = ("MIN", "MAX", "MED", "SM")
+    form: Literal["plain", "binary"] = "plain"
+    train: int = Field(default=20_000, ge=1)
+    validation: int = Field(default=500, ge=1)
+    test: int = Field(default=500, ge=1)
+
+    @field_validator("operations")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError(f"operations are some of {', '.join(OPERATIONS)}")
+        for name in names:
+            if name not in OPERATIONS:
+                raise ValueError(f"there is no operation {name!r}; {nearest(name, OPERATIONS)}")
+        return names
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.longest < self.shortest:
+            raise ValueError(f"longest ({self.longest}) is less than shortest ({self.shortest})")
+        most = self.arguments
+        for _ in range(1, self.depth):
+            if most + 2 >= self.shortest:  # deeper ones are longer still, and soon beyond any number
+                break
+            most = self.arguments * (most + 2)
+        if self.shortest > most + 2:
+            raise ValueError(
+                f"no expression of depth {self.depth} with {self.arguments} arguments has {self.shortest} tokens; "
+                f"lower shortest to {most + 2} or raise depth"
+            )
+        return self
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        if split != "train":
+            return held_out(self, split)
+        return Made(self.train, lambda i: self.made(Random(mix(seed, epoch, i)), "train"))
+
+    def made(self, random: Random, split: Split) -> Example:
+        """One expression of a split with its value. Raises ValueError where the sizes all but never meet."""
+        for _ in range(_TRIES):
+            tree = self._tree(random, self.depth, self.longest)
+            text = write(tree)
+            if not self.shortest <= len(text.split()) <= self.longest:
+                continue
+            place = text_hash(text) % HELD_OUT
+            if ("validation" if place == 0 else "test" if place == 1 else "train") == split:
+                return {"source": text if self.form == "plain" else binary(tree), "target": str(value(tree))}
+        raise ValueError(
+            f"of {_TRIES:,} expressions none had {self.shortest} to {self.longest} tokens; widen these, or change depth "
+            "and arguments"
+        )
+
+    def _tree(self, random: Random, depth: int, room: int) -> Tree:
+        """An operation, with less and less room for those inside it, so that few are made in vain."""
+        arguments: list[Tree] = []
+        left = room - 2
+        for _ in range(random.randint(2, self.arguments)):
+            opens = depth > 1 and left >= 4 and random.random() < _OPENS
+            made = self._tree(random, depth - 1, left) if opens else random.randrange(10)
+            arguments.append(made)
+            left -= size(made)
+            if left < 1:
+                break
+        return random.choice(self.operations), arguments
+
+
+def size(tree: Tree) -> int:
+    """How many tokens it has: a digit one, an operation two more than its arguments."""
+    return 1 if isinstance(tree, int) else 2 + sum(map(size, tree[1]))
+
+
+def value(tree: Tree) -> int:
+    return tree if isinstance(tree, int) else OPERATIONS[tree[0]]([value(part) for part in tree[1]])
+
+
+def write(tree: Tree) -> str:
+    return str(tree) if isinstance(tree, int) else " ".join([f"[{tree[0]}", *map(write, tree[1]), "]"])
+
+
+def binary(tree: Tree) -> str:
+    """Every step in parentheses: the operator with its first argument, that with the second, …, all with the end."""
+    if isinstance(tree, int):
+        return str(tree)
+    text = f"[{tree[0]}"
+    for part in (*map(binary, tree[1]), "]"):
+        text = f"( {text} {part} )"
+    return text
+
+
+def read(text: str) -> Tree:
+    """The tree of an expression in either form. Raises ValueError where it is none."""
+    stack: list[tuple[str, list[Any]]] = [("", [])]
+    for token in text.replace("(", " ").replace(")", " ").split():
+        if token.startswith("[") and token[1:] in OPERATIONS:
+            stack.append((token[1:], []))
+        elif token == "]" and len(stack) > 1 and stack[-1][1]:
+            closed = stack.pop()
+            stack[-1][1].append(closed)
+        elif len(token) == 1 and token.isdigit():
+            stack[-1][1].append(int(token))
+        else:
+            raise ValueError(f"{text[:60]!r} is not an expression of ListOps: {token!r} can't stand where it does")
+    if len(stack) != 1 or len(stack[0][1]) != 1:
+        raise ValueError(f"{text[:60]!r} is not one expression of ListOps: brackets don't close, or there are several")
+    tree: Tree = stack[0][1][0]
+    return tree

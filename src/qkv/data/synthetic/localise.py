@@ -1,0 +1,176 @@
+"""`localise`: translation pairs in any number from the Unicode CLDR, which is their judge. Nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import takewhile
+from random import Random
+from typing import Literal
+
+from babel.core import Locale
+from pydantic import Field, field_validator
+
+from ...core.shuffle import mix, text_hash
+from ...core.spec import nearest
+from ..source import SPLITS, Example, Source, Split, Table
+from .locales import open_locale
+from .phrases import DOMAINS, Form, Item
+from .toys import Made
+
+_SHARE = 20  # one in so many phrases belongs to validation, and as many to test
+
+
+class Localise(Source, kind="localise"):
+    """English → each of `languages`, marked by a tag: `<de> 3 days ago` → `vor 3 Tagen`.
+
+    Dates in every length, times, months and quarters, relative times, intervals, numbers, percentages, compact numbers,
+    currencies, units, names and lists of them. Where one English text has two renderings, the pair says which is
+    asked: `<de> <medium> May 5, 2026`. So a source has exactly one target.
+
+    Each epoch draws `train` fresh pairs, languages and domains in equal numbers. Validation and test are phrases whose
+    English text is never trained on, in any language. The *anchors* (every name, and every pattern with every word it
+    can hold) are always trained on: they stand at the head of each epoch.
+
+        languages: CLDR's names: de, fr, ja, pt_BR, zh_Hant …
+        domains:   some of `qkv.data.synthetic.phrases.DOMAINS`, or none for all.
+        names:     "common" territories, languages and currencies, or "all" that CLDR has.
+        seed:      of what is held out and drawn for it; the training draw has the run's seed.
+    """
+
+    languages: tuple[str, ...] = Field(default=("de", "fr", "ja"), min_length=1)
+    domains: tuple[str, ...] = ()
+    names: Literal["common", "all"] = "common"
+    train: int = Field(default=100_000, ge=1)
+    validation: int = Field(default=600, ge=1)
+    test: int = Field(default=600, ge=1)
+    seed: int = 0
+
+    @field_validator("languages")
+    @classmethod
+    def _known_languages(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(str(open_locale(name)) for name in languages))
+
+    @field_validator("domains")
+    @classmethod
+    def _known_domains(cls, domains: tuple[str, ...]) -> tuple[str, ...]:
+        for domain in domains:
+            if domain not in DOMAINS:
+                raise ValueError(f"there is no domain {domain!r}; {nearest(domain, DOMAINS)}")
+        return tuple(dict.fromkeys(domains))
+
+    @property
+    def special(self) -> tuple[str, ...]:
+        styles = dict.fromkeys(style for voice in _voices(self) for style in voice.controls())
+        return (*(f"<{language}>" for language in self.languages), *(f"<{style}>" for style in styles))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(f"<{language}>" for language in self.languages)
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        if split != "train":
+            return _held_out(self, split)
+        anchors = _anchors(self)
+        head = min(len(anchors), self.train // 2)  # a short epoch has room for a part of them, the next for another
+
+        def make(i: int) -> Example:
+            if i < head:
+                return anchors[(epoch * head + i) % len(anchors)]
+            return self._draw(Random(mix(seed, epoch, i)), i, "train")
+
+        return Made(self.train, make)
+
+    def _draw(self, random: Random, i: int, split: Split) -> Example:
+        voices = _voices(self)
+        voice = voices[i % len(voices)]
+        domains = voice.domains if split == "train" else voice.held_out_domains
+        forms = domains[i // len(voices) % len(domains)]
+        while True:
+            form = random.choice(forms)
+            item = form.draw(random)
+            text = voice.text(form, item)
+            if self.split_of(text) == split:
+                return {"source": f"<{voice.language}> {text}", "target": form.write(item, voice.locale)}
+
+    def split_of(self, text: str) -> Split:
+        """Which split an English text (with its control word, without its language tag) belongs to."""
+        place = text_hash(text, str(self.seed)) % _SHARE
+        if place > 1 or text in _anchor_texts(self):
+            return "train"
+        return "validation" if place == 0 else "test"
+
+
+class Voice:
+    """One target language: the forms that it and English can both say, domain by domain."""
+
+    def __init__(self, language: str, domains: tuple[str, ...], every_name: bool) -> None:
+        self.language, self.locale, self.english = language, open_locale(language), open_locale("en")
+        found = [
+            tuple(form for form in DOMAINS[name](language, every_name) if self._can_say(form))
+            for name in domains or DOMAINS
+        ]
+        self.domains = [forms for forms in found if forms]
+        self.held_out_domains = [forms for forms in self.domains if forms[0].domain != "name"]
+        self._forms = {forms[0].domain: forms for forms in self.domains}
+        if not self.held_out_domains:
+            said = ", ".join(domains or DOMAINS)
+            raise ValueError(f"nothing that CLDR says in {language!r} about {said} can be held out; name more domains")
+
+    def _can_say(self, form: Form) -> bool:
+        return form.supported(self.english) and form.supported(self.locale)
+
+    def text(self, form: Form, item: Item) -> str:
+        """The English text, with the style before it where an earlier form says the same and means another target."""
+        text = write_english(form, item, self.english)
+        for other in takewhile(lambda other: other is not form, self._forms[form.domain]):
+            same = other.has(item) and write_english(other, item, self.english) == text
+            if same and other.write(item, self.locale) != form.write(item, self.locale):
+                return f"<{form.style}> {text}"
+        return text
+
+    def anchors(self) -> Iterator[tuple[str, str]]:
+        """(text, target) of every anchor."""
+        for forms in self.domains:
+            for form in forms:
+                for item in form.anchors:
+                    yield self.text(form, item), form.write(item, self.locale)
+
+    def controls(self) -> Iterator[str]:
+        """The styles that some anchor has to say."""
+        for text, _ in self.anchors():
+            if text.startswith("<"):
+                yield text[1 : text.index(">")]
+
+
+def write_english(form: Form, item: Item, english: Locale) -> str:
+    """English as it is typed: CLDR's narrow and unbreakable spaces become plain ones."""
+    return " ".join(form.write(item, english).split())
+
+
+@lru_cache(maxsize=8)
+def _voices(spec: Localise) -> tuple[Voice, ...]:
+    return tuple(Voice(language, spec.domains, spec.names == "all") for language in spec.languages)
+
+
+@lru_cache(maxsize=8)
+def _anchors(spec: Localise) -> tuple[Example, ...]:
+    pairs = {f"<{voice.language}> {text}": target for voice in _voices(spec) for text, target in voice.anchors()}
+    return tuple({"source": source, "target": target} for source, target in pairs.items())
+
+
+@lru_cache(maxsize=8)
+def _anchor_texts(spec: Localise) -> frozenset[str]:
+    return frozenset(example["source"].partition("> ")[2] for example in _anchors(spec))
+
+
+@lru_cache(maxsize=16)
+def _held_out(spec: Localise, split: Split) -> list[Example]:
+    """Different phrases of one held-out split: as many as asked for, or all that turn up where there are fewer."""
+    wanted, found = getattr(spec, split), dict[str, Example]()
+    for i in range(5 * wanted):
+        example = spec._draw(Random(mix(spec.seed, SPLITS.index(split), i)), i, split)
+        found.setdefault(example["source"], example)
+        if len(found) == wanted:
+            break
+    return list(found.values())

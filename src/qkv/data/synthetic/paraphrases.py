@@ -1,0 +1,75 @@
+"""Made pairs of sentences with a score of how much of their meaning is the same, for recipes that run anywhere.
+
+    the dog chased the girl in the yard | in the garden the girl was followed by the hound       5.0
+    the dog chased the girl in the yard | the girl chased the dog in the yard                    2.5
+
+The same is said by other words, and the same words say something else: who does it to whom.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from ..source import Example
+from .base import Invented
+
+_BEINGS = (
+    ("dog", "hound"),
+    ("girl", "child"),
+    ("doctor", "physician"),
+    ("thief", "robber"),
+    ("teacher", "tutor"),
+    ("farmer", "peasant"),
+    ("cat", "kitten"),
+    ("soldier", "fighter"),
+)
+_DEEDS = (
+    ("chased", "followed"),
+    ("helped", "aided"),
+    ("found", "noticed"),
+    ("scared", "frightened"),
+    ("called", "phoned"),
+    ("hit", "struck"),
+)
+_PLACES = (
+    ("yard", "garden"),
+    ("street", "road"),
+    ("house", "home"),
+    ("forest", "woods"),
+    ("shop", "store"),
+    ("harbor", "port"),
+)
+_HIGHEST = 5.0
+
+
+class Paraphrases(Invented, kind="paraphrases"):
+    """Two sentences of who does what to whom and where; the score is 5 times the share of these four that they agree in."""
+
+    def made(self, random: Random) -> Example:
+        who, whom = random.sample(range(len(_BEINGS)), 2)
+        first = (who, random.randrange(len(_DEEDS)), whom, random.randrange(len(_PLACES)))
+        second = _changed(first, random)
+        same = sum(a == b for a, b in zip(first, second, strict=True))
+        pair = {"text": _said(first, random), "pair": _said(second, random)}
+        return {**pair, "score": _HIGHEST * same / len(first)}
+
+
+def _changed(meaning: tuple[int, int, int, int], random: Random) -> tuple[int, int, int, int]:
+    """With some of it exchanged, and perhaps who and whom in each other's place."""
+    kept = random.choice((0.2, 0.6, 0.9))
+    who, deed, whom, place = meaning
+    others = [being for being in range(len(_BEINGS)) if being not in (who, whom)]
+    random.shuffle(others)
+    who, whom = (being if random.random() < kept else others.pop() for being in (who, whom))
+    if random.random() < 0.3:
+        who, whom = whom, who
+    deed = deed if random.random() < kept else random.randrange(len(_DEEDS))
+    return who, deed, whom, place if random.random() < kept else random.randrange(len(_PLACES))
+
+
+def _said(meaning: tuple[int, int, int, int], random: Random) -> str:
+    who, deed, whom, place = (
+        random.choice(words[i]) for words, i in zip((_BEINGS, _DEEDS, _BEINGS, _PLACES), meaning, strict=True)
+    )
+    event = f"the {who} {deed} the {whom}" if random.random() < 0.5 else f"the {whom} was {deed} by the {who}"
+    return f"{event} in the {place}" if random.random() < 0.5 else f"in the {place} {event}"

@@ -1,0 +1,54 @@
+"""Made proteins: residues as helices, strands and coils would draw them, hidden states that come in runs."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import ClassVar
+
+from pydantic import Field
+
+from ..source import Example
+from .base import Invented
+
+_LENGTHS = {"H": (8, 20), "E": (4, 9), "C": (3, 12)}
+_NEXT = {"H": "C", "E": "C", "C": "HHEEE"}
+_FAVORED = {"H": "AELMQKRH", "E": "VIYFWTLC", "C": "GNPSDTKE"}
+_OILY, _WATERY = "AVILMFWC", "DEKRNQST"
+_ALL = "ACDEFGHIKLMNPQRSTVWY"
+
+
+class Folds(Invented, kind="folds"):
+    """Sequences with a label for each residue: H in a helix, E in a strand, C in a coil.
+
+    A hidden semi-Markov model: states last for runs of other lengths, and each favors some residues (Chou & Fasman 1974).
+    Which state it is, one residue tells badly and its neighbors well: residues on one side of a helix, every third or
+    fourth, are oily, in a strand every second (Eisenberg et al. 1984).
+    """
+
+    tags: ClassVar[tuple[str, ...]] = ("C", "E", "H")
+
+    shortest: int = Field(default=40, ge=8)
+    longest: int = Field(default=120, ge=8)
+    favor: float = Field(default=0.35, ge=0, le=1)
+    """How often a residue is one that its state favors, rather than any."""
+
+    def made(self, random: Random) -> Example:
+        size = random.randint(self.shortest, max(self.shortest, self.longest))
+        state = random.choice("HEC")
+        residues, labels = "", ""
+        while len(labels) < size:
+            run = random.randint(*_LENGTHS[state])
+            phase = random.random()
+            residues += "".join(self._residue(state, i + 3 * phase, random) for i in range(run))
+            labels += state * run
+            state = random.choice(_NEXT[state])
+        text = residues[:size]
+        return {"text": text, "words": text, "tags": list(labels[:size])}
+
+    def _residue(self, state: str, place: float, random: Random) -> str:
+        if random.random() < self.favor:
+            return random.choice(_FAVORED[state])
+        period = {"H": 3.6, "E": 2.0}.get(state)
+        if period is None or random.random() < 0.3:
+            return random.choice(_ALL)
+        return random.choice(_OILY if place % period < period / 2 else _WATERY)

@@ -1,0 +1,243 @@
+"""Made pictures of plain shapes, with all that is to be known of them: the class of every pixel, boxes, and sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from ...core.shuffle import mix
+from ..media.images import Pixels, Size
+from ..source import SPLITS, Example, Source, Split, Table
+from .toys import Made
+
+Plane = NDArray[Any]
+
+INSIDE: dict[str, Callable[[Plane, Plane], Plane]] = {
+    "circle": lambda x, y: x**2 + y**2 <= 1,
+    "square": lambda x, y: np.maximum(abs(x), abs(y)) <= 0.88,
+    "triangle": lambda x, y: (y <= 0.85) & (abs(x) <= (y + 1) / 1.85),
+    "cross": lambda x, y: (np.minimum(abs(x), abs(y)) <= 0.34) & (np.maximum(abs(x), abs(y)) <= 1),
+}
+"""Whether a place is in a shape that fills the square from −1 to 1, y downwards."""
+
+KINDS = tuple(INSIDE)
+COLORS = {
+    "red": (214, 48, 49),
+    "green": (46, 160, 67),
+    "blue": (45, 98, 214),
+    "yellow": (240, 200, 40),
+    "purple": (142, 68, 173),
+    "orange": (235, 125, 30),
+}
+SIZES = {"small": (0.13, 0.15), "large": (0.21, 0.24)}  # radius, as a share of the picture's shorter side
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_FINE = 3  # places in a row of each pixel at which a shape is asked for, so that its edge is smooth
+_TRIES = 100
+_APART = 1.35  # how far centers are, in radii: a corner of a triangle is 1.31 from its center
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One shape in a picture; place and radius in pixels."""
+
+    kind: str
+    color: str
+    size: str
+    x: float
+    y: float
+    radius: float
+
+    def __str__(self) -> str:
+        return f"{self.size} {self.color} {self.kind}"
+
+    def cover(self, size: Size) -> NDArray[np.float64]:
+        """(H, W): the share of each pixel that it covers."""
+        rows, columns = (
+            slice(max(0, int(at - self.radius)), min(n, math.ceil(at + self.radius)))
+            for at, n in zip((self.y, self.x), size, strict=True)
+        )
+        y, x = ((np.arange(one.start * _FINE, one.stop * _FINE) + 0.5) / _FINE for one in (rows, columns))
+        inside = INSIDE[self.kind]((x[None] - self.x) / self.radius, (y[:, None] - self.y) / self.radius)
+        found = np.zeros(size)
+        found[rows, columns] = inside.reshape(len(y) // _FINE, _FINE, -1, _FINE).mean((1, 3))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A picture (3, H, W), the shapes in it, and which pixels are whose (n, H, W)."""
+
+    image: Pixels
+    shapes: tuple[Shape, ...]
+    masks: NDArray[np.bool_]
+
+    def boxes(self) -> NDArray[np.float32]:
+        """(n, 4): left, top, right and bottom edge of each shape, in pixels."""
+        found = []
+        for mask in self.masks:
+            rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+            found.append((columns[0], rows[0], columns[-1] + 1, rows[-1] + 1))
+        return np.array(found, np.float32).reshape(-1, 4)
+
+    def mask(self) -> NDArray[np.uint8]:
+        """(H, W): 0 for the background, else the number of the shape's kind, from 1."""
+        kinds = np.array([1 + KINDS.index(shape.kind) for shape in self.shapes])
+        return np.asarray((self.masks * kinds[:, None, None]).sum(0), np.uint8)
+
+
+def arranged(random: np.random.Generator, size: Size, count: int) -> tuple[Shape, ...]:
+    """So many shapes that don't touch, or fewer where there is no room."""
+    shapes: list[Shape] = []
+    for _ in range(count):
+        for _ in range(_TRIES):
+            one = _shape(random, size)
+            if all(math.dist((one.x, one.y), (s.x, s.y)) > _APART * (one.radius + s.radius) for s in shapes):
+                shapes.append(one)
+                break
+    return tuple(shapes)
+
+
+def drawn(random: np.random.Generator, size: Size, shapes: tuple[Shape, ...], noise: float) -> Scene:
+    """A picture of shapes on a noisy gray ground."""
+    image = np.full((3, *size), random.uniform(150, 235), np.float32)
+    masks = np.zeros((len(shapes), *size), bool)
+    for shape, mask in zip(shapes, masks, strict=True):
+        cover = shape.cover(size)
+        color = np.array(COLORS[shape.color]) + random.uniform(-15, 15, 3)
+        image += cover * (color[:, None, None] - image)
+        mask[:] = cover >= 0.5
+    image += 255 * noise * random.standard_normal(image.shape, np.float32)
+    return Scene(image.clip(0, 255).astype(np.uint8), shapes, masks)
+
+
+def _shape(random: np.random.Generator, size: Size) -> Shape:
+    kind, color, name = (known[int(random.integers(len(known)))] for known in (KINDS, tuple(COLORS), tuple(SIZES)))
+    radius = random.uniform(*SIZES[name]) * min(size)
+    y, x = (random.uniform(radius, n - radius) for n in size)
+    return Shape(kind, color, name, x, y, radius)
+
+
+class Shapes(Source, kind="shapes"):
+    """Pictures of `least` to `most` shapes in six colors and two sizes, with a mask (0 is the background) and a box for
+    each. The classes are circle, square, triangle and cross.
+
+    size:  height and width, in pixels; noise: standard deviation of each pixel, as a share of white.
+
+    Each epoch makes `train` new ones; those of validation and test are the same in every run.
+    """
+
+    size: Size = (64, 64)
+    least: int = Field(default=1, ge=1)
+    most: int = Field(default=4, ge=1, lt=len(NUMBERS))
+    noise: float = Field(default=0.04, ge=0, le=1)
+    train: int = Field(default=4000, ge=1)
+    validation: int = Field(default=200, ge=1)
+    test: int = Field(default=400, ge=1)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.most < self.least:
+            raise ValueError(f"most ({self.most}) is less than least ({self.least})")
+        if min(self.size) < 16:
+            raise ValueError(f"pictures of shapes are at least 16 pixels high and wide, not {self.size}")
+        return self
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the numbers in a mask mean."""
+        return ("background", *KINDS)
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        """Seeds of held-out pictures are below 0, where no training has its own."""
+        held = SPLITS.index(split)
+        chance = (seed, epoch) if not held else (-1, held)
+        return Made(getattr(self, split), lambda i: self.made(np.random.default_rng(mix(*chance, i)), split, i))
+
+    def shapes(self, random: np.random.Generator) -> tuple[Shape, ...]:
+        return arranged(random, self.size, int(random.integers(self.least, self.most + 1)))
+
+    def made(self, random: np.random.Generator, split: Split, number: int) -> Example:
+        """One picture of a split."""
+        found = drawn(random, self.size, self.shapes(random), self.noise)
+        return {
+            "image": found.image,
+            "mask": found.mask(),
+            "boxes": found.boxes(),
+            "names": [shape.kind for shape in found.shapes],
+            "where": f"made picture {number + 1:,} of the {split} split",
+        }
+
+
+class Scenes(Shapes, kind="scenes"):
+    """Pictures of one or two shapes, each with a sentence, or, `questions` of them, with a question and its answer:
+
+        a small red circle above a large blue square
+        what color is the triangle ?  →  green
+
+    Pictures of validation and test are never trained on; what is said of them may have been said of others. (Held out by
+    its sentence, a picture would be of the one kind that training shows to be never said.)
+    """
+
+    most: int = Field(default=2, ge=1, le=2)
+    questions: float = Field(default=0.5, ge=0, le=1)
+    train: int = Field(default=8000, ge=1)
+
+    def made(self, random: np.random.Generator, split: Split, number: int) -> Example:
+        shapes = self.shapes(random)
+        while not (said := sentence(shapes)):
+            shapes = self.shapes(random)
+        ask = random.random() < self.questions
+        asked, answer = question(random, shapes) if ask else ("", said)
+        image = drawn(random, self.size, shapes, self.noise).image
+        where = f"made picture {number + 1:,} of the {split} split"
+        return {"image": image, "question": asked, "answer": answer, "where": where}
+
+
+def sentence(shapes: tuple[Shape, ...]) -> str:
+    """What is to be seen, of two shapes the upper or the left one first; "" where one might say either."""
+    if len(shapes) == 1:
+        return f"a {shapes[0]}"
+    first, second, relation = related(*shapes)
+    return f"a {first} {relation} a {second}" if relation else ""
+
+
+def related(a: Shape, b: Shape) -> tuple[Shape, Shape, str]:
+    """Both, the upper or the left one first, and how they stand; "" where neither way is clear."""
+    across, down = abs(a.x - b.x), abs(a.y - b.y)
+    if max(across, down) < 1.3 * min(across, down):
+        return a, b, ""
+    if down > across:
+        return (*sorted((a, b), key=lambda shape: shape.y), "above")  # type: ignore[return-value]
+    return (*sorted((a, b), key=lambda shape: shape.x), "left of")  # type: ignore[return-value]
+
+
+def question(random: np.random.Generator, shapes: tuple[Shape, ...]) -> tuple[str, str]:
+    """A question that one answer is true of."""
+    one = shapes[int(random.integers(len(shapes)))]
+    others = [color for color in COLORS if color != one.color]
+    wanted = others[int(random.integers(len(others)))]
+    asked = {
+        "how many shapes are there ?": NUMBERS[len(shapes)],
+        f"is there a {one.color} {one.kind} ?": "yes",
+        f"is there a {wanted} {one.kind} ?": "yes" if _any(shapes, wanted, one.kind) else "no",
+    }
+    if sum(shape.kind == one.kind for shape in shapes) == 1:
+        asked |= {f"what color is the {one.kind} ?": one.color, f"how large is the {one.kind} ?": one.size}
+    if sum(shape.color == one.color for shape in shapes) == 1:
+        asked[f"what is the {one.color} shape ?"] = f"a {one.kind}"
+    if len(shapes) == 2:
+        first, second, relation = related(*shapes)
+        asked[f"what is {relation} the {second} ?"] = f"a {first}"
+    texts = list(asked)
+    chosen = texts[int(random.integers(len(texts)))]
+    return chosen, asked[chosen]
+
+
+def _any(shapes: tuple[Shape, ...], color: str, kind: str) -> bool:
+    return any((shape.color, shape.kind) == (color, kind) for shape in shapes)

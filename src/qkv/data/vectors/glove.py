@@ -1,0 +1,125 @@
+"""GloVe (Pennington et al. 2014, "GloVe: Global vectors for word representation"): vectors whose products are the logarithms
+of how often words stand together.
+
+    minimize Σ_ij f(X_ij) (w_i · w̃_j + b_i + b̃_j − log X_ij)²,   f(x) = min((x / x_max)^α, 1)
+
+X_ij adds up 1/d over all places where word j stands d words from word i. A word's vector is w_i + w̃_i (§4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from ...core.shuffle import mix
+from .training import Corpus, Progress, VectorMethod
+from .vectors import Vectors
+
+_WORDS = 1 << 21  # of text whose pairs are counted at once
+_PAIRS = 4096  # in one step
+
+
+class GloVe(VectorMethod, kind="glove"):
+    """x_max, alpha: of f, which keeps frequent pairs from weighing too much.
+
+    AdaGrad (Duchi et al. 2011) divides each number's gradient by the root of the sum of its squares so far, plus one.
+    """
+
+    window: int = Field(default=10, ge=1, le=1000)
+    epochs: int = Field(default=25, ge=1)
+    lr: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+    x_max: float = Field(default=100.0, gt=0, allow_inf_nan=False)
+    alpha: float = Field(default=0.75, ge=0, allow_inf_nan=False)
+
+    def train(self, corpus: Corpus, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
+        counted = cooccurrences(corpus, self.window)
+        if not len(counted.counts):
+            raise ValueError("no two words of the text stand in one line, so there is nothing to count; give more text")
+        random = torch.Generator().manual_seed(mix(seed) >> 1)
+        fit = _Fit(len(corpus.words), self.width, random)
+        counts = torch.from_numpy(counted.counts)
+        target, weight = counts.log(), (counts / self.x_max).pow(self.alpha).clamp(max=1)
+        words, contexts = torch.from_numpy(counted.words), torch.from_numpy(counted.contexts)
+        steps = self.epochs * -(-len(words) // _PAIRS)
+        done = 0
+        for _ in range(self.epochs):
+            for chosen in torch.randperm(len(words), generator=random).split(_PAIRS):
+                fit.step(words[chosen], contexts[chosen], target[chosen], weight[chosen], self.lr)
+                done += 1
+                if progress is not None:
+                    progress(done / steps)
+        return Vectors(corpus.words, fit.vectors())
+
+
+class Cooccurrences(NamedTuple):
+    """X_ij > 0 for words i and contexts j, ordered by (i, j), as three arrays of equal length."""
+
+    words: Int[NDArray[np.int64], " P"]
+    contexts: Int[NDArray[np.int64], " P"]
+    counts: Float[NDArray[np.float32], " P"]
+
+
+def cooccurrences(corpus: Corpus, window: int) -> Cooccurrences:
+    """How often each word stands within `window` words of each other in one sentence, a pair at distance d counting 1/d."""
+    size = len(corpus.words)
+    parts = [_sums(keys, values) for keys, values in _counted(corpus, window)]
+    keys, values = _sums(*(np.concatenate(both) for both in zip(*parts, strict=True)))
+    low, high = np.divmod(keys, size)
+    apart = low != high
+    doubled = np.where(apart, values, 2 * values)  # a word beside itself is each of the two words' context
+    words, contexts = np.concatenate([low, high[apart]]), np.concatenate([high, low[apart]])
+    order = np.argsort(words * size + contexts)
+    counts = np.concatenate([doubled, values[apart]])[order].astype(np.float32)
+    return Cooccurrences(words[order], contexts[order], counts)
+
+
+def _counted(corpus: Corpus, window: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Keys low · V + high of the pairs in stretches of the text, with 1/d for each."""
+    size, bits = len(corpus.words), window.bit_length()
+    for begin in range(0, len(corpus.ids), _WORDS):
+        ids = corpus.ids[begin : begin + _WORDS + window].astype(np.int64)
+        sentences = corpus.sentences[begin : begin + _WORDS + window]
+        found = []
+        for d in range(1, window + 1):
+            stop = min(_WORDS, len(ids) - d)
+            a, b = ids[:stop], ids[d : d + stop]
+            same = sentences[:stop] == sentences[d : d + stop]
+            keys = np.minimum(a, b) * size + np.maximum(a, b)
+            found.append((keys[same] << bits) | d)
+        packed = np.concatenate(found)
+        yield packed >> bits, 1.0 / (packed & ((1 << bits) - 1))
+
+
+def _sums(keys: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Different keys in order, each with the sum of its values."""
+    unique, places = np.unique(keys, return_inverse=True)
+    return unique, np.bincount(places, values, len(unique)).astype(np.float64, copy=False)
+
+
+class _Fit:
+    """A row of w is (w, b, 1) and one of w̃ is (w̃, 1, b̃), so that their product is a score with its biases."""
+
+    def __init__(self, words: int, width: int, random: torch.Generator) -> None:
+        self.width = width
+        self.w, self.c = (torch.rand(2, words, width + 2, generator=random) - 0.5).div_(width).unbind()
+        self.w[:, -1] = self.c[:, -2] = 1
+        self.squares = torch.ones_like(self.w), torch.ones_like(self.c)
+
+    def step(self, i: Int[Tensor, " P"], j: Int[Tensor, " P"], target: Tensor, weight: Tensor, lr: float) -> None:
+        a, b = self.w.index_select(0, i), self.c.index_select(0, j)
+        error = (weight * (torch.linalg.vecdot(a, b) - target))[:, None]
+        to_w, to_c = b.mul_(error), a.mul_(error)
+        to_w[:, -1] = to_c[:, -2] = 0  # the ones beside biases stay
+        for table, squares, rows, slope in zip((self.w, self.c), self.squares, (i, j), (to_w, to_c), strict=True):
+            squares.index_add_(0, rows, slope * slope)
+            table.index_add_(0, rows, slope.mul_(squares.index_select(0, rows).rsqrt_()), alpha=-lr)
+
+    def vectors(self) -> Float[NDArray[np.float32], "V E"]:
+        return (self.w + self.c)[:, : self.width].numpy().copy()

@@ -1,0 +1,105 @@
+"""What static word vectors are learned from, and what a method of learning them is."""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Int
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ...core.spec import Spec
+from ..files.random_access import Lines
+from .vectors import Vectors
+
+Progress = Callable[[float], None]
+"""Told now and then which share of the work is done."""
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Running text as numbers.
+
+    words:    the vocabulary, the most frequent word first; counts: (V,), how often each stands in the text.
+    ids:      (N,), the text without its rare words; sentences: (N,), the number of the line that each is from.
+    dropped:  how many running words were too rare.
+    """
+
+    words: tuple[str, ...]
+    counts: Int[NDArray[np.int64], " V"]
+    ids: Int[NDArray[np.int32], " N"]
+    sentences: Int[NDArray[np.int32], " N"]
+    dropped: int = 0
+
+    @classmethod
+    def of(cls, lines: Iterable[str], *, min_count: int = 5, lowercase: bool = False) -> Self:
+        """From lines of words between spaces, a sentence a line; no window reaches beyond one. Words that stand there fewer
+        than `min_count` times are taken out, so that their neighbors move together. Raises ValueError where none is left.
+        """
+        seen: defaultdict[str, int] = defaultdict()
+        seen.default_factory = seen.__len__
+        ids, lengths = array("i"), array("i")
+        for line in lines:
+            words = (line.lower() if lowercase else line).split()
+            ids.extend(map(seen.__getitem__, words))
+            lengths.append(len(words))
+        found = np.frombuffer(ids, np.int32) if ids else np.zeros(0, np.int32)
+        counts = np.bincount(found, minlength=len(seen))
+        spelled = np.array(list(seen), object)
+        order = sorted(np.flatnonzero(counts >= min_count).tolist(), key=lambda i: (-counts[i], spelled[i]))
+        if len(order) < 2:
+            raise ValueError(
+                f"{len(order)} of the text's {len(seen):,} words stand there {min_count} times or more, and vectors need "
+                "two; lower min_count, or give more text"
+            )
+        place = np.full(len(seen), -1, np.int32)
+        place[order] = np.arange(len(order))
+        sentences = np.repeat(np.arange(len(lengths), dtype=np.int32), np.frombuffer(lengths, np.int32))
+        placed = place[found]
+        kept = placed >= 0
+        return cls(
+            tuple(spelled[order]),
+            counts[order],
+            placed[kept],
+            sentences[kept],
+            int(len(found) - np.count_nonzero(kept)),
+        )
+
+    @classmethod
+    def read(cls, files: Iterable[str | Path], *, min_count: int = 5, lowercase: bool = False) -> Self:
+        """From text files, plain or .gz. Raises ValueError for one that is missing, empty or not UTF-8."""
+        opened = [Lines(file) for file in files]
+        lines = (lines[i] for lines in opened for i in range(len(lines)))
+        return cls.of(lines, min_count=min_count, lowercase=lowercase)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class VectorMethod(Spec, role="vector method"):
+    """How vectors are learned from a text; a new one is a subclass with a `kind` and a `train`.
+
+    width:  numbers in a vector.
+    window: words on each side that are a word's context, at most.
+    """
+
+    width: int = Field(default=100, ge=1)
+    window: int = Field(default=5, ge=1, le=1000)
+    epochs: int = Field(default=5, ge=1)
+    lr: float = Field(default=0.025, gt=0, allow_inf_nan=False)
+
+    def train(self, corpus: Corpus, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
+        """The vectors of the corpus' words: the same for the same seed, on one machine with as many threads."""
+        raise NotImplementedError
+
+
+def method(kind: str, **settings: Any) -> VectorMethod:
+    """A method by its kind, with the settings that are not None."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return VectorMethod.from_dict({"kind": kind, **given})

@@ -1,0 +1,76 @@
+"""`qkv.save_adapter` and `qkv.load_adapter`: a model's LoRA adapter as a directory that the Hub's `peft` library reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from ..families import family_of
+from ..hub import peft
+from ..hub.names import Names
+from ..layers.lora import insert, layers
+from ..models.transformer import TransformerModel
+from ..training.checkpoints.weights import read_tensors, replace_tensors
+from .build import build
+from .layout import read_json, write_json
+
+Model = TypeVar("Model", bound=TransformerModel)
+
+_TASKS = {"CausalLM": "CAUSAL_LM", "LMHeadModel": "CAUSAL_LM", "ConditionalGeneration": "SEQ_2_SEQ_LM"}
+_TASKS |= {"MTModel": "SEQ_2_SEQ_LM"}
+
+
+def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "") -> Path:
+    """Write `adapter_config.json` and `adapter_model.safetensors`, which `PeftModel.from_pretrained` loads.
+
+    `base` is written down as the model that the adapter belongs to. Raises ValueError, before anything is written, where
+    the model has no adapter or is of no family of the Hub, whose names the format is made of.
+    """
+    folder = Path(path)
+    cls, names = _names(model)[0]
+    task = next((task for end, task in _TASKS.items() if cls.endswith(end)), None)
+    config, tensors = peft.to_theirs(model, names, str(base), task)
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_tensors(folder / peft.WEIGHTS, tensors)
+    write_json(folder / peft.CONFIG, config)
+    return folder
+
+
+@torch.no_grad()
+def load_adapter(model: Model, path: Path | str) -> Model:
+    """Put the LoRA adapter of a directory, `peft`'s or ours, into a model, in place; the model is given back.
+
+    Raises ValueError, before anything is changed, where the directory asks for what is not known here or is of another
+    model.
+    """
+    folder = Path(path)
+    for name in (peft.CONFIG, peft.WEIGHTS):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder} is no adapter's directory: it has no {name}")
+    config, tensors = read_json(folder / peft.CONFIG), read_tensors(folder / peft.WEIGHTS)
+    refusal: ValueError | None = None
+    for _, names in _names(model):
+        try:
+            spec = peft.read_config(config)
+            found = peft.sizes(model, names, config, spec, tensors)
+        except ValueError as error:
+            refusal = refusal or ValueError(f"{folder}: {error}")
+            continue
+        insert(model, spec.replace(layers=tuple(found)), {name: size for name, (size, _, _) in found.items()})
+        for name, layer in layers(model).items():
+            _, a, b = found[name]
+            layer.lora_a.copy_(a)
+            layer.lora_b.copy_(b)
+        return model
+    assert refusal is not None
+    raise refusal
+
+
+def _names(model: TransformerModel) -> list[tuple[str, Names]]:
+    """The model's class on the Hub with its table of names, and the table as classes without a prefix have it."""
+    found = family_of(model.spec)
+    (cls,) = found.config(model.spec)["architectures"]
+    bare, plain = found.classes[cls].bare, build(model.spec, device="meta")
+    return [(cls, Names.of(found.table(model.spec, way), plain)) for way in (bare, not bare)]

@@ -1,0 +1,110 @@
+"""The files of a run directory, the states it can be in, and how its files are written: beside, then renamed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from ..core import durable, plain_json
+from ..tokenizers.readers.tokenizer_json import CHAT_TEMPLATE
+from ..training.logging.history import read_metrics
+from ..training.logging.loggers import RUN_ID
+from .lock import LOCK, OWNER
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+TOKENIZER = "tokenizer.json"
+GENERATION = "generation_config.json"
+RECIPE = "recipe.yaml"
+METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
+SAMPLES = "samples.json"
+EVALUATION = "evaluation.json"  # of the finished run: a directory without it holds one that has not come to its end
+REPORT = "report.html"
+ADAPTER = "adapter"
+BASE = "base.json"  # what an adapter was trained over
+
+FILES = (
+    *(EVALUATION, REPORT, "attention.json", "senses.json", "machine.json", SAMPLES, WEIGHTS),
+    *(ADAPTER, BASE, CHECKPOINTS, METRICS, "tensorboard", "wandb", RUN_ID),
+    *(GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE),
+)
+_UNFINISHED = re.compile(r"\.tmp-.*|\.(?P<name>.+)\.\d+")  # a process that was killed writing leaves these
+
+
+class State(Enum):
+    """What stands where a run is to be."""
+
+    FREE = "free"  # nothing, or an empty folder
+    STARTED = "started"  # a run that has not come to its end
+    FINISHED = "finished"
+    FOREIGN = "foreign"  # something that is no run of qkv
+
+    @classmethod
+    def of(cls, folder: Path) -> State:
+        if not folder.exists():
+            return cls.FREE
+        if folder.is_dir() and all(path.name in (LOCK, OWNER) or _unfinished(path) for path in folder.iterdir()):
+            return cls.FREE  # empty, but for what a killed process was writing
+        if not folder.is_dir() or not (folder / RECIPE).is_file():
+            return cls.FOREIGN
+        return cls.FINISHED if (folder / EVALUATION).is_file() and (folder / WEIGHTS).is_file() else cls.STARTED
+
+
+def _unfinished(path: Path) -> bool:
+    found = _UNFINISHED.fullmatch(path.name)
+    return found is not None and (found["name"] is None or found["name"] in FILES)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what killed processes were writing. For who has the directory to himself."""
+    for path in folder.iterdir():
+        if _unfinished(path):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def is_stub(folder: Path) -> bool:
+    """Whether no step is known to have been taken here: there is neither a checkpoint nor a line of the log."""
+    log = folder / METRICS
+    saved = any((folder / CHECKPOINTS).glob("step-*"))
+    return not saved and not (log.is_file() and any(line.get("type") == "train" for line in read_metrics(log)))
+
+
+def clear(folder: Path) -> None:
+    """Remove a run's own files, the recipe (by which it is known) last; whatever else lies there stays."""
+    for name in FILES:
+        path = folder / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    durable.write_file(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, plain_json.dumps(value, indent=2) + "\n")
+
+
+def read_text(path: Path, limit: int = 16 << 20) -> str:
+    """A text file of bounded size. Raises ValueError naming the file where it is too large or no UTF-8."""
+    if path.stat().st_size > limit:
+        raise ValueError(f"{path} is larger than {limit >> 20} MiB, which no file of its kind is")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text (byte {error.start})") from None
+
+
+def read_json(path: Path) -> Any:
+    text = read_text(path)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not valid JSON: {error}") from None

@@ -1,0 +1,146 @@
+"""How a model of the Hub reads pictures: its `preprocessor_config.json`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.media.images import Color, Filter, Pixels, Size, normalized, read, resized
+from ..layers.patches import Patches
+from ..models.transformer import Transformer
+from .layout import read_json
+
+FILE = "preprocessor_config.json"
+_FILTERS: dict[int, Filter] = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # by Pillow's numbers
+
+
+@dataclass(frozen=True)
+class Within:
+    """A size in a picture's own proportions: its shorter side has so many pixels, or as many as leave the longer side no
+    more than `longest`; then both are cut to multiples of 16, the side of YOLOS's patches."""
+
+    shortest: int
+    longest: int
+
+    def of(self, shape: tuple[int, ...]) -> Size:
+        short, long = sorted(shape)
+        exact = min(float(self.shortest), self.longest * float(short) / long)
+        sides = {short: round(exact), long: int(exact * long / short)} if short < long else {short: round(exact)}
+        height, width = (sides[side] - sides[side] % 16 for side in shape)
+        return height, width
+
+
+@dataclass(frozen=True)
+class Preprocessor:
+    """A picture in the model's size, normalized: (x / 255 − mean) / std.
+
+    size: height and width that a picture is drawn to; one number is that of its shorter side.
+    crop: what is cut from the middle of that; None for all of it.
+    """
+
+    color: Color
+    size: Size | int | Within
+    crop: Size | None
+    filter: Filter
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @classmethod
+    def of(cls, folder: Path, spec: Transformer) -> Preprocessor:
+        """That of a model's directory. Raises ValueError where there is none, or it asks for what is not built here."""
+        path = folder / FILE
+        if not path.is_file():
+            raise ValueError(
+                f"{folder} has no {FILE}, which says how pictures are resized and normalized; put the model's own there"
+            )
+        seen = spec.output.embedding
+        assert isinstance(seen, Patches)
+        try:
+            said = {key: value for key, value in read_json(path).items() if value is not None}
+            return _read(said, seen.channels)
+        except KeyError as error:
+            raise ValueError(f"{path} lacks {error}") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def read(self, path: str | Path) -> Pixels:
+        """The picture in a file, as it is. Raises ValueError that names the file where there is none."""
+        return read(path, self.color)
+
+    def numbers(self, pixels: Pixels) -> NDArray[np.float32]:
+        """What the model reads (C, H, W) of a picture."""
+        return normalized(self._drawn(pixels), self.mean, self.std)
+
+    def _drawn(self, pixels: Pixels) -> Pixels:
+        size = _size_of(pixels.shape[1:], self.size)
+        whole = resized(pixels, size, self.filter)
+        if self.crop is None:
+            return whole
+        top, left = ((have - want) // 2 for have, want in zip(size, self.crop, strict=True))
+        return whole[:, top : top + self.crop[0], left : left + self.crop[1]]
+
+
+def _read(said: Mapping[str, Any], channels: int) -> Preprocessor:
+    """Raises KeyError for what is missing, ValueError for what is not built."""
+    for key in ("do_resize", "do_rescale"):
+        if not said.get(key, True):
+            raise ValueError(f"{key} is false, and what is built resizes pictures and reads 0 … 255 as 0 … 1")
+    if not math.isclose(said.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3):
+        raise ValueError(f"rescale_factor is {said['rescale_factor']}, and what is built is 1/255")
+    filter = said.get("resample", 2)
+    if filter not in _FILTERS:
+        known = ", ".join(f"{number} ({name})" for number, name in _FILTERS.items())
+        raise ValueError(f"resample is {filter}, and what is built is {known}")
+    mean, std = (0.0,) * channels, (1.0,) * channels
+    if said.get("do_normalize", True):
+        mean, std = tuple(said["image_mean"]), tuple(said["image_std"])
+    if {len(mean), len(std)} != {channels}:
+        raise ValueError(
+            f"image_mean and image_std have {len(mean)} and {len(std)} channels, and the model reads {channels}"
+        )
+    return Preprocessor("gray" if channels == 1 else "rgb", *_sizes(said), _FILTERS[filter], mean, std)
+
+
+def _sizes(said: Mapping[str, Any]) -> tuple[Size | int | Within, Size | None]:
+    """What a picture is drawn to, and what is cut from the middle of it."""
+    if (within := _within(said)) is not None:
+        return within, None
+    size, crop = _size(said["size"]), _size(said["crop_size"]) if said.get("do_center_crop") else None
+    if isinstance(crop, int) or (crop is None and isinstance(size, int)):
+        raise ValueError("it says one side alone, and a model reads a height and a width: give a crop_size of both")
+    drawn = (size, size) if isinstance(size, int) else size
+    if crop is not None and (crop[0] > drawn[0] or crop[1] > drawn[1]):
+        raise ValueError(f"crop_size is {crop}, more than the size {size} that pictures are drawn to")
+    return size, crop
+
+
+def _within(said: Mapping[str, Any]) -> Within | None:
+    """Bounds of both sides, where it says them. Older files have them as two numbers."""
+    size = said["size"]
+    if isinstance(size, Mapping):
+        return Within(size["shortest_edge"], size["longest_edge"]) if "longest_edge" in size else None
+    return Within(int(size), int(said["max_size"])) if "max_size" in said else None
+
+
+def _size(said: Any) -> Size | int:
+    """A height and a width, or the shorter side alone. One bare number is a square, as in older files."""
+    if isinstance(said, Mapping):
+        return int(said["shortest_edge"]) if "shortest_edge" in said else (int(said["height"]), int(said["width"]))
+    return (int(said), int(said))
+
+
+def _size_of(shape: tuple[int, ...], wanted: Size | int | Within) -> Size:
+    """What a picture of this height and width is drawn to."""
+    if isinstance(wanted, tuple):
+        return wanted
+    if isinstance(wanted, Within):
+        return wanted.of(shape)
+    (height, width), shorter = shape, wanted
+    scale = shorter / min(height, width)
+    return (shorter, int(width * scale)) if height <= width else (int(height * scale), shorter)

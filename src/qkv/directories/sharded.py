@@ -1,0 +1,83 @@
+"""Weights written as the Hub keeps them: one safetensors file, or shards beside an index of which tensor is where."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from ..hub.files import INDEX, WEIGHTS
+from ..hub.names import Entry, Names
+from ..hub.transforms import SAME
+from ..training.checkpoints.weights import replace_tensors
+from .layout import write_json
+
+MAX_SHARD_SIZE = "5GB"
+UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+
+
+def write(folder: Path, names: Names, ours: Mapping[str, Tensor], max_shard_size: int | str = MAX_SHARD_SIZE) -> None:
+    """Write tensors under their names: in one file where `max_shard_size` holds them all, else in several.
+
+    Each file is written beside, then renamed, and the index after all of them; what an earlier save left and this one has
+    no use for is removed last. Only one shard at a time is in memory besides the model.
+    """
+    pieces = (piece for entry in names.written() for piece in _pieces(entry))
+    shards = list(split(pieces, ours, parsed(max_shard_size)))
+    files = [WEIGHTS] if len(shards) == 1 else [_named(i, len(shards)) for i in range(1, len(shards) + 1)]
+    for file, shard in zip(files, shards, strict=True):
+        replace_tensors(folder / file, {name: t for entry in shard for name, t in entry.to_theirs(ours).items()})
+    if len(shards) > 1:
+        places = {name: file for file, shard in zip(files, shards, strict=True) for e in shard for name in e.theirs}
+        size = sum(_bytes(entry, ours) for shard in shards for entry in shard)
+        write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": dict(sorted(places.items()))})
+    _remove_others(folder, {*files, INDEX} if len(shards) > 1 else {WEIGHTS})
+
+
+def split(entries: Iterable[Entry], ours: Mapping[str, Tensor], limit: int) -> Iterable[list[Entry]]:
+    """The entries in their order, in runs of at most `limit` bytes; one that is larger stands alone."""
+    shard: list[Entry] = []
+    room = limit
+    for entry in entries:
+        size = _bytes(entry, ours)
+        if shard and size > room:
+            yield shard
+            shard, room = [], limit
+        shard.append(entry)
+        room -= size
+    yield shard
+
+
+def parsed(size: int | str) -> int:
+    """Bytes: 5_000_000_000, "5GB" or "4.5 GiB". Raises ValueError for anything else."""
+    found = re.fullmatch(r"\s*([\d_]+(?:\.\d+)?)\s*([KMG]I?B|)\s*", str(size).upper())
+    count = int(float(found[1]) * UNITS[found[2]]) if found else 0
+    if count < 1:
+        raise ValueError(f"the size of a shard is a number of bytes such as 5GB or 500MiB, not {size!r}")
+    return count
+
+
+def _pieces(entry: Entry) -> list[Entry]:
+    """An entry by its tensors, where none of them needs the others."""
+    if entry.how is not SAME:
+        return [entry]
+    alone = zip(entry.theirs, entry.ours, entry.shapes, strict=True)
+    return [Entry((theirs,), (ours,), SAME, (shape,)) for theirs, ours, shape in alone]
+
+
+def _bytes(entry: Entry, ours: Mapping[str, Tensor]) -> int:
+    return sum(map(math.prod, entry.shapes)) * ours[entry.ours[0]].element_size()
+
+
+def _named(number: int, count: int) -> str:
+    return f"model-{number:05}-of-{count:05}.safetensors"
+
+
+def _remove_others(folder: Path, wanted: set[str]) -> None:
+    """The single file first: while it is there, it is what is read."""
+    for path in (folder / WEIGHTS, folder / INDEX, *folder.glob("model-*-of-*.safetensors")):
+        if path.name not in wanted:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,82 @@
+"""Settings of `auto`, chosen before a run begins: its precision, and whether it is compiled. The run's recipe keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from ..cost import time
+from ..cost.count import Shape, training_flops
+from ..inference.device import peak_flops
+from ..models.base import ModelSpec
+from ..models.block import Block
+from ..training import compiling, precision
+from ..training.settings import Training
+
+Say = Callable[[str], None]
+
+
+def adopt(training: Training, saved: Training) -> Training:
+    """What stands on `auto` as the run that goes on has it, so that its steps stay what they were."""
+    names = ("precision", "compile")
+    return training.replace({name: getattr(saved, name) for name in names if getattr(training, name) == "auto"})
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Chooses for training one model on one device; `one_shape` where all batches are full rows of the same length, and
+    `epoch` about so many batches make an epoch."""
+
+    spec: ModelSpec
+    shape: Shape
+    device: torch.device
+    one_shape: bool
+    say: Say
+    epoch: float | None = None
+
+    def settle(self, training: Training) -> Training:
+        """The settings without `auto`, each choice told in a sentence; so is a precision that is slow here."""
+        return self._compile(self._precision(training))
+
+    def _precision(self, training: Training) -> Training:
+        chosen = precision.choose(training.precision, self.device, self.spec.d_model)
+        if chosen.why:
+            self.say(f"Computing in {chosen.precision}: {chosen.why}.")
+        warning = precision.slow(chosen.precision, self.device)
+        if warning:
+            self.say(f"Slow: {warning}.")
+        return training.replace(precision=chosen.precision)
+
+    def _compile(self, training: Training) -> Training:
+        if training.compile != "auto":
+            return training
+        if not self.blocks:  # a recurrence's loop over steps is nothing to compile
+            return training.replace(compile=False)
+        promised = compiling.payoff(
+            self.run_seconds(training), len(self.blocks), self.device, self.one_shape, self.gated
+        )
+        missing = compiling.missing_compiler(self.device) if promised.pays else None
+        if promised.pays:
+            self.say(f"compile: {promised}" + (f"; but it needs {missing}." if missing else "."))
+        return training.replace(compile=promised.pays and missing is None)
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [block for _, stack in self.spec.stacks() for block in stack.blocks]
+
+    @property
+    def gated(self) -> bool:
+        return any(getattr(block.feedforward, "gated", False) for block in self.blocks)
+
+    def run_seconds(self, training: Training) -> float:
+        """About how long the run takes, by its steps, its epochs and its time, whichever ends it first."""
+        name = precision.choose(training.precision, self.device, self.spec.d_model).precision
+        peak = peak_flops(self.device, name)
+        batch = time.seconds(training_flops(self.spec, self.shape), peak, self.device.type, name, self.spec.d_model)
+        by_steps = batch * training.accumulate * training.max_steps if training.max_steps else float("inf")
+        by_epochs = batch * self.epoch * training.max_epochs if training.max_epochs and self.epoch else float("inf")
+        by_time = training.max_time or float("inf")
+        shortest = min(by_steps, by_epochs, by_time)
+        return shortest if shortest != float("inf") else 0.0  # ends by patience: nobody knows when

@@ -1,0 +1,118 @@
+"""What each variant of a comparison costs: the time of a step, and what it keeps, on the same batch, in turn."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from ...core.batch import Batch
+from ...data.batching.batching import stream
+from ...directories.layout import EVALUATION, read_json
+from ...inference.run import Run
+
+_LOOKED_AT = 50  # batches of the validation split, of which the one with the longest rows is taken
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Costs:
+    """parameters of the model; what the test split said of it; seconds of a forward and a backward pass over `tokens` tokens
+    (the median of some rounds), and bytes that the forward pass keeps for the backward one, weights not counted."""
+
+    parameters: int
+    metrics: dict[str, float]
+    tokens: int
+    seconds: float
+    kept: int
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def costs(runs: Mapping[str, Run], rounds: int = _ROUNDS) -> dict[str, Costs]:
+    """Of trained variants, on the machine that runs this. Rounds go over all of them: what disturbs one disturbs its
+    neighbors too."""
+    batches = {name: _longest(run) for name, run in runs.items()}
+    kept = {name: _kept(run, batches[name]) for name, run in runs.items()}
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            times[name].append(_seconds(run, batches[name]))
+    return {
+        name: Costs(
+            sum(p.numel() for p in run.model.parameters()),
+            _metrics(run),
+            batches[name].tokens,
+            statistics.median(times[name]),
+            kept[name],
+        )
+        for name, run in runs.items()
+    }
+
+
+def _longest(run: Run) -> Batch:
+    """Of the first validation batches the one with the longest rows."""
+    recipe = run.recipe
+    assert recipe is not None
+    batching, seq2seq = recipe.batching.replace(workers=0, shuffle=False), run.model.is_encoder_decoder
+    with stream(
+        recipe.data,
+        run.tokenizer,
+        batching,
+        seq2seq=seq2seq,
+        task=recipe.task,
+        split="validation",
+        seed=recipe.seed,
+        epochs=1,
+    ) as batches:
+        found = max(islice(batches, _LOOKED_AT), key=lambda batch: batch.slots / max(batch.rows, 1))
+    return found.to(run.model.device)
+
+
+def _step(run: Run, batch: Batch) -> None:
+    assert run.recipe is not None
+    loss: Tensor | float = 0.0
+    for term in run.recipe.objective(run.model, batch).values():
+        loss = loss + term.weight * term.sum / max(term.count, 1)
+    assert isinstance(loss, Tensor)
+    loss.backward()  # type: ignore[no-untyped-call]
+
+
+def _seconds(run: Run, batch: Batch) -> float:
+    began = time.perf_counter()
+    _step(run, batch)
+    if run.model.device.type == "cuda":
+        torch.cuda.synchronize()
+    found = time.perf_counter() - began
+    run.model.zero_grad(set_to_none=True)
+    return found
+
+
+def _kept(run: Run, batch: Batch) -> int:
+    """Bytes of what the graph holds when the forward pass is over, each memory counted once."""
+    weights = {p.untyped_storage().data_ptr() for p in run.model.parameters()}
+    sizes: dict[int, int] = {}
+
+    def pack(x: Tensor) -> Tensor:
+        storage = x.untyped_storage()
+        if storage.data_ptr() not in weights:
+            sizes[storage.data_ptr()] = storage.nbytes()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        _step(run, batch)
+    run.model.zero_grad(set_to_none=True)
+    return sum(sizes.values())
+
+
+def _metrics(run: Run) -> dict[str, float]:
+    if run.path is None or not (run.path / EVALUATION).is_file():
+        return {}
+    found = read_json(run.path / EVALUATION)["metrics"]
+    return {name: float(value) for name, value in found.items()}

@@ -1,0 +1,134 @@
+"""What is measured of each variant of a comparison: a curve."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from ...core.spec import Spec, nearest
+from ...directories.layout import METRICS
+from ...inference.run import Run
+from ...look.history import History
+from ...training.logging.history import read_metrics
+from ..evaluate import Evaluator
+
+Curve = list[tuple[float, float]]
+
+
+class Measure(Spec, role="measure"):
+    """A curve for a trained run. `x` and `y` name its axes; `doubling`: x grows by factors, and is drawn so.
+
+    `beside` are more measures of the same runs, each with a picture of its own.
+    """
+
+    title: ClassVar[str]
+    x: ClassVar[str]
+    doubling: ClassVar[bool] = False
+
+    beside: tuple[Measure, ...] = ()
+
+    @property
+    def y(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def all(self) -> tuple[Measure, ...]:
+        """This one, and what is measured beside it."""
+        return self, *self.beside
+
+    def __call__(self, run: Run) -> Curve:
+        """Points in ascending x. Where a model can't be measured any further, its curve ends."""
+        raise NotImplementedError
+
+    def remark(self, run: Run, curve: Curve) -> str:
+        """What there is to say of one run beside its curve, without a full stop; nothing by default."""
+        return ""
+
+    def told(self, curves: dict[str, Curve]) -> list[str]:
+        """What the curves say, a sentence each."""
+        return []
+
+
+class Lengths(Measure, kind="lengths"):
+    """Perplexity on rows of `factor` times the context that was trained on (Press et al. 2022, §2.2 and figure 1).
+
+    The same `tokens` of the test split are read at each length, in rows that don't overlap.
+    """
+
+    title = "Perplexity beyond the trained length"
+    x = "tokens of context"
+    doubling = True
+
+    factors: tuple[int, ...] = (1, 2, 4, 8, 16)
+    tokens: int = Field(default=65_536, gt=0)
+
+    @property
+    def y(self) -> str:
+        return "perplexity"
+
+    @field_validator("factors")
+    @classmethod
+    def _ascending(cls, factors: tuple[int, ...]) -> tuple[int, ...]:
+        if not factors or factors[0] < 1 or list(factors) != sorted(set(factors)):
+            raise ValueError(f"factors are whole numbers from 1 on in ascending order, not {list(factors)}")
+        return factors
+
+    def __call__(self, run: Run) -> Curve:
+        assert run.recipe is not None
+        recipe, trained = run.recipe, run.recipe.batching.context
+        longest = trained * max(self.factors)
+        if self.tokens < longest:
+            raise ValueError(f"measure.tokens={self.tokens} are fewer than the longest row of {longest}; raise them")
+        curve = []
+        for length in (trained * factor for factor in self.factors):
+            if run.model.max_positions is not None and length > run.model.max_positions:
+                break
+            batching = recipe.batching.replace(context=length, tokens=longest)
+            evaluation = recipe.evaluation.replace(metrics=("perplexity",), samples=0)
+            evaluator = Evaluator(
+                *(recipe.data, run.text_model.tokenizer, batching, evaluation),
+                *(run.generation, recipe.objective, recipe.seed),
+            )
+            found = evaluator(run.model, "test", self.tokens // length)
+            curve.append((float(length), found.metrics["perplexity"]))
+        return curve
+
+    def told(self, curves: dict[str, Curve]) -> list[str]:
+        said = []
+        for name, curve in curves.items():
+            (start, first), *more = curve
+            if not more:
+                said.append(f"{name}: {first:.2f} at {start:.0f} tokens, and no position beyond.")
+                continue
+            beyond = ", ".join(f"{y / first:.2f} × at {x / start:.0f} L" for x, y in more)
+            said.append(f"{name}: {first:.2f} at L = {start:.0f} tokens; {beyond}.")
+        return said
+
+
+class Progress(Measure, kind="progress"):
+    """A metric of the validation split (`loss`, `exact_match`, `bleu` …) against the seconds of training."""
+
+    title = "Progress"
+    x = "seconds of training"
+
+    metric: str = "loss"
+
+    @property
+    def y(self) -> str:
+        return self.metric
+
+    def __call__(self, run: Run) -> Curve:
+        assert run.path is not None
+        history = History.of(read_metrics(run.path / METRICS))
+        seconds = dict(history.series("eval", "elapsed"))
+        measured = history.series("eval", self.metric)
+        if not measured:
+            raise ValueError(
+                f"measure.metric={self.metric} was never measured; {nearest(self.metric, history.keys('eval'))}, and "
+                "training.eval_every says how often"
+            )
+        return [(seconds[step], value) for step, value in measured]
+
+    def told(self, curves: dict[str, Curve]) -> list[str]:
+        return [f"{name}: {curve[-1][1]:.4g} after {curve[-1][0]:,.0f} seconds." for name, curve in curves.items()]

@@ -1,0 +1,197 @@
+"""What `qkv cost` tells: parameters, FLOPs, memory and time of training, of a recipe or of a model alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from ..core.batch import Batch
+from ..cost import time
+from ..cost.cache import cache_bytes
+from ..cost.count import Part, Shape, parts, training_flops
+from ..cost.images import image_tokens
+from ..cost.machine import available
+from ..cost.memory import Memory, predict
+from ..inference.device import peak_flops
+from ..layers.lora import Adapter
+from ..models.base import ModelSpec
+from ..models.transformer import Transformer
+from ..recipes.recipe import Recipe
+from ..training.objective import Objective
+from ..training.precision import Precision, choose
+from ..training.settings import Training
+from .fits import plan_of
+from .shape import allowed, widest
+from .train import Job
+
+ROWS, LENGTH = 8, 512  # of a model's batch where no recipe says
+CACHES = {"bf16": None, "int8": "int8", "int4": "int4"}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of training on one device.
+
+    parts:    parameters and forward FLOPs of a batch, see `cost.count`.
+    shape:    the largest batch: full rows of the longest length that is allowed.
+    flops:    of a training step of one batch, forward and backward.
+    memory:   None where it can't be known before the run; `free` is what the device has left, None where it doesn't say.
+    peak:     FLOPs a second of a large product of matrices here, measured.
+    seconds:  of a training step of one batch, an estimate; `batches` is None where the settings don't say how many.
+    cache:    bytes that decoding a row of the batch's length holds, the encoder's keys and values included, by how keys and
+              values are kept; None where no layer keeps them, or one remembers in a way of its own.
+    basis:    what the vocabulary and the lengths of rows are taken from.
+    """
+
+    name: str
+    parameters: int
+    parts: list[Part]
+    shape: Shape
+    flops: int
+    device: str
+    precision: Precision
+    memory: Memory | None
+    free: int | None
+    peak: float
+    seconds: float
+    batches: int | None = None
+    cache: dict[str, int] | None = None
+    basis: str = ""
+
+    @property
+    def flops_per_token(self) -> float:
+        return self.flops / self.shape.tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "flops_per_token": self.flops_per_token, "tokens_per_second": self.tokens_per_second}
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.shape.tokens / self.seconds
+
+
+def of_recipe(
+    recipe: Recipe, device: torch.device, rows: int | None = None, length: int | None = None, data: bool = True
+) -> Costs:
+    """What training by a recipe costs: by its data where they can be read, as training itself begins (the vocabulary of
+    the tokenizer trained on them, their classes, rows as long as the longest of the first batches); else, or without
+    `data`, by what the recipe allows (a full vocabulary, rows as long as they may be). `basis` says which."""
+    if data:
+        try:
+            return _by_data(recipe, device, rows, length)
+        except (ValueError, OSError) as error:
+            basis = f"without the data ({error})"
+    else:
+        basis = "without the data"
+    spec = recipe.spec()
+    shape = _changed(allowed(recipe.batching, spec.is_encoder_decoder), rows, length)
+    costs = _of_training(recipe, spec, shape, device, None)
+    return replace(costs, basis=f"{basis}: the vocabulary counts as full, and rows as long as batching allows")
+
+
+def _by_data(recipe: Recipe, device: torch.device, rows: int | None, length: int | None) -> Costs:
+    job = Job.prepare(recipe, Path(), device, False, Console(quiet=True))
+    batches = job.sample()
+    passed = batches[-1].position["passed"]
+    epoch = len(batches) / passed if passed else None
+    shape = _changed(widest(batches, job.recipe.batching), rows, length)
+    words = "" if job.tokenizer is None else f"a vocabulary of {job.tokenizer.vocab_size:,} tokens and "
+    costs = _of_training(job.recipe, job.spec, shape, device, epoch, padded=not job.full, batch=job.largest(batches))
+    return replace(costs, basis=f"by the data: {words}rows as long as the longest of the first {len(batches)} batches")
+
+
+def _of_training(
+    recipe: Recipe,
+    spec: ModelSpec,
+    shape: Shape,
+    device: torch.device,
+    epoch: float | None,
+    padded: bool | None = None,
+    batch: Batch | None = None,
+) -> Costs:
+    """By a recipe's settings; `epoch` is about how many batches one takes, where that is known."""
+    training = recipe.training
+    costs = of_model(
+        recipe.name,
+        spec,
+        shape,
+        device,
+        training,
+        packed=recipe.batching.packing,
+        padded=padded,
+        adapter=recipe.adapter,
+        objective=recipe.objective if padded is not None else None,
+        batch=batch,
+    )
+    limits = [None if training.max_steps is None else training.max_steps * training.accumulate]
+    limits.append(round(training.max_epochs * epoch) if training.max_epochs and epoch else None)
+    return replace(costs, batches=min((limit for limit in limits if limit is not None), default=None))
+
+
+def of_preset(
+    name: str, spec: ModelSpec, device: torch.device, rows: int | None = None, length: int | None = None
+) -> Costs:
+    """Of a model alone, on batches of 8 rows of 512 tokens (or as many as its context holds), unless told otherwise; of
+    8 images where it reads images."""
+    tokens = image_tokens(spec)
+    if tokens is not None:
+        if length not in (None, tokens):
+            raise ValueError(f"{name} reads images, {tokens} tokens of each in training; leave out --length")
+        return of_model(name, spec, _changed(Shape(ROWS, tokens), rows, None), device, Training())
+    longest = min(LENGTH, spec.max_positions or LENGTH)
+    shape = _changed(Shape(ROWS, longest, longest if spec.is_encoder_decoder else 0), rows, length)
+    if spec.max_positions is not None and shape.length > spec.max_positions:
+        raise ValueError(f"rows of {shape.length} tokens are longer than the model's context of {spec.max_positions}")
+    return of_model(name, spec, shape, device, Training())
+
+
+def of_model(
+    name: str,
+    spec: ModelSpec,
+    shape: Shape,
+    device: torch.device,
+    training: Training,
+    *,
+    packed: bool = False,
+    padded: bool | None = None,
+    adapter: Adapter | None = None,
+    objective: Objective | None = None,
+    batch: Batch | None = None,
+) -> Costs:
+    precision = choose(training.precision, device, spec.d_model).precision
+    padded = spec.is_encoder_decoder if padded is None else padded
+    plan = plan_of(training, spec, device, objective, packed=packed, padded=padded, adapter=adapter, batch=batch)
+    peak, flops = peak_flops(device, precision), training_flops(spec, shape)
+    return Costs(
+        name=name,
+        parameters=spec.n_parameters,
+        parts=parts(spec, shape),
+        shape=shape,
+        flops=flops,
+        device=str(device),
+        precision=precision,
+        memory=predict(spec, shape, plan),
+        free=available(device),
+        peak=peak,
+        seconds=time.seconds(flops, peak, device.type, precision, spec.d_model),
+        cache=_caches(spec, shape),
+    )
+
+
+def _caches(spec: ModelSpec, shape: Shape) -> dict[str, int] | None:
+    if not isinstance(spec, Transformer) or spec.decoder is None:
+        return None
+    sizes = {name: cache_bytes(spec, shape.length, kind, source=shape.source) for name, kind in CACHES.items()}
+    return {name: size for name, size in sizes.items() if size} or None
+
+
+def _changed(shape: Shape, rows: int | None, length: int | None) -> Shape:
+    for name, value in (("rows", rows), ("length", length)):
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} is a number from 1 on, not {value}")
+    source = (length or shape.source) if shape.source else 0
+    return Shape(rows or shape.rows, length or shape.length, source)

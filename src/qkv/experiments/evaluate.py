@@ -1,0 +1,386 @@
+"""How good a model is on examples it was not trained on: likelihood of the truth, and outputs beside the truth."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from ..core import plain_json
+from ..core.batch import IGNORE, Batch
+from ..core.spec import nearest
+from ..data.batching.batching import Batching, Stream, stream
+from ..data.source import SPLITS, Example, Source, Split, Table
+from ..data.task import Task, TextTask
+from ..generation import Generation
+from ..inference.chat import Assistant
+from ..inference.text import TextModel, Use
+from ..metrics import text as metrics
+from ..models.build import AnyModel
+from ..recipes.evaluation import ROUGE, TEXT_METRICS, USUAL, Evaluation, Metric
+from ..tokenizers.tokenizer import Tokenizer
+from ..training.objective import Objective, terms_of
+from .counting import Clock, first, goods
+from .likelihood import Likelihood, TermSums
+
+if TYPE_CHECKING:
+    from ..inference.run import Run
+
+PROMPT = 32  # tokens of a running text that a sample goes on from, or as many as half the context where that is less
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluation found.
+
+    examples:   how many were taken; of running text, rows as wide as the context.
+    available:  how many the split holds; None where counting them would have taken too long.
+    metrics:    by name, exact_match from 0 to 1, bleu and chrf from 0 to 100; loss is nats per token, and other terms of the
+                objective stand under their own names. Of a task, the terms of its loss, each by what it counts, and what
+                its judge measures.
+    counts:     by metric, how many examples it covers, where that is not all that were taken.
+    signatures: how a metric was computed, where there is more than one way.
+    samples:    `{"source", "target", "output"}`, without "target" where there is no one truth.
+    notes:      what was skipped, or cut.
+    """
+
+    split: str
+    examples: int
+    metrics: dict[str, float]
+    signatures: dict[str, str]
+    samples: list[dict[str, Any]]
+    notes: list[str]
+    seconds: float
+    available: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit left out part of the split."""
+        return self.available != self.examples
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """JSON has no word for NaN and the infinities: they are null."""
+        return plain_json.dumps(self.to_dict(), indent=2)
+
+
+class Fixed(Source, kind="fixed"):
+    """Given entries, whatever the split."""
+
+    given: tuple[Any, ...]
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        return self.given
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluates models on the splits of a source. The result depends on the model and the settings alone."""
+
+    source: Source
+    tokenizer: Tokenizer | None
+    batching: Batching
+    evaluation: Evaluation
+    generation: Generation
+    objective: Objective
+    seed: int = 0
+    task: Task | None = None
+
+    def __call__(
+        self,
+        model: AnyModel,
+        split: Split,
+        limit: int | None = None,
+        generation: Generation | None = None,
+        samples: int | None = None,
+        count: bool = True,
+    ) -> Evaluated:
+        """Measure on the first `limit` examples of a split (of running text: rows of the context's width).
+
+        Likelihood is measured over batches like those of training; outputs are generated where pairs have a truth to
+        compare them with. `generation` and `samples` stand in for those of the settings; `count` says whether to find out
+        how many examples a limit leaves out.
+        """
+        kept = self.evaluation.samples if samples is None else samples
+        clock = Clock(count)
+        if self.task is not None:
+            return self._judged(self.task, model, split, limit, kept, clock)
+        entries = self.source.examples(split, shuffle=False)
+        examples = self._examples(entries, split, limit, kept)
+        if "source" in examples[0]:
+            return self._of_pairs(model, split, examples, generation, kept, clock, entries)
+        return self._of_text(model, split, examples, limit, generation, kept, clock)
+
+    def _of_pairs(
+        self,
+        model: AnyModel,
+        split: Split,
+        examples: list[Example],
+        generation: Generation | None,
+        kept: int,
+        clock: Clock,
+        rest: Iterator[Example],
+    ) -> Evaluated:
+        """Likelihood of the truths, and outputs beside them. `rest` are the examples beyond a limit."""
+        wanted = self._wanted(pairs=True)
+        likelihood, notes, _ = self._likelihood(model, split, Fixed(given=tuple(examples)), None, clock)
+        of_tokens = likelihood.found(wanted)
+        judged = examples if set(wanted) & set(TEXT_METRICS) else examples[:kept]
+        text_model = TextModel(model, self._words, task_of(model, pairs=True))
+        shown, cut = self._outputs(text_model, judged, self._decoding(generation))
+        of_outputs = self._of_outputs(shown, wanted)
+        counts = {} if likelihood.examples == len(examples) else dict.fromkeys(of_tokens, likelihood.examples)
+        if counts:
+            notes.append(
+                f"{likelihood.examples:,} of the {len(examples):,} examples, those that were not skipped, count in "
+                f"{', '.join(of_tokens)}" + f"; all of them in {', '.join(of_outputs)}" * bool(of_outputs)
+            )
+        if cut:
+            notes.append(f"{cut:,} of {len(judged):,} sources are longer than the model's context and were read cut")
+        left = clock.tally(1 for _ in rest)
+        found = of_tokens | of_outputs
+        return self._evaluated(split, len(examples), left, found, shown, kept, notes, clock, counts)
+
+    def _of_text(
+        self,
+        model: AnyModel,
+        split: Split,
+        examples: list[Example],
+        limit: int | None,
+        generation: Generation | None,
+        kept: int,
+        clock: Clock,
+    ) -> Evaluated:
+        """Likelihood of running text, and how the model goes on with some."""
+        wanted = self._wanted(pairs=False)
+        likelihood, notes, left = self._likelihood(model, split, self.source, limit, clock)
+        text_model = TextModel(model, self._words, task_of(model, pairs=False))
+        shown = self._continued(text_model, examples[:kept], self._decoding(generation))
+        return self._evaluated(split, likelihood.rows, left, likelihood.found(wanted), shown, kept, notes, clock)
+
+    def _evaluated(
+        self,
+        split: Split,
+        examples: int,
+        left: int | None,
+        found: dict[str, metrics.Measured],
+        shown: list[dict[str, str]],
+        kept: int,
+        notes: list[str],
+        clock: Clock,
+        counts: dict[str, int] | None = None,
+    ) -> Evaluated:
+        return Evaluated(
+            split,
+            examples,
+            {name: one.value for name, one in found.items()},
+            {name: one.how for name, one in found.items() if one.how},
+            spread(shown, kept),
+            notes,
+            clock.seconds,
+            None if left is None else examples + left,
+            counts or {},
+        )
+
+    def _decoding(self, generation: Generation | None) -> Generation:
+        settings = generation or self.generation
+        return settings.replace(seed=self.seed if settings.seed is None else settings.seed)
+
+    @property
+    def _words(self) -> Tokenizer:
+        assert self.tokenizer is not None
+        return self.tokenizer
+
+    def _judged(
+        self, task: Task, model: AnyModel, split: Split, limit: int | None, kept: int, clock: Clock
+    ) -> Evaluated:
+        """Every term of the loss, and what the task's judge makes of the model's outputs."""
+        judge, batching = task.judge(self.tokenizer), self.batching.replace(workers=0, shuffle=False)
+        source, seq2seq, rows, terms = self.source, model.is_encoder_decoder, 0, TermSums()
+        rest: Iterable[int] = ()
+        if limit is not None and not isinstance(task, TextTask):  # batches are sorted by length: take the first before
+            table = source.table(split, seed=self.seed)
+            taken, stop = first(table, limit)
+            source, limit, rest = Fixed(given=taken), None, goods(table, stop)
+        with (
+            stream(
+                source, self.tokenizer, batching, seq2seq=seq2seq, task=task, split=split, seed=self.seed, epochs=1
+            ) as batches,
+            torch.inference_mode(),
+        ):
+            for batch in batches:
+                rows += len(batch.texts) or batch.rows
+                moved = batch.to(model.device)
+                terms.add(terms_of(self.objective, model, moved))
+                judge.read(model, moved)
+                if limit is not None and rows >= limit:
+                    break
+            notes = said(batches)
+            if limit is not None:
+                rest = (len(batch.texts) or batch.rows for batch in batches)
+            left = clock.tally(rest)
+        found = {name: metrics.Measured(mean, "") for name, mean in terms.means.items()} | judge.measured()
+        return self._evaluated(split, rows, left, found, judge.samples(kept), kept, notes, clock)
+
+    def _examples(self, found: Iterator[Example], split: Split, limit: int | None, kept: int) -> list[Example]:
+        """What outputs are made for: of pairs all up to the limit, of running text some to be shown."""
+        first = next(found, None)
+        if first is None:
+            raise ValueError(f"the {split} split holds no example to evaluate on")
+        most = limit if "source" in first else max(kept, 1)
+        return [first, *itertools.islice(found, None if most is None else most - 1)]
+
+    def _wanted(self, pairs: bool) -> tuple[Metric, ...]:
+        given = self.evaluation.metrics
+        if given is None:
+            return USUAL if pairs else ("perplexity", "bits-per-byte")
+        impossible = [] if pairs else [name for name in given if name in TEXT_METRICS]
+        if impossible:
+            raise ValueError(
+                f"{impossible[0]} compares outputs with a truth, which running text doesn't have; leave it out"
+            )
+        return given
+
+    def _likelihood(
+        self, model: AnyModel, split: Split, source: Source, limit: int | None, clock: Clock
+    ) -> tuple[Likelihood, list[str], int | None]:
+        """The objective's terms over a source's rows up to the limit, what its reader has to say, and how many rows are
+        left."""
+        total = Likelihood()
+        batching = self.batching.replace(workers=0, shuffle=False)
+        seq2seq = model.is_encoder_decoder
+        with stream(source, self._words, batching, seq2seq=seq2seq, split=split, seed=self.seed, epochs=1) as batches:
+            for batch in batches:
+                total.rows += _rows(batch)
+                self._add(total, model, batch)
+                if limit is not None and total.rows >= limit:
+                    break
+            total.examples = batches.report.read - batches.report.skipped.total()
+            return total, said(batches), clock.tally(map(_rows, batches))
+
+    @torch.inference_mode()
+    def _add(self, total: Likelihood, model: AnyModel, batch: Batch) -> None:
+        total.terms.add(terms_of(self.objective, model, batch.to(model.device)))
+        if batch.texts:
+            total.size += sum(len(text["target"].encode()) for text in batch.texts)
+        elif batch.labels is not None:
+            texts = (self._words.decode(row[row != IGNORE].tolist()) for row in batch.labels)
+            total.size += sum(len(text.encode()) for text in texts)
+
+    def _outputs(
+        self, text_model: TextModel, examples: list[Example], settings: Generation
+    ) -> tuple[list[dict[str, str]], int]:
+        """An output beside each truth, and how many sources were cut to the model's context."""
+        context = text_model.model.max_positions
+        longest = None if context is None else context if text_model.task == "translate" else context - 1
+        prompts = [text_model.encode(example["source"]) for example in examples]
+        made = text_model.outputs_of([prompt[:longest] for prompt in prompts], settings)
+        cut = sum(longest is not None and len(prompt) > longest for prompt in prompts)
+        shown = [
+            {"source": example["source"], "target": example["target"], "output": outputs[0].text}
+            for example, outputs in zip(examples, made, strict=True)
+        ]
+        return shown, cut
+
+    def _of_outputs(self, shown: list[dict[str, str]], wanted: tuple[Metric, ...]) -> dict[str, metrics.Measured]:
+        outputs, truths = [one["output"] for one in shown], [one["target"] for one in shown]
+        found = {}
+        if "exact-match" in wanted:
+            found["exact_match"] = metrics.exact_match(outputs, truths)
+        if "bleu" in wanted:
+            found["bleu"] = metrics.bleu(outputs, truths, self.evaluation.bleu_tokenize)
+        if "chrf" in wanted:
+            found["chrf"] = metrics.chrf(outputs, truths)
+        if "wer" in wanted:
+            found["wer"] = metrics.word_error_rate(outputs, truths)
+        if "cer" in wanted:
+            found["cer"] = metrics.character_error_rate(outputs, truths)
+        return found | {name: metrics.rouge(outputs, truths, name) for name in ROUGE if name in wanted}
+
+    def _continued(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
+        """The beginnings of running texts, and how the model goes on with them."""
+        if examples and "messages" in examples[0]:
+            return self._replied(text_model, examples, settings)
+        context = text_model.model.max_positions
+        length = PROMPT if context is None else min(PROMPT, context // 2)
+        starts = [text_model.tokenizer.decode(self._words.encode(e["text"][:2000])[:length]) for e in examples]
+        starts = [start for start in starts if start.strip()]
+        made = text_model.outputs(starts, settings) if starts else []
+        return [{"source": start, "output": outputs[0].text} for start, outputs in zip(starts, made, strict=True)]
+
+    def _replied(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
+        """Conversations up to the assistant's last turn, what it said, and what the model says."""
+        chats = [json.loads(example["messages"]) for example in examples]
+        asked = [chat[: max(i for i, m in enumerate(chat) if m["role"] == "assistant")] for chat in chats]
+        speaker = Assistant(text_model.model, self._words, "answer", text_model.ids)
+        made = speaker.replies(asked, settings)
+        said = ["\n".join(f"{m['role']}: {m['content']}" for m in before) for before in asked]
+        truth = [chat[len(before)]["content"] for chat, before in zip(chats, asked, strict=True)]
+        return [
+            {"source": source, "target": target, "output": outputs[0].text}
+            for source, target, outputs in zip(said, truth, made, strict=True)
+        ]
+
+
+def said(batches: Stream) -> list[str]:
+    """What the data's reader has to say: what was skipped, or cut."""
+    return [str(batches.report)] if batches.report.skipped or batches.report.cut else []
+
+
+def _rows(batch: Batch) -> int:
+    return len(batch.labels) if batch.labels is not None else 0
+
+
+def task_of(model: AnyModel, pairs: bool) -> Use:
+    return "translate" if model.is_encoder_decoder else "answer" if pairs else "continue"
+
+
+def spread(samples: Sequence[dict[str, str]], count: int) -> list[dict[str, str]]:
+    """So many samples, evenly from the whole list: what stands beside one another is often of one kind."""
+    count = min(count, len(samples))
+    return [samples[(2 * i + 1) * len(samples) // (2 * count)] for i in range(count)]
+
+
+def evaluate_run(
+    run: Run,
+    split: str = "test",
+    data: Sequence[str] = (),
+    *,
+    num_beams: int | None = None,
+    max_examples: int | Literal["all"] | None = None,
+) -> Evaluated:
+    """Evaluate a loaded run on a split of its data; `data` are changes to these, `test_path=my.tsv`.
+
+    `max_examples` is how many of the split, "all", or as many as the recipe says (`evaluation.test_examples`).
+    """
+    if run.recipe is None:
+        raise ValueError(
+            f"{run.path} has no recipe.yaml, which says what its data are; give a run that `qkv train` made"
+        )
+    if isinstance(max_examples, int) and max_examples < 1:
+        raise ValueError(f"max_examples is a number from 1 on, or 'all', not {max_examples}")
+    recipe = run.recipe.change([f"data.{item}" for item in data])
+    evaluator = Evaluator(
+        recipe.data,
+        run.tokenizer,
+        recipe.batching,
+        recipe.evaluation,
+        run.generation,
+        recipe.objective,
+        recipe.seed,
+        recipe.task,
+    )
+    chosen = next((name for name in SPLITS if name == split), None)
+    if chosen is None:
+        raise ValueError(f"there is no split {split!r}; {nearest(split, SPLITS)}")
+    usual = recipe.evaluation.test_examples if max_examples is None else max_examples
+    limit = None if usual == "all" else usual
+    generation = run.generation if num_beams is None else run.settings(num_beams=num_beams)
+    return evaluator(run.model, chosen, limit, generation)

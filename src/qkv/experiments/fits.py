@@ -1,0 +1,117 @@
+"""Whether a run's largest batch fits into the machine's memory, and what would where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from ..core.batch import Batch
+from ..cost.count import Shape
+from ..cost.machine import available
+from ..cost.memory import Loss, MakeOptimizer, Plan, ceiling, predict
+from ..layers.lora import Adapter, adapt
+from ..models.base import ModelSpec
+from ..training.objective import Objective, terms_of
+from ..training.precision import DTYPES, choose
+from ..training.settings import Training
+from ..training.step import over_labels, weighed
+from ..training.weight_averaging import RunningAverage
+
+GIB = 1 << 30
+
+
+def plan_of(
+    training: Training,
+    spec: ModelSpec,
+    device: torch.device,
+    objective: Objective | None = None,
+    *,
+    packed: bool = False,
+    padded: bool = False,
+    adapter: Adapter | None = None,
+    batch: Batch | None = None,
+) -> Plan:
+    """The settings of a training as far as its memory depends on them, and a batch of its data where the objective reads
+    what only they have."""
+    precision = choose(training.precision, device, spec.d_model).precision
+    return Plan(
+        device=device if device.type == "cuda" else torch.device("cpu"),
+        dtype=None if precision == "fp32" else DTYPES[precision],
+        recompute=training.recompute,
+        accumulate=training.accumulate,
+        copies=int(isinstance(training.average, RunningAverage)),
+        packed=packed,
+        padded=padded,
+        optimizer=_optimizer(training, adapter),
+        loss=None if objective is None else _loss(objective),
+        batch=batch,
+    )
+
+
+def _optimizer(training: Training, adapter: Adapter | None) -> MakeOptimizer:
+    def make(model: nn.Module) -> torch.optim.Optimizer:
+        return training.optimizer.build(model if adapter is None else adapt(model, adapter))
+
+    return make
+
+
+def _loss(objective: Objective) -> Loss:
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        counts = objective.counts(batch)
+        return weighed(over_labels(terms_of(objective, model, batch), counts), counts)
+
+    return loss
+
+
+@dataclass(frozen=True)
+class Room:
+    """A training that wants memory, and what there is. `tokens` is `batching.tokens`."""
+
+    spec: ModelSpec
+    shape: Shape
+    plan: Plan
+    tokens: int
+
+    def check(self) -> None:
+        """Raise ValueError, with what would fit, where the largest batch can't. Quick where it is far from the limit."""
+        free = available(self.plan.device)
+        if free is None or ceiling(self.spec, self.shape, self.plan) < free / 2:
+            return
+        memory = predict(self.spec, self.shape, self.plan)
+        if memory is not None and memory.peak > free:
+            raise ValueError(
+                f"training on batches of {self.tokens:,} tokens would take about {_gib(memory.peak)}, and this machine has "
+                f"{_gib(free)} free; {self._advice(free)}"
+            )
+
+    def _advice(self, free: int) -> str:
+        """What fits by the same prediction."""
+        offers = []
+        batches = self.batches(free)
+        if batches is not None:
+            tokens, times = -(-self.tokens // batches), batches * self.plan.accumulate
+            offers.append(f"batching.tokens={tokens} with training.accumulate={times}, for steps as large")
+        if self.plan.recompute != "blocks":
+            less = predict(self.spec, self.shape, replace(self.plan, recompute="blocks"))
+            if less is not None and less.peak <= free:
+                offers.append(f"training.recompute=blocks ({_gib(less.peak)})")
+        if not offers:
+            return f"not even a row of {self.shape.length} tokens fits: take a smaller model or shorter rows"
+        return f"what fits is {' or '.join(offers)}"
+
+    def batches(self, free: int) -> int | None:
+        """Into how many a batch has to be cut so that each fits, gradients being kept from one to the next; None where
+        nothing is small enough. Memory grows in a straight line with the rows."""
+        plan, rows = replace(self.plan, accumulate=2), self.shape.rows
+        one = predict(self.spec, replace(self.shape, rows=1), plan)
+        all_ = predict(self.spec, self.shape, plan)
+        if one is None or all_ is None or one.peak > free or rows == 1:
+            return None
+        most = 1 + (free - one.peak) * (rows - 1) // (all_.peak - one.peak)
+        return -(-rows // most)
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"

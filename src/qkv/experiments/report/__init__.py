@@ -1,0 +1,1 @@
+"""`report.html`: what a training did, on one page."""

@@ -1,0 +1,464 @@
+"""From a recipe to a run directory: everything is checked before the first file is written, and nothing is lost after."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from ..core.batch import Batch
+from ..data.batching.batching import Stream, count, stream
+from ..data.source import SPLITS, Example, Split
+from ..data.vectors.vectors import Vectors
+from ..directories import weights
+from ..directories.adapters import save_adapter
+from ..directories.build import build
+from ..directories.layout import (
+    ADAPTER,
+    EVALUATION,
+    RECIPE,
+    SAMPLES,
+    TOKENIZER,
+    WEIGHTS,
+    State,
+    clear,
+    is_stub,
+    tidy,
+    write_json,
+    write_text,
+)
+from ..directories.lock import locked
+from ..inference.device import choose, flops_per_token, peak_flops
+from ..inference.run import check_fit, write_settings
+from ..inference.text import Use
+from ..inference.unseen import unknown_words
+from ..layers.lora import adapt, fold
+from ..look.wording import taken
+from ..models.base import ModelSpec
+from ..models.replace import Replaced
+from ..models.transformer import Transformer
+from ..recipes.evaluation import decoded
+from ..recipes.recipe import Recipe
+from ..recipes.vectors import load_vectors
+from ..tokenizers.tokenizer import Tokenizer
+from ..training.checkpoints import rng
+from ..training.logging.progress import span
+from ..training.loop import check_metric, fit
+from ..training.outcome import Outcome
+from .admission import admit, check_machine
+from .auto_settings import Chooser
+from .base import added_template, check_base, keep_base, model_of
+from .evaluate import Evaluated, Evaluator
+from .fingerprint import fingerprint
+from .fits import Room, plan_of
+from .preview import first_seen, sizes
+from .shape import widest
+from .tokenizer import make, side_of, texts_of
+
+FEW = 8  # examples of a first evaluation, which is to show what is measured
+SAMPLE = 8  # batches that are looked at to see how large they get
+SMALL = 20  # examples: a smaller split is told
+TEXTS = 1000  # of a split, over which it is told how much of them has a vector, or is unknown
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of training: `evaluation` and `report` are None where the run was interrupted and waits to go on."""
+
+    folder: Path
+    outcome: Outcome
+    evaluation: Evaluated | None = None
+    report: Path | None = None
+
+
+def train(
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str | torch.device = "auto",
+    console: Console | None = None,
+) -> Trained:
+    """Train by a recipe, evaluate on its test split, and leave a run directory.
+
+    resume:    go on with the run in `out` from its last save, bit for bit; from the beginning where there is none yet.
+    overwrite: replace the run in `out`. A directory that is no run is never touched.
+
+    Raises ValueError, before anything is written, where recipe, data, device and directory don't fit together, or where
+    the machine's memory would not do.
+    """
+    console = console or Console(quiet=True)
+    where = choose(device)
+    admit(recipe, out, resume, overwrite)  # a directory that is not ours is not even locked
+    with locked(out):
+        recipe = admit(recipe, out, resume, overwrite)
+        fresh = overwrite or State.of(out) is State.FREE
+        tidy(out)
+        check_machine(recipe.training, recipe.batching, where)
+        job = Job.prepare(recipe, out, where, resume, console)
+        first = job.foresee()
+        try:
+            return job.run(resume, first, overwrite)
+        except Exception:
+            if fresh and is_stub(out) and State.of(out) is State.STARTED:
+                clear(out)  # nothing was learned yet, and what refused to begin should not be in the way
+            raise
+
+
+@dataclass
+class Job:
+    """One training, with everything made that can be made without writing a file."""
+
+    recipe: Recipe
+    out: Path
+    tokenizer: Tokenizer | None
+    spec: Any
+    use: Use
+    device: torch.device
+    console: Console
+    full: bool  # rows are as wide as the context, without padding
+    vectors: Vectors | None = None  # what the token embedding begins with
+    opened: Stream | None = None  # the training data, for their report at the end
+    length: int | None = None  # entries of an epoch, where they had to be counted
+    notes: list[str] = field(default_factory=list)  # what was chosen
+    measured: bool = False  # whether it was told how much of the validation split evaluations take
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, out: Path, device: torch.device, resume: bool, console: Console) -> Job:
+        """Raises ValueError where the data are missing or the parts don't fit together."""
+        check_context(recipe, recipe.spec())  # told before anything takes time
+        tell(console, "Reading the data …")
+        example = first_examples(recipe)["train"]
+        small = list(small_splits(recipe))
+        saved = out / TOKENIZER
+        if resume and recipe.adapter is not None and recipe.model.directory:
+            check_base(out, recipe.model.directory)
+        kept = resume and saved.is_file()
+        if recipe.tokenizer is not None and not recipe.model.directory and not kept:
+            tell(console, "Making the tokenizer …")
+        tokenizer = Tokenizer.load(saved) if kept else make(recipe, console.is_terminal)
+        recipe = recipe.settled(tokenizer)
+        spec = recipe.model.spec(None if tokenizer is None else tokenizer.vocab_size)
+        if tokenizer is not None:
+            check_fit(tokenizer, spec, f"the recipe {recipe.name}")
+        use = use_of(spec, example)
+        full = use == "continue" and "messages" not in example and recipe.task is None
+        vectors = None if recipe.vectors is None else recipe.vectors.read(spec, tokenizer)
+        notes = unknown_notes(recipe, tokenizer)
+        notes += [tuning(recipe, recipe.resolve(spec.vocab_size))] if recipe.model.directory else []
+        notes += [] if tokenizer is None else of_the_model(recipe, spec)
+        recipe = recipe.resolve(spec.vocab_size)
+        notes += small
+        notes += [] if recipe.task is None else [f"Task: {note}." for note in recipe.task.notes(example)]
+        seen = first_seen(example, recipe, tokenizer, use == "translate")
+        notes += [f"Data: {sizes(recipe.data, recipe.seed)}.", *seen]
+        return cls(recipe, out, tokenizer, spec, use, device, console, full, vectors, notes=notes)
+
+    def open(self, position: dict[str, Any] | None) -> Stream:
+        """The batches of training after a position."""
+        recipe = self.recipe
+        self.opened = stream(
+            recipe.data,
+            self.tokenizer,
+            recipe.batching,
+            seq2seq=self.use == "translate",
+            task=recipe.task,
+            seed=recipe.seed,
+            position=position,
+            epochs=recipe.training.max_epochs,
+            length=self.length,
+        )
+        return self.opened
+
+    def sample(self) -> list[Batch]:
+        """Some batches of training data. Raises ValueError where no example is left to use."""
+        recipe, batching = self.recipe, self.recipe.batching.replace(pool=256, workers=0)
+        seq2seq = self.use == "translate"
+        with stream(
+            recipe.data, self.tokenizer, batching, seq2seq=seq2seq, task=recipe.task, seed=recipe.seed
+        ) as batches:
+            return [next(batches), *itertools.islice(batches, SAMPLE - 1)]
+
+    def largest(self, batches: list[Batch]) -> Batch | None:
+        """The largest of some batches where a task makes what its objective reads; None where ids and labels are all."""
+        return None if self.recipe.task is None else max(batches, key=lambda batch: batch.slots)
+
+    def foresee(self) -> Batch:
+        """Choose what is left to choose, and see that the memory will do; a batch of training data is given back."""
+        tell(self.console, "Making the first batches …")
+        recipe, batches = self.recipe, self.sample()
+        shape, packed = widest(batches, recipe.batching), recipe.batching.packing
+        passed = batches[-1].position["passed"]
+        epoch = len(batches) / passed if passed else None
+        chooser = Chooser(self.spec, shape, self.device, self.full and not packed, self.notes.append, epoch)
+        training = chooser.settle(recipe.training)
+        self.recipe = recipe.model_copy(update={"training": training})
+        plan = plan_of(
+            training,
+            self.spec,
+            self.device,
+            recipe.objective,
+            packed=packed,
+            padded=not self.full,
+            adapter=recipe.adapter,
+            batch=self.largest(batches),
+        )
+        Room(self.spec, shape, plan, recipe.batching.tokens).check()
+        if training.falls_by_epochs and training.max_steps is None and not batches[0].position["examples"]:
+            self._say("Counting the examples of an epoch, which these data don't know before their end …")
+            self.length = count(recipe.data, recipe.seed)
+        return batches[0]
+
+    def run(self, resume: bool, first: Batch, overwrite: bool = False) -> Trained:
+        """Train, once everything has been seen to fit together, and evaluate."""
+        recipe = self.recipe
+        model = self._model()
+        self._check_metric(model)
+
+        def begin() -> None:
+            if overwrite and State.of(self.out) is not State.FREE:
+                clear(self.out)
+            (self.out / EVALUATION).unlink(missing_ok=True)  # until it is made anew, the run is not finished
+            self.write()
+            self._tell()
+
+        outcome = fit(
+            model,
+            self.open,
+            recipe.objective,
+            recipe.training,
+            out=self.out,
+            seed=recipe.seed,
+            evaluate=self._measure,
+            resume=resume,
+            begin=begin,
+            fingerprint=fingerprint(recipe.data, self.tokenizer, recipe.seed),
+            flops_per_token=flops_per_token(self.spec, first),
+            peak_flops=peak_flops(self.device, recipe.training.precision),
+            console=self.console,
+        )
+        self._say(f"{str(outcome)[0].upper()}{str(outcome)[1:]}.")
+        if self.opened is not None and (self.opened.report.skipped or self.opened.report.cut):
+            self._say(f"Training data: {self.opened.report}.")
+        if recipe.adapter is not None:
+            self._deliver(model)
+        return Trained(self.out, outcome) if outcome.interrupted else self._finish(model, outcome)
+
+    def _model(self) -> Any:
+        """The model as training begins with it."""
+        recipe, loaded = self.recipe, self.recipe.model.directory
+        model: Any
+        if loaded:
+            found = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
+            model = found.model
+            if found.new:
+                self._say(f"Of {loaded}: {_listed(found)}.")
+        else:
+            model = build(self.spec, device=self.device, seed=recipe.seed)
+        self._begin_with_vectors(model)
+        return model if recipe.adapter is None else adapt(model, recipe.adapter, seed=recipe.seed)
+
+    def _begin_with_vectors(self, model: nn.Module) -> None:
+        choice = self.recipe.vectors
+        if choice is None or self.vectors is None or self.tokenizer is None:
+            return
+        texts = itertools.islice(self.recipe.data.texts("train"), TEXTS)
+        found = load_vectors(model, self.tokenizer, self.vectors, choice.frozen, texts)
+        self.notes += [f"{choice.path}: {note}." for note in self.vectors.notes]
+        self.notes.append(f"Vectors: {found}; in the first {TEXTS:,} texts at most.")
+
+    def _deliver(self, model: Any) -> None:
+        """Leave the adapter as such, and the model with the adapter in its weights: a run like any other."""
+        try:
+            save_adapter(model, self.out / ADAPTER, self.recipe.model.directory or "")
+        except ValueError as error:
+            self._say(f"The adapter is in the model's weights alone: {error}.")
+        weights.save(fold(model), self.out / WEIGHTS)
+
+    def write(self) -> None:
+        """The files that a run begins with, the recipe first: by it a directory is known as a run."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_text(self.out / RECIPE, self.recipe.to_yaml())
+        if self.recipe.adapter is not None and self.recipe.model.directory:
+            keep_base(self.out, self.recipe.model.directory)
+        if self.tokenizer is not None:
+            self.tokenizer.save(self.out / TOKENIZER)
+        write_settings(self.out, self.spec, self.use, self.recipe.generation, None, self.tokenizer is not None)
+
+    @property
+    def evaluator(self) -> Evaluator:
+        r = self.recipe
+        return Evaluator(r.data, self.tokenizer, r.batching, r.evaluation, r.generation, r.objective, r.seed, r.task)
+
+    def _measure(self, model: Any, step: int) -> dict[str, float]:
+        """What `fit` asks for now and then: quick, on some of the validation split."""
+        evaluation = self.recipe.evaluation
+        quick = self.recipe.generation.replace(num_beams=evaluation.num_beams, num_samples=1)
+        limit = self._least(evaluation.examples, self.recipe.training.max_steps)
+        found = self.evaluator(model, "validation", limit, quick, samples=0, count=not self.measured)
+        if found.limited and not self.measured:
+            self._say(f"Evaluations during training take {taken(found.to_dict())} (evaluation.examples).")
+        self.measured = True
+        return found.metrics
+
+    def _least(self, limit: int | None, steps: int | None) -> int | None:
+        """A limit of examples, lower where they are decoded and the training has few steps."""
+        task = self.recipe.task
+        quick = (
+            decoded(steps)
+            if (self.use in ("translate", "answer") if task is None else task.kind == "caption")
+            else None
+        )
+        return min((n for n in (limit, quick) if n is not None), default=None)
+
+    def _check_metric(self, model: Any) -> None:
+        """That evaluations will give the metric which the best is chosen by, by evaluating on a few examples. Raises
+        ValueError that names those that there are."""
+        quick = self.recipe.generation.replace(num_beams=1, num_samples=1, max_new_tokens=1)
+        evaluator = replace(self.evaluator, batching=self.recipe.batching.replace(pool=256))
+        training = model.training
+        try:
+            with rng.preserved():
+                found = evaluator(model.eval(), "validation", FEW, quick, samples=0, count=False).metrics
+        except ValueError:  # so few examples may hold nothing to measure; the first evaluation will say
+            return
+        finally:
+            model.train(training)
+        check_metric(self.recipe.training.metric, found)
+
+    def _finish(self, model: Any, outcome: Outcome) -> Trained:
+        """Evaluate the delivered weights on the test split and write down what was found, `evaluation.json` and the page."""
+        from .report.report import write_report
+
+        usual = self.recipe.evaluation.test_examples
+        limit = self._least(usual, outcome.state.step)
+        result = self.evaluator(model.eval(), "test", limit)
+        if limit != usual and result.limited:
+            self._say(
+                f"Evaluated on {taken(result.to_dict())} of the test split, because training took {outcome.state.step:,} "
+                f"steps only; on all of them with: qkv eval {self.out} --max-examples all"
+            )
+        write_json(self.out / SAMPLES, result.samples)
+        write_json(self.out / EVALUATION, result.to_dict())
+        return Trained(self.out, outcome, result, write_report(self.out))
+
+    def _tell(self) -> None:
+        sizes = f"{self.spec.n_parameters:,} parameters"
+        if self.tokenizer is not None:
+            sizes += f", {self.tokenizer.vocab_size:,} tokens in the vocabulary"
+            if self.recipe.source_tokenizer is not None:
+                sizes += f" of targets and {self.tokenizer.sources.vocab_size:,} in that of sources"
+        self._say(f"Training {self.recipe.name} on {self.device}: {sizes}, run in {self.out}.")
+        if self.recipe.training.max_time is not None:
+            self._say(f"Training stops after {span(self.recipe.training.max_time)} at the latest.")
+        for note in self.notes:
+            self._say(note)
+        for note in self.recipe.data.notes():
+            self._say(f"Data: {note}.")
+
+    def _say(self, text: str) -> None:
+        tell(self.console, text)
+
+
+def tell(console: Console, text: str) -> None:
+    with suppress(OSError):  # the terminal was closed: the run is not to be lost with it
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def unknown_notes(recipe: Recipe, tokenizer: Tokenizer | None) -> list[str]:
+    """How much of the validation split the tokenizer doesn't know, where that is anything."""
+    if tokenizer is None:
+        return []
+    sides: list[tuple[Tokenizer, str, Iterator[str]]] = [(tokenizer, "texts", texts_of(recipe, "validation"))]
+    if recipe.source_tokenizer is not None:
+        sides = [(tokenizer.sources, "sources", side_of(recipe, "validation", "source"))]
+        sides += [(tokenizer, "targets", side_of(recipe, "validation", "target"))]
+    notes = []
+    for reader, what, texts in sides:
+        some = [] if reader.unk_id is None else list(itertools.islice(texts, TEXTS))
+        said = unknown_words(reader, some, f"in the first {len(some):,} {what} of the validation split ")
+        notes += [] if said is None else [f"{said}."]
+    return notes
+
+
+def tuning(recipe: Recipe, resolved: Recipe) -> str:
+    """The note on the learning rate used for fine-tuning."""
+    optimizer = resolved.training.optimizer
+    chosen = f"{optimizer.kind}'s default for a trained model of this width" if recipe.tunes_by_default else "as given"
+    return (
+        f"Going on with {resolved.model.directory} at a learning rate of {optimizer.lr:.2g}, {chosen}; "
+        "training.optimizer.lr changes it."
+    )
+
+
+def _listed(found: Replaced[Any]) -> str:
+    """What was kept of a trained model, and what is new in it."""
+    named = ", ".join(found.new[:6]) + (f" and {len(found.new) - 6} more" if len(found.new) > 6 else "")
+    return f"{len(found.kept)} tensors kept, {len(found.gone)} left out; new: {named}"
+
+
+def first_examples(recipe: Recipe) -> dict[Split, Example]:
+    """One example of every split. Raises ValueError where a split can't be read or holds none."""
+    found: dict[Split, Example] = {}
+    for split in SPLITS:
+        example = next(recipe.data.examples(split, seed=recipe.seed, shuffle=False), None)
+        if example is None:
+            raise ValueError(f"the {split} split of the data holds no example")
+        found[split] = example
+    return found
+
+
+def small_splits(recipe: Recipe) -> Iterator[str]:
+    """What is said of splits on which no figure means much."""
+    for split in SPLITS:
+        examples = recipe.data.examples(split, seed=recipe.seed, shuffle=False)
+        size = sum(1 for _ in itertools.islice(examples, SMALL))
+        if size < SMALL:
+            plural = "" if size == 1 else "s"
+            use = "there is little to learn from" if split == "train" else "figures on so few are chance"
+            yield f"Warning: the {split} split has {size} example{plural}; {use}."
+
+
+def use_of(spec: ModelSpec, example: Example) -> Use:
+    """What a model trained on such examples does with a text."""
+    if spec.is_encoder_decoder:
+        return "translate"
+    if isinstance(spec, Transformer) and spec.decoder is None:
+        return "read"
+    return "answer" if "source" in example else "continue"
+
+
+def check_context(recipe: Recipe, spec: ModelSpec) -> None:
+    """That no batch has rows longer than the model's context."""
+    longest, name = _longest(recipe, spec)
+    if spec.max_positions is not None and longest > spec.max_positions:
+        trained = recipe.model.directory is not None
+        raise ValueError(
+            f"batching.{name} is {longest}, longer than the model's context of {spec.max_positions} positions; "
+            f"lower it (batching.{name}={spec.max_positions})" + ("" if trained else ", or raise model.max_positions")
+        )
+
+
+def _longest(recipe: Recipe, spec: ModelSpec) -> tuple[int, str]:
+    """How long rows may be, and the setting of batching that says so."""
+    if spec.is_encoder_decoder:
+        return recipe.batching.max_length, "max_length"
+    return recipe.batching.context, "context"
+
+
+def of_the_model(recipe: Recipe, spec: ModelSpec) -> Iterator[str]:
+    """What is said of a trained model's context and chat template where the recipe follows the one, or gives the other."""
+    directory = recipe.model.directory
+    longest, name = _longest(recipe, spec)
+    if directory and longest == spec.max_positions:
+        yield f"batching.{name} is {longest}, the whole context of {directory}; no row can be longer."
+    if directory and recipe.tokenizer is not None and added_template(directory, recipe.tokenizer) is not None:
+        yield f"The tokenizer of {directory} has no chat template; it gets the recipe's (tokenizer.chat_template)."

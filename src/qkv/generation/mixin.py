@@ -1,0 +1,47 @@
+"""`Generates` gives a model class its `generate` method: tensors in, tensors out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from torch import Tensor
+
+from ..core.layout import Layout
+from .generate import generate
+from .prompts import Ids
+
+if TYPE_CHECKING:
+    from .protocol import Decoder
+
+
+class Generates:
+    """Mix into a model that has `start` and `step` (see `protocol.Decoder`)."""
+
+    def generate(
+        self,
+        ids: Ids,
+        *,
+        attention_mask: Tensor | None = None,
+        layout: Layout | None = None,
+        bos_id: int | None = None,
+        eos_id: int | Sequence[int] | None = None,
+        pad_id: int | None = None,
+        **options: Any,
+    ) -> Tensor:
+        """(B · num_samples, W + T) ids, the decoder's prompt first, then the new tokens, padded with `pad_id`.
+
+        A decoder-only model's prompts keep their width W, padding moved to their left, so that `out[:, W:]` are the new
+        tokens, padded on the right; an encoder–decoder's rows begin with its starting token. `pad_id` is by default the
+        first `eos_id`, or 0. Options are those of `qkv.generation.generate`, which also gives scores: `num_beams`,
+        `temperature`, `max_new_tokens` … Raises ValueError as it does.
+        """
+        model = cast("Decoder", self)
+        if pad_id is None:
+            first = eos_id if isinstance(eos_id, int) or eos_id is None else next(iter(eos_id), None)
+            pad_id = 0 if first is None else first
+        out = generate(
+            model, ids, attention_mask=attention_mask, layout=layout, bos_id=bos_id, eos_id=eos_id, **options
+        )
+        width = ids.shape[1] if isinstance(ids, Tensor) and not model.is_encoder_decoder else 0
+        return out.tensor(pad_id, model.device, width)

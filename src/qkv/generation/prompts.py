@@ -1,0 +1,205 @@
+"""Prompts made ready: one left-padded batch, checked against the model, with the room that each row has left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.layout import Layout
+from ..kv_cache.kinds import CacheKind
+from .protocol import Decoder
+
+ROOM = 512  # new tokens that a cache makes room for at once; it grows by itself after that
+
+Ids = Tensor | Sequence[Sequence[int]]  # (B, T), or a list of rows of any lengths
+
+
+@dataclass(frozen=True, eq=False)
+class Prompts:
+    """What decoding starts from.
+
+    ids:     (B, W) the decoder's tokens so far, left-padded; 0 where padded.
+    layout:  where they are.
+    rows:    the same tokens on the host, without padding.
+    limits:  the new tokens each row may get: max_new_tokens, or fewer where the model's context ends.
+    cache:   how keys and values are kept.
+    source, source_layout: the encoder's input, for an encoder–decoder: tokens, or pixels (B, C, H, W).
+    """
+
+    ids: Tensor
+    layout: Layout
+    rows: tuple[tuple[int, ...], ...]
+    limits: tuple[int, ...]
+    cache: CacheKind | None = None
+    source: Tensor | None = None
+    source_layout: Layout | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def prefill(self, model: Decoder) -> tuple[Any, Tensor]:
+        """A cache that holds the prompts, and the (B, V) logits of what follows them."""
+        capacity = self.ids.shape[1] + min(max(self.limits), ROOM)
+        kept: dict[str, Any] = {} if self.cache is None else {"cache": self.cache}
+        if self.source is None:
+            cache = model.start(len(self), capacity=capacity, **kept)
+        else:
+            cache = model.start(source=self.source, source_layout=self.source_layout, capacity=capacity, **kept)
+        return cache, model.step(self.ids, cache, self.layout)
+
+    def history(self) -> Tensor:
+        """(B, W) ids with −1 at padding: what processors see."""
+        return self.ids.masked_fill(~self.layout.valid, -1)
+
+
+def prepare(
+    model: Decoder,
+    ids: Ids,
+    *,
+    layout: Layout | None,
+    attention_mask: Tensor | None,
+    target: Ids | None,
+    target_layout: Layout | None,
+    bos_id: int | None,
+    max_new_tokens: int,
+    cache: CacheKind | None = None,
+) -> Prompts:
+    """Check and lay out the prompts. An encoder–decoder's prompt is `target`, or `bos_id` alone."""
+    source: Tensor | None = None
+    source_layout: Layout | None = None
+    if model.is_encoder_decoder:
+        source, source_layout = _source(ids, layout, attention_mask, model.device)
+        if target is None:
+            if bos_id is None:
+                raise ValueError(
+                    "an encoder–decoder starts from bos_id; give it (or the decoder's first tokens, target)"
+                )
+            target = torch.full((source.shape[0], 1), bos_id)
+        ids, layout, attention_mask = target, target_layout, None
+    elif target is not None or target_layout is not None:
+        raise ValueError("target is an encoder–decoder's prompt; this model is decoder-only and continues ids")
+    prompt, where = _left(*batch_of(ids, layout, attention_mask, model.device), bos_id)
+    if source is not None and source.shape[0] != prompt.shape[0]:
+        raise ValueError(f"there are {source.shape[0]} sources and {prompt.shape[0]} targets; there is one for each")
+    rows = _rows(prompt, where)
+    _check_vocabulary(rows, model.vocab_size)
+    context = None if cache is not None and cache.endless else model.max_positions
+    limits = tuple(_room(i, len(row), max_new_tokens, context) for i, row in enumerate(rows))
+    return Prompts(prompt, where, rows, limits, cache, source, source_layout)
+
+
+def _source(
+    ids: Ids, layout: Layout | None, attention_mask: Tensor | None, device: torch.device
+) -> tuple[Tensor, Layout | None]:
+    """What an encoder reads: tokens, or numbers such as pixels, whose own embedding says where they are."""
+    if not isinstance(ids, Tensor) or not ids.is_floating_point() or ids.ndim < 3:
+        return batch_of(ids, layout, attention_mask, device)
+    if attention_mask is not None:
+        raise ValueError("an attention mask is for tokens; a layout says which parts of a picture are shown")
+    if not len(ids):
+        raise ValueError("there are no prompts: the source has no rows")
+    return ids.to(device), None if layout is None else layout.to(device)
+
+
+def batch_of(
+    ids: Ids, layout: Layout | None, attention_mask: Tensor | None, device: torch.device
+) -> tuple[Tensor, Layout]:
+    """Ids and their layout on the model's device; padding holds 0, whatever was there."""
+    if not isinstance(ids, Tensor):
+        if layout is not None or attention_mask is not None:
+            raise ValueError("a list of rows is its own layout; give layout or attention_mask with a tensor only")
+        ids, layout = padded(ids)
+    if ids.ndim != 2 or ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
+        raise ValueError(f"ids are integers of shape (batch, length), not {ids.dtype} {tuple(ids.shape)}")
+    if ids.shape[0] == 0:
+        raise ValueError("there are no prompts: ids has no rows")
+    if attention_mask is not None:
+        if layout is not None:
+            raise ValueError("give layout or attention_mask, not both")
+        layout = Layout.from_mask(attention_mask)
+    layout = Layout.full(ids.shape[1]) if layout is None else layout
+    if layout.shape[1] != ids.shape[1] or layout.shape[0] not in (1, ids.shape[0]):
+        raise ValueError(f"the layout (or mask) is of {tuple(layout.shape)} tokens, the ids of {tuple(ids.shape)}")
+    layout = layout.to(device)
+    return ids.to(device, torch.long).masked_fill(~layout.valid, 0), layout
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Layout]:
+    """Rows of any lengths as one right-padded tensor and its layout."""
+    if any(isinstance(row, int) for row in rows):
+        raise ValueError("ids are rows of integers; put a single prompt into a list: [ids]")
+    lengths = [len(row) for row in rows]
+    ids = torch.zeros(len(rows), max(lengths, default=0), dtype=torch.long)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = torch.as_tensor(row, dtype=torch.long)
+    return ids, Layout.from_lengths(lengths)
+
+
+def _left(ids: Tensor, layout: Layout, bos_id: int | None) -> tuple[Tensor, Layout]:
+    """Move padding to the left and put the starting token into rows that are empty."""
+    if layout.segments is not None and not layout.one_segment:
+        raise ValueError("a row of the prompt holds several packed documents; generation continues one a row")
+    if layout.padding in ("right", "mixed"):
+        ids, layout = _shift(ids, layout)
+    lengths = list(layout.lengths or layout.valid.sum(1).expand(ids.shape[0]).tolist())
+    if all(lengths):
+        return ids, layout
+    if bos_id is None:
+        raise ValueError(
+            f"prompt {lengths.index(0)} is empty and there is no bos_id to start from; give one of the two"
+        )
+    if ids.shape[1] == 0:
+        ids = ids.new_zeros(ids.shape[0], 1)
+    empty = torch.tensor([n == 0 for n in lengths], device=ids.device)
+    ids = ids.clone()
+    ids[empty, -1] = bos_id
+    made = Layout.from_lengths([max(n, 1) for n in lengths], ids.shape[1], "left", ids.device)
+    return ids, made
+
+
+def _shift(ids: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
+    """The same tokens with their positions and roles, every row's padding moved to its left."""
+    order = layout.valid.to(torch.int8).argsort(dim=1, stable=True)
+
+    def move(t: Tensor) -> Tensor:
+        return t.gather(1, order.expand(t.shape[0], -1))
+
+    axes = [move(axis) for axis in layout.positions.unbind(-1)]
+    first = axes[0]
+    real = first >= 0
+    steady = bool(((first[:, 1:] - first[:, :-1] == 1) | ~real[:, :-1]).all())
+    lengths = layout.lengths or tuple(real.sum(1).tolist())
+    return ids.gather(1, order.expand(ids.shape[0], -1)), Layout(
+        torch.stack(axes, -1),
+        roles=None if layout.roles is None else move(layout.roles),
+        padding="left",
+        sequential=steady,
+        lengths=lengths,
+    )
+
+
+def _rows(ids: Tensor, layout: Layout) -> tuple[tuple[int, ...], ...]:
+    tokens, valid = ids.tolist(), layout.valid.expand(ids.shape).tolist()
+    return tuple(tuple(t for t, v in zip(*pair, strict=True) if v) for pair in zip(tokens, valid, strict=True))
+
+
+def _check_vocabulary(rows: Sequence[Sequence[int]], vocab_size: int) -> None:
+    for i, row in enumerate(rows):
+        for token in row:
+            if not 0 <= token < vocab_size:
+                raise ValueError(f"prompt {i} holds token {token}; the model's vocabulary is 0 … {vocab_size - 1}")
+
+
+def _room(row: int, length: int, wanted: int, context: int | None) -> int:
+    if context is None:
+        return wanted
+    if length >= context:
+        raise ValueError(
+            f"prompt {row} has {length} tokens, which leaves no room in the model's context of {context}; "
+            f"shorten it to {context - 1} or fewer"
+        )
+    return min(wanted, context - length)

@@ -1,0 +1,67 @@
+"""What generation needs of a model: `start` a cache, `step` it, and a few facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ..core.layout import Layout
+from ..kv_cache.kinds import CacheKind
+
+
+class Cache(Protocol):
+    """What the layers remember of every row."""
+
+    def reorder(self, rows: Tensor, cross: bool = True) -> Any:
+        """Keep the given rows, in their order; a row may be named several times.
+
+        `cross=False`: every row stays with the source that it had, so what was kept of sources need not move.
+        """
+
+
+class Decoder(Protocol):
+    """A decoder-only or encoder–decoder model; `qkv.models.transformer.TransformerModel` is one."""
+
+    @property
+    def is_encoder_decoder(self) -> bool: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def max_positions(self) -> int | None: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def start(
+        self,
+        batch_size: int | None = None,
+        *,
+        source: Tensor | None = None,
+        source_layout: Layout | None = None,
+        capacity: int | None = None,
+        cache: CacheKind | None = None,
+    ) -> Any: ...
+
+    def step(self, ids: Tensor, cache: Any, layout: Layout | None = None) -> Tensor: ...
+
+    def modules(self) -> Iterator[nn.Module]: ...
+
+
+@contextmanager
+def evaluating(model: Decoder) -> Iterator[None]:
+    """Dropout off and no gradients inside; afterwards every submodule is in the mode it was found in."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module in training:
+            module.training = True

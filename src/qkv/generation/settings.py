@@ -1,0 +1,92 @@
+"""`Generation`: every choice about how tokens are picked, as one value that a recipe or a model directory keeps."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ..core.spec import Spec
+from ..kv_cache.kinds import CacheKind, named
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+SAMPLING = ("temperature", "top_k", "top_p", "min_p")  # the fields that ask for sampling by being set
+
+
+class Generation(Spec):
+    """How to continue a prompt. The defaults are greedy decoding of at most 128 new tokens.
+
+    Search:
+        num_beams:      1 is greedy (or sampling); more is beam search with that many hypotheses in play.
+        length_penalty: a finished hypothesis scores Σ log p / length**length_penalty; above 0 favors longer ones.
+        early_stopping: when a beam search ends. True: as soon as num_beams hypotheses are finished. False: when the
+                        best running one, at its present length, can't beat the worst of them. "never": the same at
+                        the length where a running one could score best (with a positive penalty, the greatest).
+        num_samples:    results per prompt: the n best of a beam search, or independent samples.
+        max_new_tokens, min_new_tokens: the end-of-sequence token counts; below the minimum it is forbidden.
+
+    Sampling, on when `do_sample` is True, or is None and one of these fields (or num_samples > 1 without beams) is set:
+        temperature: logits are divided by it; below 1 sharpens.
+        top_k:       only the k likeliest tokens (0: all).
+        top_p:       only the likeliest tokens that together reach this probability (Holtzman et al. 2020).
+        min_p:       only tokens at least this fraction as likely as the likeliest (Nguyen et al. 2024).
+        seed:        makes samples repeatable; None takes one from PyTorch's global generator.
+
+    Repetition:
+        repetition_penalty:   tokens seen before become less likely by this factor on their logit (Keskar et al. 2019).
+        no_repeat_ngram_size: no n-gram of this size occurs twice (0: off).
+
+    Memory:
+        cache: how keys and values are kept (None: as they are): "int8", "int4", or a `CacheKind` such as
+               {"kind": "sinks", "window": 1024}, with which a text may go on past the model's context.
+    """
+
+    num_beams: int = Field(1, ge=1)
+    length_penalty: Finite = Field(1.0, ge=-10, le=10)
+    early_stopping: bool | Literal["never"] = False
+    num_samples: int = Field(1, ge=1)
+    max_new_tokens: int = Field(128, ge=1)
+    min_new_tokens: int = Field(0, ge=0)
+    do_sample: bool | None = None
+    temperature: Finite | None = Field(None, gt=0)
+    top_k: int | None = Field(None, ge=0)
+    top_p: Finite | None = Field(None, gt=0, le=1)
+    min_p: Finite | None = Field(None, ge=0, le=1)
+    seed: int | None = Field(None, ge=0, lt=2**63)
+    repetition_penalty: Finite = Field(1.0, gt=0)
+    no_repeat_ngram_size: int = Field(0, ge=0)
+    cache: CacheKind | None = None
+
+    @field_validator("cache", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return named(value) if isinstance(value, str) else value
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn at random."""
+        if self.do_sample is not None:
+            return self.do_sample
+        return self.num_beams == 1 and (self.num_samples > 1 or bool(self._set_sampling()))
+
+    def _set_sampling(self) -> list[str]:
+        return [name for name in SAMPLING if getattr(self, name) is not None]
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.min_new_tokens > self.max_new_tokens:
+            raise ValueError(f"min_new_tokens {self.min_new_tokens} is more than max_new_tokens {self.max_new_tokens}")
+        if self.num_beams > 1:
+            asked = ["do_sample"] if self.do_sample else self._set_sampling() if self.do_sample is None else []
+            if asked:
+                raise ValueError(
+                    f"{asked[0]} asks for sampling, but num_beams {self.num_beams} is a beam search, which doesn't "
+                    f"sample; set num_beams to 1 or leave {asked[0]} out"
+                )
+        if not self.samples and self.num_samples > self.num_beams:
+            raise ValueError(
+                f"num_samples {self.num_samples} is more than num_beams {self.num_beams}; "
+                "raise num_beams, or sample (do_sample)"
+            )
+        return self

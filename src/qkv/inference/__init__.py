@@ -1,0 +1,1 @@
+"""A trained model in use: generate, chat, classify, embed, score and predict."""

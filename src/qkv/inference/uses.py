@@ -1,0 +1,162 @@
+"""What can be asked of a run, and by which commands: so that a question to the wrong kind of run names the right one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..data.task import Task
+from ..layers.embedding import Embedding
+from ..models.heads.text import LanguageModel, SequenceClassifier, Span, TokenClassifier
+from ..models.heads.vision import Detector, ImageClassifier
+from ..models.transformer import Transformer
+from ..tasks.captioning.task import Caption
+from ..tasks.detection.task import Detect
+from ..tasks.forecasting.task import Forecast
+from ..tasks.image_classification.task import ImageClassify
+from ..tasks.multiple_choice.task import Choice
+from ..tasks.music.task import Music
+from ..tasks.question_answering.task import Answer
+from ..tasks.segmentation.task import Segment
+from ..tasks.sound_classification.task import Sound
+from ..tasks.tagging.task import Tag
+from ..tasks.text_classification.task import Classify
+from ..tasks.text_regression.task import Regress
+from ..tasks.text_similarity.task import Similarity
+
+if TYPE_CHECKING:
+    from .run import Run
+
+NEEDS = {
+    "generate": "a model that writes texts",
+    "translate": "an encoder–decoder that writes texts",
+    "chat": "a language model with a chat template",
+    "score": "a model that writes texts",
+    "embed": "a model that reads texts",
+    "classify": "a model that tells classes apart",
+    "fill": "a masked language model",
+    "predict": "a run trained to answer (tags, classes, boxes, numbers …), or a model of the Hub with such a head",
+    "eval": "a run that `qkv train` made",
+}
+"""What each command asks of a run."""
+
+PREDICTED: tuple[type[Task], ...] = (
+    *(Answer, Caption, Choice, Classify, Detect, Forecast, ImageClassify, Music),
+    *(Regress, Segment, Similarity, Sound, Tag),
+)
+"""The tasks whose runs say something of new inputs."""
+
+
+def commands(run: Run) -> tuple[str, ...]:
+    """The commands that serve a run, the usual one first."""
+    found = []
+    if _answers(run):
+        found += ["predict", *(["classify"] if _tells_classes(run) else [])]
+    if _writes(run):
+        found += ["translate", "generate"] if run.model.is_encoder_decoder else ["generate", *_chats(run)]
+        found += ["score"]
+    if fills(run):
+        found += ["fill"]
+    if reads_text(run):
+        found += ["embed"]
+    return (*found, *(["eval"] if run.recipe is not None else []))
+
+
+def check(run: Run, command: str) -> None:
+    """Raises ValueError with the commands that serve a run where this one doesn't."""
+    if command not in commands(run) and not (
+        command == "chat" and "generate" in commands(run)
+    ):  # no template: its own word
+        raise ValueError(f"{name_of(run)} is {kind_of(run)}, and `qkv {command}` needs {NEEDS[command]}; {advice(run)}")
+
+
+def advice(run: Run) -> str:
+    """What to do with a run, by command."""
+    served = [f"`qkv {command}`" for command in commands(run)]
+    if not served:
+        return "ask it from Python, with numbers: qkv.load(…).model"
+    return f"use {' or '.join([', '.join(served[:-1]), served[-1]] if len(served) > 1 else served)}"
+
+
+def name_of(run: Run) -> str:
+    return str(run.path or "this run")
+
+
+def kind_of(run: Run) -> str:
+    """A run in a few words."""
+    task, head = _task(run), _head(run)
+    words = "" if run.tokenizer is not None else " without a tokenizer"
+    if task is not None and _answers(run):
+        return f"a model of the task {task.kind!r}"
+    if isinstance(head, LanguageModel):
+        if not _writes_tokens(run):
+            return f"a masked language model{words}"
+        return f"an encoder–decoder{words}" if run.model.is_encoder_decoder else f"a language model{words}"
+    if _tells_classes(run):
+        return f"a classifier{words}"
+    return f"an encoder without a head{words}" if head is None else f"a model with the head {head.kind!r}{words}"
+
+
+def reads_text(run: Run) -> bool:
+    """Whether its first stack reads tokens, and there is a tokenizer."""
+    spec = run.model.spec
+    if run.tokenizer is None or not isinstance(spec, Transformer):
+        return run.tokenizer is not None
+    return isinstance((spec.encoder or spec.output).embedding, Embedding)
+
+
+def fills(run: Run) -> bool:
+    """Whether it says which tokens are hidden in a text."""
+    masked = isinstance(_head(run), LanguageModel) and not _writes_tokens(run)
+    return masked and reads_text(run) and run.tokenizer is not None and run.tokenizer.mask_id is not None
+
+
+def _writes(run: Run) -> bool:
+    return reads_text(run) and isinstance(_head(run), LanguageModel) and _writes_tokens(run)
+
+
+def _writes_tokens(run: Run) -> bool:
+    """Whether it has a decoder, which writes one token after the other."""
+    spec = run.model.spec
+    return not isinstance(spec, Transformer) or spec.decoder is not None
+
+
+def _chats(run: Run) -> list[str]:
+    assert run.tokenizer is not None
+    try:
+        run.tokenizer.chat  # noqa: B018  (made now, where there is a template)
+    except ValueError:
+        return []
+    return ["chat"]
+
+
+def _answers(run: Run) -> bool:
+    """Whether `predict` has something to say."""
+    if run.recipe is not None:
+        return isinstance(run.recipe.task, PREDICTED)
+    match _head(run):
+        case ImageClassifier() | Detector():
+            return True
+        case TokenClassifier(labels=count):
+            return count > 1 and reads_text(run)
+        case Span() | SequenceClassifier():
+            return reads_text(run)
+    return False
+
+
+def _tells_classes(run: Run) -> bool:
+    match _task(run), _head(run):
+        case (Sound() | ImageClassify(), _) | (None, ImageClassifier()):
+            return True
+        case (Choice() | Regress(), _):
+            return False
+        case (_, SequenceClassifier(labels=count)):
+            return count > 1 and reads_text(run)
+    return False
+
+
+def _task(run: Run) -> Task | None:
+    return None if run.recipe is None else run.recipe.task
+
+
+def _head(run: Run) -> Any:
+    return getattr(run.model.spec, "head", None)

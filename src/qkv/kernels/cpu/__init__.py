@@ -1,0 +1,1 @@
+"""Tiled attention on CPUs."""

@@ -1,0 +1,124 @@
+"""Attention in bf16 by our own kernels for CPUs with AMX: whom they serve, and by which plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch._subclasses import FakeTensor
+
+from ...patterns.basic import And, Causal, Full, Or, Pattern, Window
+from ..native import bf16
+from ..native.bf16 import Marks
+from ..native.sparse import BlockPlan
+from ..plan import first_position
+from ..request import Request
+from . import by_blocks
+from .remembered import Remembered
+
+# Scores for which the kernels are called, and built where they aren't yet: in training, where the fused function is slow,
+# and otherwise.
+_WORTH, _WORTH_FORWARD = 1 << 16, 1 << 18
+_ROWS = 16  # queries below which most of a tile would be empty
+
+
+@dataclass
+class ByTiles:
+    """As `ByBlocks`. Nothing comes back where hidden keys or values may not be finite."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    plan: BlockPlan
+    marks: Marks | None
+    scale: float
+
+    def forward(self) -> tuple[Tensor, Tensor] | None:
+        return bf16.forward(self.q, self.k, self.v, self.plan, self.marks, self.scale)
+
+    def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
+        given = self.q, self.k, self.v, out, lse, d_out, d_lse
+        return bf16.backward(*given, self.plan, self.marks, self.scale)
+
+
+def expected(request: Request) -> bool:
+    """Whether the kernels are to serve a request, as far as the host knows."""
+    bare = request.bias is None and not request.softcap and not request.dropout
+    tensors = request.q, request.k, request.v
+    if not bare or not bf16.fits(*tensors, request.scale):
+        return False
+    trained = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    if not _enough(request.q, request.k, _WORTH if trained else _WORTH_FORWARD):
+        return False
+    q, k, rule = request.layout, request.kv_layout, request.pattern
+    if rule.per_head or rule.regroup() is not None:
+        return False
+    straight = q is k and q.sequential and q.positions.shape[-1] == 1
+    if not (
+        isinstance(rule, Full) or min(first_position(q), first_position(k)) >= 0 or (straight and _by_distance(rule))
+    ):
+        return False
+    # While a graph is traced nothing is built: should that fail later, the other ways of `tiled` serve.
+    return torch.compiler.is_compiling() or isinstance(request.q, FakeTensor) or bf16.ready()
+
+
+def find(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rule: Pattern,
+    positions: list[Tensor],
+    marks: list[Tensor | None],
+    q_start: int,
+    k_start: int,
+    scale: float,
+) -> ByTiles | None:
+    """The kernels' way for what `tiled` is given, where it is open."""
+    if rule.per_head or rule.regroup() is not None or not _enough(q, k, _WORTH) or not bf16.serves(q, k, v, scale):
+        return None
+    t, s = q.shape[1], k.shape[1]
+    if min(q_start, k_start) >= 0:
+        plan = by_blocks.plain(rule, t, s, q_start, k_start)
+        return None if plan is None else ByTiles(q, k, v, plan, None, scale)
+    found = _marks(rule, positions, marks)
+    plan = by_blocks.plain(rule, t, s, 0, 0) if found else None
+    return None if plan is None else ByTiles(q, k, v, plan, found, scale)
+
+
+def _enough(q: Tensor, k: Tensor, least: int) -> bool:
+    t, s = q.shape[1], k.shape[1]
+    return t >= _ROWS and q.shape[0] * q.shape[2] * t * s >= least
+
+
+def _by_distance(rule: Pattern) -> bool:
+    """Whether how far a key is from a query decides alone."""
+    if isinstance(rule, And | Or):
+        return all(_by_distance(part) for part in rule.parts)
+    return isinstance(rule, Full | Causal | Window)
+
+
+_remembered: Remembered[tuple[Marks, bool]] = Remembered()
+
+
+def _marks(rule: Pattern, positions: list[Tensor], marks: list[Tensor | None]) -> Marks | None:
+    """Segments, and what is padding, as marks, remembered; None where the rule, and tokens' positions, ask for more than
+    these and tokens' numbers can tell."""
+    made, straight = _remembered.of("marks", [*positions, *marks[:2]], lambda: _made(positions, marks))
+    return made if isinstance(rule, Full) or (straight and _by_distance(rule)) else None
+
+
+def _made(positions: list[Tensor], marks: list[Tensor | None]) -> tuple[Marks, bool]:
+    """The marks, and whether queries and keys of one mark are as far apart as their numbers say."""
+    each = []
+    for place, segment, padding in zip(positions, marks[:2], (-1, -2), strict=True):
+        valid = place[..., 0] >= 0
+        own = torch.zeros_like(valid, dtype=torch.int32) if segment is None else segment.to(torch.int32)
+        each.append(torch.where(valid, own, padding).contiguous())
+    q, k = positions[0][..., 0], positions[1][..., 0]
+    if positions[0].shape[-1] != 1 or q.shape != k.shape or not torch.equal(q, k):
+        return Marks(*each), False
+    same = each[0][:, 1:] == each[0][:, :-1]
+    steady = ~same | (q[:, 1:] < 0) | (q[:, 1:] - q[:, :-1] == 1)
+    in_runs = same.sum() == (each[0].sort(1).values.diff(dim=1) == 0).sum()  # tokens of one mark stand together
+    return Marks(*each), bool(steady.all() & in_runs)

@@ -1,0 +1,184 @@
+"""FlashAttention-2 (Dao 2023) as Triton kernels of our own, forward and backward, for every pattern by a block map.
+
+    S = scale · QKᵀ → soft-cap → + bias,  P = softmax(S) over the pairs allowed,  O = dropout(P) V
+
+Tiles that a pattern rules out are never visited, those allowed as a whole need no mask, and the others are decided from
+positions and segments in the kernel, or by one bit a pair. No kernel uses atomics: results are the same bits every time.
+`paged` decodes from keys and values that lie in pages (Kwon et al. 2023).
+
+fp32, fp16 and bf16, heads up to 256 wide, any number of key-value heads that divides that of queries. On CUDA devices; on
+a CPU in Triton's interpreter, when TRITON_INTERPRET=1 is set before Triton is imported.
+
+The numbers have been checked in the interpreter (fp32, fp16), and tests compile it for NVIDIA's sm_80 and sm_90; it has run
+on no GPU yet, and is not tuned for one.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from ...core.graphs import constant
+from ...core.layout import Layout
+from ...positions.bias import Bias
+from ...positions.schemes import ALiBi, T5Buckets
+from ..plan import host_extent, same_segment
+from ..request import Request, Result
+from .decoding import paged
+from .operator import BUCKETS, DENSE, NONE, SLOPES, Setting, flash
+from .tiles import make, n_boxes
+
+__all__ = ["paged", "refuses", "run"]
+
+WIDEST = 256
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def refuses(request: Request) -> str | None:
+    return refuses_tensors(request.q, request.k, request.v)
+
+
+def refuses_tensors(q: Tensor, k: Tensor, v: Tensor) -> str | None:
+    """Why queries, keys and values can't be served; None when they can."""
+    missing = _missing(q.device.type)
+    if missing is not None:
+        return missing
+    if q.dtype not in _DTYPES:
+        return f"its kernels compute in fp32, fp16 and bf16, not in {q.dtype}"
+    if not q.dtype == k.dtype == v.dtype:
+        return f"q, k and v have to be of one dtype, not {q.dtype}, {k.dtype} and {v.dtype}"
+    if q.dtype == torch.bfloat16 and q.device.type == "cpu":
+        return "Triton's interpreter has no sound product of bf16"
+    widest = max(q.shape[-1], v.shape[-1])
+    return None if widest <= WIDEST else f"its kernels take heads up to {WIDEST} wide, not {widest}"
+
+
+@constant
+def _missing(device: str) -> str | None:
+    return _missing_on(device, os.environ.get("TRITON_INTERPRET", "0"))
+
+
+@lru_cache(maxsize=8)
+def _missing_on(device: str, interpreting: str) -> str | None:
+    """What has to be there: Triton, and a device that it compiles for or its interpreter."""
+    if find_spec("triton") is None:
+        return "it needs Triton, which is not installed"
+    if device == "cuda":
+        return None
+    if device == "cpu" and interpreting not in ("", "0"):
+        from .kernels.language import INTERPRETED
+
+        return None if INTERPRETED else "TRITON_INTERPRET=1 was set after Triton had been imported, which is too late"
+    return f"it needs a CUDA device (or TRITON_INTERPRET=1 on a CPU), and the inputs are on {device}"
+
+
+def run(request: Request) -> Result:
+    rows, cols = sides(request.q, request.v)
+    kind, bias = _lowered(request)
+    boxes = n_boxes(request.pattern.text)
+    setting = Setting(
+        rows=rows,
+        cols=cols,
+        boxes=boxes,
+        segments=int(_segments_matter(request)),
+        per_head=int(boxes < 0 and request.pattern.per_head),
+        bias=kind,
+        trained=int(torch.is_grad_enabled() and bool(bias) and bias[0].requires_grad),
+    )
+    about = f"flash tiles {rows} {cols} {request.n_heads} {request.pattern.text}"
+    tiles = request.plan.once(about, (request.layout, request.kv_layout), lambda: _map(request, rows, cols))
+    out, lse = flash(
+        request.q,
+        request.k,
+        request.v,
+        bias,
+        tiles,
+        list(setting),
+        request.scale,
+        request.softcap or 0.0,
+        request.dropout,
+        _seed(request),
+    )
+    return (out, lse) if request.return_lse else out
+
+
+def _seed(request: Request) -> Tensor:
+    """Of dropout, drawn on the device; without dropout it is never read."""
+    device = request.q.device
+    if request.dropout:
+        return torch.randint(2**62, (1,), device=device)
+    return torch.empty(1, dtype=torch.int64, device=device)
+
+
+def sides(q: Tensor, v: Tensor) -> tuple[int, int]:
+    """Queries and keys of a tile: as many as a multiprocessor's shared memory holds, and not more queries than there are."""
+    width, wide = max(q.shape[-1], v.shape[-1]), q.dtype == torch.float32
+    rows, cols = (64, 32) if width > 128 else (128, 64)
+    if wide:
+        rows, cols = (32, 32) if width > 128 else (64, 32)
+    return min(rows, max(16, 1 << (q.shape[1] - 1).bit_length() if q.shape[1] else 16)), cols
+
+
+def _lowered(request: Request) -> tuple[int, list[Tensor]]:
+    """The bias as the kernels take it. What they can't compute is made whole out here, where autograd sees it."""
+    given = request.bias
+    if isinstance(given, Bias) and isinstance(given.scheme, ALiBi) and given.scheme.precision == "float32":
+        return SLOPES, [(given.tensors[0] * given.scheme.scale).detach()]
+    if isinstance(given, Bias) and isinstance(given.scheme, T5Buckets):
+        scheme, weights = given.scheme, given.tensors[0].contiguous()
+        return BUCKETS, [weights, request.plan.once(f"flash {scheme.text}", (), lambda: _buckets(scheme, weights))]
+    dense = request.dense_bias()
+    if dense is None:
+        return NONE, []
+    return DENSE, [dense.reshape((1,) * (4 - dense.ndim) + tuple(dense.shape))]
+
+
+def _buckets(scheme: T5Buckets, like: Tensor) -> Tensor:
+    """The bucket of each distance from −max_distance, beyond which all share one, to max_distance."""
+    return scheme.bucket(torch.arange(-scheme.max_distance, scheme.max_distance + 1, device=like.device))
+
+
+def _segments_matter(request: Request) -> bool:
+    return not same_segment(request.layout, request.kv_layout)
+
+
+def _map(request: Request, rows: int, cols: int) -> list[Tensor]:
+    """The block map; of layouts that the host knows it is made without waiting for the device."""
+    sides = request.layout, request.kv_layout
+    segments = _both([side.segments for side in sides], sides) if _segments_matter(request) else []
+    positions = [side.positions for side in sides]
+    if all(_is_known(side) for side in sides):
+        positions = [_known(side) for side in sides]
+    return make(
+        positions,
+        segments,
+        _both([side.roles for side in sides], sides),
+        request.pattern.text,
+        request.n_heads,
+        rows,
+        cols,
+        request.q.device,
+    )
+
+
+def _is_known(layout: Layout) -> bool:
+    """Whether the host knows all that the map depends on."""
+    return host_extent(layout) is not None and layout.padding == "none" and layout.roles is None
+
+
+def _known(layout: Layout) -> Tensor:
+    """The positions of a layout that the host knows, on the host."""
+    assert layout.start is not None
+    return torch.arange(layout.start, layout.start + layout.shape[1], device="cpu")[None, :, None]
+
+
+def _both(marks: list[Tensor | None], sides: tuple[Layout, Layout]) -> list[Tensor]:
+    """Segments or roles of both sides, 0 where one has none; nothing where neither has any."""
+    if all(mark is None for mark in marks):
+        return []
+    zeros = (side.positions.new_zeros(side.shape) for side in sides)
+    return [zero if mark is None else mark for mark, zero in zip(marks, zeros, strict=True)]

@@ -1,0 +1,70 @@
+"""Attention as the equation says it, softmax(scale · QKᵀ + bias) V: what every other backend is held to."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .request import Request, Result
+
+
+def refuses(request: Request) -> str | None:
+    return None
+
+
+def scores(request: Request, mask: Tensor | None) -> tuple[Float[Tensor, "B H T S"], Tensor | None]:
+    """Scores in at least fp32 with masked pairs at the dtype's minimum, and the mask (−∞ in a bias masks too)."""
+    q, k = request.q.transpose(1, 2), _per_query_head(request.k, request)
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    q, k = q.to(dtype), k.to(dtype)
+    s = (q @ k.mT) * request.scale if request.score is None else request.score(q, k)
+    if request.score is not None:
+        hidden = s == float("-inf")
+        mask = ~hidden if mask is None else mask & ~hidden
+    if request.softcap is not None:
+        s = request.softcap * torch.tanh(s / request.softcap)
+    bias = request.dense_bias()
+    if bias is not None:
+        s = s + bias.to(dtype)
+        hidden = bias == float("-inf")
+        mask = ~hidden if mask is None else mask & ~hidden
+    if mask is not None:
+        s = torch.where(mask, s, torch.finfo(dtype).min)
+    return s, mask
+
+
+def weights(request: Request, mask: Tensor | None) -> Float[Tensor, "B H T S"]:
+    """Attention weights; rows with nothing to see are zero."""
+    s, mask = scores(request, mask)
+    w = torch.softmax(s, -1)
+    return w if mask is None else torch.where(mask, w, 0.0)
+
+
+def run(request: Request) -> Result:
+    mask = request.mask()
+    # NaN and Inf in a masked key or value must not leak through 0 · NaN, forward or backward: they are taken out, and
+    # put back only where a query really sees them.
+    bad = ~(request.k.isfinite().all(-1) & request.v.isfinite().all(-1))  # (B, S, K)
+    k, v = (t.masked_fill(bad[..., None], 0.0) for t in (request.k, request.v))
+    clean = Request(**{**request.__dict__, "k": k, "v": v})
+    s, mask = scores(clean, mask)
+    w = torch.softmax(s, -1)
+    if mask is not None:
+        w = torch.where(mask, w, 0.0)
+    out = torch.nn.functional.dropout(w, request.dropout) @ _per_query_head(v, request).to(w.dtype)
+    group = request.n_heads // request.n_kv_heads
+    seen = bad.transpose(1, 2).repeat_interleave(group, 1)[:, :, None]  # (B, H, 1, S)
+    poisoned = (seen if mask is None else mask & seen).any(-1, keepdim=True)
+    out = out.masked_fill(poisoned, float("nan")).transpose(1, 2).to(request.q.dtype)
+    if not request.return_lse:
+        return out
+    lse = torch.logsumexp(s, -1)
+    if mask is not None:
+        lse = lse.masked_fill(~mask.any(-1).expand_as(lse), float("-inf"))
+    return out, lse
+
+
+def _per_query_head(x: Tensor, request: Request) -> Tensor:
+    """(B, S, K, D) → (B, H, S, D): each key-value head serves H/K query heads."""
+    return x.transpose(1, 2).repeat_interleave(request.n_heads // request.n_kv_heads, 1)

@@ -1,0 +1,78 @@
+"""One attention request: everything that says *what* is to be computed, and nothing of *how*."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from jaxtyping import Float
+from torch import Tensor
+
+from ..attention.scores import Comparison
+from ..core.layout import Layout
+from ..patterns.basic import Pattern
+from ..positions.bias import Bias
+from .plan import Plan
+
+Result = Tensor | tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E), K dividing H, and how they are to meet.
+
+    score: how they are compared, where that is not by scaled dot products. held: the weights, where they are known already.
+    """
+
+    q: Float[Tensor, "B T H D"]
+    k: Float[Tensor, "B S K D"]
+    v: Float[Tensor, "B S K E"]
+    pattern: Pattern
+    layout: Layout
+    kv_layout: Layout
+    bias: Tensor | Bias | None
+    scale: float
+    dropout: float
+    softcap: float | None
+    return_lse: bool
+    plan: Plan
+    name: str = ""
+    score: Comparison | None = None
+    held: Float[Tensor, "B H T S"] | None = None
+
+    @property
+    def n_heads(self) -> int:
+        return self.q.shape[2]
+
+    @property
+    def n_kv_heads(self) -> int:
+        return self.k.shape[2]
+
+    def mask(self) -> Tensor | None:
+        """Pattern, segments and padded keys as a boolean (B or 1, H or 1, T or 1, S); None where all is allowed."""
+        return self.plan.mask(self.pattern, self.layout, self.kv_layout, self.n_heads)
+
+    def dense_bias(self) -> Tensor | None:
+        """The bias as a tensor that broadcasts to (B, H, T, S)."""
+        bias = self.bias
+        if not isinstance(bias, Bias):
+            return bias
+        about = (bias, self.layout, self.kv_layout)
+        return self.plan.once("bias", about, lambda: bias(self.layout.queries(), self.kv_layout.keys()))
+
+
+class Backend(Protocol):
+    """How a request is computed: a module with these two functions."""
+
+    def refuses(self, request: Request) -> str | None:
+        """Why this backend cannot serve the request; None when it can."""
+        ...
+
+    def run(self, request: Request) -> Result:
+        """The output (B, T, H, E), and the log-sum-exp (B, H, T) when asked for."""
+        ...
+
+
+def default_scale(d_head: int) -> float:
+    return 1.0 / math.sqrt(d_head)

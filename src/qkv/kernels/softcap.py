@@ -1,0 +1,76 @@
+"""Soft-capped attention that holds its weights: what PyTorch's fused function lacks, for lengths at which they are few.
+
+    s = c · tanh(scale · QKᵀ / c),  out = softmax(s) V            (Gemma Team 2024, Gemma 2, §2)
+
+Key-value heads are not repeated for the queries that share them, and what backward needs is kept once: W and tanh. As with
+`sdpa`, NaN in a key or value that the pattern alone hides reaches the queries; padding is cleared before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from .request import Request, Result
+
+
+def refuses(request: Request) -> str | None:
+    if request.softcap is None:
+        return "it is for scores with a soft-cap; sdpa does the same without"
+    if request.bias is not None:
+        return "it adds no bias to scores"
+    if request.dropout:
+        return "it drops no weights"
+    if request.return_lse:
+        return "it does not return the log-sum-exp"
+    return None
+
+
+def run(request: Request) -> Result:
+    q, k, v = (x.transpose(1, 2) for x in (request.q, request.k, request.v))
+    b, h, t, d = q.shape
+    kv = k.shape[1]
+    mask = request.mask()
+    if mask is not None and mask.ndim == 4:
+        mask = mask.unsqueeze(2) if mask.shape[1] == 1 else mask.unflatten(1, (kv, h // kv))
+    out: Tensor = _Capped.apply(q.reshape(b, kv, h // kv, t, d), k, v, mask, request.scale, request.softcap)
+    return out.reshape(b, h, t, v.shape[-1]).transpose(1, 2)
+
+
+class _Capped(torch.autograd.Function):
+    """G query heads share each of K key-value heads, so that theirs is one product of G · T rows."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Float[Tensor, "B K G T D"],
+        k: Float[Tensor, "B K S D"],
+        v: Float[Tensor, "B K S E"],
+        mask: Bool[Tensor, "B K G T S"] | None,
+        scale: float,
+        cap: float,
+    ) -> Float[Tensor, "B K G T E"]:
+        rows = q.flatten(2, 3)
+        wide = torch.promote_types(q.dtype, torch.float32)
+        bent = (rows @ k.mT).to(wide).mul_(scale / cap).tanh_().unflatten(2, q.shape[2:4])
+        s = bent * cap
+        if mask is not None:
+            s = s.masked_fill_(~mask, float("-inf"))
+        w = torch.ops.aten._safe_softmax(s, -1).to(v.dtype)  # a row with nothing to see: 0
+        ctx.save_for_backward(q, k, v, bent, w)
+        ctx.scale = scale
+        return (w.flatten(2, 3) @ v).unflatten(2, q.shape[2:4])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        q, k, v, bent, w = ctx.saved_tensors
+        rows, g = w.flatten(2, 3), grad.flatten(2, 3)
+        d_w = (g @ v.mT).unflatten(2, q.shape[2:4])
+        # softmax: ds = w ∘ (dw − Σ w ∘ dw);  tanh: the slope is 1 − tanh², cap and scale cancel to scale
+        d_s = torch._softmax_backward_data(d_w.to(bent.dtype), w.to(bent.dtype), -1, bent.dtype)
+        d_s = torch.addcmul(d_s, d_s, bent.square(), value=-1).mul_(ctx.scale).to(q.dtype).flatten(2, 3)
+        d_q = (d_s @ k).unflatten(2, q.shape[2:4])
+        return d_q, d_s.mT @ q.flatten(2, 3), rows.mT @ g, None, None, None

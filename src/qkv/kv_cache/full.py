@@ -1,0 +1,216 @@
+"""What a layer remembers while a model decodes: keys and values in slots, which a shared `Ledger` knows the tokens of.
+
+The plain form keeps everything and grows, or is a ring of the last `size` tokens, which is all that a window ever sees.
+Others are chosen by a `CacheKind` (`kv_cache.kinds`), and mechanisms that are not soft-max over keys bring their own.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..core.layout import Layout
+from .codes import Held
+from .slot_table import Ledger, ring_index
+from .slot_table import Ledgers as Ledgers
+from .slots import put, select
+
+KeysValues = tuple[Tensor, Tensor]
+
+
+class LayerState(Protocol):
+    """What one layer remembers, of whatever kind: how its mixer adds to it is between the two of them."""
+
+    def reorder(self, rows: Int[Tensor, " N"]) -> None:
+        """Row i becomes what row `rows[i]` was."""
+        ...
+
+    def check_rewind(self, n: int) -> None:
+        """Raises ValueError where n tokens can't be taken back."""
+        ...
+
+    def rewind(self, n: int) -> None:
+        """Take back the last n tokens of every row."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are held."""
+        ...
+
+
+class State(LayerState, Protocol):
+    """What a layer remembers that attends to keys and values.
+
+    `unrotated`: it wants keys before positions turn them, and gives them so, to be turned by their places in `layout`.
+    """
+
+    unrotated: bool
+
+    @property
+    def layout(self) -> Layout:
+        """Where the tokens are whose keys and values the last `append` returned."""
+        ...
+
+    def append(self, k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"]) -> tuple[Tensor | Held, Tensor | Held]:
+        """Remember the tokens that the ledger was last told of; returns keys and values to attend to."""
+        ...
+
+
+@runtime_checkable
+class Saved(Protocol):
+    """A state that can be written to a file."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that it holds, by name; empty where nothing has been fed to it yet."""
+        ...
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Become what was saved."""
+        ...
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """What its bytes consist of; they sum to `nbytes`."""
+        ...
+
+
+class KeyValueState:
+    """Keys and values in slots, as its ledger says: everything, or a ring. Padding is stored as zeros.
+
+    Heads stand before slots, as kernels read them: a head's keys lie together.
+    """
+
+    unrotated = False
+
+    def __init__(self, ledger: Ledger, capacity: int | None = None) -> None:
+        self.ledger, self.capacity = ledger, capacity or 0
+        self._k: Tensor | None = None  # (B, K, slots, D), slots ≥ what is held
+        self._v: Tensor | None = None
+
+    @property
+    def layout(self) -> Layout:
+        return self.ledger.layout
+
+    def append(self, k: Tensor, v: Tensor) -> KeysValues:
+        k, v = self._append(k.transpose(1, 2), v.transpose(1, 2))
+        return k.transpose(1, 2), v.transpose(1, 2)
+
+    def _append(self, k: Tensor, v: Tensor) -> KeysValues:
+        step, size = self.ledger.step, self.ledger.size
+        if not step.wrapped:
+            self._k, self._v = (
+                put(held, new, step.before, self.capacity, size) for held, new in ((self._k, k), (self._v, v))
+            )
+            stop = step.before + step.count
+            return self._k[:, :, :stop], self._v[:, :, :stop]
+        assert size is not None
+        if step.count == 1 and self._k is not None and self._v is not None and step.before >= size:
+            slot = step.before % size
+            self._k[:, :, slot], self._v[:, :, slot] = k[:, :, 0], v[:, :, 0]
+            return self._k[:, :, :size], self._v[:, :, :size]
+        held = min(step.before, size)
+        if self._k is not None and self._v is not None:
+            k, v = torch.cat([self._k[:, :, :held], k], 2), torch.cat([self._v[:, :, :held], v], 2)
+        index = ring_index(step.before, k.shape[2], size, k.device)
+        self._k, self._v = k.index_select(2, index), v.index_select(2, index)
+        return k, v
+
+    def _used(self) -> list[Tensor]:
+        """Keys and values that are held, without the room for more."""
+        if self._k is None or self._v is None:
+            return []
+        used = min(self.ledger.length, self._k.shape[2])
+        return [self._k[:, :, :used], self._v[:, :, :used]]
+
+    def reorder(self, rows: Tensor) -> None:
+        if self._k is not None and self._v is not None:
+            used = min(self.ledger.length, self._k.shape[2])
+            self._k, self._v = select(self._k, rows, used), select(self._v, rows, used)
+
+    def check_rewind(self, n: int) -> None:
+        """The ledger refuses what can't be taken back."""
+
+    def rewind(self, n: int) -> None:
+        """The ledger forgets; the slots are written over."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        return dict(zip("kv", self._used(), strict=False))
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self._k, self._v = tensors.get("k"), tensors.get("v")
+
+    @property
+    def parts(self) -> dict[str, int]:
+        return {"keys and values": self.nbytes}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the keys and values that are held: 2 · tokens · K · d_head · bytes, for each row."""
+        return sum(t.numel() * t.element_size() for t in self._used())
+
+
+class InputState(KeyValueState):
+    """What a layer read so far, for a mixer that has no memory of its own and is run over all of it again at each step."""
+
+    def add(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B S M"]:
+        """Append the inputs of the newest tokens and return those of all tokens."""
+        rows = x.unsqueeze(2)
+        return self.append(rows, rows[..., :0])[0].squeeze(2)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        return {"inputs": self.nbytes}
+
+
+class CrossState:
+    """The encoder's keys and values, projected once a sentence."""
+
+    PART = "encoder's keys and values"
+    unrotated = False
+
+    def __init__(self) -> None:
+        self._kv: KeysValues | None = None
+        self._layout: Layout | None = None
+
+    @property
+    def layout(self) -> Layout:
+        assert self._layout is not None
+        return self._layout
+
+    def fill(self, k: Tensor, v: Tensor, layout: Layout) -> None:
+        self._kv, self._layout = (k, v), layout
+
+    def append(self, k: Tensor, v: Tensor) -> KeysValues:
+        raise AssertionError("an encoder's keys are never added to")
+
+    @property
+    def filled(self) -> bool:
+        return self._kv is not None
+
+    @property
+    def keys_values(self) -> KeysValues:
+        assert self._kv is not None
+        return self._kv
+
+    def reorder(self, rows: Tensor) -> None:
+        if self._kv is not None and self._layout is not None:
+            self._kv = (self._kv[0].index_select(0, rows), self._kv[1].index_select(0, rows))
+            self._layout = self._layout.select(rows)
+
+    def check_rewind(self, n: int) -> None:
+        """Nothing to refuse."""
+
+    def rewind(self, n: int) -> None:
+        """Nothing to take back."""
+
+    @property
+    def parts(self) -> dict[str, int]:
+        return {self.PART: self.nbytes}
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._kv is None else sum(t.numel() * t.element_size() for t in self._kv)

@@ -1,0 +1,178 @@
+"""Attention sinks and a window (StreamingLLM, Xiao et al. 2023): text without end in a cache of one size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..core.layout import Layout
+from .slot_table import Ledger
+from .slots import put, select
+
+
+class SinkLedger(Ledger):
+    """The first `sinks` tokens of every row and its newest, in order. **Positions are places in the cache**, from 0 on.
+
+    Before T tokens come, the oldest that are no sinks go, until what is held and what comes are `sinks` + `window` tokens;
+    so a step of one token sees as many. A longer step sees itself whole, and what there is room for beside it.
+    """
+
+    def __init__(self, sinks: int, window: int) -> None:
+        super().__init__()
+        self.sinks, self.window = sinks, window
+        self.index: Tensor | None = None  # (B or 1, slots): which of the old slots this step keeps; None: all
+        self._padding: Tensor | None = None  # (B,) padded slots at the left of each row
+
+    def places(self, count: int) -> int:
+        return min(self.length + count, self.sinks + max(self.window, count))
+
+    def placed(self, layout: Layout) -> Layout:
+        assert self._kept is not None
+        held = self._kept.shape[1]
+        return self._kept.slice(held - layout.shape[1], held)
+
+    def check_admit(self, layout: Layout) -> None:
+        if layout.padding not in ("none", "left") or (self.length and layout.padding != "none"):
+            raise ValueError(
+                "a cache of sinks and a window takes rows padded on the left, at the first step; move padding"
+            )
+        if not layout.one_segment:
+            raise ValueError("a cache of sinks and a window streams one document a row; give each a row of its own")
+
+    def admit(self, layout: Layout) -> None:
+        held = 0 if self._kept is None else self._kept.shape[1]
+        let_go = min(held + layout.shape[1] - self.sinks - self.window, held - self.sinks)
+        self.index = self._remaining(held, let_go) if let_go > 0 else None
+        if self.index is not None and self._kept is not None:
+            self._kept = _picked(self._kept, self.index)
+        super().admit(layout)
+        if layout.padding == "left":
+            self._padding = (layout.positions[..., 0] < 0).sum(1)
+        assert self._seen is not None
+        self._seen = self._kept = self._numbered(self._seen)
+
+    def _remaining(self, held: int, let_go: int) -> Tensor:
+        """Which of the slots stay: padding goes first, then what follows the sinks."""
+        assert self._kept is not None
+        slot = torch.arange(held - let_go, device=self._kept.device)[None]
+        if self._padding is None:
+            return torch.where(slot < self.sinks, slot, slot + let_go)
+        gone = self._padding.clamp(max=let_go)[:, None]
+        self._padding = self._padding - gone[:, 0]
+        sink = slot < self._padding[:, None] + self.sinks
+        return torch.where(sink, slot + gone, slot + let_go)
+
+    def _numbered(self, layout: Layout) -> Layout:
+        """A layout with places for positions."""
+        if self._padding is None:
+            full = Layout.full(layout.shape[1], device=layout.device)
+            return replace(full, segments=layout.segments, roles=layout.roles)
+        places = torch.arange(layout.shape[1], device=layout.device) - self._padding[:, None]
+        return replace(layout, positions=places.clamp(min=-1)[..., None], padding="left", sequential=True, start=None)
+
+    def reorder(self, rows: Tensor) -> None:
+        super().reorder(rows)
+        self._padding = None if self._padding is None else self._padding.index_select(0, rows)
+
+    def check_rewind(self, n: int) -> None:
+        super().check_rewind(n)
+        if n and self._kept is not None and self._kept.shape[1] < self.length:
+            raise ValueError(
+                f"a cache of {self.sinks} sinks and a window of {self.window} has let go of tokens and can't rewind after "
+                f"{self.length}; use a full cache where tokens may be taken back"
+            )
+
+    def rewind(self, n: int) -> None:
+        super().rewind(n)
+        if self._padding is not None and n:
+            self._padding = self._padding.clamp(max=self.length)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {} if self._padding is None else {"padding": self._padding}
+
+    def restore(self, length: int, kept: Layout | None, tensors: dict[str, Tensor]) -> None:
+        super().restore(length, kept, tensors)
+        self._padding = tensors.get("padding")
+
+
+def _picked(layout: Layout, index: Tensor) -> Layout:
+    """The slots of a layout that are named by (B or 1, slots) indices."""
+    rows = max(len(index), layout.shape[0])
+
+    def pick(t: Tensor | None) -> Tensor | None:
+        if t is None:
+            return None
+        return t.expand(rows, *t.shape[1:])[torch.arange(rows, device=t.device)[:, None], index.expand(rows, -1)]
+
+    return replace(
+        layout,
+        positions=layout.positions[:, : index.shape[1]],  # numbered anew afterwards
+        segments=pick(layout.segments),
+        roles=pick(layout.roles),
+        lengths=None,
+    )
+
+
+class SinkState:
+    """Keys that no position has turned, and values, of the tokens that a `SinkLedger` keeps."""
+
+    unrotated = True
+
+    def __init__(self, ledger: SinkLedger) -> None:
+        self.ledger = ledger
+        self._held: list[Tensor] = []  # keys and values, (B, K, slots, D)
+        self._count = 0
+
+    @property
+    def layout(self) -> Layout:
+        return self.ledger.layout
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        new = (k.transpose(1, 2), v.transpose(1, 2))
+        if not self._held:
+            self._held = [x[:, :, :0] for x in new]
+        index = self.ledger.index
+        if index is not None:
+            self._held, self._count = [_taken(t, index) for t in self._used()], index.shape[1]
+        room = self.ledger.sinks + self.ledger.window
+        self._held = [put(t, x, self._count, room) for t, x in zip(self._held, new, strict=True)]
+        self._count += k.shape[1]
+        keys, values = (t.transpose(1, 2) for t in self._used())
+        return keys, values
+
+    def _used(self) -> list[Tensor]:
+        return [t[:, :, : self._count] for t in self._held]
+
+    def reorder(self, rows: Tensor) -> None:
+        self._held = [select(t, rows, self._count) for t in self._held]
+
+    def check_rewind(self, n: int) -> None:
+        """The ledger refuses what can't be taken back."""
+
+    def rewind(self, n: int) -> None:
+        self._count = max(self._count - n, 0)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return dict(zip("kv", self._used(), strict=False))
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self._held = [tensors[name] for name in "kv"] if tensors else []
+        self._count = self._held[0].shape[2] if self._held else 0
+
+    @property
+    def parts(self) -> dict[str, int]:
+        return {"keys and values": self.nbytes}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the keys and values that are held."""
+        return sum(t.numel() * t.element_size() for t in self._used())
+
+
+def _taken(t: Tensor, index: Tensor) -> Tensor:
+    """The slots of (B, K, slots, D) that (B or 1, n) indices name."""
+    if len(index) == 1:
+        return t.index_select(2, index[0])
+    return t.gather(2, index[:, None, :, None].expand(-1, t.shape[1], -1, t.shape[3]))

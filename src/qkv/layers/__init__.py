@@ -1,0 +1,1 @@
+"""Layers without attention: linear, norm, feed-forward, mixture of experts, embeddings, patches, LoRA, RNNs, losses."""

@@ -1,0 +1,113 @@
+"""What a stack reads before its first block: the role, and token embeddings, its most usual kind."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..core.layout import Grid
+from ..core.spec import Cost, Spec
+from .dropout import dropout
+from .linear import Linear
+from .norm import NoNorm, Norm
+
+
+class Input(Spec, role="embedding"):
+    """How inputs become the vectors of a stack's first block: tokens (`Embedding`), patches of images (`Patches`) or states
+    that are vectors already (`States`).
+
+    Another modality is another kind: its `module` maps (inputs, position, token_types) to (B, T, d_model), where
+    `position` is what the stack's position scheme adds, or None.
+    """
+
+    def module(self, vocab_size: int, d_model: int) -> InputModule:
+        raise NotImplementedError
+
+    def width_of(self, d_model: int) -> int:
+        """The width at which positions are added."""
+        return d_model
+
+    def table(self, vocab_size: int, d_model: int) -> int:
+        """Parameters of the token table, which may be shared with other stacks and with the head."""
+        return 0
+
+    @property
+    def grid(self) -> Grid | None:
+        """How the tokens stand in an image of the size that the kind is made for."""
+        return None
+
+    def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
+        """Of `tokens` tokens, without the token table: its owner counts it."""
+        return Cost()
+
+
+class InputModule(nn.Module):
+    """The module of an `Input`."""
+
+    weight: nn.Parameter
+
+
+class Embedding(Input, kind="embedding"):
+    """dropout(norm(scale · E[token] + position + type)), projected to d_model where `width` is another.
+
+    `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4). `token_types` is BERT's sentence A/B table;
+    where there is one type alone (RoBERTa), all tokens are of it.
+    """
+
+    width: int | None = Field(default=None, gt=0)
+    scale: Literal["none", "sqrt"] = "none"
+    norm: Norm = NoNorm()
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    token_types: int = Field(default=0, ge=0)
+
+    def module(self, vocab_size: int, d_model: int) -> TokenEmbedding:
+        return TokenEmbedding(self, vocab_size, d_model)
+
+    def width_of(self, d_model: int) -> int:
+        return self.width or d_model
+
+    def table(self, vocab_size: int, d_model: int) -> int:
+        return vocab_size * self.width_of(d_model)
+
+    def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
+        width = self.width_of(d_model)
+        projection = width * d_model + d_model if width != d_model else 0
+        return Cost(self.token_types * width + projection, 2 * projection * tokens) + self.norm.cost(width, tokens)
+
+
+class TokenEmbedding(InputModule):
+    """The module of `Embedding`; `weight` (V, width) may be shared with other stacks and with the head."""
+
+    def __init__(self, spec: Embedding, vocab_size: int, d_model: int) -> None:
+        super().__init__()
+        width = spec.width or d_model
+        self.scale = math.sqrt(width) if spec.scale == "sqrt" else 1.0
+        self.dropout = spec.dropout
+        self.weight = nn.Parameter(torch.empty(vocab_size, width))
+        self.types = nn.Parameter(torch.empty(spec.token_types, width)) if spec.token_types else None
+        self.norm = spec.norm.module(width)
+        self.project = Linear(width, d_model) if width != d_model else None
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        position: Float[Tensor, "B T W"] | None,
+        token_types: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T M"]:
+        x = F.embedding(ids, self.weight)
+        if self.scale != 1.0:
+            x = x * self.scale
+        if position is not None:
+            x = x + position.to(x.dtype)
+        if self.types is not None:
+            x = x + (
+                self.types[0] if token_types is None or len(self.types) == 1 else F.embedding(token_types, self.types)
+            )
+        x = dropout(self.norm(x), self.dropout, self.training)
+        return x if self.project is None else self.project(x)

@@ -1,0 +1,109 @@
+"""The position-wise feed-forward layer in its published forms, and none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..core.spec import Cost, Spec
+from .dropout import dropout
+from .linear import Linear
+
+Activation = Literal["relu", "gelu", "gelu-tanh", "gelu-quick", "silu", "sigmoid", "relu-squared", "identity"]
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))) (Hendrycks & Gimpel 2016)."""
+    return F.gelu(x, approximate="tanh")
+
+
+def gelu_quick(x: Tensor) -> Tensor:
+    """x · σ(1.702 x) (Hendrycks & Gimpel 2016)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """max(x, 0)² (So et al. 2021)."""
+    return F.relu(x).square()
+
+
+def identity(x: Tensor) -> Tensor:
+    return x
+
+
+# Functions with names, so that models can be pickled.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": gelu_tanh,
+    "gelu-quick": gelu_quick,
+    "silu": F.silu,
+    "sigmoid": torch.sigmoid,
+    "relu-squared": relu_squared,
+    "identity": identity,
+}
+
+
+class FeedForwardLayer(Spec, role="feedforward"):
+    """What follows attention in a block: any map of (B, T, M) that treats positions alike.
+
+    Its module is called as `module(x)`; one with a true attribute `takes_pass` as `module(x, run)`, with the `Pass` whose
+    layout says which tokens are real and whose `extras` collect losses and statistics of its own (`core.extras`).
+    """
+
+    def module(self, d_model: int) -> nn.Module:
+        raise NotImplementedError
+
+    def cost(self, d_model: int, tokens: int = 0) -> Cost:
+        return Cost()
+
+
+class NoFeedForward(FeedForwardLayer, kind="none"):
+    """No feed-forward layer: attention alone."""
+
+    def module(self, d_model: int) -> nn.Module:
+        return nn.Identity()
+
+
+class FeedForward(FeedForwardLayer, kind="feedforward"):
+    """f(x W_up + b) W_down + b (Vaswani et al. 2017, §3.3); gated: (f(x W_gate) ⊙ x W_up) W_down (Shazeer 2020).
+
+    SwiGLU, GEGLU and ReGLU are `gated` with silu, gelu and relu; squared ReLU is Primer's (So et al. 2021). gelu-tanh and
+    gelu-quick approximate gelu by tanh and by a logistic function (Hendrycks & Gimpel 2016). `dropout` acts on the hidden
+    activations.
+    """
+
+    d_ff: int = Field(gt=0)
+    activation: Activation = "relu"
+    gated: bool = False
+    bias: bool = True
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    def module(self, d_model: int) -> nn.Module:
+        return FeedForwardNet(self, d_model)
+
+    def cost(self, d_model: int, tokens: int = 0) -> Cost:
+        matrices = 3 if self.gated else 2
+        biases = ((matrices - 1) * self.d_ff + d_model) if self.bias else 0
+        weights = matrices * d_model * self.d_ff
+        return Cost(weights + biases, 2 * weights * tokens)
+
+
+class FeedForwardNet(nn.Module):
+    def __init__(self, spec: FeedForward, d_model: int) -> None:
+        super().__init__()
+        self.activation, self.dropout = ACTIVATIONS[spec.activation], spec.dropout
+        self.gate = Linear(d_model, spec.d_ff, spec.bias) if spec.gated else None
+        self.up = Linear(d_model, spec.d_ff, spec.bias)
+        self.down = Linear(spec.d_ff, d_model, spec.bias, into_residual=True)
+
+    def forward(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B T M"]:
+        up = self.up(x)
+        hidden = self.activation(up) if self.gate is None else self.activation(self.gate(x)) * up
+        return self.down(dropout(hidden, self.dropout, self.training))

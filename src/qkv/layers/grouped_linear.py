@@ -1,0 +1,121 @@
+"""Linear layers of many experts at once: rows sorted by expert, one matrix product for each expert's run of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..core.forward_mode import in_forward_mode
+
+
+class GroupedLinear(nn.Module):
+    """y_r = W_e x_r for the rows r of expert e; W is (n_experts, d_out, d_in).
+
+    The mark `into_residual` is for initialization, as in `layers.linear.Linear`.
+    """
+
+    def __init__(self, n_experts: int, d_in: int, d_out: int, into_residual: bool = False) -> None:
+        super().__init__()
+        self.into_residual = into_residual
+        self.weight = nn.Parameter(torch.empty(n_experts, d_out, d_in))
+
+    def forward(self, x: Float[Tensor, "R I"], ends: Int[Tensor, " E"]) -> Float[Tensor, "R O"]:
+        """Rows come sorted by expert, and expert e's end before row ends[e]; those after the last end give zeros."""
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))
+        if in_forward_mode(x, self.weight):
+            runs = _runs(ends)
+            done = [F.linear(x[start:stop], self.weight[e].to(x.dtype)) for e, start, stop in runs]
+            return torch.cat([*done, x.new_zeros(len(x) - (runs[-1][2] if runs else 0), self.weight.shape[1])])
+        if _has_kernel(x, self.weight):
+            return _by_kernel(x, self.weight.to(x.dtype), ends)
+        out: Tensor = _products(x, self.weight, ends)
+        return out
+
+    def extra_repr(self) -> str:
+        n, d_out, d_in = self.weight.shape
+        return f"{n} × {d_in} → {d_out}"
+
+
+def _has_kernel(x: Tensor, weight: Tensor) -> bool:
+    """Whether PyTorch's fused kernel takes these: bf16, rows of whole 16 bytes, Ampere or later."""
+    return (
+        x.device.type == "cuda"
+        and x.dtype == torch.bfloat16
+        and all(size % 8 == 0 for size in weight.shape[1:])
+        and torch.cuda.get_device_capability(x.device) >= (8, 0)
+    )
+
+
+def _by_kernel(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """One kernel for all experts, which never asks the host. It leaves rows after the last end, and their gradients, as
+    they were in memory: both are put out here."""
+    beyond = (torch.arange(len(x), device=x.device) >= ends[-1])[:, None]
+    out = F.grouped_mm(x.masked_fill(beyond, 0), weight.transpose(-2, -1), offs=ends.to(torch.int32))
+    return out.masked_fill(beyond, 0)
+
+
+def _runs(ends: Tensor) -> list[tuple[int, int, int]]:
+    """(expert, first row, row after the last) of each expert that has rows."""
+    stops = ends.tolist()
+    starts = [0, *stops[:-1]]
+    return [(e, start, stop) for e, (start, stop) in enumerate(zip(starts, stops, strict=True)) if stop > start]
+
+
+@torch.library.custom_op("qkv::grouped_products", mutates_args=())
+def _products(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """In x's precision. Weights in another one are cast expert by expert: a copy of one is still in the processor's cache
+    when it is multiplied, a copy of all is written to memory and read from it."""
+    out = x.new_empty(len(x), weight.shape[1])
+    narrow = None if weight.dtype == x.dtype else torch.empty_like(weight[0], dtype=x.dtype)
+    last = 0
+    for e, start, stop in _runs(ends):
+        own = weight[e] if narrow is None else narrow.copy_(weight[e])
+        torch.mm(x[start:stop], own.T, out=out[start:stop])
+        last = stop
+    out[last:].zero_()
+    return out
+
+
+@torch.library.custom_op("qkv::grouped_outer_products", mutates_args=())
+def _outer_products(grad: Tensor, x: Tensor, ends: Tensor, dtype: torch.dtype) -> Tensor:
+    """Σ_r grad_r x_rᵀ over each expert's rows: (n_experts, d_out, d_in), each cast to `dtype` as soon as it is there."""
+    out = x.new_empty(len(ends), grad.shape[1], x.shape[1], dtype=dtype)
+    narrow = None if dtype == x.dtype else torch.empty_like(out[0], dtype=x.dtype)
+    seen = set()
+    for e, start, stop in _runs(ends):
+        torch.mm(grad[start:stop].T, x[start:stop], out=out[e] if narrow is None else narrow)
+        if narrow is not None:
+            out[e].copy_(narrow)
+        seen.add(e)
+    for e in set(range(len(ends))) - seen:
+        out[e].zero_()
+    return out
+
+
+@_products.register_fake
+def _(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    return x.new_empty(x.shape[0], weight.shape[1])
+
+
+@_outer_products.register_fake
+def _(grad: Tensor, x: Tensor, ends: Tensor, dtype: torch.dtype) -> Tensor:
+    return x.new_empty(ends.shape[0], grad.shape[1], x.shape[1], dtype=dtype)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    x, weight, ends = ctx.saved_tensors
+    d_x = _products(grad, weight.transpose(1, 2), ends) if ctx.needs_input_grad[0] else None
+    d_weight = _outer_products(grad, x, ends, weight.dtype) if ctx.needs_input_grad[1] else None
+    return d_x, d_weight, None
+
+
+_products.register_autograd(_gradients, setup_context=_setup)

@@ -1,0 +1,234 @@
+"""LoRA: a trained matrix of low rank beside each frozen one. Hu et al. 2021, *LoRA: Low-Rank Adaptation of Large Language
+Models*, arXiv:2106.09685; the scaling α / √r is Kalajdzievski's, 2023, arXiv:2312.03732."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Annotated, NamedTuple, TypeVar
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..core.spec import Spec, nearest
+from .dropout import dropout
+from .linear import Linear
+
+Model = TypeVar("Model", bound=nn.Module)
+Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+
+
+class Adapter(Spec, role="adapter"):
+    """The role of adapters: few parameters that are trained in place of a model's own."""
+
+    def adapt(self, model: nn.Module, seed: int) -> None:
+        """Put the adapter into a model, in place, and freeze everything else."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it changes a model")
+
+
+class LoRA(Adapter, kind="lora"):
+    """y = x (W + s · B A)ᵀ + b with A (rank, d_in), B (d_out, rank) and s = alpha / rank. A and B are trained, W is not.
+
+    layers:          patterns of the names of linear layers, those of file names: `*.attention.[qv]`, `decoder.*`.
+    dropout:         of what A reads, in training.
+    rank_stabilized: s = alpha / √rank, so that large ranks learn as fast as small ones.
+    train:           patterns of other parameters that train along: `*.norm.*`, `*.embedding.weight`.
+
+    A begins uniform in ±1/√d_in and B at 0, so that an adapted model begins as the one that it was.
+    """
+
+    rank: int = Field(default=8, gt=0)
+    alpha: float = Field(default=16.0, gt=0, allow_inf_nan=False)
+    layers: Patterns = ("*.blocks.*",)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    rank_stabilized: bool = False
+    train: Patterns = ()
+
+    def scale(self, rank: int | None = None, alpha: float | None = None) -> float:
+        """s, of this rank and alpha where a layer has its own."""
+        rank, alpha = rank or self.rank, self.alpha if alpha is None else alpha
+        return alpha / (math.sqrt(rank) if self.rank_stabilized else rank)
+
+    def adapt(self, model: nn.Module, seed: int) -> None:
+        insert(model, self, {name: Size(self.rank, self.scale()) for name in matching(model, self.layers)}, seed)
+
+
+class Size(NamedTuple):
+    """The rank of one layer's adapter, and s."""
+
+    rank: int
+    scale: float
+
+
+class LoRALinear(Linear):
+    """A linear layer with its adapter. `weight` and `bias` are those of the layer that it stands for, the same tensors."""
+
+    def __init__(self, base: Linear, size: Size, dropped: float = 0.0) -> None:
+        nn.Module.__init__(self)
+        self.d_in, self.d_out, self.into_residual, self.into_scores = (
+            *(base.d_in, base.d_out),
+            *(base.into_residual, base.into_scores),
+        )
+        self.weight, self.bias = base.weight, base.bias
+        self.rank, self.scale = size
+        self.dropout, self.merged = dropped, False
+        self.lora_a = nn.Parameter(self.weight.new_empty(self.rank, self.d_in))
+        self.lora_b = nn.Parameter(self.weight.new_zeros(self.d_out, self.rank))
+        self.train(base.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.linear(x, self.weight, self.bias)
+        if self.merged:
+            return y
+        low = F.linear(dropout(x, self.dropout, self.training), self.lora_a)
+        return y + self.scale * F.linear(low, self.lora_b)
+
+    @torch.no_grad()
+    def delta(self) -> Tensor:
+        """s · B A, of the shape of W, in fp32 at least."""
+        return self.scale * (_wide(self.lora_b) @ _wide(self.lora_a))
+
+    @torch.no_grad()
+    def plain(self) -> Linear:
+        """The layer without an adapter that computes the same: W + s · B A is its weight."""
+        with torch.device("meta"):
+            layer = Linear(self.d_in, self.d_out, False, self.into_residual, self.into_scores)
+        weight = self.weight.detach() if self.merged else _sum(self.weight, self.delta())
+        layer.weight, layer.bias = nn.Parameter(weight), self.bias
+        return layer.train(self.training)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, rank={self.rank}, scale={self.scale:g}"
+
+
+def _sum(weight: Tensor, delta: Tensor) -> Tensor:
+    return (_wide(weight) + delta).to(weight.dtype)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def adapt(model: Model, adapter: Adapter, *, seed: int = 0) -> Model:
+    """Put an adapter into a model, in place, and freeze everything that it does not train; the model is given back.
+
+    Raises ValueError where a pattern matches nothing, or the model has an adapter already.
+    """
+    adapter.adapt(model, seed)
+    return model
+
+
+@torch.no_grad()
+def insert(model: nn.Module, spec: LoRA, sizes: Mapping[str, Size], seed: int = 0) -> None:
+    """Put adapters of these sizes into the layers of these names. A is drawn on the host, layer by layer."""
+    if getattr(model, "adapter", None) is not None:
+        raise ValueError("this model has an adapter already; `fold` makes its weights part of the model's own")
+    along = [parameter for pattern in spec.train for parameter in _parameters(model, pattern)]
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    generator = torch.Generator().manual_seed(seed)
+    for name, size in sizes.items():
+        base = model.get_submodule(name)
+        assert isinstance(base, Linear)
+        layer = LoRALinear(base, size, spec.dropout)
+        if not layer.lora_a.is_meta:
+            bound = layer.d_in**-0.5
+            layer.lora_a.copy_(torch.empty(layer.rank, layer.d_in).uniform_(-bound, bound, generator=generator))
+        _put(model, name, layer)
+    for parameter in along:
+        parameter.requires_grad_(True)
+    model.adapter = spec  # type: ignore[assignment]
+
+
+def matching(model: nn.Module, patterns: Iterable[str]) -> list[str]:
+    """The names of the linear layers that patterns match, in the model's order. Raises ValueError for one that matches
+    none. Embeddings, the output head and the stacked matrices of experts are no linear layers in this sense."""
+    known = [name for name, module in model.named_modules() if isinstance(module, Linear)]
+    found: set[str] = set()
+    for pattern in patterns:
+        matched = {name for name in known if fnmatchcase(name, pattern)}
+        if not matched:
+            raise ValueError(
+                f"adapter.layers: {pattern!r} matches no linear layer of this model (embeddings, output heads and experts "
+                f"are none); {nearest(pattern, known)}"
+            )
+        found |= matched
+    return [name for name in known if name in found]
+
+
+def _parameters(model: nn.Module, pattern: str) -> list[nn.Parameter]:
+    named = dict(model.named_parameters(remove_duplicate=False))
+    found = [parameter for name, parameter in named.items() if fnmatchcase(name, pattern)]
+    if not found:
+        raise ValueError(f"adapter.train: {pattern!r} matches no parameter of this model; {nearest(pattern, named)}")
+    return found
+
+
+def layers(model: nn.Module) -> dict[str, LoRALinear]:
+    """Every adapted layer of a model, by name."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)}
+
+
+def trained(model: nn.Module) -> set[str] | None:
+    """The names of the parameters that an adapted model trains, those of the adapter and of `train`; None without one."""
+    spec = getattr(model, "adapter", None)
+    if not isinstance(spec, LoRA):
+        return None
+    own = {f"{name}.{part}" for name in layers(model) for part in ("lora_a", "lora_b")}
+    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    return own | {name for name in names for pattern in spec.train if fnmatchcase(name, pattern)}
+
+
+@torch.no_grad()
+def merge(model: nn.Module) -> None:
+    """Add each adapter to its layer's weight, in place: the same outputs at no cost. `unmerge` takes it away again,
+    exact to rounding; while merged, adapters get no gradient."""
+    for layer in layers(model).values():
+        if not layer.merged:
+            layer.weight.copy_(_sum(layer.weight, layer.delta()))
+            layer.merged = True
+
+
+@torch.no_grad()
+def unmerge(model: nn.Module) -> None:
+    """Undo `merge`."""
+    for layer in layers(model).values():
+        if layer.merged:
+            layer.weight.copy_(_sum(layer.weight, -layer.delta()))
+            layer.merged = False
+
+
+def fold(model: Model) -> Model:
+    """Make adapters part of the model's own weights for good, in place: a model as if it had never had one, all of whose
+    parameters train."""
+    for name, layer in layers(model).items():
+        _put(model, name, layer.plain())
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    model.adapter = None  # type: ignore[assignment]
+    return model
+
+
+@contextmanager
+def folded(model: nn.Module) -> Iterator[None]:
+    """The model without adapters, their layers merged, for as long as the context lasts; afterwards bit for bit as before.
+    Takes a copy of the adapted layers' weights."""
+    adapted, spec = layers(model), getattr(model, "adapter", None)
+    try:
+        for name, layer in adapted.items():
+            _put(model, name, layer.plain())
+        model.adapter = None  # type: ignore[assignment]
+        yield
+    finally:
+        for name, layer in adapted.items():
+            _put(model, name, layer)
+        model.adapter = spec  # type: ignore[assignment]
+
+
+def _put(model: nn.Module, name: str, module: nn.Module) -> None:
+    path, _, own = name.rpartition(".")
+    setattr(model.get_submodule(path), own, module)

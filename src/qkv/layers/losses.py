@@ -1,0 +1,218 @@
+"""The language-model loss: a linear map to the vocabulary and cross-entropy in one, without the matrix of logits."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..core.batch import IGNORE
+from ..core.extras import Extra
+from ..core.forward_mode import in_forward_mode
+
+CHUNK_BYTES = 1 << 28  # of logits held at a time; each chunk passes once over the whole gradient of the weight
+CHUNK_ROWS = 256  # on a CPU a chunk has this many rows, or twice the model's width: more would only leave its caches
+CACHE_BYTES = 1 << 20  # of logits that a CPU's core turns into probabilities at a time, while its cache holds them
+
+ROW_MULTIPLE = 32  # where rows of narrow logits start: products that write unaligned rows take a fifth longer
+
+
+class LossSums(NamedTuple):
+    """Sums over the labels that count: the (smoothed) loss to minimize, and the plain negative log-likelihood, detached.
+
+    `extras` are what layers add to a training loss, by name; they are no sums over labels.
+    """
+
+    loss: Tensor
+    nll: Tensor
+    n_labels: Tensor
+    extras: dict[str, Extra] | None = None
+
+
+def _check(outputs: Tensor, labels: Tensor, label_smoothing: float, z_loss: float) -> None:
+    if labels.shape != outputs.shape[:-1]:
+        raise ValueError(
+            f"labels are {tuple(labels.shape)} and outputs {tuple(outputs.shape[:-1])}: there has to be one for each output"
+        )
+    if not 0.0 <= label_smoothing < 1.0:
+        raise ValueError(f"label_smoothing is a share in [0, 1), not {label_smoothing}")
+    if not 0.0 <= z_loss < float("inf"):
+        raise ValueError(f"z_loss is a number from 0 on (usually 1e-4), not {z_loss}")
+
+
+def cross_entropy(
+    logits: Float[Tensor, "B T V"],
+    labels: Int[Tensor, "B T"],
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> LossSums:
+    """Plain cross-entropy from whole logits, in fp32: (1 − ε) · nll + ε · mean over the vocabulary of −log p + ζ · log² Z.
+
+    ζ is `z_loss`, which keeps the soft-max's normalizer log Z = log Σ exp(logits) near 0 (Chowdhery et al. 2022, §5: 1e-4).
+    """
+    _check(logits, labels, label_smoothing, z_loss)
+    flat, labels = logits.flatten(0, -2), labels.flatten()
+    flat = flat if flat.dtype == torch.float64 else flat.float()
+    loss = F.cross_entropy(flat, labels, ignore_index=IGNORE, reduction="sum", label_smoothing=label_smoothing)
+    if z_loss:
+        loss = loss + z_loss * flat[labels != IGNORE].logsumexp(-1).square().sum()
+    with torch.no_grad():
+        apart = label_smoothing or z_loss
+        nll = F.cross_entropy(flat, labels, ignore_index=IGNORE, reduction="sum") if apart else loss.detach()
+    return LossSums(loss, nll, (labels != IGNORE).sum())
+
+
+def linear_cross_entropy(
+    hidden: Float[Tensor, "B T M"],
+    weight: Float[Tensor, "V M"],
+    bias: Float[Tensor, " V"] | None,
+    labels: Int[Tensor, "B T"],
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> LossSums:
+    """`cross_entropy(hidden @ weightᵀ + bias, labels)`, exact, with gradients, holding a few rows of logits at a time.
+
+    The gradients with respect to hidden states, weight and bias are made in the forward pass, where each chunk of logits
+    exists anyway, and only scaled in the backward pass. Labels of −100 don't count; their rows are not even computed.
+    """
+    _check(hidden, labels, label_smoothing, z_loss)
+    if in_forward_mode(hidden, weight, bias):
+        return cross_entropy(F.linear(hidden, weight, bias), labels, label_smoothing, z_loss)
+    rows, flat = hidden.flatten(0, -2), labels.flatten()
+    if torch.is_autocast_enabled(rows.device.type):
+        rows = rows.to(torch.get_autocast_dtype(rows.device.type))
+    needs = torch.is_grad_enabled() and (
+        rows.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    )
+    loss, nll, *_ = _linear_cross_entropy(rows, weight, bias, flat, label_smoothing, z_loss, needs)
+    return LossSums(loss, nll.detach(), (flat != IGNORE).sum())
+
+
+@torch.library.custom_op("qkv::linear_cross_entropy", mutates_args=())
+def _linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, z_loss: float, grads: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    keep = (labels != IGNORE).nonzero().squeeze(-1)
+    if len(keep) == len(labels):
+        return _sums_and_gradients(hidden, weight, bias, labels, smoothing, z_loss, grads)
+    loss, nll, d_kept, *d_rest = _sums_and_gradients(hidden[keep], weight, bias, labels[keep], smoothing, z_loss, grads)
+    d_hidden = torch.zeros_like(hidden).index_copy_(0, keep, d_kept) if grads else d_kept
+    return loss, nll, d_hidden, d_rest[0], d_rest[1]
+
+
+def _sums_and_gradients(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, z_loss: float, grads: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Loss and plain nll, and the gradients of hidden states, weight and bias, chunk by chunk of rows."""
+    n, vocab = len(hidden), len(weight)
+    matrix = weight.to(hidden.dtype)
+    wide = torch.promote_types(hidden.dtype, torch.float32)
+    loss, nll = hidden.new_zeros((), dtype=wide), hidden.new_zeros((), dtype=wide)
+    d_hidden = torch.empty_like(hidden) if grads else hidden.new_empty(0)
+    d_weight = torch.zeros_like(weight) if grads else hidden.new_empty(0)
+    d_bias = torch.zeros_like(bias) if grads and bias is not None else hidden.new_empty(0)
+    step = rows_at_once(hidden, vocab)
+    stride = vocab if hidden.dtype == wide else -(-vocab // ROW_MULTIPLE) * ROW_MULTIPLE
+    rows = hidden.new_empty(step, stride)  # used again for every chunk
+    rows[:, vocab:] = 0  # oneDNN's bf16 products read on to a round number of columns and multiply by 0: NaN would stay
+    logits = rows[:, :vocab]
+    for start in range(0, n, step):
+        h, target = hidden[start : start + step], labels[start : start + step, None]
+        x = torch.mm(h, matrix.T, out=logits[: len(h)])
+        x = x if bias is None else x.add_(bias)
+        sums = _to_gradients(x, target, smoothing, z_loss, grads)
+        loss, nll = loss + sums[0], nll + sums[1]
+        if grads:
+            torch.mm(x, matrix, out=d_hidden[start : start + step])
+            _add_product(d_weight, x, h)
+            if d_bias.numel():
+                d_bias.add_(x.sum(0, dtype=wide))
+    return loss, nll, d_hidden, d_weight, d_bias
+
+
+def rows_at_once(hidden: Tensor, vocab: int) -> int:
+    """How many rows of logits are held at a time."""
+    n, width = hidden.shape
+    rows = CHUNK_BYTES // (hidden.element_size() * vocab)
+    if hidden.device.type == "cpu":
+        rows = min(rows, max(CHUNK_ROWS, 2 * width))
+    return max(1, min(n, rows))
+
+
+def _to_gradients(x: Tensor, target: Tensor, smoothing: float, z_loss: float, grads: bool) -> tuple[Tensor, Tensor]:
+    """Sums of loss and nll over rows of logits `x`, which become d loss / d logits in place.
+
+    With log p = x − log Z it is p · (1 + 2ζ log Z) − (1 − ε) onehot − ε/V. A CPU works on as many rows as its cache holds:
+    the logits come from memory once and go there once, as narrow as they are.
+    """
+    n, vocab = x.shape
+    wide = torch.promote_types(x.dtype, torch.float32)
+    x_target = x.gather(1, target).to(wide)
+    log_p_target, mean_log_p = torch.empty_like(x_target), x.new_zeros((n, 1) if smoothing else (), dtype=wide)
+    step = n
+    if x.device.type == "cpu":
+        step = max(1, CACHE_BYTES // (wide.itemsize * vocab)) * torch.get_num_threads()
+    block = x.new_empty(min(step, n), vocab, dtype=wide) if x.dtype != wide else x
+    for start in range(0, n, step):
+        rows = slice(start, start + step)
+        part = x[rows] if x.dtype == wide else block[: len(x[rows])].copy_(x[rows])
+        torch.ops.aten._log_softmax.out(part, -1, False, out=part)
+        log_p_target[rows] = part.gather(1, target[rows])
+        if smoothing:
+            mean_log_p[rows] = part.mean(1, keepdim=True)
+        if grads:
+            part.exp_()
+            if z_loss:
+                part.mul_(1.0 + 2.0 * z_loss * (x_target[rows] - log_p_target[rows]))
+            part.scatter_add_(1, target[rows], part.new_full((len(part), 1), smoothing - 1.0))
+            if smoothing:
+                part.sub_(smoothing / vocab)
+            if x.dtype != wide:
+                x[rows] = part
+    nll = -log_p_target.sum()
+    loss = (1.0 - smoothing) * nll - smoothing * mean_log_p.sum() + z_loss * (x_target - log_p_target).square().sum()
+    return loss, nll
+
+
+def _add_product(total: Tensor, d: Tensor, h: Tensor) -> None:
+    """total += dᵀ h, summed in the width of `total` where the product itself is narrower."""
+    if total.dtype == d.dtype:
+        total.addmm_(d.T, h)
+    else:
+        total.add_(d.T @ h)
+
+
+@_linear_cross_entropy.register_fake
+def _(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, z_loss: float, grads: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    scalar = hidden.new_empty((), dtype=torch.promote_types(hidden.dtype, torch.float32))
+    nothing = hidden.new_empty(0)
+    return (
+        scalar,
+        scalar.clone(),
+        torch.empty_like(hidden) if grads else nothing,
+        torch.empty_like(weight) if grads else nothing.clone(),
+        torch.empty_like(bias) if grads and bias is not None else nothing.clone(),
+    )
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.has_bias = inputs[2] is not None
+    ctx.save_for_backward(*output[2:])
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+    d_hidden, d_weight, d_bias = ctx.saved_tensors
+    if grad is None:
+        return (None,) * 7
+    scaled = [d * grad.to(d.dtype) for d in (d_hidden, d_weight)]
+    return scaled[0], scaled[1], d_bias * grad.to(d_bias.dtype) if ctx.has_bias else None, None, None, None, None
+
+
+_linear_cross_entropy.register_autograd(_gradients, setup_context=_setup)

@@ -1,0 +1,205 @@
+"""Recurrent layers over whole sequences, in PyTorch's fused kernels (cuDNN, oneDNN), and one step of them.
+
+    rnn:   h_t = tanh(W_ih x_t + b_ih + W_hh h_{t−1} + b_hh)                                (Elman 1990)
+    gru:   r, z = σ(W_ih x_t + W_hh h_{t−1} + b);  n = tanh(W_in x_t + b_in + r ∘ (W_hn h_{t−1} + b_hn));
+           h_t = (1 − z) ∘ n + z ∘ h_{t−1}                                                  (Cho et al. 2014)
+    lstm:  i, f, o = σ(…), g = tanh(…);  c_t = f ∘ c_{t−1} + i ∘ g;  h_t = o ∘ tanh(c_t)
+                                                                                  (Hochreiter & Schmidhuber 1997)
+
+Rows of a batch are of unequal length. A kernel that reads padding would carry it on, so rows stand at the left here
+(`Rows`), and a direction that goes backward begins at a row's own end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from ..core.layout import Layout
+from .dropout import dropout
+from .shared_matrix import Shared
+
+Cell = Literal["rnn", "gru", "lstm"]
+States = tuple[Tensor, ...]  # h (L · directions, B, d), and c where the cell has one
+Step = Callable[[Tensor, list[States]], list[States]]
+
+GATES: dict[Cell, int] = {"rnn": 1, "gru": 3, "lstm": 4}
+_LAYERS: dict[Cell, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+_KERNELS: dict[Cell, Callable[..., Any]] = {"rnn": torch.rnn_tanh, "gru": torch.gru, "lstm": torch.lstm}
+
+
+def rnn_parameters(cell: Cell, d_in: int, d: int, n_layers: int = 1, directions: int = 1) -> int:
+    """Of layers that read one another: 4 matrices and 2 biases a gate, as PyTorch has them."""
+    first, others = (GATES[cell] * d * (width + d + 2) * directions for width in (d_in, directions * d))
+    return first + (n_layers - 1) * others
+
+
+def rnn_flops(cell: Cell, d_in: int, d: int, n_layers: int = 1, directions: int = 1) -> int:
+    """Of one token, a multiply-add being two."""
+    return 2 * (rnn_parameters(cell, d_in, d, n_layers, directions) - 2 * GATES[cell] * d * n_layers * directions)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows with padding, as recurrence wants them: real tokens at the left.
+
+    lengths: of real tokens, known on the host. order: where column j of the moved row comes from, None where nothing moves.
+    """
+
+    lengths: tuple[int, ...]
+    order: Int[Tensor, "B T"] | None = None
+
+    @classmethod
+    def of(cls, layout: Layout, batch: int) -> Rows | None:
+        """None where no row has padding. Raises ValueError for several documents in a row: a state would leak between."""
+        if not layout.one_segment:
+            raise ValueError(
+                "a recurrent model reads one sequence a row, and this layout packs several; set batching.packing to false"
+            )
+        if layout.padding == "none":
+            return None
+        known = layout.lengths if layout.lengths is not None else tuple(layout.valid.sum(1).tolist())
+        lengths = known if len(known) == batch else known * batch
+        if layout.padding == "right":
+            return cls(lengths)
+        order = (~layout.valid).to(torch.int8).argsort(dim=1, stable=True)
+        return cls(lengths, order.expand(batch, -1))
+
+    def gather(self, x: Tensor) -> Tensor:
+        """(B, T, …) with real tokens moved to the left."""
+        return x if self.order is None else take(x, self.order)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """Moved back to where they came from."""
+        return x if self.order is None else take(x, self.order.argsort(1))
+
+    def ends(self, device: torch.device) -> Int[Tensor, "B 1"]:
+        """The column after each row's last token."""
+        return torch.tensor(self.lengths, device=device)[:, None]
+
+    def reversed(self, width: int, device: torch.device) -> Int[Tensor, "B T"]:
+        """The index that turns the real tokens of every row around; its own inverse."""
+        column, ends = torch.arange(width, device=device), self.ends(device)
+        return torch.where(column < ends, ends - 1 - column, column)
+
+
+def take(x: Float[Tensor, "B T *D"], index: Int[Tensor, "B J"]) -> Float[Tensor, "B J *D"]:
+    """The columns that an index names, row by row."""
+    return x[torch.arange(len(x), device=x.device)[:, None], index]
+
+
+class Recurrence(nn.Module):
+    """Layers of a cell in one or both directions. Parameters as PyTorch names them, in `rnn`."""
+
+    def __init__(
+        self, cell: Cell, d_in: int, d_out: int, n_layers: int = 1, directions: int = 1, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.cell, self.d_in, self.d_out, self.n_layers, self.directions = cell, d_in, d_out, n_layers, directions
+        self.dropout = dropout if n_layers > 1 else 0.0
+        self.rnn = _LAYERS[cell](
+            d_in, d_out, n_layers, batch_first=True, bidirectional=directions == 2, dropout=self.dropout
+        )
+        self.rnn.drawn = True  # by the model's initialization, in place of PyTorch's own
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T E"],
+        rows: Rows | None = None,
+        start: States | None = None,
+        finals: bool = True,
+    ) -> tuple[Float[Tensor, "B T D"], States | None]:
+        """The top layer's states, both directions side by side, and where `finals` all layers' states at each row's end.
+
+        What stands beyond a row's end means nothing. Without `finals` a kernel that reads padding may do: it is faster
+        where there is little of it, and what comes of padding is left out.
+        """
+        if rows is None:
+            out, last = self.rnn(x, self._start(start))
+            return out, _states(last)
+        if finals or (self.directions == 2 and x.is_cuda):
+            packed = pack_padded_sequence(x, torch.tensor(rows.lengths), batch_first=True, enforce_sorted=False)
+            out, last = self.rnn(packed, self._start(start))
+            return pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])[0], _states(last)
+        if self.directions == 1:
+            return self.rnn(x, self._start(start))[0], None
+        return self._both_ways(x, rows), None
+
+    def _start(self, start: States | None) -> Any:
+        return start if start is None or self.cell == "lstm" else start[0]
+
+    def _both_ways(self, x: Tensor, rows: Rows) -> Tensor:
+        """Each direction by itself, the one that goes back over rows that are turned around."""
+        turned = rows.reversed(x.shape[1], x.device)
+        for layer in range(self.n_layers):
+            forth = self._run(x, self._weights(layer))
+            back = take(self._run(take(x, turned), self._weights(layer, "_reverse")), turned)
+            x = torch.cat([forth, back], -1)
+            if layer < self.n_layers - 1:
+                x = dropout(x, self.dropout, self.training)
+        return x
+
+    def _weights(self, layer: int, direction: str = "") -> list[Tensor]:
+        parts = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        return [getattr(self.rnn, f"{part}_l{layer}{direction}") for part in parts]
+
+    def _run(self, x: Tensor, weights: list[Tensor]) -> Tensor:
+        zero = x.new_zeros(1, len(x), self.d_out)
+        start = [zero, zero] if self.cell == "lstm" else zero
+        out: Tensor = _KERNELS[self.cell](x, start, weights, True, 1, 0.0, self.training, False, True)[0]
+        return out
+
+    # -- step by step -------------------------------------------------------------------------------------------
+
+    def read(self, x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B G"]:
+        """W_ih x + b_ih of the first layer, for the first columns of its input."""
+        return nn.functional.linear(x, self.columns(0, x.shape[-1]), self._weights(0)[2])
+
+    def columns(self, start: int, stop: int | None = None) -> Float[Tensor, "G E"]:
+        """W_ih of the first layer, for some columns of its input."""
+        return self._weights(0)[0][:, start:stop]
+
+    def by_steps(self) -> Step:
+        """`step(gates, states)` for a loop: the next states (h, and c) of all layers; `gates` is what the first one read."""
+        products = [
+            (Shared(w_ih.mT), Shared(w_hh.mT), b_ih, b_hh) for w_ih, w_hh, b_ih, b_hh in map(self._weights, self._all)
+        ]
+
+        def step(gates: Float[Tensor, "B G"], states: list[States]) -> list[States]:
+            made: list[States] = []
+            for state, (reads, turns, b_ih, b_hh) in zip(states, products, strict=True):
+                if made:
+                    gates = reads(dropout(made[-1][0], self.dropout, self.training)) + b_ih
+                made.append(stepped(self.cell, gates, turns(state[0]) + b_hh, state))
+            return made
+
+        return step
+
+    @property
+    def _all(self) -> range:
+        return range(self.n_layers)
+
+
+def stepped(cell: Cell, x: Float[Tensor, "B G"], h: Float[Tensor, "B G"], state: States) -> States:
+    """The next state, from W_ih x + b_ih, W_hh h + b_hh and the state before, in the state's dtype."""
+    x, h = x.to(state[0].dtype), h.to(state[0].dtype)
+    if cell == "rnn":
+        return (torch.tanh(x + h),)
+    if cell == "gru":
+        d = state[0].shape[-1]
+        r, z = torch.sigmoid(x[:, : 2 * d] + h[:, : 2 * d]).chunk(2, -1)
+        n = torch.tanh(torch.addcmul(x[:, 2 * d :], r, h[:, 2 * d :]))
+        return (torch.lerp(n, state[0], z),)
+    i, f, g, o = (x + h).chunk(4, -1)
+    c = torch.addcmul(torch.sigmoid(f) * state[1], torch.sigmoid(i), torch.tanh(g))
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def _states(last: Tensor | tuple[Tensor, ...]) -> States:
+    return (last,) if isinstance(last, Tensor) else tuple(last)

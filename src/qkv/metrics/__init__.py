@@ -1,0 +1,1 @@
+"""Metrics: what they are called, how they are computed, and which way is better."""

@@ -1,0 +1,1 @@
+"""Heads: what stands on top of a stack of blocks."""

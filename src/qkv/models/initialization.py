@@ -1,0 +1,145 @@
+"""How parameters begin: the schemes of the original paper, GPT-2 and T5, seeded by (seed, parameter name).
+
+A drawn parameter's numbers depend on its name and the seed alone, so they are the same whatever else the model has, in
+which order it is built, and however it is sharded. What a module says or fills itself is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from ..core.spec import Spec
+from ..layers.embedding import TokenEmbedding
+from ..layers.grouped_linear import GroupedLinear
+from ..layers.linear import Linear
+from ..positions.schemes import LearnedEmbedding, T5Bias
+from .heads.text import LanguageModelHead
+from .unfilled import unfilled
+
+Draw = tuple[str, Any]  # ("normal", std), ("uniform", bound) or ("constant", a number or a tensor)
+
+
+class Initialization(Spec, role="initialization"):
+    """Which distribution each parameter is drawn from."""
+
+    def matrix(self, fan_in: int, fan_out: int, into_residual: bool, n_layers: int) -> Draw:
+        raise NotImplementedError
+
+    def embedding(self, width: int) -> Draw:
+        return "normal", 0.02
+
+    def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
+        """The distribution of one parameter; modules with an `initial(name)` say their own numbers."""
+        own = said(module, name)
+        if own is not None:
+            return "constant", own
+        if isinstance(module, TokenEmbedding | LearnedEmbedding | LanguageModelHead | T5Bias) and value.ndim == 2:
+            return self.embedding(value.shape[1])
+        if value.ndim < 2:
+            return "constant", 0.0
+        residual = isinstance(module, Linear | GroupedLinear) and module.into_residual
+        return self.matrix(value.shape[-1], value.shape[-2], residual, n_layers)
+
+
+class Glorot(Initialization, kind="glorot"):
+    """U(±√(6 / (fan_in + fan_out))) (Glorot & Bengio 2010); embeddings N(0, 1/d): the original Transformer's code."""
+
+    def matrix(self, fan_in: int, fan_out: int, into_residual: bool, n_layers: int) -> Draw:
+        return "uniform", math.sqrt(6 / (fan_in + fan_out))
+
+    def embedding(self, width: int) -> Draw:
+        return "normal", width**-0.5
+
+
+class Normal(Initialization, kind="normal"):
+    """N(0, std²), and N(0, std² / 2L) into the residual stream of L layers when `scale_residual` (GPT-2)."""
+
+    std: float = Field(default=0.02, gt=0, allow_inf_nan=False)
+    scale_residual: bool = True
+
+    def matrix(self, fan_in: int, fan_out: int, into_residual: bool, n_layers: int) -> Draw:
+        return "normal", self.std / math.sqrt(2 * n_layers) if into_residual and self.scale_residual else self.std
+
+    def embedding(self, width: int) -> Draw:
+        return "normal", self.std
+
+
+class T5Normal(Initialization, kind="t5"):
+    """N(0, 1/fan_in) for matrices, 1/(fan_in · d_head) for those of queries, since T5 leaves scores unscaled; N(0, 1) for
+    embeddings, N(0, 1/d_model) for the position buckets (Raffel et al. 2020's code)."""
+
+    factor: float = Field(default=1.0, gt=0)
+
+    def matrix(self, fan_in: int, fan_out: int, into_residual: bool, n_layers: int) -> Draw:
+        return "normal", self.factor * fan_in**-0.5
+
+    def embedding(self, width: int) -> Draw:
+        return "normal", self.factor
+
+    def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
+        if isinstance(module, T5Bias):
+            return "normal", self.factor * module.d_model**-0.5
+        kind, size = super().draw(module, name, value, n_layers)
+        if isinstance(module, Linear) and module.into_scores and value.ndim == 2:
+            size *= module.into_scores**-0.5
+        return kind, size
+
+
+def said(module: nn.Module, name: str) -> float | Tensor | None:
+    """What a module's method `initial(name)` gives; None where it has none, or leaves the parameter to others."""
+    method = getattr(module, "initial", None)
+    if not callable(method) or isinstance(method, nn.Module):  # a part of it that bears the name
+        return None
+    own: float | Tensor | None = method(name)
+    return own
+
+
+@torch.no_grad()
+def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: int) -> None:
+    """Fill in place every parameter, or the places of it, that its module left `unfilled`, or has an `initial` for.
+
+    Numbers are drawn in fp32 on the host, whatever the device and dtype. A module marked `drawn` keeps nothing of its own.
+    """
+    done: set[int] = set()  # what is shared is filled once, under its first name
+    for prefix, module in model.named_modules():
+        for name, value in module.named_parameters(recurse=False):
+            if id(value) in done:
+                continue
+            done.add(id(value))
+            left = torch.ones_like(value, dtype=torch.bool) if _takes_all(module, name) else unfilled(value)
+            if bool(left.any()):
+                path = f"{prefix}.{name}" if prefix else name
+                start = _start(scheme.draw(module, name, value, n_layers), value, seed, path).to(value)
+                value.copy_(start if bool(left.all()) else torch.where(left, start, value))
+
+
+def _takes_all(module: nn.Module, name: str) -> bool:
+    return getattr(module, "drawn", None) is True or said(module, name) is not None
+
+
+def _start(draw: Draw, value: Tensor, seed: int, path: str) -> Tensor:
+    kind, size = draw
+    if kind == "constant":
+        constant = torch.as_tensor(size, dtype=value.dtype, device=value.device)
+        if constant.ndim and constant.shape != value.shape:
+            raise ValueError(
+                f"initial() gives numbers of shape {tuple(constant.shape)} for {path}, which is of {tuple(value.shape)}"
+            )
+        return constant.expand(value.shape)
+    generator = torch.Generator().manual_seed(parameter_seed(seed, path))
+    start = torch.empty(value.shape, dtype=torch.float32)
+    if kind == "normal":
+        return start.normal_(0, size, generator=generator)
+    return start.uniform_(-size, size, generator=generator)
+
+
+def parameter_seed(seed: int, name: str) -> int:
+    """A 63-bit seed from (seed, parameter name)."""
+    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

@@ -1,0 +1,1 @@
+"""Recurrent encoder–decoders: one fixed vector, Bahdanau attention, Luong attention."""

@@ -1,0 +1,18 @@
+"""How recurrent models began: numbers from one uniform distribution."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from ..initialization import Draw, Initialization, said
+
+
+class Uniform(Initialization, kind="uniform"):
+    """U(±bound) for every parameter, biases too (Sutskever et al. 2014, §3.4: 0.08; Luong et al. 2015, §4.1: 0.1)."""
+
+    bound: float = Field(default=0.08, gt=0)
+
+    def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
+        own = said(module, name)
+        return ("uniform", self.bound) if own is None else ("constant", own)

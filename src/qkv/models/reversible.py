@@ -1,0 +1,113 @@
+"""Reversible layers (Gomez et al. 2017; Reformer, Kitaev et al. 2020, §3): activations are made again from the outputs.
+
+A step takes streams (x₁, x₂) to (x₂, x₁ + f(x₂)), and is undone by (y₁, y₂) → (y₂ − f(y₁), y₁). So of any number of layers
+only the last one's output is kept for backward, which runs every f once more, as recomputation of blocks does. What comes
+back is the same but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import Parameter
+from torch.utils.checkpoint import get_device_states, set_device_states
+
+from ..attention.multi_head import Pass
+from ..core.graphs import untraced
+
+
+class Steps(Protocol):
+    """A block whose sublayers are steps."""
+
+    sublayers: list[str]
+
+    def branch(self, name: str, x: Tensor, run: Pass) -> Tensor:
+        """f of one step."""
+        ...
+
+    def parameters(self) -> Iterator[Parameter]: ...
+
+
+@untraced  # generators and inner gradients are beyond a graph
+def reversible(blocks: Sequence[Steps], x: Float[Tensor, "2 B T M"], run: Pass) -> Float[Tensor, "2 B T M"]:
+    """Both streams after all blocks; memory for backward does not grow with their number.
+
+    Gradients reach x, the blocks' parameters, an encoder's output and the tensors of a position bias.
+    """
+    leaves = dict.fromkeys(t for block in blocks for t in _reached(block, run))
+    out: Tensor = _Reversible.apply(x, blocks, run, *leaves)
+    return out
+
+
+def _reached(block: Steps, run: Pass) -> list[Tensor]:
+    """What a block's gradients reach besides its input."""
+    others = (run.memory, *(() if run.bias is None else run.bias.tensors))
+    return [t for t in (*block.parameters(), *others) if t is not None and t.requires_grad]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Where the random generators stood, so that a branch draws the same again."""
+
+    host: Tensor
+    devices: list[int]
+    states: list[Tensor]
+
+    @classmethod
+    def before(cls, x: Tensor) -> _Drawn:
+        return cls(torch.get_rng_state(), *get_device_states(x))
+
+    @contextmanager
+    def again(self, kind: str) -> Iterator[None]:
+        device = {} if kind == "cpu" else {"device_type": kind}
+        with torch.random.fork_rng(self.devices, **device):
+            torch.set_rng_state(self.host)
+            set_device_states(self.devices, self.states, **device)
+            yield
+
+
+def _autocast(kind: str) -> AbstractContextManager[Any]:
+    """Autocast as it is now, for later."""
+    if not torch.amp.is_autocast_available(kind):
+        return nullcontext()
+    return torch.autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+
+
+class _Reversible(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, blocks: Sequence[Steps], run: Pass, *leaves: Tensor) -> Tensor:
+        x1, x2 = x.unbind()
+        ctx.steps = []
+        for block in blocks:
+            for name in block.sublayers:
+                ctx.steps.append((block, name, _Drawn.before(x2)))
+                x1, x2 = x2, x1 + block.branch(name, x2, run)
+        ctx.run, ctx.leaves, ctx.autocast = run, leaves, _autocast(x.device.type)
+        out = torch.stack([x1, x2])
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (y1, y2), (d1, d2) = ctx.saved_tensors[0].unbind(), grad.unbind()
+        found: dict[Tensor, Tensor] = {}
+        for block, name, drawn in reversed(ctx.steps):
+            with torch.enable_grad(), drawn.again(y1.device.type), ctx.autocast:
+                x = y1.detach().requires_grad_()
+                made = block.branch(name, x, ctx.run.afresh())
+            leaves = _reached(block, ctx.run)
+            pulled, *more = torch.autograd.grad(made, [x, *leaves], d2.to(made.dtype), allow_unused=True)
+            y1, y2 = y2 - made.detach(), y1
+            d1, d2 = d2, d1 if pulled is None else d1 + pulled
+            for leaf, part in zip(leaves, more, strict=True):
+                if part is not None:
+                    found[leaf] = found[leaf] + part if leaf in found else part
+        return torch.stack([d1, d2]), None, None, *(found.get(leaf) for leaf in ctx.leaves)

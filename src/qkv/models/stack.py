@@ -1,0 +1,272 @@
+"""A stack: embedding, positions, blocks, final norm. An encoder is one, a decoder is one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any, Literal, cast
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..attention.multi_head import Mixer, Pass
+from ..core.extras import Extras, Record, Reporter
+from ..core.layout import Layout
+from ..core.spec import Cost, Spec
+from ..kv_cache.cache import Cache
+from ..layers.embedding import Embedding, Input
+from ..layers.norm import NoNorm, Norm
+from ..layers.patches import GridEmbedding, GridPosition
+from ..positions.schemes import NoPosition, Position, PositionModule, Widths
+from .block import Block, BlockModule
+from .reversible import reversible
+
+Recompute = Literal["none", "alternate", "blocks"]
+
+
+class Stack(Spec, kind="stack"):
+    """Blocks over embedded tokens. The position scheme belongs to the stack: every layer uses the same one.
+
+    `drop_path` p is stochastic depth for every block, more of it the deeper it stands: p · l/L for the l-th of L (Huang et
+    al. 2016). In JSON, runs of equal blocks are written once: `[{"repeat": 6, "block": {…}}]`.
+    """
+
+    embedding: Input = Embedding()
+    position: Position = NoPosition()
+    blocks: tuple[Block, ...] = Field(min_length=1)
+    norm: Norm = NoNorm()
+    drop_path: float = Field(default=0.0, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Stack:
+        if self.drop_path and any(block.drop_path for block in self.blocks):
+            raise ValueError("drop_path is set for the whole stack and for blocks of it; leave one of them at 0")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_grid(self) -> Stack:
+        if isinstance(self.position, GridPosition) and self.embedding.grid is None:
+            raise ValueError("position grid needs an embedding that has one: patches, or states of an image")
+        return self
+
+    @model_validator(mode="after")
+    def _streams(self) -> Stack:
+        if not self.is_reversible:
+            return self
+        if any(block.placement != "reversible" for block in self.blocks):
+            raise ValueError(
+                "reversible blocks hand on two streams, and others one: make all blocks of a stack reversible"
+            )
+        if self.tables > 1:
+            raise ValueError(
+                "position grid adds to every block's input, which a reversible stack can't undo; not `between`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _have_in_common(self) -> Stack:
+        for name in self.shared:
+            shapes = {block.attention.shared[name] for block in self.blocks if name in block.attention.shared}
+            if len(shapes) > 1:
+                said = " and ".join(str(shape) for shape in sorted(shapes))
+                raise ValueError(f"layers that share {name} need it in one shape, and these have {said}")
+        return self
+
+    @field_validator("embedding", mode="before")
+    @classmethod
+    def _of_tokens(cls, value: Any) -> Any:
+        """Tokens are what is meant where no kind is named."""
+        return {"kind": Embedding.kind, **value} if isinstance(value, Mapping) else value
+
+    @field_validator("blocks", mode="before")
+    @classmethod
+    def _expand(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        out: list[Any] = []
+        for item in value:
+            if isinstance(item, dict) and "repeat" in item:
+                count = item["repeat"]
+                if set(item) != {"repeat", "block"} or not isinstance(count, int) or not 1 <= count <= 4096:
+                    raise ValueError('a run of blocks is {"repeat": 1 … 4096, "block": {…}}')
+                out.extend([Block.model_validate(item["block"])] * count)
+            else:
+                out.append(item)
+            if len(out) > 4096:
+                raise ValueError("a stack has at most 4096 blocks")
+        return tuple(out)
+
+    def _to_json_field(self, name: str) -> Any:
+        if name != "blocks":
+            return super()._to_json_field(name)
+        runs = [(block, len(list(run))) for block, run in groupby(self.blocks)]
+        return [{"repeat": n, "block": block} for block, n in runs]
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.blocks)
+
+    @property
+    def tables(self) -> int:
+        """How often positions are made: for the input, and where they say so for every further block."""
+        return self.n_layers if isinstance(self.position, GridPosition) and self.position.between else 1
+
+    @property
+    def is_reversible(self) -> bool:
+        return any(block.placement == "reversible" for block in self.blocks)
+
+    @property
+    def shared(self) -> dict[str, list[int]]:
+        """Parameters of attention that blocks have in common, and the blocks that have them."""
+        names = dict.fromkeys(name for block in self.blocks for name in block.attention.shared)
+        return {name: [i for i, b in enumerate(self.blocks) if name in b.attention.shared] for name in names}
+
+    def block(self, i: int) -> Block:
+        """The i-th block, with its share of the stack's stochastic depth."""
+        if not self.drop_path:
+            return self.blocks[i]
+        return self.blocks[i].replace(drop_path=self.drop_path * (i + 1) / self.n_layers)
+
+    def widths(self, d_model: int, max_positions: int | None) -> Widths:
+        """What the position scheme needs to know; heads are those of the first block that has any."""
+        heads = max(self.heads(d_model), default=(1, d_model))
+        return Widths(self.embedding.width_of(d_model), *heads, max_positions, grid=self.embedding.grid)
+
+    def heads(self, d_model: int) -> set[tuple[int, int]]:
+        """Every (number, width) of heads that some block has."""
+        return {heads for block in self.blocks if (heads := block.attention.heads(d_model)) is not None}
+
+    def cost(self, d_model: int, max_positions: int | None, vocab_size: int, tokens: int = 0, memory: int = 0) -> Cost:
+        """Of one sequence of `tokens`, beside `memory` tokens of an encoder; without the token table."""
+        embedding = self.embedding
+        total = embedding.cost(d_model, vocab_size, tokens) + self.norm.cost(d_model, tokens)
+        total += Cost(self.position.n_parameters(self.widths(d_model, max_positions))) * self.tables
+        for block, run in groupby(self.blocks):
+            count = len(list(run))
+            pairs = _pairs(block.attention, tokens)
+            total += block.cost(d_model, tokens, pairs, memory, tokens * memory) * count
+        again = (
+            (i, name) for name, blocks in self.shared.items() for i in blocks[1:]
+        )  # counted once more than they are
+        return total + Cost(-sum(math.prod(self.blocks[i].attention.shared[name]) for i, name in again))
+
+
+def _pairs(mixer: Mixer, tokens: int) -> int:
+    pattern = getattr(mixer, "pattern", None)
+    return pattern.pairs(tokens) if pattern is not None and tokens else 0
+
+
+def _check_heads(spec: Stack, position: PositionModule, d_model: int, name: str) -> None:
+    """A scheme that turns or biases heads is made for one number and width of them, and for mixers that heed it."""
+    heads = spec.heads(d_model)
+    turns, biases = (_does(position, what) for what in ("rotate", "bias"))
+    if (turns or biases) and len(heads) > 1:
+        said = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
+        raise ValueError(f"{name}.position {spec.position!r} serves blocks with equal heads, but there are {said}")
+    mixers = [block.attention for block in spec.blocks if "attention" in block.sublayers()]
+    if turns and mixers and not heads:
+        raise ValueError(
+            f"{name}.position {spec.position!r} turns heads, and no block of this stack has any, so positions would have no "
+            "effect; positions that work are none, sinusoidal and learned"
+        )
+    deaf = next((mixer for mixer in mixers if not mixer.adds_bias), None)
+    if biases and deaf is not None:
+        raise ValueError(
+            f"{name}.position {spec.position!r} is added to the scores of token pairs, and {deaf.kind} has none that it "
+            "could be added to; positions that work are none, sinusoidal, learned and rotary (a kind of your own whose "
+            "module adds run.bias says so by `adds_bias = True`)"
+        )
+
+
+def _does(position: PositionModule, what: str) -> bool:
+    """Whether a position module has a method of its own, of its class or of itself."""
+    return getattr(getattr(position, what), "__func__", None) is not getattr(PositionModule, what)
+
+
+def _run_again(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
+    """A block of which only the input is kept for backward. What it says is kept as it said it first."""
+
+    def once(x: Tensor) -> tuple[Tensor, list[Record]]:
+        fresh = run.afresh()
+        out = block(x, fresh)  # first: what it says is there afterwards
+        return out, [] if fresh.extras is None else [tuple(record) for _, record in fresh.extras.records]
+
+    x, records = checkpoint(once, x, use_reentrant=False)
+    for record in records:
+        assert run.extras is not None
+        run.extras.add(cast(Reporter, block.feedforward), record)
+    return x
+
+
+class StackModule(nn.Module):
+    """The module of `Stack`. `recompute` trades time for memory: blocks whose activations are made again in backward.
+
+    Reversible blocks begin with two streams that are alike and end with their mean; all of them make activations again.
+    """
+
+    recompute: Recompute = "none"
+
+    def __init__(self, spec: Stack, vocab_size: int, d_model: int, max_positions: int | None, name: str) -> None:
+        super().__init__()
+        self.embedding = spec.embedding.module(vocab_size, d_model)
+        widths = spec.widths(d_model, max_positions)._replace(bidirectional=name != "decoder")
+        self.position = spec.position.module(widths)
+        self.between = nn.ModuleList(spec.position.module(widths) for _ in range(1, spec.tables))
+        _check_heads(spec, self.position, d_model, name)
+        self.blocks = nn.ModuleList(spec.block(i).module(d_model, f"{name}.blocks.{i}") for i in range(spec.n_layers))
+        self.shared = spec.shared
+        self.tie()
+        self.norm = spec.norm.module(d_model)
+        self.reversible = spec.is_reversible
+
+    def tie(self) -> None:
+        """Make what blocks have in common one parameter; again after anything that replaces parameters."""
+        for name, (first, *others) in self.shared.items():
+            for i in others:
+                setattr(self.block(i).attention, name, getattr(self.block(first).attention, name))
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"] | Float[Tensor, "B N P"],
+        layout: Layout,
+        memory: Float[Tensor, "B S M"] | None = None,
+        memory_layout: Layout | None = None,
+        token_types: Int[Tensor, "B T"] | None = None,
+        cache: Cache | None = None,
+        extras: Extras | None = None,
+    ) -> Float[Tensor, "B T M"]:
+        x = self.embedding(ids, self.position.embed(layout), token_types)
+        run = Pass.over(layout, self.position)
+        run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
+        if self.reversible:
+            return self.norm(self._both_streams(torch.stack([x, x]), run, cache).mean(0))
+        for i, block in enumerate(self.blocks):
+            if i and len(self.between):
+                x = x + cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
+            if cache is not None:
+                x = self._step(i, x, run, cache)
+            elif self.training and (self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)):
+                x = _run_again(self.block(i), x, run)
+            else:
+                x = block(x, run)
+        return self.norm(x)
+
+    def _both_streams(self, x: Float[Tensor, "2 B T M"], run: Pass, cache: Cache | None) -> Float[Tensor, "2 B T M"]:
+        if cache is None and torch.is_grad_enabled():
+            return reversible([self.block(i) for i in range(len(self.blocks))], x, run)
+        for i, block in enumerate(self.blocks):
+            x = block(x, run) if cache is None else self._step(i, x, run, cache)
+        return x
+
+    def _step(self, i: int, x: Tensor, run: Pass, cache: Cache) -> Tensor:
+        out: Tensor = self.blocks[i](x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
+        return out
+
+    def block(self, i: int) -> BlockModule:
+        module = self.blocks[i]
+        assert isinstance(module, BlockModule)
+        return module

@@ -1,0 +1,1 @@
+"""Position schemes: sinusoidal, learned, rotary and its scalings, ALiBi and relative biases."""

@@ -1,0 +1,1 @@
+"""Captioning: a sentence about a picture."""

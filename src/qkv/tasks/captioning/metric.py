@@ -1,0 +1,82 @@
+"""How good sentences about pictures are: written greedily from the pixels, beside the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ...core.batch import IGNORE, Batch
+from ...data.batching.encoding import Encoder
+from ...data.media.images import pictured
+from ...data.media.png import png
+from ...metrics.base import Judge, Measured
+
+_KEPT = 32  # pictures kept to be shown
+
+
+class Captioned(Judge):
+    """exact: the share of outputs that are the truth to the letter, and of captions and answers each where there are both;
+    bleu: of the captions (Papineni et al. 2002), by sacreBLEU.
+
+    `longest` bounds what is written, in tokens.
+    """
+
+    def __init__(
+        self, tokenizer: Encoder | None, longest: int, mean: tuple[float, ...], std: tuple[float, ...]
+    ) -> None:
+        assert tokenizer is not None and tokenizer.eos_id is not None
+        self._tokenizer, self._longest, self._scale = cast(Any, tokenizer), longest, (mean, std)
+        self._shown: list[dict[str, Any]] = []
+
+    def read(self, model: nn.Module, batch: Batch) -> None:
+        outputs = written(model, batch.inputs["ids"], _prompts(batch), self._tokenizer, self._longest)
+        for row, (about, output) in enumerate(zip(batch.texts, outputs, strict=True)):
+            one = {"source": about["question"], "output": output, "target": about["answer"]}
+            if len(self._shown) < _KEPT:
+                pixels = pictured(batch.inputs["ids"][row].cpu().numpy(), *self._scale)
+                one["picture"] = {"kind": "image", "image": png(pixels)}
+            self._shown.append(one)
+
+    def found(self) -> dict[str, Measured]:
+        if not self._shown:
+            return {}
+        asked = [one for one in self._shown if one["source"]]
+        said = [one for one in self._shown if not one["source"]]
+        found = {"exact": _exact(self._shown)}
+        if asked and said:
+            found |= {"exact_captions": _exact(said), "exact_answers": _exact(asked)}
+        if said:
+            from sacrebleu.metrics import BLEU
+
+            metric = BLEU()
+            score = metric.corpus_score([one["output"] for one in said], [[one["target"] for one in said]])
+            found["bleu"] = Measured(float(score.score), str(metric.get_signature()))
+        return found
+
+    def samples(self, count: int) -> list[dict[str, Any]]:
+        return [one for one in self._shown if "picture" in one][:count]
+
+
+def written(model: Any, pictures: Tensor, prompts: Sequence[list[int]], tokenizer: Any, longest: int) -> list[str]:
+    """What a model says of each picture (C, H, W) after its prompt, greedily: at most `longest` tokens with that, whatever
+    other prompts there are."""
+    width, end = max(map(len, prompts)), tokenizer.eos_id
+    most = [max(longest - len(prompt), 1) for prompt in prompts]
+    made = model.generate(pictures, target=prompts, eos_id=end, pad_id=end, max_new_tokens=max(most))
+    rows = (row[:n] for row, n in zip(made[:, width:].tolist(), most, strict=True))
+    return [tokenizer.decode(row[: row.index(end)] if end in row else row) for row in rows]
+
+
+def _prompts(batch: Batch) -> list[list[int]]:
+    """Of each row's decoder, the tokens before the first that is learned."""
+    assert batch.labels is not None
+    first = (batch.labels != IGNORE).to(torch.int8).argmax(1).tolist()
+    return [row[: n + 1] for row, n in zip(batch.inputs["target"].tolist(), first, strict=True)]
+
+
+def _exact(shown: list[dict[str, Any]]) -> Measured:
+    right = sum(one["output"].strip() == one["target"].strip() for one in shown)
+    return Measured(right / len(shown), f"of {len(shown):,}, to the letter")

@@ -1,0 +1,203 @@
+"""Detection: what is in a picture, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ...core.batch import IGNORE, Batch
+from ...core.spec import nearest
+from ...data.batching.encoding import Encoder
+from ...data.batching.numpy_batch import Array, Cut
+from ...data.media.images import Pixels
+from ...data.source import Example, Skipped, Source
+from ...data.task import Chance, Item
+from ...layers.embedding import Input
+from ...metrics.base import Judge
+from ..pictures import PictureTask, lit
+from .metric import Located
+
+Boxes = NDArray[np.float32]  # (n, 4): left, top, right and bottom edge, in pixels
+_EDGE = 1.0  # pixels that a box may go over the edge of its picture, as annotation tools have it, and is cut there
+
+
+class Detect(PictureTask, kind="detect"):
+    """Pictures with "boxes" (n, 4), the left, top, right and bottom edges of objects in pixels, and their "names".
+
+    What is "ignored" (a list of {"name", "box", "crowd"}) is no target, and counts neither as found nor as missed.
+
+    classes: names that there are; those in the training data by default.
+    bad:     what becomes of an object outside its picture, of no area, or of a class that is not known: "refuse" it, or
+             "skip" it, which is counted.
+    flip:    turn training pictures around by chance, left and right; turn: and upside down.
+    crop:    a training picture is cut by chance to no less than this share of its sides; 1 for none.
+    visible: the share of an object that a crop must show for it to be one there.
+    crops:   how often a training picture is shown in each epoch, each time cut and turned around anew.
+    light:   how much brighter or darker training pictures are made at most, as a share.
+
+    Pictures are drawn to the model's size, whatever their shape.
+    """
+
+    classes: tuple[str, ...] = ()
+    bad: Literal["refuse", "skip"] = "refuse"
+    flip: bool = True
+    turn: bool = False
+    crop: float = Field(default=1.0, gt=0, le=1)
+    visible: float = Field(default=0.4, gt=0, le=1)
+    crops: int = Field(default=1, ge=1)
+    light: float = Field(default=0.0, ge=0, lt=1)
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        made = super().settle(source, tokenizer, seen)
+        if made.classes:
+            return made
+        names = {name for example in source.examples("train", shuffle=False) for name in example.get("names", ())}
+        if not names:
+            raise ValueError("no training picture has an object, with its name and its box")
+        return made.replace({"classes": tuple(sorted(names))})
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.classes)
+
+    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
+        return self.items([example], tokenizer, chance)[0]
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        made: list[Item | Skipped] = []
+        for example in examples:
+            pixels = self.pixels(example)
+            if isinstance(pixels, Skipped):
+                made.append(pixels)
+                continue
+            boxes, classes, reasons = self._objects(example, pixels)
+            times = self.crops if chance.training else 1  # read once, which takes as long as the rest
+            made += [self._made(pixels, boxes, classes, example, chance) for _ in range(times)]
+            made += reasons
+        return made
+
+    def _made(self, pixels: Pixels, boxes: Boxes, classes: NDArray[np.int64], example: Example, chance: Chance) -> Item:
+        about = {"where": example.get("where", ""), "size": pixels.shape[1:]}
+        if not chance.training:
+            about["ignored"] = self._ignored(example, pixels)
+        if chance.training:
+            pixels, boxes, kept = self._changed(pixels, boxes, chance.random)
+            classes = classes[kept]
+        numbers = self.numbers(self.drawn(pixels))
+        if chance.training and self.light:
+            numbers = lit(numbers, self.light, chance.random)
+        targets = {"boxes": centered(boxes / sides(*pixels.shape[1:])), "classes": classes}
+        return Item({"ids": numbers}, targets=targets, tokens=self.tokens, example=about)
+
+    def _ignored(self, example: Example, pixels: Pixels) -> list[tuple[int, NDArray[Any], bool]]:
+        """The class, the edges as shares of the picture, and whether it is a crowd, of whatever evaluation ignores."""
+        bounds = sides(*pixels.shape[1:])
+        return [
+            (self.classes.index(one["name"]), np.asarray(one["box"], np.float32).clip(0, bounds) / bounds, one["crowd"])
+            for one in example.get("ignored", ())
+            if one["name"] in self.classes
+        ]
+
+    def _objects(self, example: Example, pixels: Pixels) -> tuple[Boxes, NDArray[np.int64], list[Skipped]]:
+        """The good objects of a picture, cut at its edges, and why others are none."""
+        height, width = pixels.shape[1:]
+        given = np.asarray(example.get("boxes", ()), np.float32).reshape(-1, 4)
+        boxes, classes, reasons = [], [], []
+        for number, (box, name) in enumerate(zip(given, example.get("names", ()), strict=True), 1):
+            reason = self._fault(box, name, width, height)
+            if reason is None:
+                boxes.append(box.clip(0, sides(height, width)))
+                classes.append(self.classes.index(name))
+            elif self.bad == "skip":
+                reasons.append(Skipped(f"objects {reason}"))
+            else:
+                said = f"; {nearest(name, self.classes)}" if name not in self.classes else ""
+                raise ValueError(
+                    f"{example.get('where', 'an example')}: object {number} ({name}, {box.tolist()} in {width} × {height} "
+                    f"pixels) is {reason}{said}; correct it, or have such objects left out by task.bad=skip"
+                )
+        return np.array(boxes, np.float32).reshape(-1, 4), np.array(classes, np.int64), reasons
+
+    def _fault(self, box: NDArray[Any], name: str, width: int, height: int) -> str | None:
+        """Why an object can't be used; None where it can."""
+        left, top, right, bottom = box.tolist()
+        if name not in self.classes:
+            return "of unknown class"
+        if not (right > left and bottom > top):  # nor NaN
+            return "of no area"
+        inside = left >= -_EDGE and top >= -_EDGE and right <= width + _EDGE and bottom <= height + _EDGE
+        return None if inside else "outside the picture"
+
+    def _changed(self, pixels: Pixels, boxes: Boxes, random: np.random.Generator) -> tuple[Pixels, Boxes, Array]:
+        """Cut and turned around by chance; and which objects are still there."""
+        kept = np.ones(len(boxes), bool)
+        if self.crop < 1:
+            pixels, boxes, kept = self._cropped(pixels, boxes, random)
+        for axis, wanted in ((2, self.flip), (1, self.turn)):
+            if wanted and random.random() < 0.5:
+                pixels, boxes = np.flip(pixels, axis), flipped(boxes, pixels.shape[axis], across=axis == 2)
+        return np.ascontiguousarray(pixels), boxes, kept
+
+    def _cropped(self, pixels: Pixels, boxes: Boxes, random: np.random.Generator) -> tuple[Pixels, Boxes, Array]:
+        whole = pixels.shape[1:]
+        high, wide = (max(1, round(side * random.uniform(self.crop, 1))) for side in whole)
+        top, left = (int(random.integers(side - part + 1)) for side, part in zip(whole, (high, wide), strict=True))
+        moved = (boxes - sides(top, left)).clip(0, sides(high, wide))
+        kept = area(moved) >= self.visible * area(boxes)
+        return pixels[:, top : top + high, left : left + wide], moved[kept], kept
+
+    def collate(self, items: Sequence[Item], pad: int) -> Cut:
+        """Objects of an image on the right of which there are fewer are padded: the class −100, a box of zeros."""
+        most = max(len(item.targets["classes"]) for item in items)
+        padded = []
+        for item in items:
+            classes, boxes = np.full(most, IGNORE), np.zeros((most, 4), np.float32)
+            boxes[..., 2:] = 1  # of some size, so that nothing is divided by zero
+            n = len(item.targets["classes"])
+            classes[:n], boxes[:n] = item.targets["classes"], item.targets["boxes"]
+            padded.append(replace(item, targets={"classes": classes, "boxes": boxes}))
+        return super().collate(padded, pad)
+
+    def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
+        objects = int((targets["classes"] != IGNORE).sum())
+        return {"class": len(targets["classes"]), "box": objects, "giou": objects}
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return Located(self.classes, self.mean, self.std)
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        lines = [line for line in super().show(batch, row, tokenizer) if line[0] not in ("classes", "boxes")]
+        for number, box in zip(batch.targets["classes"][row], batch.targets["boxes"][row], strict=True):
+            if number != IGNORE:
+                said = " ".join(f"{share:.3f}" for share in box.tolist())
+                lines.append(("object", f"{self.classes[int(number)]} at {said} (center, width and height)"))
+        return lines
+
+
+def sides(height: int, width: int) -> Boxes:
+    """By what the edges of a box are divided, or bounded, in a picture of this size."""
+    return np.array([width, height, width, height], np.float32)
+
+
+def centered(boxes: Boxes) -> Boxes:
+    """(center x, center y, width, height) of boxes by their edges."""
+    first, last = boxes[:, :2], boxes[:, 2:]
+    return np.concatenate([(first + last) / 2, last - first], 1)
+
+
+def flipped(boxes: Boxes, side: int, across: bool) -> Boxes:
+    """Boxes in a picture that is turned around, left and right or else upside down."""
+    a, b = (0, 2) if across else (1, 3)
+    made = boxes.copy()
+    made[:, a], made[:, b] = side - boxes[:, b], side - boxes[:, a]
+    return made
+
+
+def area(boxes: Boxes) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    return found

@@ -1,0 +1,1 @@
+"""Forecasting: how a time series goes on."""

@@ -1,0 +1,68 @@
+"""Errors of forecasts, and the forecasts themselves beside what came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...core.batch import Batch
+from ...metrics.base import Judge, Measured
+
+_KEPT = 64  # forecasts from which samples are chosen
+
+
+class ForecastJudge(Judge):
+    """Mean squared and mean absolute error, over every value of every column of every window, in the source's units.
+
+    `last_value_mse` is the error of saying that nothing changes any more, what a forecast has to beat.
+    """
+
+    def __init__(self) -> None:
+        self.squared = self.absolute = self.still = 0.0
+        self.count = 0
+        self.kept: list[dict[str, Any]] = []
+
+    def add(self, outputs: Tensor, batch: Batch) -> None:
+        assert batch.labels is not None
+        labels = batch.labels[:, 0] if batch.labels.ndim == 3 else batch.labels  # without what they were divided by
+        past, made, truth = (restored(x, batch) for x in (batch.inputs["ids"][:, 0, 0], outputs, labels))
+        self.squared += float(((made - truth) ** 2).sum())
+        self.absolute += float(np.abs(made - truth).sum())
+        self.still += float(((past[:, -1:] - truth) ** 2).sum())
+        self.count += truth.size
+        for i in range(min(len(truth), _KEPT - len(self.kept))):
+            self.kept.append({"about": batch.texts[i], "past": past[i], "made": made[i], "truth": truth[i]})
+
+    def found(self) -> dict[str, Measured]:
+        if not self.count:
+            return {}
+        how = "values less the training split's mean, over its standard deviation"
+        return {
+            "mse": Measured(self.squared / self.count, how),
+            "mae": Measured(self.absolute / self.count, how),
+            "last_value_mse": Measured(self.still / self.count, "the last value of the history, repeated"),
+        }
+
+    def samples(self, count: int) -> list[dict[str, Any]]:
+        every = max(1, len(self.kept) // max(count, 1))
+        return [_sample(one) for one in self.kept[::every][:count]]
+
+
+def restored(values: Tensor, batch: Batch) -> NDArray[np.float64]:
+    """Values (B, n), each row normalized by its own history, in the source's units."""
+    scale, mean = (np.array([[one[name]] for one in batch.texts]) for name in ("scale", "mean"))
+    made: NDArray[np.float64] = np.asarray(values.cpu(), np.float64) * scale + mean
+    return made
+
+
+def _sample(one: dict[str, Any]) -> dict[str, Any]:
+    lines = {name: [round(float(x), 4) for x in one[name]] for name in ("past", "truth", "made")}
+    error = float(((one["made"] - one["truth"]) ** 2).mean())
+    return {
+        "source": f"{one['about']['column']}, {one['about']['where']}",
+        "output": f"mean squared error {error:.3f}",
+        "picture": {"kind": "forecast", **lines},
+    }

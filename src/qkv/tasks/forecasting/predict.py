@@ -1,0 +1,80 @@
+"""What comes next in a series, in the units of its file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.readers.series import Numbers, Series
+from ...data.source import Source
+from ...metrics.base import said_of
+from ..asking import asked
+from ..prediction import Prediction
+from .metric import restored
+from .task import Forecast
+
+if TYPE_CHECKING:
+    from ...inference.run import Run
+
+Values = NDArray[np.float64]
+
+
+def forecast(run: Run, task: Forecast, source: Source, path: str) -> Prediction:
+    """The next values (horizon, columns) of a CSV file, one row a time, the oldest first. Files: these as CSV.
+
+    The file is read as the data of training were (`columns`, `gaps`), and scaled as they were; a column that was not among
+    them by its own history.
+
+    Raises ValueError for a file that is no such table, or shorter than the history that a forecast looks back on.
+    """
+    values, names = _read(source, path)
+    if len(values) < task.history:
+        raise ValueError(f"{path} has {len(values):,} rows, and a forecast looks back on {task.history:,}; give more")
+    past = values[-task.history :]
+    center, spread = _scaling(task, path, names, past)
+    scaled, unknown = (past - center) / spread, np.zeros((task.horizon, 1), np.float32)
+    examples = [
+        {"history": scaled[:, j : j + 1], "future": unknown, "names": (name,), "where": path}
+        for j, name in enumerate(names)
+    ]
+    made = np.empty((task.horizon, len(names)))
+    for of, batch in asked(run, task, examples):
+        made[:, of] = restored(said_of(run.model, batch), batch).T
+    made = made * spread + center
+    table = _table(names, made)
+    fields = {"columns": list(names), "values": made.tolist()}
+    return Prediction(path, made, table, fields, Path(path).stem, lambda: {".forecast.csv": f"{table}\n".encode()})
+
+
+def _read(source: Source, path: str) -> tuple[Numbers, tuple[str, ...]]:
+    if not Path(path).expanduser().is_file():
+        raise ValueError(f"there is no file {path!r}; give a CSV file of numbers with one row a time")
+    reader = source.replace({"path": path}) if isinstance(source, Series) else Series(path=path)
+    return reader.values()
+
+
+def _scaling(task: Forecast, path: str, names: Sequence[str], past: Numbers) -> tuple[Numbers, Numbers]:
+    """What is taken from each column, and what it is divided by."""
+    known = dict(zip(task.columns, zip(task.center, task.spread, strict=True), strict=True))
+    new = [name for name in names if name not in known]
+    if new and not task.normalized:
+        raise ValueError(f"{path} has a column {new[0]!r}, and the run knows the scale of {', '.join(task.columns)}")
+    own = zip(past.mean(0).tolist(), past.std(0).tolist(), strict=True)
+    pairs: Any = [known.get(name, (mean, deviation or 1.0)) for name, (mean, deviation) in zip(names, own, strict=True)]
+    center, spread = np.array(pairs, np.float32).T
+    return center, spread
+
+
+def _table(names: Sequence[str], values: Values) -> str:
+    """CSV, to six digits."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([f"{value:.6g}" for value in row] for row in values.tolist())
+    return file.getvalue().rstrip("\n")

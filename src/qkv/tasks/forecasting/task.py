@@ -1,0 +1,92 @@
+"""Forecasting: what a series does next, from patches of its past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from ...core.batch import Batch
+from ...data.batching.encoding import Encoder
+from ...data.batching.numpy_batch import Array
+from ...data.readers.series import SeriesSource
+from ...data.source import Example, Skipped, Source
+from ...data.task import Chance, Item, Task
+from ...layers.embedding import Input
+from ...layers.patches import Patches
+from ...metrics.base import Judge
+from .metric import ForecastJudge
+
+EPSILON = 1e-5  # of the variance, as RevIN has it
+
+
+class Forecast(Task, kind="forecast"):
+    """The `horizon` values that follow a history, each column for itself (PatchTST, Nie et al. 2023).
+
+    A column of a window is an image one pixel high: the model's patches are stretches of it. It is normalized by the mean
+    and the standard deviation √(σ² + ε) of its own history, and what the model says is scaled back by them (Kim et al. 2022,
+    reversible instance normalization, without its learned scale); `normalized: false` leaves values as the source has them.
+    The loss is that of the values scaled back: in units of the history's own deviation, one that is flat would outweigh all
+    others. So labels are (2, horizon), the values and the deviation that they were divided by.
+
+    All else comes from the data: `history` and `horizon`, and of each of the `columns` the mean and the standard deviation
+    in the training split, `center` and `spread`, by which the source has scaled it.
+    """
+
+    pool: ClassVar[int] = 512
+    words: ClassVar[bool] = False
+
+    normalized: bool = True
+    history: int = 0
+    horizon: int = 0
+    tokens: int = 0
+    columns: tuple[str, ...] = ()
+    center: tuple[float, ...] = ()
+    spread: tuple[float, ...] = ()
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        if not isinstance(source, SeriesSource):
+            raise ValueError(
+                f"forecasts are of series, and the data are of the kind {source.kind!r}; take series or waves"
+            )
+        if not isinstance(seen, Patches) or seen.channels != 1 or seen.image != (1, source.history):
+            raise ValueError(
+                f"a history of {source.history} values is read as an image of 1 × {source.history} with one channel: give "
+                f"model.image=[1,{source.history}], model.channels=1 and patches one high, such as model.patch=[1,8]"
+            )
+        center, spread = (tuple(one.tolist()) for one in source.scaling())
+        scaled = {"columns": source.values()[1], "center": center, "spread": spread}
+        sizes = {"history": source.history, "horizon": source.horizon, "tokens": seen.grid.tokens}
+        return self.replace({**sizes, **scaled})
+
+    @property
+    def n_labels(self) -> int | None:
+        return self.horizon or None
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        """One item for each column of each window."""
+        return [self._column(one, j) for one in examples for j in range(one["history"].shape[1])]
+
+    def _column(self, example: Example, column: int) -> Item:
+        past, future = example["history"][:, column], example["future"][:, column]
+        mean, scale = (float(past.mean()), math.sqrt(past.var() + EPSILON)) if self.normalized else (0.0, 1.0)
+        about = {"mean": mean, "scale": scale, "column": example["names"][column], "where": example["where"]}
+        return Item(
+            {"ids": ((past - mean) / scale)[None, None]},
+            labels=np.stack([(future - mean) / np.float32(scale), np.full_like(future, scale)]),
+            tokens=self.tokens,
+            example=about,
+        )
+
+    def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
+        return {} if labels is None else {"loss": labels[:, 0].size}
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        assert batch.labels is not None
+        return super().show(replace(batch, labels=batch.labels[:, 0]), row, tokenizer)
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return ForecastJudge()

@@ -1,0 +1,38 @@
+"""A picture or the frames of a video, and what a model took it for: its likeliest classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from ...look.pictures import draws
+from ...look.pictures.bitmap import drawn
+from ...look.svg import tag
+
+_ALONE = "height:112px"  # of the page
+_FRAME = "flex:1 1 40px;min-width:0;max-width:96px"  # of several, which fill a line
+_BAR, _LINE = 130, 22  # of a class
+
+
+@draws("scores")
+def scores(picture: Mapping[str, Any]) -> Markup:
+    """`frames` are PNGs in base64, one or several; `scores` [name, probability] of classes, the likeliest first."""
+    frames = picture["frames"]
+    alone = len(frames) == 1
+    shown = ((data, "picture" if alone else f"frame {i}") for i, data in enumerate(frames, 1))
+    images = [drawn(data, name, _ALONE if alone else _FRAME) for data, name in shown]
+    bars = [_bar(i, str(name), float(p)) for i, (name, p) in enumerate(picture["scores"])]
+    chart = tag("svg", *bars, width=2.2 * _BAR, height=_LINE * len(bars), font_size=12, fill="currentColor")
+    strip = tag("div", *images, style="display:flex;gap:3px;flex-wrap:wrap" + ("" if alone else ";flex:1 1 100%"))
+    return tag("div", strip, chart, style="display:flex;gap:16px;align-items:center;flex-wrap:wrap")
+
+
+def _bar(i: int, name: str, p: float) -> Markup:
+    y = i * _LINE
+    return tag(
+        "g",
+        tag("rect", x=0, y=y + 4, width=_BAR * p, height=_LINE - 8, rx=2, fill="var(--s0)", opacity=0.75),
+        tag("text", f"{name} {100 * p:.0f} %", x=_BAR * p + 6, y=y + 15),
+    )

@@ -1,0 +1,1 @@
+"""Masked autoencoding, denoising and super-resolution of pictures."""

@@ -1,0 +1,85 @@
+"""Painted patches beside the truth: how much of what differs between pixels they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ...core.batch import Batch
+from ...core.layout import Grid
+from ...data.media.images import pictured
+from ...data.media.png import png
+from ...layers.patches import cut, joined
+from ...metrics.base import Judge, Measured
+from ..image_classification.metric import Some
+
+_HIDDEN = 0.5  # the brightness of what is hidden, 0 … 1
+
+
+class Reconstructed(Judge):
+    """explained: 1 − Σ (x̂ − x)² / Σ (x − x̄)² over the pixels x of all patches that the loss is on, x̄ being the mean of
+    each channel: 0 for a model that knows the mean color alone, 1 for one that knows every pixel."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        self._scale = (mean, std)
+        self._wrong, self._count = 0.0, 0
+        self._sum, self._squares = np.zeros(len(mean)), 0.0
+        self._given = False  # whether mean and deviation of each patch are taken from the truth
+        self._pictures: Some[tuple[str, dict[str, NDArray[Any]], float]] = Some(32)
+
+    def read(self, model: nn.Module, batch: Batch) -> None:
+        head: Any = model.head
+        assert batch.labels is not None
+        patch, layout, pixels = head.spec.patch, batch.inputs.get("layout"), batch.labels
+        truth = cut(pixels, patch, "last").float()
+        made = model(**batch.inputs).float()
+        self._given = head.spec.normalized
+        if self._given:
+            made = made * (truth.var(-1, keepdim=True) + 1e-6).sqrt() + truth.mean(-1, keepdim=True)
+        counted = torch.ones(truth.shape[:2], dtype=torch.bool, device=truth.device)
+        if layout is not None:
+            counted = head.hidden_patches(layout).bool()
+        self._measure(made[counted], truth[counted])
+        grid = Grid(pixels.shape[2] // patch[0], pixels.shape[3] // patch[1])
+        masked = layout is not None
+        for row in range(len(truth)):
+            now = counted[row, :, None]
+            whole = torch.where(now, made[row], truth[row])
+            inputs = cut(batch.inputs["ids"][row : row + 1].float(), patch, "last")[0]
+            parts = {
+                "seen": inputs,
+                "made": whole,
+                "truth": truth[row],
+                "hidden": (now & masked).expand_as(whole).float(),
+            }
+            error = float((whole - truth[row]).square().sum() / now.sum() / truth.shape[2])
+            shown = {name: joined(part[None], grid, patch, "last")[0].cpu().numpy() for name, part in parts.items()}
+            self._pictures.add((str(batch.texts[row].get("where", "")), shown, error))
+
+    def _measure(self, made: Tensor, truth: Tensor) -> None:
+        """Add up patches (n, h · w · C)."""
+        channels = truth.unflatten(-1, (-1, len(self._sum))).double()
+        self._wrong += float((made - truth).square().sum(dtype=torch.float64))
+        self._count += channels.shape[0] * channels.shape[1]
+        self._sum += channels.sum((0, 1)).cpu().numpy()
+        self._squares += float(channels.square().sum())
+
+    def found(self) -> dict[str, Measured]:
+        spread = self._squares - float((self._sum**2).sum()) / max(self._count, 1)
+        how = "mean and deviation of each patch taken from the truth" if self._given else ""
+        return {"explained": Measured(1 - self._wrong / spread, how)} if spread > 0 else {}
+
+    def samples(self, count: int) -> list[dict[str, Any]]:
+        return [
+            {"source": where, "output": f"mean squared error {error:.3f}", "picture": self._picture(shown)}
+            for where, shown, error in self._pictures.take(count)
+        ]
+
+    def _picture(self, shown: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        seen, made, truth = (pictured(shown[name], *self._scale) for name in ("seen", "made", "truth"))
+        seen = np.where(shown["hidden"] > 0, np.uint8(255 * _HIDDEN), seen)
+        return {"kind": "patches", "seen": png(seen), "made": png(made), "truth": png(truth)}

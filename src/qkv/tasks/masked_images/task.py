@@ -1,0 +1,120 @@
+"""Pictures made whole again: from some of their patches, from noise, or from fewer pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from torch.nn import functional as F
+
+from ...core.batch import Batch
+from ...core.layout import Grid
+from ...data import sketch
+from ...data.batching.encoding import Encoder
+from ...data.batching.numpy_batch import Array, Cut, Shown
+from ...data.source import Example, Skipped, Source
+from ...data.task import Chance, Item, drawn, said
+from ...layers.embedding import Input
+from ...layers.patches import Patches, shown_patches
+from ...metrics.base import Judge
+from ..augmented_pictures import AugmentedTask
+from .metric import Reconstructed
+
+_ORDER = "order"  # of the patches of a picture: a number for each, those with the least are shown
+
+
+class MaskedPatches(AugmentedTask, kind="masked-patches"):
+    """Pictures of which the model sees a part, and paints the whole (He et al. 2022, MAE). The head is one of `pixels`.
+
+    masked: the share of patches that is hidden, others in each picture and each time. The loss is on these.
+    noise:  how much noise is added to what is seen, in standard deviations of the pictures (denoising, Vincent et al.
+            2008).
+    coarse: squares of so many pixels by so many are seen as their mean (super-resolution).
+
+    Without `masked` the loss is on all patches. Labels are the pictures as they were.
+    """
+
+    masked: float = Field(default=0.75, ge=0, lt=1)
+    noise: float = Field(default=0.0, ge=0)
+    coarse: int = Field(default=1, ge=1)
+    grid: Grid | None = None
+
+    @model_validator(mode="after")
+    def _hides_something(self) -> Self:
+        if not self.masked and not self.noise and self.coarse == 1:
+            raise ValueError("nothing is hidden of the pictures; give task.masked, task.noise or task.coarse")
+        return self
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        made = super().settle(source, tokenizer, seen)
+        assert isinstance(seen, Patches)
+        grid = seen.grid_of(made.size)
+        shown = int(grid.patches * (1 - self.masked))
+        if not shown or (self.masked and shown == grid.patches):
+            what = "all" if not shown else "none"
+            raise ValueError(f"task.masked={self.masked} hides {what} of {grid.patches} patches")
+        if any(side % self.coarse for side in made.size):
+            height, width = made.size
+            raise ValueError(f"task.coarse={self.coarse} does not divide pictures of {height} × {width} pixels")
+        return made.replace({"grid": tuple(grid), "tokens": grid.before + shown + grid.after})
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        assert self.grid is not None
+        stack = self.stacked(examples, chance)
+        made = dict[int, Item | Skipped](stack.skipped)
+        seen = self.corrupted(stack.pictures, chance.random)
+        order = chance.random.random((len(seen), self.grid.patches), np.float32)
+        for i, picture, truth, places in zip(stack.kept, seen, stack.pictures, order, strict=True):
+            about = {} if chance.training else {"where": examples[i].get("where", "")}
+            made[i] = Item({"ids": picture}, truth, {_ORDER: places}, self.tokens, about)
+        return [made[i] for i in range(len(examples))]
+
+    def corrupted(self, pictures: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
+        """What is seen of pictures (N, C, H, W), before patches are hidden."""
+        if self.coarse > 1:
+            n, channels, height, width = pictures.shape
+            k = self.coarse
+            squares = pictures.reshape(n, channels, height // k, k, width // k, k).mean((3, 5))
+            pictures = squares.repeat(k, 2).repeat(k, 3)
+        if self.noise:
+            noise: NDArray[np.float32] = random.standard_normal(pictures.shape, np.float32)
+            pictures = pictures + np.float32(self.noise) * noise
+        return pictures
+
+    def collate(self, items: Sequence[Item], pad: int) -> Cut:
+        cut = super().collate(items, pad)
+        assert self.grid is not None
+        order: Array = cut.targets[_ORDER]
+        placed = {"ids": Shown(self.grid, order, self.masked)} if self.masked else {}
+        return replace(cut, placed=dict(placed), targets={})
+
+    def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
+        """The patches that the loss is on."""
+        assert self.grid is not None
+        patches = self.grid.patches
+        counted = patches - int(patches * (1 - self.masked)) if self.masked else patches
+        return {"loss": 0 if labels is None else len(labels) * counted}
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        """What is left of the picture, and the picture that is to be made of it."""
+        assert self.grid is not None and batch.labels is not None
+        seen, truth = batch.inputs["ids"][row], batch.labels[row]
+        layout = batch.inputs.get("layout")
+        if layout is None:
+            first = [("ids", said(seen, tokenizer, "ids")), *(("", line) for line in drawn(seen))]
+        else:
+            hidden = torch.ones(self.grid.patches, dtype=torch.bool)
+            hidden[shown_patches(layout)[row if len(layout.positions) > 1 else 0]] = False
+            whole = hidden.view(1, self.grid.rows, self.grid.columns).float()
+            away = F.interpolate(whole[None], truth.shape[1:], mode="nearest")[0, 0].bool()
+            first = [("ids", f"{int((~hidden).sum())} of {len(hidden)} patches; the others are dots")]
+            first += [("", line) for line in sketch.picture(seen, away)]
+        return [*first, ("label", said(truth, tokenizer, "label")), *(("", line) for line in drawn(truth))]
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return Reconstructed(self.mean, self.std)

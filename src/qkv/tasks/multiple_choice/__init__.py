@@ -1,0 +1,1 @@
+"""Multiple choice: which of several candidates is right."""

@@ -1,0 +1,99 @@
+"""How well a model predicts music, and how it goes on with a piece."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...core.batch import IGNORE, Batch
+from ...data.batching.encoding import Encoder
+from ...data.media.midi import written
+from ...data.media.notes import END, Frame, frames_in, is_music, runs, spelled
+from ...metrics.base import Judge, Measured
+from ...tokenizers.tokenizer import Tokenizer
+
+_KEPT = 32  # beginnings of pieces that are remembered
+_WORDS = 6  # tokens of a frame, about
+
+
+class MusicJudge(Judge):
+    """`frame_nll`: −log p of a frame given all frames before it, in nats, the mean over the frames of all pieces.
+
+    A frame's probability is the product of those of its notes, from the highest down, and of the full stop behind them. As
+    one order of the notes stands for all, this is an upper bound of the negative log-likelihood of the frame as a set, the
+    figure of Boulanger-Lewandowski et al. (2012). The end of a piece is not counted.
+    """
+
+    def __init__(self, tokenizer: Encoder | None, prompt: int, goes_on: int) -> None:
+        if not isinstance(tokenizer, Tokenizer):
+            raise ValueError("music is read in words, which needs a tokenizer of the kind word")
+        self._tokenizer, self._prompt, self._goes_on = tokenizer, prompt, goes_on
+        self._end = tokenizer.id(END)
+        self._over, self._unk = (-1 if i is None else i for i in (tokenizer.eos_id, tokenizer.unk_id))
+        self._nll, self._frames, self._unknown = 0.0, 0, 0
+        self._model: nn.Module | None = None
+        self._begun: list[list[Frame]] = []
+
+    def read(self, model: nn.Module, batch: Batch) -> None:
+        labels = batch.labels
+        assert labels is not None
+        logits = model(**batch.inputs).float()
+        known = (labels != IGNORE) & (labels != self._over)
+        nll = -logits.log_softmax(-1).gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+        self._nll += float(nll[known].double().sum())
+        self._frames += int((labels == self._end).sum())
+        self._unknown += int((labels == self._unk).sum())
+        self._model = model
+        begun = [example["frames"] for example in batch.texts if example["begins"]]
+        self._begun += begun[: _KEPT - len(self._begun)]
+
+    def found(self) -> dict[str, Measured]:
+        if not self._frames:
+            return {}
+        how = f"nats, the mean of {self._frames:,} frames, each as its notes from the highest down"
+        how += f"; {self._unknown:,} notes that training lacked are alike" if self._unknown else ""
+        return {"frame_nll": Measured(self._nll / self._frames, how)}
+
+    def samples(self, count: int) -> list[dict[str, Any]]:
+        return [self._sample(frames, number) for number, frames in enumerate(self._begun[:count])]
+
+    def _sample(self, frames: list[Frame], number: int) -> dict[str, Any]:
+        prompt, true = frames[: self._prompt], frames[: self._prompt + self._goes_on]
+        able = hasattr(self._model, "generate")
+        new = continued(self._model, self._tokenizer, prompt, self._goes_on, number) if able else []
+        made = [*prompt, *new]
+        picture = {
+            "kind": "roll",
+            "prompt": len(prompt),
+            "made": runs(made),
+            "true": runs(true),
+            "midi": base64.b64encode(written(made)).decode(),
+        }
+        return {"source": spelled(prompt), "output": spelled(made[len(prompt) :]), "picture": picture}
+
+
+def continued(model: Any, tokenizer: Tokenizer, prompt: Sequence[Frame], goes_on: int, seed: int) -> list[Frame]:
+    """So many frames at most that follow others, drawn from a model. It reads the last of these, as far as they fill half of
+    its context. Raises ValueError where there are none, and the tokenizer has no beginning to start from."""
+    begins = tokenizer.bos_id is not None
+    if not prompt and not begins:
+        raise ValueError("this model knows no beginning to start from: give a piece that it is to go on with")
+    room = getattr(model, "max_positions", None) or 2 * (_WORDS * goes_on + sum(len(frame) + 1 for frame in prompt))
+    read = _last(prompt, room // 2)
+    begun = tokenizer.encode(spelled(read), bos=begins and len(read) == len(prompt))
+    ids = torch.tensor([begun], device=next(model.parameters()).device)
+    new = min(_WORDS * goes_on, room - len(begun))
+    out = model.generate(ids, eos_id=tokenizer.eos_id, max_new_tokens=new, temperature=1.0, top_p=0.95, seed=seed)
+    words = filter(is_music, tokenizer.tokens(out[0, len(begun) :]))
+    return frames_in(" ".join(words))[:goes_on]
+
+
+def _last(frames: Sequence[Frame], words: int) -> list[Frame]:
+    """As many of the last frames as so many words spell; one at least, where there are any."""
+    sizes = accumulate(len(frame) + 1 for frame in reversed(frames))
+    return list(frames[-max(1, sum(size <= words for size in sizes)) :])

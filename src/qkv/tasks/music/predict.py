@@ -1,0 +1,63 @@
+"""How a piece of music goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...data.media.midi import written
+from ...data.media.notes import Frame, spelled
+from ...data.readers.music import Scores
+from ...data.source import Skipped, Source
+from ..prediction import Prediction
+from .metric import continued
+from .task import Music
+
+if TYPE_CHECKING:
+    from ...inference.run import Run
+
+NEW = "piece"  # the name of one that has no beginning
+
+
+class Piece(NamedTuple):
+    """The beginning of one, the file that it is of, and what files of it are named."""
+
+    frames: list[Frame]
+    input: str
+    name: str
+
+
+def played(run: Run, task: Music, source: Source, paths: Sequence[str], seed: int) -> Iterator[Prediction]:
+    """The frames that follow each piece in some files (MIDI, or chords in JSON), `task.goes_on` of them at most; those of a
+    piece from its beginning where there are no files. Files: the piece with what follows, as MIDI.
+
+    Each piece is drawn by chance by a seed of its own, from `seed` on.
+    """
+    steps = source.steps if isinstance(source, Scores) else 1
+    pieces = [piece for path in paths for piece in _pieces(path, steps)] or [Piece([], "", NEW)]
+    for number, piece in enumerate(pieces, seed):
+        new = continued(run.model, run.text_model.tokenizer, piece.frames, task.goes_on, number)
+        fields = {"prompt": spelled(piece.frames), "output": spelled(new)}
+        said = f"{piece.input}: {spelled(new)}" if piece.input else spelled(new)
+        yield Prediction(piece.input, new, said, fields, piece.name, partial(_file, [*piece.frames, *new], steps))
+
+
+def _file(frames: Sequence[Frame], steps: int) -> Mapping[str, bytes]:
+    return {".mid": written(frames, steps)}
+
+
+def _pieces(path: str, steps: int) -> Iterator[Piece]:
+    """The pieces of a file; of one alone, and of several with their numbers."""
+    table = Scores(path=path, steps=steps, shortest=1).open("train")
+    for number in range(len(table)):
+        found = table[number]
+        if found is None or isinstance(found, Skipped):
+            raise ValueError(f"{path}, piece {number + 1:,}, is {found}: there is nothing to go on with")
+        alone, stem = len(table) == 1, Path(path).stem
+        yield Piece(
+            found["frames"],
+            path if alone else f"{path}, piece {number + 1:,}",
+            f"{stem}.continued" if alone else f"{stem}-{number + 1}.continued",
+        )

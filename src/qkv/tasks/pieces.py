@@ -1,0 +1,53 @@
+"""Tokens and where in their text each of them stands: which are a word's, and which a span's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data.batching.encoding import Encoder
+from ..data.batching.ragged import Index
+from ..tokenizers.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The tokens of one text.
+
+    ids:    of each token.
+    starts: the first character of each that is no white space; the text's length where it has none.
+    ends:   the character after its last.
+    """
+
+    ids: list[int]
+    starts: Index
+    ends: Index
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def pieces_of(texts: Sequence[str], tokenizer: Encoder | None) -> list[Pieces]:
+    """The tokens of texts in their places. Raises ValueError without a tokenizer that tells them."""
+    if not isinstance(tokenizer, Tokenizer):
+        raise ValueError("what labels words or finds spans needs a tokenizer that says where its tokens stand")
+    try:
+        encoded = tokenizer.raw.encode_batch(list(texts), add_special_tokens=False)
+    except Exception:
+        tokenizer.encode_batch(list(texts))  # raises the same as a ValueError that says which text can't be read
+        raise
+    return [_placed(text, e.ids, e.offsets) for text, e in zip(texts, encoded, strict=True)]
+
+
+def _placed(text: str, ids: list[int], offsets: list[tuple[int, int]]) -> Pieces:
+    starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+    return Pieces(ids, visible(text)[starts], ends)
+
+
+def visible(text: str) -> Index:
+    """(n + 1,): for each place in a text the first from there on that is no white space, n where there is none."""
+    n = len(text)
+    own = np.fromiter((i if not c.isspace() else n for i, c in enumerate(text)), np.int64, n)
+    return np.minimum.accumulate(np.append(own, n)[::-1])[::-1]

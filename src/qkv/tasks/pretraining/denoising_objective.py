@@ -1,0 +1,36 @@
+"""What models of texts in two parts minimize: the loss of what is missing, of what a text was, of how it goes on."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from ...core.batch import Batch, Terms
+from ...training.objective import LabelObjective
+
+
+class _OfTargets(LabelObjective):
+    """The loss of the decoder's tokens, for batches that an encoder reads."""
+
+    predicts_next = True
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Terms:
+        if "target" not in batch.inputs:
+            raise ValueError(
+                f"the objective {self.kind!r} needs batches with a target, which task={self.kind} makes of running text"
+            )
+        return super().__call__(model, batch)
+
+
+class SpanCorruption(_OfTargets, kind="span-corruption"):
+    """T5's: the spans that sentinels stand for are said one after the other (Raffel et al. 2020, §3.1.4)."""
+
+
+class Denoising(_OfTargets, kind="denoising"):
+    """BART's: the whole text is said as it was (Lewis et al. 2020, §2.2)."""
+
+
+class PrefixLanguageModel(LabelObjective, kind="prefix-language-model"):
+    """Each token behind a prefix is predicted from all of the prefix and the tokens before it (Raffel et al. 2020, §3.2.3:
+    the decoder's pattern is `causal() | prefix()`). Where no token has the role PREFIX, that is language modeling."""
+
+    predicts_next = True

@@ -1,0 +1,73 @@
+"""What the tokens of a vocabulary are: words or parts of words, ends of sentences, or no text at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.batching.ragged import Ids, Ragged
+from ...tokenizers.tokenizer import Tokenizer
+from ...tokenizers.wordpiece import CONTINUES
+from .corruption import Flags, begins_of
+
+_CLOSING = "\"'`)]}▁”’»"  # may stand between the end of a sentence and the end of its last token
+_LINE_END = "↵"  # as `Tokenizer.tokens` shows it
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """Of every id of a vocabulary:
+
+    ordinary: the ids of text, which are neither control tokens nor markers.
+    joins, opens: a token that `joins` goes on with the word of the token before it, where that one `opens`.
+    ends:     whether it is the last of a sentence.
+    """
+
+    ordinary: Ids
+    joins: Flags
+    opens: Flags
+    ends: Flags
+
+    def words(self, rows: Ragged) -> Flags:
+        """Where words begin in rows without gaps."""
+        ids = rows.flat
+        return begins_of(rows, ~(np.append(self.joins[ids[1:]], False) & self.opens[ids])) if len(ids) else ids > 0
+
+    def sentences(self, rows: Ragged) -> Flags:
+        """Where sentences begin."""
+        return begins_of(rows, self.ends[rows.flat])
+
+
+@lru_cache(maxsize=8)
+def lexicon(tokenizer: Tokenizer, ends: tuple[str, ...] = (".", "!", "?", "\n")) -> Lexicon:
+    """The lexicon of a tokenizer. A sentence ends with a token that ends in one of `ends`, brackets and quotes aside, or
+    that has a line's end anywhere in it, where that is among them."""
+    shown = tokenizer.tokens(range(tokenizer.vocab_size))
+    special = {*tokenizer.controls.values(), *(tokenizer.id(marker) for marker in tokenizer.markers)}
+    ordinary = [i for i, token in enumerate(shown) if token and i not in special]
+    marks = tuple(end for end in ends if end != "\n")
+
+    def closes(token: str) -> bool:
+        return ("\n" in ends and _LINE_END in token) or (bool(marks) and token.rstrip(_CLOSING).endswith(marks))
+
+    kind = tokenizer.kind
+    if kind == "wordpiece":
+        joins = [token.startswith(CONTINUES) for token in shown]
+        opens = [True] * len(shown)
+    else:
+        joins = [kind != "word" and _of_word(token[:1], token) for token in shown]
+        opens = [_of_word(token[-1:], token) for token in shown]
+    final = [i not in special and closes(token) for i, token in enumerate(shown)]
+    return Lexicon(np.asarray(ordinary, np.int32), _flags(joins), _flags(opens), _flags(final))
+
+
+def _of_word(character: str, token: str) -> bool:
+    """Whether a token has a part of a word at one of its ends: a letter, a digit, or half a character."""
+    return character.isalnum() or character == "_" or (token.startswith("<0x") and token.endswith(">"))
+
+
+def _flags(values: list[bool]) -> NDArray[np.bool_]:
+    return np.asarray(values, bool)

@@ -1,0 +1,24 @@
+"""What BERT minimizes: the loss of hidden tokens, and of which sentence follows which."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from ...core.batch import Batch, Term, Terms
+from ...training.objective import LabelObjective
+
+NEXT = "next_sentence"
+
+
+class MaskedLanguageModel(LabelObjective, kind="masked-language-model"):
+    """Cross-entropy of the hidden tokens, plus that of the next sentence where the batch has pairs (Devlin et al. 2019,
+    §3.1): the means over tokens and over pairs are added up. Both come of one forward pass.
+    """
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Terms:
+        if NEXT not in batch.targets:
+            return super().__call__(model, batch)
+        classes = batch.targets[NEXT]
+        sums, of_pairs = model(**batch.inputs, labels=batch.labels, classes=classes, **self.asked(model))
+        count = self.counts(batch)[NEXT]
+        return self.terms(sums, batch, model.training) | {NEXT: Term(of_pairs.loss, count, value=of_pairs.nll)}

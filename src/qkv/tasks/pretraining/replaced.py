@@ -1,0 +1,22 @@
+"""Replaced-token detection: hidden tokens, which a generator fills in so that the model can tell them from the real ones."""
+
+from __future__ import annotations
+
+from ...data.batching.encoding import Encoder
+from ...metrics.base import Judge
+from .masked import MaskedLanguageModel, Share
+from .replaced_metric import Replaced
+
+
+class ReplacedTokens(MaskedLanguageModel, kind="replaced-tokens"):
+    """What ELECTRA's generator reads (Clark et al. 2020, §2): rows of text, all of the predicted tokens hidden.
+
+    The model has the head `replaced-tokens`, which is that generator too, and learns by the objective of the same name.
+    """
+
+    masked: Share = 1.0
+    swapped: Share = 0.0
+    next_sentence: bool = False
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return Replaced(tokenizer)

@@ -1,0 +1,132 @@
+"""A question's answer as a stretch of a given text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from ...core.batch import Batch
+from ...data.batching.encoding import Encoder
+from ...data.batching.numpy_batch import Cut, Spans
+from ...data.source import Example, Skipped, Source
+from ...data.task import Chance, Item, Task
+from ...layers.embedding import Input
+from ..framing import frame_of, framed
+from ..pieces import Pieces, pieces_of
+from .metric import AnswersJudge
+
+
+class Answer(Task, kind="answer"):
+    """The model reads a question and a context, and says with which token the answer begins and with which it ends
+    (Devlin et al. 2019, §4.2 and §4.3).
+
+    An example has a `"question"`, a `"context"`, and its true `"answers"` with their first characters in the context, the
+    `"starts"`; the one answer "" where there is none. A long context is read in windows. In one that does not hold the
+    whole answer, the first token of the row stands for it, as it does where there is none.
+
+    longest:        tokens of a row: the question, a window, and what stands around them.
+    overlap:        tokens that a window has in common with the next.
+    longest_answer: tokens that an answer may have.
+    margin:         by how much the score of "no answer" has to be higher than that of the best span.
+    unanswerable:   whether a question may have no answer; by default as in the training data.
+    global_tokens:  which tokens see all others and are seen by them, where the model has such tokens: those of the
+                    `question`, and what stands before it, which are taken where nothing is said (Longformer, Beltagy et al.
+                    2020, §3); or `none`.
+    """
+
+    longest: int = Field(default=384, ge=16)
+    overlap: int = Field(default=128, ge=0)
+    longest_answer: int = Field(default=30, ge=1)
+    margin: float = 0.0
+    unanswerable: bool | None = None
+    global_tokens: Literal["question", "none"] | None = None
+
+    def with_global_tokens(self) -> Self:
+        return self if self.global_tokens else self.replace(global_tokens="question")
+
+    @model_validator(mode="after")
+    def _moves(self) -> Self:
+        if 2 * self.overlap >= self.longest:
+            raise ValueError(
+                f"windows of {self.longest} tokens overlap by less than half of them, not by {self.overlap}"
+            )
+        return self
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        if self.unanswerable is not None:
+            return self
+        examples = source.examples("train", shuffle=False)
+        return self.replace(unanswerable=any(_answers(one, source)[0] == "" for one in examples))
+
+    def texts(self, example: Example) -> Iterator[str]:
+        yield from (example["question"], example["context"])
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        asked = pieces_of([example["question"] for example in examples], tokenizer)
+        read = pieces_of([example["context"] for example in examples], tokenizer)
+        made: list[Item | Skipped] = []
+        for example, question, context in zip(examples, asked, read, strict=True):
+            if not len(context):
+                made.append(Skipped("without a token"))
+            elif chance.training and len(question) > self.longest // 4:
+                made.append(Skipped("with a question that fills the row"))
+            else:
+                made += self._windows(example, question.ids[: self.longest // 4], context, tokenizer)
+        return made
+
+    def _windows(
+        self, example: Example, question: list[int], context: Pieces, tokenizer: Encoder | None
+    ) -> Iterator[Item]:
+        assert tokenizer is not None
+        room = self.longest - frame_of(tokenizer, 2).size - len(question)
+        span = _tokens_of(example["answers"][0], example["starts"][0], context)
+        places = np.stack([context.starts, context.ends], 1)
+        start = 0
+        while True:
+            stop = min(start + room, len(context))
+            row = framed(tokenizer, question, context.ids[start:stop])
+            at = row.spans[1][0]
+            inside = span is not None and start <= span[0] and span[1] < stop
+            label = np.array(span) - start + at if inside else np.zeros(2, np.int64)
+            told = {**example, "asked": row.spans[0][1], "at": at, "spans": places[start:stop].tolist()}
+            yield Item({"ids": row.ids, "token_types": row.token_types}, label.astype(np.int64), example=told)
+            if stop == len(context):
+                return
+            start += room - self.overlap
+
+    def collate(self, items: Sequence[Item], pad: int) -> Cut:
+        made = super().collate(items, pad)
+        if self.global_tokens != "question":
+            return made
+        asked = tuple(item.example["asked"] for item in items)
+        spans = Spans([len(item.arrays["ids"]) for item in items], global_tokens=asked)
+        return replace(made, placed={**made.placed, "ids": spans})
+
+    def judge(self, tokenizer: Encoder | None) -> AnswersJudge:
+        return AnswersJudge(self.longest_answer, bool(self.unanswerable), self.margin)
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        """The row's tokens, with the answer between brackets."""
+        assert batch.labels is not None
+        tokens = tokenizer.tokens(batch.inputs["ids"][row].tolist()[: batch.inputs["layout"].lengths[row]])
+        first, last = batch.labels[row].tolist()
+        tokens[first] = f"【{tokens[first]}"
+        tokens[last] = f"{tokens[last]}】"
+        return [("question", batch.texts[row]["question"]), ("row", " ".join(tokens))]
+
+
+def _answers(example: Example, source: Source) -> Sequence[str]:
+    if "answers" not in example:
+        raise ValueError(f"the {source.kind} source gives no questions; give one that does, such as questions")
+    found: Sequence[str] = example["answers"]
+    return found
+
+
+def _tokens_of(answer: str, start: int, context: Pieces) -> tuple[int, int] | None:
+    """The first and the last token that show something of an answer; None where there is none."""
+    seen = np.flatnonzero((context.ends > start) & (context.starts < start + len(answer)))
+    return (int(seen[0]), int(seen[-1])) if answer and len(seen) else None

@@ -1,0 +1,219 @@
+"""Segmentation: the class of every pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise, product
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from ...core.batch import IGNORE, Batch
+from ...data import sketch
+from ...data.batching.encoding import Encoder
+from ...data.media.images import Pixels, Size
+from ...data.readers.masks import Mask, read_mask
+from ...data.source import Example, Skipped, Source
+from ...data.task import Chance, Item, Task
+from ...layers.embedding import Input
+from ...metrics.base import Judge
+from ..pictures import PictureTask, lit
+from .metric import Segmented, Views
+
+_SEEN = 200  # training masks that are looked at for their values
+VOID = 255  # a pixel of no class, where masks hold classes by their numbers
+_UNKNOWN = -1
+
+
+class Segment(PictureTask, kind="segment"):
+    """Pictures with a mask of the same size: an array (H, W), or the path of a picture of one channel.
+
+    classes: their names; those that the source has by default, or numbers.
+    values:  what stands for each class in a mask. By default 0 and 255 where there are no others; else 0, 1, 2 …, where
+             255 is a pixel of no class, which isn't counted.
+    crops:   how many random pieces of a training picture are shown in each epoch.
+    flip:    turn training pictures around by chance, left and right; turn: and by right angles, where up is like down.
+    light:   how much brighter or darker training pictures are made at most, as a share.
+    overlap: by how many pixels the tiles of a larger picture overlap in evaluation, where each pixel is predicted once, in
+             the tile in whose middle it stands most; a quarter of a tile by default.
+    views:   in how many orientations evaluation sees each tile, to take the mean of what is said
+             (`tasks.segmentation.metric.seen_in`): 2 suit what `flip` has taught, 8 what `turn` has.
+
+    Pictures smaller than what the model reads stand on black, which isn't counted.
+    """
+
+    classes: tuple[str, ...] = ()
+    values: tuple[int, ...] = ()
+    crops: int = Field(default=1, ge=1)
+    flip: bool = True
+    turn: bool = False
+    light: float = Field(default=0.0, ge=0, lt=1)
+    overlap: int | None = Field(default=None, ge=0)
+    views: Views = 1
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.classes and self.values and len(self.classes) != len(self.values):
+            raise ValueError(f"there are {len(self.classes)} classes and {len(self.values)} values; give one for each")
+        if len(set(self.values)) < len(self.values) or not all(0 <= value <= 255 for value in self.values):
+            raise ValueError(f"values are different numbers from 0 to 255, not {list(self.values)}")
+        return self
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        made = super().settle(source, tokenizer, seen)
+        if self.views == 8 and made.size[0] != made.size[1]:
+            height, width = made.size
+            raise ValueError(
+                f"task.views=8 turns tiles by right angles, and these are {height} × {width}; take at most 4"
+            )
+        classes = made.classes or getattr(source, "classes", ())
+        values = made.values or _values(source, len(classes))
+        return made.replace({"values": values, "classes": classes or tuple(map(str, range(len(values))))})
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.values)
+
+    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
+        return self.items([example], tokenizer, chance)[0]
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        made: list[Item | Skipped] = []
+        for example in examples:
+            pixels = self.pixels(example)
+            if isinstance(pixels, Skipped):
+                made.append(pixels)
+                continue
+            labels = self._labels(example, pixels)
+            cut = (
+                self._crops(example, pixels, labels, chance)
+                if chance.training
+                else self._tiles(example, pixels, labels)
+            )
+            made += cut
+        return made
+
+    def _labels(self, example: Example, pixels: Pixels) -> NDArray[np.int64]:
+        """(H, W) the number of each pixel's class. Raises ValueError where the mask is not of the picture or the classes."""
+        mask, where = mask_of(example), example.get("where", "an example")
+        if mask.shape != pixels.shape[1:]:
+            sizes = (f"{size[1]} × {size[0]}" for size in (mask.shape, pixels.shape[1:]))
+            raise ValueError("{}: the mask is of {} pixels, the picture of {}".format(where, *sizes))
+        table = np.full(256, _UNKNOWN)
+        if VOID not in self.values:
+            table[VOID] = IGNORE
+        table[list(self.values)] = range(len(self.values))
+        labels: NDArray[np.int64] = table[mask]
+        if (labels == _UNKNOWN).any():
+            wrong = int(mask[labels == _UNKNOWN][0])
+            raise ValueError(
+                f"{where}: the mask holds {wrong}, and the classes are {', '.join(map(str, self.values))}; give all values "
+                "that stand for one as task.values=[0, 1, …]"
+            )
+        return labels
+
+    # -- training ---------------------------------------------------------------------------------------------------
+
+    def _crops(self, example: Example, pixels: Pixels, labels: NDArray[np.int64], chance: Chance) -> Iterator[Item]:
+        pixels, labels = _padded(pixels, labels, self.size)
+        random = chance.random
+        for _ in range(self.crops):
+            top, left = (int(random.integers(n - side + 1)) for n, side in zip(labels.shape, self.size, strict=True))
+            down, across = slice(top, top + self.size[0]), slice(left, left + self.size[1])
+            both = pixels[:, down, across], labels[down, across]
+            if self.flip and random.random() < 0.5:
+                both = both[0][..., ::-1], both[1][..., ::-1]
+            if self.turn:
+                turns = int(random.integers(4)) if self.size[0] == self.size[1] else 2 * int(random.integers(2))
+                both = np.rot90(both[0], turns, (1, 2)), np.rot90(both[1], turns)
+            numbers = self.numbers(both[0])
+            if self.light:
+                numbers = lit(numbers, self.light, random)
+            yield self._made(numbers, both[1], example, Place(0, 0, labels.shape))
+
+    # -- evaluation -------------------------------------------------------------------------------------------------
+
+    def _tiles(self, example: Example, pixels: Pixels, labels: NDArray[np.int64]) -> Iterator[Item]:
+        """The picture in pieces of the model's size, each with the labels that are its own."""
+        size = labels.shape
+        pixels, labels = _padded(pixels, labels, self.size)
+        axes = (tiles(n, side, self._overlap(side)) for n, side in zip(labels.shape, self.size, strict=True))
+        for rows, columns in product(*axes):
+            down, across = (slice(one.start, one.start + n) for one, n in zip((rows, columns), self.size, strict=True))
+            own = np.full(self.size, IGNORE)
+            own[rows.own, columns.own] = labels[down, across][rows.own, columns.own]
+            numbers = self.numbers(pixels[:, down, across])
+            yield self._made(numbers, own, example, Place(rows.start, columns.start, size))
+
+    def _overlap(self, side: int) -> int:
+        return min(side // 4 if self.overlap is None else self.overlap, side - 1)
+
+    def _made(self, numbers: NDArray[np.float32], labels: NDArray[np.int64], example: Example, at: Place) -> Item:
+        about = {"where": example.get("where", ""), "place": at}
+        return Item(
+            {"ids": np.ascontiguousarray(numbers)}, np.ascontiguousarray(labels), tokens=self.tokens, example=about
+        )
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        assert batch.labels is not None
+        lines = [line for line in super().show(batch, row, tokenizer) if line[0] != "label"]
+        truth = batch.labels[row]
+        return [*lines, ("label", sketch.shares(truth, self.classes)), *(("", line) for line in sketch.mask(truth))]
+
+    def notes(self, example: Example) -> tuple[str, ...]:
+        """Pictures are cut into pieces, and keep their scale."""
+        return Task.notes(self, example)
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return Segmented(self.classes, self.mean, self.std, self.views)
+
+
+class Place(NamedTuple):
+    """Where a tile stands in its picture, and how large that is."""
+
+    top: int
+    left: int
+    whole: tuple[int, ...]
+
+
+class Tile(NamedTuple):
+    """A piece along one side of a picture, and what of it is its own, counted from its start."""
+
+    start: int
+    own: slice
+
+
+def tiles(length: int, side: int, overlap: int) -> list[Tile]:
+    """Pieces of one length that cover another, evenly, by at least so much overlap; each place is one's own."""
+    count = 1 + max(0, -(-(length - side) // (side - overlap)))
+    starts = [round(k * (length - side) / max(count - 1, 1)) for k in range(count)]
+    edges = [0, *((a + side + b) // 2 for a, b in pairwise(starts)), length]
+    return [Tile(start, slice(edges[k] - start, edges[k + 1] - start)) for k, start in enumerate(starts)]
+
+
+def mask_of(example: Example) -> Mask:
+    found = example.get("mask")
+    if found is None:
+        raise ValueError(f"{example.get('where', 'an example')} has no mask, which segmentation is taught by")
+    return read_mask(found) if isinstance(found, Path) else found
+
+
+def _values(source: Source, classes: int) -> tuple[int, ...]:
+    """What stands for the classes in the masks of some training examples."""
+    found: set[int] = set()
+    for example in islice(source.examples("train", shuffle=False), _SEEN):
+        found |= set(np.flatnonzero(np.bincount(mask_of(example).ravel(), minlength=256)).tolist())
+    if found <= {0, VOID} and classes in (0, 2):
+        return (0, VOID)
+    return tuple(range(classes or max(found - {VOID}) + 1))
+
+
+def _padded(pixels: Pixels, labels: NDArray[Any], size: Size) -> tuple[Pixels, NDArray[Any]]:
+    """At least so large: what is missing on the right and below is black, and of no class."""
+    more = [(0, max(0, want - have)) for want, have in zip(size, labels.shape, strict=True)]
+    if not any(after for _, after in more):
+        return pixels, labels
+    return np.pad(pixels, [(0, 0), *more]), np.pad(labels, more, constant_values=IGNORE)

@@ -1,0 +1,122 @@
+"""Sounds of a class each, as pictures of how loud which pitch is when."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ...core.batch import Batch
+from ...data import sketch
+from ...data.batching.encoding import Encoder
+from ...data.classes import Unseen, number_of, of_source
+from ...data.media.audio import Wave, log_mel, resampled
+from ...data.source import Example, Skipped, Source
+from ...data.task import Chance, Item, Task
+from ...layers.embedding import Input
+from ...layers.patches import Patches
+from ...metrics.base import Judge
+from .metric import SoundClasses
+
+_SEEN = 200  # training sounds that mean and deviation are taken of
+
+
+class Sound(Task, kind="sound"):
+    """The class of a sound, from patches of its log-mel spectrogram (AST, Gong et al. 2021).
+
+    The model reads an image of `n_mels` × frames; a sound is cut off where that ends, or filled up with silence. In
+    training it begins at any place that leaves it whole, and stretches of up to `mask` of the time and of the pitches are
+    hidden (SpecAugment, Park et al. 2019).
+
+    n_fft, hop: samples in a frame, and from one frame to the next.
+    mean, std:  of all spectrograms, by which they are normalized; those of some training sounds by default.
+    rate:       samples a second of the training sounds, by default.
+    unseen:     what becomes of a class that the training data don't have: "refuse" it by name, or "skip" and count it.
+    """
+
+    pool: ClassVar[int] = 512
+    words: ClassVar[bool] = False
+
+    n_fft: int = Field(default=256, ge=16)
+    hop: int = Field(default=80, ge=1)
+    mask: float = Field(default=0.2, ge=0, lt=1)
+    unseen: Unseen = "refuse"
+    classes: tuple[str, ...] = ()
+    image: tuple[int, int] = (0, 0)
+    tokens: int = 0
+    mean: float | None = None
+    std: float | None = None
+    rate: int | None = None
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        if not isinstance(seen, Patches) or seen.channels != 1:
+            raise ValueError(
+                "sounds are read as images of one channel, mel bands × frames; give the model patches of such"
+            )
+        made = self.replace({"image": seen.image, "tokens": seen.grid.tokens})
+        if not made.classes:
+            made = made.replace({"classes": of_source(source)})
+        if made.mean is None or made.std is None or made.rate is None:
+            examples = list(islice(source.examples("train", shuffle=True), _SEEN))
+            all_ = np.stack([made.spectrogram(example["audio"], example["rate"]) for example in examples])
+            found = {"mean": float(all_.mean()), "std": float(all_.std()), "rate": examples[0]["rate"]}
+            made = made.replace({name: value for name, value in found.items() if getattr(made, name) is None})
+        return made
+
+    @property
+    def n_labels(self) -> int | None:
+        return len(self.classes) or None
+
+    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
+        number = number_of(example, self.classes, self.unseen)
+        if isinstance(number, Skipped):
+            return number
+        picture = self.picture(example["audio"], example["rate"], chance)
+        if chance.training and self.mask:
+            self._hide(picture, chance.random)
+        about = {name: example[name] for name in ("label", "where")}
+        return Item({"ids": picture[None]}, np.int64(number), tokens=self.tokens, example={**about, "mels": picture})
+
+    def picture(self, samples: Wave, rate: int, chance: Chance | None = None) -> NDArray[np.float32]:
+        """What the model reads of a sound; one of another rate than the training sounds' is resampled."""
+        assert self.mean is not None and self.std is not None
+        wanted = self.rate or rate
+        mels = self.spectrogram(resampled(samples, rate, wanted), wanted, chance)
+        return (mels - np.float32(self.mean)) / np.float32(self.std)
+
+    def spectrogram(self, samples: Wave, rate: int, chance: Chance | None = None) -> NDArray[np.float32]:
+        """(mels, frames) of a sound, in powers of ten."""
+        mels, frames = self.image
+        samples = _placed(samples, frames * self.hop, chance)
+        found = log_mel(torch.from_numpy(samples)[None], rate, n_mels=mels, n_fft=self.n_fft, hop=self.hop)
+        return found[0].numpy()
+
+    def _hide(self, picture: NDArray[np.float32], random: np.random.Generator) -> None:
+        for axis, size in enumerate(picture.shape):
+            width = random.integers(0, int(size * self.mask) + 1)
+            start = random.integers(0, size - width + 1)
+            picture[(slice(None),) * axis + (slice(start, start + width),)] = 0
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        """The spectrogram, high pitches above low ones, and the class."""
+        lines = [line for line in super().show(batch, row, tokenizer) if line[0]]
+        drawn = sketch.picture(batch.inputs["ids"][row].flip(1))
+        return [lines[0], *(("", line) for line in drawn), *lines[1:]]
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return SoundClasses(self.classes)
+
+
+def _placed(samples: Wave, length: int, chance: Chance | None) -> Wave:
+    """So many samples: silence around a shorter sound, a part of a longer one; where is by chance in training."""
+    room = abs(length - len(samples))
+    start = int(chance.random.integers(0, room + 1)) if chance is not None and chance.training else room // 2
+    if len(samples) >= length:
+        return samples[start : start + length]
+    whole = np.zeros(length, np.float32)
+    whole[start : start + len(samples)] = samples
+    return whole

@@ -1,0 +1,174 @@
+"""A tag for each word of a text, or for each symbol of a string."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+from pydantic import Field
+
+from ...core.batch import IGNORE, Batch
+from ...core.spec import nearest
+from ...data.batching.encoding import Encoder
+from ...data.batching.ragged import Index
+from ...data.source import Example, Skipped, Source
+from ...data.task import Chance, Item, Task
+from ...layers.embedding import Input
+from ...metrics.entities import Scheme, scheme_of
+from ..framing import Framed, frame_of, framed
+from ..pieces import Pieces, pieces_of
+from .metric import TagsJudge
+
+
+class Tag(Task, kind="tag"):
+    """Each word has a tag: entities, parts of speech, the secondary structure at each place of a protein.
+
+    An example has a `"text"`, the `"words"` that stand in it in this order (the text itself, where each of its symbols is
+    one), and their `"tags"`; "" is a tag that nobody knows and nothing counts. The label stands at a word's first token,
+    and the other tokens have none (Devlin et al. 2019, §5.3).
+
+    tags:    by number; by default those of the training data in order.
+    scheme:  how tags spell entities, see `judges.entities`; by default as the tags look.
+    symbols: whether each symbol of a text is a word; by default as in the training data.
+    longest: tokens of a row with those around it. A longer text becomes several rows, each beginning with a word.
+    """
+
+    tags: tuple[str, ...] = ()
+    scheme: Scheme | None = None
+    symbols: bool | None = None
+    longest: int = Field(default=256, ge=8)
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        """Raises ValueError where the data have no tags, or only one."""
+        tags = self.tags or getattr(source, "tags", ()) or _tags_in(source)
+        if len(tags) < 2:
+            raise ValueError(f"a tagger needs at least two tags to tell apart, and the data have {list(tags)}")
+        symbols = _of_symbols(source) if self.symbols is None else self.symbols
+        return self.replace(tags=tags, scheme=self.scheme or scheme_of(tags), symbols=symbols)
+
+    @property
+    def n_labels(self) -> int | None:
+        return len(self.tags) or None
+
+    def lacks(self, metric: str) -> str | None:
+        if metric.startswith("entity_") and self.scheme == "plain":
+            some = ", ".join(self.tags[:4]) + (" …" if len(self.tags) > 4 else "")
+            return f"the tags spell no entities ({some}); give training.metric=accuracy"
+        return None
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        numbers = {tag: i for i, tag in enumerate(self.tags)}
+        made: list[Item | Skipped] = []
+        for example, pieces in zip(examples, pieces_of([e["text"] for e in examples], tokenizer), strict=True):
+            first = first_pieces(example, pieces)
+            labels = np.fromiter((numbers.get(tag, IGNORE) for tag in example["tags"]), np.int64, len(first))
+            if chance.training:
+                self._check(example, labels)
+            if (first < 0).all():
+                made.append(Skipped("without a token"))
+            elif chance.training and (labels[first >= 0] == IGNORE).all():
+                made.append(Skipped("without a tag that is known"))
+            else:
+                made += self._rows(example, pieces, first, labels, tokenizer)
+        return made
+
+    def _check(self, example: Example, labels: Index) -> None:
+        """That each tag of a training text is one of the task's."""
+        for i in np.flatnonzero(labels == IGNORE).tolist():
+            if tag := example["tags"][i]:
+                where = f"{example['where']}: " if "where" in example else ""
+                raise ValueError(f"{where}{example['words'][i]!r} has the tag {tag!r}; {nearest(tag, self.tags)}")
+
+    def _rows(
+        self, example: Example, pieces: Pieces, first: Index, labels: Index, tokenizer: Encoder | None
+    ) -> Iterator[Item]:
+        """A text in rows of at most `longest` tokens, cut where a word begins; in the middle of one that is longer."""
+        assert tokenizer is not None
+        room = self.longest - frame_of(tokenizer).size
+        words = np.flatnonzero(first >= 0)
+        begins = first[words]
+        start = word = 0
+        while start < len(pieces):
+            stop, until = start + room, len(first)
+            if stop < len(pieces):
+                fit = begins[(begins > start) & (begins <= stop)]
+                stop = int(fit[-1]) if len(fit) else stop
+                later = words[begins >= stop]
+                until = int(later[0]) if len(later) else len(first)
+            if until > word:  # else the part is the rest of a long word, at which no label stands
+                yield _row(example, framed(tokenizer, pieces.ids[start:stop]), first[word:until] - start, labels, word)
+            start, word = stop, until
+
+    def untagged(self, text: str) -> Example:
+        """A text without tags as an example: each of its symbols is a word, or what stands between white space."""
+        words: Sequence[str] = text.strip() if self.symbols else text.split()
+        whole = words if isinstance(words, str) else " ".join(words)
+        return {"text": whole, "words": words, "tags": [""] * len(words)}
+
+    def judge(self, tokenizer: Encoder | None) -> TagsJudge:
+        return TagsJudge(self.tags, self.scheme or scheme_of(self.tags))
+
+    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        """The tokens, each label beside the token that it stands at."""
+        ids, labels = batch.inputs["ids"][row].tolist(), batch.labels
+        assert labels is not None
+        tokens = tokenizer.tokens(ids[: batch.inputs["layout"].lengths[row]])
+        tagged = (
+            f"{token}/{self.tags[label]}" if label != IGNORE else token
+            for token, label in zip(tokens, labels[row].tolist(), strict=False)
+        )
+        return [("text", batch.texts[row]["text"]), ("tags", " ".join(tagged))]
+
+
+def _row(example: Example, row: Framed, at: Index, labels: Index, word: int) -> Item:
+    """Words from `word` on, whose first tokens are at these places of the text's part; −1 and less are nowhere."""
+    places = np.where(at >= 0, at + row.spans[0][0], -1)
+    own = np.full(len(row.ids), IGNORE, np.int64)
+    there = places >= 0
+    own[places[there]] = labels[word : word + len(at)][there]
+    return Item({"ids": row.ids}, own, example={**example, "first": word, "at": places.tolist()})
+
+
+def first_pieces(example: Example, pieces: Pieces) -> Index:
+    """Which token is the first of each word, −1 where none is. Raises ValueError where words are not those of the text."""
+    text, words = example["text"], example["words"]
+    if len(words) != len(example["tags"]):
+        raise ValueError(f"{example.get('where', text[:40])}: {len(words)} words have {len(example['tags'])} tags")
+    begins = places_of(text, words)
+    seen = np.flatnonzero(pieces.starts < pieces.ends)  # the others show nothing but white space
+    word_of = np.searchsorted(begins, pieces.starts[seen], side="right") - 1
+    known, places = np.unique(word_of, return_index=True)
+    first = np.full(len(words), -1, np.int64)
+    first[known[known >= 0]] = seen[places[known >= 0]]
+    return first
+
+
+def places_of(text: str, words: Sequence[str]) -> Index:
+    """The first character of each word, from left to right. Raises ValueError where one does not stand in the text."""
+    if words is text:
+        return np.arange(len(text))
+    found, at = [], 0
+    for word in words:
+        place = text.find(word, at)
+        if not word or place < 0:
+            raise ValueError(f"the word {word!r} does not stand in {text[at : at + 60]!r}, where it has a tag")
+        found.append(place)
+        at = place + len(word)
+    return np.array(found, np.int64)
+
+
+def _tags_in(source: Source) -> tuple[str, ...]:
+    """All tags of the training data, `O` first. Raises ValueError where an example has none."""
+    found: set[str] = set()
+    for example in source.examples("train", shuffle=False):
+        if "tags" not in example:
+            raise ValueError(f"the {source.kind} source gives no tags; give one that does, such as columns")
+        found.update(example["tags"])
+    return tuple(sorted(found - {""}, key=lambda tag: (tag != "O", tag)))
+
+
+def _of_symbols(source: Source) -> bool:
+    """Whether the words of the training data are the symbols of a string."""
+    first = next(source.examples("train", shuffle=False), None)
+    return first is not None and isinstance(first.get("words"), str)

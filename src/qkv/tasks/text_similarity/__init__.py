@@ -1,0 +1,1 @@
+"""Text similarity: vectors of texts whose cosine says how alike the texts are."""

@@ -1,0 +1,50 @@
+"""The cosines of pairs of vectors beside how alike the texts are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ...core.batch import Batch
+from ...metrics.base import Judge, Measured
+from ..samples import evenly, read_of
+from ..text_regression.metric import correlations
+
+
+class Cosines(Judge):
+    """The outputs are vectors, the targets' `rows` (B, 2) say which two are a pair. Pairs without a label belong together:
+    then what counts is whether the nearest of the batch's second vectors is the first one's own."""
+
+    def __init__(self) -> None:
+        self._shown: list[tuple[str, float | None, float]] = []
+        self._right: list[bool] = []
+
+    def add(self, outputs: Tensor, batch: Batch) -> None:
+        rows = batch.targets["rows"].cpu()
+        first, second = (F.normalize(outputs[rows[:, i]], dim=-1) for i in (0, 1))
+        cosines = (first * second).sum(-1).tolist()
+        truths = [None] * len(cosines) if batch.labels is None else batch.labels.tolist()
+        self._right += ((first @ second.T).argmax(-1) == torch.arange(len(rows))).tolist()
+        self._shown += zip(map(read_of, batch.texts), truths, cosines, strict=True)
+
+    def found(self) -> dict[str, Measured]:
+        judged = [(truth, said) for _, truth, said in self._shown if truth is not None]
+        if judged:
+            return correlations(*zip(*judged, strict=True))
+        if not self._right:
+            return {}
+        how = "whether a text's own pair is the nearest of the batch's"
+        return {"accuracy": Measured(sum(self._right) / len(self._right), how)}
+
+    def samples(self, count: int) -> list[dict[str, Any]]:
+        return [
+            {
+                "source": text,
+                "output": f"{said:.2f}",
+                **({} if truth is None else {"target": f"{truth:.2f}", "graded": True}),
+            }
+            for text, truth, said in evenly(self._shown, count)
+        ]

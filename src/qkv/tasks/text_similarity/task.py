@@ -1,0 +1,76 @@
+"""How alike two texts are, each made a vector without the other: by the cosine of the vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from ...data.batching.encoding import Encoder
+from ...data.source import Example, Skipped, Source
+from ...data.task import Chance, Item
+from ...layers.embedding import Input
+from ...metrics.base import Judge
+from ..text_regression.task import score_of, scores_of
+from ..whole_texts import Sentences
+from .metric import Cosines
+
+
+class Similarity(Sentences, kind="similarity"):
+    """Both texts of a pair are rows of one batch. The head is a `sentence-vector`; the objective is `cosine`, which wants
+    scores, or `contrastive`, which wants pairs that belong together.
+
+    low, high: the scores of what has nothing in common and of what is the same; by default the least and the greatest of
+               the training data. Data without scores are pairs that belong together.
+    positive:  train on pairs with this score at least, as those that belong together. Validation and test have all.
+
+    A text without a second one is paired with itself: by dropout it has two vectors (Gao et al. 2021, SimCSE).
+    """
+
+    goes_with: ClassVar[dict[str, dict[str, Any]]] = {
+        "head": {"kind": "sentence-vector", "pool": "mean"},
+        "objective": {"kind": "cosine"},
+        "training": {"metric": "spearman", "mode": "max"},
+    }
+
+    low: float | None = None
+    high: float | None = None
+    positive: float | None = None
+
+    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+        first = next(source.examples("train", shuffle=False), {})
+        if "score" not in first:
+            if self.positive is not None:
+                raise ValueError("task.positive chooses pairs by their score, and these data have none; leave it out")
+            return self._filled(seen)
+        scores = scores_of(self, source)
+        made = self._filled(seen, low=min(scores), high=max(scores))
+        if made.low == made.high:
+            raise ValueError(f"every pair of the training data has the score {made.low:g}; there is nothing to learn")
+        return made
+
+    def sides(self, example: Example) -> list[tuple[str, ...]]:
+        return [(example["text"],), (example["pair"] if "pair" in example else example["text"],)]
+
+    def label(self, example: Example) -> Any | Skipped:
+        if "score" not in example:
+            return None
+        score = score_of(self, example, self.low, self.high)
+        if isinstance(score, Skipped):
+            return score
+        low, high = self.low or 0.0, 1.0 if self.high is None else self.high
+        return np.float32((score - low) / (high - low))
+
+    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+        made = super().items(examples, tokenizer, chance)
+        if self.positive is None or not chance.training:
+            return made
+        together = (float(example["score"]) >= self.positive for example in examples)
+        return [
+            item if isinstance(item, Skipped) or fits else Skipped("too unlike to belong together")
+            for item, fits in zip(made, together, strict=True)
+        ]
+
+    def judge(self, tokenizer: Encoder | None) -> Judge:
+        return Cosines()

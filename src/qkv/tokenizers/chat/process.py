@@ -1,0 +1,102 @@
+"""The process that chat templates run in: it starts with the first one, serves all, and is replaced after one is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from .sandbox import MOST_MEMORY, MOST_SECONDS, READY
+
+LARGEST_REQUEST = 64 << 20  # characters of JSON
+NEEDED = ("jinja2", "markupsafe")
+BEGIN = "import runpy, sys; sys.path += sys.argv[2:]; runpy.run_path(sys.argv[1], run_name='__main__')"
+
+
+class Child:
+    """The process, with a lock: one request at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, request: dict[str, Any]) -> str:
+        """The text that a template makes. Raises ValueError in one sentence where it makes none."""
+        try:
+            line = json.dumps(request).encode("ascii") + b"\n"
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"a conversation is made of texts, numbers, lists and mappings: {error}") from None
+        if len(line) > LARGEST_REQUEST:
+            raise ValueError(f"a conversation of {len(line):,} bytes is more than a chat template may read")
+        with self._lock:
+            answer = self._answer(line)
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        return str(answer["text"])
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        process = self._process
+        if process is None or process.poll() is not None:
+            process = self._process = _begin()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it has ended; there is nothing to read either
+                process.stdin.write(line)
+                process.stdin.flush()
+            said = process.stdout.readline()
+            answer: dict[str, Any] = json.loads(said) if said.endswith(b"\n") else {"error": TOO_MUCH, "last": True}
+        except BaseException:  # Ctrl-C too: the next answer would be that to this request
+            self._end()
+            raise
+        if "last" in answer:
+            self._end()
+        return answer
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    def forget(self) -> None:
+        """In a process that was forked: the child is the parent's."""
+        self._lock = threading.Lock()
+        self._process = None
+
+
+TOO_MUCH = (
+    f"the chat template takes more than {MOST_SECONDS} seconds of computing, or more than {MOST_MEMORY >> 20} MiB of "
+    "memory, so it was stopped"
+)
+
+
+def _begin() -> subprocess.Popen[bytes]:
+    """Start it, without the user's settings of Python, and with no other packages than Jinja.
+
+    Raises ValueError where it doesn't start.
+    """
+    found = [importlib.util.find_spec(name) for name in NEEDED]
+    folders = {str(Path(spec.origin).parent.parent) for spec in found if spec is not None and spec.origin}
+    script = Path(__file__).with_name("chat_sandbox.py")
+    command = [sys.executable, "-I", "-S", "-c", BEGIN, str(script), *sorted(folders)]
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except OSError as error:
+        raise ValueError(f"the process that chat templates run in could not be started: {error}") from None
+    assert process.stdout is not None
+    if process.stdout.readline() != READY:
+        process.kill()
+        process.communicate()
+        raise ValueError(f"the process that chat templates run in ended before its first answer: {' '.join(command)}")
+    return process
+
+
+CHILD = Child()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=CHILD.forget)

@@ -1,0 +1,1 @@
+"""Files of other libraries' tokenizers, one format a file."""

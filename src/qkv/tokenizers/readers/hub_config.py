@@ -1,0 +1,271 @@
+"""A Hub folder's tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja.
+
+Which token has which role comes from these files, else from what the family leaves unsaid (tokenizer_families.py), and
+is never guessed where either speaks. `hub_config` writes what `transformers.AutoTokenizer` needs beside a tokenizer.json.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tokenizers
+from tokenizers import AddedToken, processors
+
+from ...core.spec import nearest
+from .families import BY_CLASS, BY_MODEL_TYPE, GENERIC, Family
+from .tokenizer_json import ALL_ROLES, CHAT_TEMPLATE, Extra, Parts, add_tokens, write_text
+
+if TYPE_CHECKING:
+    from ..tokenizer import Tokenizer
+
+CONFIG, SPECIAL_MAP, ADDED, MODEL = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "config.json",
+)
+LARGEST_CONFIG = 32 << 20  # bytes
+_TOKENS = tuple(f"{role}_token" for role in ALL_ROLES)
+_LISTS = ("additional_special_tokens", "extra_special_tokens")
+_NO_LIMIT = 10**30  # transformers' own word for it
+_PLAIN, _MARIAN = "PreTrainedTokenizerFast", "MarianTokenizer"
+
+
+@dataclass(frozen=True)
+class HubConfig:
+    """What the configuration files of a folder say; empty for a folder without.
+
+    values:  tokenizer_config.json, completed by special_tokens_map.json and chat_template.jinja.
+    ids:     added_tokens.json: tokens with the ids that they must have.
+    family:  the family whose class wrote the files; None where none is named.
+    unknown: the class, when it is named and is none of ours.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    ids: Mapping[str, int] = field(default_factory=dict)
+    family: Family | None = None
+    unknown: str = ""
+
+    @classmethod
+    def read(cls, folder: Path) -> HubConfig:
+        """Raises ValueError for a file that is not the JSON object it should be."""
+        values = _json(folder / CONFIG)
+        for key, value in _json(folder / SPECIAL_MAP).items():
+            values.setdefault(key, value)
+        values |= chat_template(folder)
+        ids = _json(folder / ADDED)
+        if not all(isinstance(i, int) and i >= 0 for i in ids.values()):
+            raise ValueError(f"{str(folder / ADDED)!r} has a value that is no id")
+        model = _json(folder / MODEL)
+        named = values.get("tokenizer_class") or model.get("tokenizer_class") or ""
+        named = str(named).removesuffix("Fast")
+        family = BY_CLASS.get(named) if named not in GENERIC else BY_MODEL_TYPE.get(str(model.get("model_type")))
+        return cls(values, ids, family, "" if family or named in GENERIC else named)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether a role is settled by a file, or by the family that a file names."""
+        return self.family is not None or any(self.values.get(key) for key in _TOKENS)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.values.get(name, default)
+        return default if value is None else bool(value)
+
+    def known_family(self) -> Family | None:
+        """The family; raises ValueError when the files were written by a class that isn't known here."""
+        if self.unknown:
+            raise ValueError(
+                f"its files were written by {self.unknown}, whose own rules are not known here "
+                f"({nearest(self.unknown, BY_CLASS)}): save it as a tokenizer.json with transformers, and load that"
+            )
+        return self.family
+
+    # -- tokens -------------------------------------------------------------------------------------------------
+
+    def token(self, role: str) -> AddedToken | None:
+        """The token of a role, as the files name it."""
+        value = self.values.get(f"{role}_token")
+        return None if value is None else _token(value, f"{role}_token", lstrip=self.eats_space(role))
+
+    def eats_space(self, role: str) -> bool:
+        """Whether a role's token takes the space before it along."""
+        return role == "mask" and self.family is not None and self.family.eats_space
+
+    def added(self) -> Iterator[tuple[int | None, AddedToken]]:
+        """Tokens beyond the vocabulary with the ids that the files give them, ascending; then those without."""
+        decoder = self.values.get("added_tokens_decoder") or {}
+        if not isinstance(decoder, dict) or not all(str(key).isdecimal() for key in decoder):
+            raise ValueError(f"{CONFIG}: added_tokens_decoder must map ids to tokens")
+        special = {str(token.content) for token in self._named()}
+        fixed = {int(i): _token(value, "added_tokens_decoder") for i, value in decoder.items()}
+        for name, i in self.ids.items():
+            fixed.setdefault(i, AddedToken(name, special=name in special, normalized=name not in special))
+        yield from sorted(fixed.items(), key=lambda item: item[0])
+        known = {token.content for token in fixed.values()}
+        yield from ((None, token) for token in self._named() if token.content not in known)
+
+    def _named(self) -> Iterator[AddedToken]:
+        yield from (token for role in ALL_ROLES if (token := self.token(role)) is not None)
+        for key in _LISTS:
+            more = self.values.get(key) or []
+            if not isinstance(more, list | dict):
+                raise ValueError(f"{CONFIG}: {key} must be a list of tokens")
+            yield from (_token(value, key) for value in (more.values() if isinstance(more, dict) else more))
+
+
+def chat_template(folder: Path) -> dict[str, str]:
+    """The chat template that has a file of its own, as the entry that it stands for; it counts before one that is there."""
+    path = folder / CHAT_TEMPLATE
+    return {"chat_template": _text(path)} if path.is_file() else {}
+
+
+def with_config(raw: tokenizers.Tokenizer, config: HubConfig, family: Family | None) -> Parts:
+    """The tokenizer with the tokens that the configuration adds, and the roles that it gives.
+
+    A token that the configuration names is added when the vocabulary lacks it, as by `transformers`. A family's usual
+    token is used when the vocabulary has it, and never added.
+    """
+    roles: dict[str, str] = {}
+    added = list(config.added())
+    for role, name in family.roles.items() if family else ():
+        if f"{role}_token" not in config.values and raw.token_to_id(name) is not None:
+            roles[role] = name
+            added.append((None, _token(name, role, lstrip=config.eats_space(role))))
+    add_tokens(raw, added)
+    for role in ALL_ROLES:
+        token = config.token(role)
+        if token is not None:
+            roles[role] = token.content
+    kept = {key: value for key, value in config.values.items() if key != "added_tokens_decoder"}
+    return Parts(raw, Extra(roles if roles or config.speaks else None, config=kept))
+
+
+def put_template(raw: tokenizers.Tokenizer, roles: Mapping[str, str], family: Family, config: HubConfig) -> None:
+    """The family's template for files that have no place for it."""
+
+    def token(role: str) -> tuple[str, int]:
+        found = raw.token_to_id(roles[role]) if role in roles else None
+        if found is None:
+            raise ValueError(f"it has no {role} token, which the template of a {family.name} tokenizer needs")
+        return roles[role], found
+
+    if family.template == "roberta":
+        space = config.flag("add_prefix_space", False)
+        raw.post_processor = processors.RobertaProcessing(token("sep"), token("cls"), True, space)
+    elif family.template == "bos-eos":
+        raw.post_processor = processors.RobertaProcessing(token("eos"), token("bos"), False, False)
+    elif family.template == "cls-sep":
+        (cls, _), (sep, _) = ends = token("cls"), token("sep")
+        single = f"{cls}:0 $A:0 {sep}:0"
+        raw.post_processor = processors.TemplateProcessing(single, f"{single} $B:1 {sep}:1", list(ends))
+    else:
+        bos = [token("bos")] if config.flag("add_bos_token", family.adds[0]) else []
+        eos = [token("eos")] if config.flag("add_eos_token", family.adds[1]) else []
+        around = ["".join(f"{name}:{i} " for name, _ in bos) + f"${x}:{i}" for i, x in enumerate("AB")]
+        single, second = (part + "".join(f" {name}:{i}" for name, _ in eos) for i, part in enumerate(around))
+        if bos or eos:
+            raw.post_processor = processors.TemplateProcessing(single, f"{single} {second}", [*bos, *eos])
+
+
+# -- writing ------------------------------------------------------------------------------------------------------------
+
+
+def hub_config(tokenizer: Tokenizer, max_length: int | None = None) -> dict[str, Any]:
+    """The tokenizer_config.json with which `transformers.AutoTokenizer` loads the tokenizer.json beside it.
+
+    What a tokenizer_config.json said that this one was read with is kept. `max_length` is the model's context.
+    """
+    kept = {key: value for key, value in tokenizer.config.items() if key not in (*_TOKENS, *_LISTS)}
+    decoder = tokenizer.raw.get_added_tokens_decoder()
+    roles = tokenizer.roles
+    others = [token.content for token in decoder.values() if token.special and token.content not in set(roles.values())]
+    limit = max_length if max_length is not None else kept.get("model_max_length", _NO_LIMIT)
+    return {
+        "clean_up_tokenization_spaces": False,
+        "tokenizer_class": _PLAIN,
+        **kept,
+        **{f"{role}_token": name for role, name in roles.items()},
+        **({"extra_special_tokens": others} if others else {}),
+        "model_max_length": limit,
+        "added_tokens_decoder": {str(i): _as_json(token) for i, token in sorted(decoder.items())},
+    }
+
+
+def save_for_hub(
+    tokenizer: Tokenizer, folder: str | Path, max_length: int | None = None, segments: bool = False
+) -> Path:
+    """Write tokenizer.json and the tokenizer_config.json beside it, and Marian's own files for a tokenizer of that kind;
+    returns the folder. `segments` says that the model reads which of two texts a token is of. Warns where these can't be
+    made of it."""
+    folder = Path(folder).expanduser()
+    tokenizer.save(folder)
+    config = hub_config(tokenizer, max_length)
+    if segments:
+        config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    if config["tokenizer_class"] == _MARIAN or tokenizer.targets is not tokenizer:
+        config["tokenizer_class"] = _as_marian(tokenizer, folder)
+    text = json.dumps(config, indent=2, ensure_ascii=False)
+    write_text(folder / CONFIG, text + "\n")
+    return folder
+
+
+def _as_marian(tokenizer: Tokenizer, folder: Path) -> str:
+    """Write the files that MarianTokenizer reads; the class that can load the folder."""
+    from .marian import write  # which reads configurations too
+
+    try:
+        write(tokenizer, folder)
+    except ValueError as error:
+        warnings.warn(
+            f"{folder} gets no source.spm and target.spm for transformers' {_MARIAN}: {error}; it loads the tokenizer.json "
+            f"as {_PLAIN}, which reads the source side only",
+            stacklevel=3,
+        )
+        return _PLAIN
+    return _MARIAN
+
+
+def _as_json(token: AddedToken) -> dict[str, Any]:
+    names = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
+    return {name: getattr(token, name) for name in names}
+
+
+def _token(value: Any, where: str, lstrip: bool = False) -> AddedToken:
+    """A token as the files write it: its text, or an object with its text and flags."""
+    if isinstance(value, str) and value:
+        return AddedToken(value, special=True, normalized=False, lstrip=lstrip)
+    if isinstance(value, dict) and isinstance(value.get("content"), str) and value["content"]:
+        flags = {name: bool(value.get(name, False)) for name in ("lstrip", "rstrip", "single_word")}
+        special = bool(value.get("special", where != "added_tokens_decoder"))
+        return AddedToken(
+            value["content"], special=special, normalized=bool(value.get("normalized", not special)), **flags
+        )
+    raise ValueError(f"{CONFIG}: {where} must be a token's text or an object with its content, not {str(value)[:60]}")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A JSON object; empty when there is no such file."""
+    if not path.is_file():
+        return {}
+    text = _text(path)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{str(path)!r} is not valid JSON") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{str(path)!r} must hold a JSON object, not a {type(value).__name__}")
+    return value
+
+
+def _text(path: Path) -> str:
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise ValueError(f"{str(path)!r} has {path.stat().st_size:,} bytes, more than any such file")
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{str(path)!r} is not valid UTF-8") from None

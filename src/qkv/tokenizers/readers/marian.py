@@ -1,0 +1,79 @@
+"""Marian's tokenizers: a SentencePiece model for each side, and one vocab.json that numbers the pieces of both. Read, and
+written again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tokenizers
+from tokenizers import AddedToken
+
+from ..sentencepiece.file import Kind, ModelType, Piece, SentencePiece
+from ..sentencepiece.pipeline import pipeline
+from ..sentencepiece.writing import dump, unigram_of
+from .tokenizer_json import write_bytes
+from .vocab_files import read_vocab_json
+
+if TYPE_CHECKING:
+    from ..tokenizer import Tokenizer
+
+SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
+_RARE, _NEVER = 20.0, 10_000.0  # how far the other side's characters, and longer pieces, lie below this side's pieces
+_CONTROL = ("</s>", "<pad>", "<s>")
+
+
+def marian(model: SentencePiece, vocabulary_path: Path) -> tokenizers.Tokenizer:
+    """One side of Marian, with the ids of the vocabulary. `>>fra<<` and its like are markers.
+
+    A character that only the other side has is used where this side's pieces can't spell a text: `transformers` looks
+    up there what SentencePiece calls unknown.
+    """
+    if model.model_type is not ModelType.UNIGRAM:
+        raise ValueError(f"it is a {model.model_type.name.lower()} model; Marian's are unigram models")
+    vocabulary = read_vocab_json(vocabulary_path)
+    names = sorted(vocabulary, key=vocabulary.__getitem__)
+    if [vocabulary[name] for name in names] != list(range(len(names))) or "<unk>" not in vocabulary:
+        raise ValueError(f"{vocabulary_path.name} must number its pieces from 0 without a gap, and have an '<unk>'")
+    scores = {piece.text: piece.score for piece in model.pieces if piece.kind is Kind.NORMAL}
+    least = min(scores.values(), default=0.0)
+    others = {name: least - (_RARE if len(name) == 1 else _NEVER) for name in names}
+    pieces = tuple(Piece(name, scores.get(name, others[name]), _kind(name)) for name in names)
+    raw = pipeline(replace(model, pieces=pieces, unk_id=vocabulary["<unk>"]))
+    markers = [name for name in names if _is_marker(name)]
+    raw.add_tokens([AddedToken(name, special=False, normalized=False) for name in markers])
+    return raw
+
+
+def write(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write the files of which `transformers`' MarianTokenizer makes the same ids: source.spm, target.spm and vocab.json.
+
+    Each model has the pieces of both sides, the other side's far below its own, as they are here. Raises ValueError, with
+    nothing written, for a tokenizer that is none of such models.
+    """
+    files = {
+        name: dump(_without_markers(unigram_of(side.raw, _kind)))
+        for name, side in ((SOURCE, tokenizer), (TARGET, tokenizer.targets))
+    }
+    vocabulary = sorted(tokenizer.raw.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
+    files[VOCABULARY] = (json.dumps(dict(vocabulary), ensure_ascii=False) + "\n").encode()
+    for name, data in files.items():
+        write_bytes(folder / name, data)
+
+
+def _without_markers(model: SentencePiece) -> SentencePiece:
+    """`MarianTokenizer` cuts them off before the model sees a text."""
+    unused = (piece._replace(kind=Kind.UNUSED) if _is_marker(piece.text) else piece for piece in model.pieces)
+    return replace(model, pieces=tuple(unused))
+
+
+def _is_marker(name: str) -> bool:
+    return name.startswith(">>") and name.endswith("<<")
+
+
+def _kind(name: str) -> Kind:
+    if name == "<unk>":
+        return Kind.UNKNOWN
+    return Kind.CONTROL if name in _CONTROL else Kind.NORMAL

@@ -1,0 +1,229 @@
+"""Tokenizers that others made: whatever files there are become a pipeline of the library, its roles, and its template.
+
+A folder's tokenizer.json comes first; it is complete. Without one, the older files are read in the way of the family
+that the configuration beside them names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import tokenizers
+from tokenizers import AddedToken, normalizers, pre_tokenizers
+
+from ..sentencepiece import families as sentencepiece_families
+from ..sentencepiece import file as sentencepiece_file
+from ..sentencepiece.file import Kind, Piece, SentencePiece
+from ..sentencepiece.pipeline import pipeline
+from . import tiktoken as tiktoken_file
+from . import tokenizer_json as tokenizer_file
+from . import vocab_files
+from .families import ALBERT, BERT, CLIP, MARIAN, QWEN2, XLM_ROBERTA, Family
+from .hub_config import HubConfig, chat_template, put_template, with_config
+from .marian import SOURCE, TARGET, VOCABULARY, marian
+from .tokenizer_json import ALL_ROLES, Extra, Parts, checked, said
+
+MERGES_OF = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
+"""A vocabulary's merges, by the names of the Hub and of OpenAI."""
+MODELS = (".model", ".spm")
+ACCEPTED = (
+    "a tokenizer.json, BERT's vocab.txt, a vocab.json beside its merges.txt, a SentencePiece .model, a .tiktoken, or a "
+    "folder with one of them"
+)
+
+
+def read(path: str | Path) -> Parts:
+    """The tokenizer in a file or folder. Nothing in it is executed, imported or fetched.
+
+    Raises ValueError with one sentence when there is none, or when it is broken.
+    """
+    path = Path(path).expanduser()
+    if path.is_dir():
+        path = _found_in(path)
+    elif not path.is_file():
+        raise ValueError(f"there is no tokenizer at {str(path)!r}: give {ACCEPTED}")
+    if path.name in MERGES_OF.values():
+        path = path.with_name(next(name for name, merges in MERGES_OF.items() if merges == path.name))
+    if path.suffix == ".json" and path.name not in MERGES_OF:
+        what, read_it = tokenizer_file.FILE, _from_json
+    elif path.name in MERGES_OF:
+        what, read_it = "vocabulary with merges", _from_merges
+    elif path.suffix in MODELS:
+        what, read_it = "SentencePiece model", _from_sentencepiece
+    elif path.suffix == tiktoken_file.SUFFIX:
+        what, read_it = "tiktoken file", _from_tiktoken
+    elif path.suffix == ".txt":
+        what, read_it = "vocab.txt", _from_vocab_txt
+    else:
+        raise ValueError(f"{str(path)!r} is no kind of tokenizer file that is known here: give {ACCEPTED}")
+    try:
+        with said():
+            return read_it(path)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is not a usable {what}: {error}") from None
+
+
+def _found_in(folder: Path) -> Path:
+    """The file to read in a folder; where a family is named, the one that its class reads; of Marian's two the source's."""
+    models = sorted(path for path in folder.iterdir() if path.suffix in MODELS)
+    if (folder / tokenizer_file.FILE).is_file():
+        return folder / tokenizer_file.FILE
+    if (folder / SOURCE).is_file():
+        return folder / SOURCE
+    if len(models) > 1:
+        names = ", ".join(path.name for path in models)
+        raise ValueError(f"{str(folder)!r} has several SentencePiece models ({names}): say which, by its own path")
+    files = {
+        "sentencepiece": models[:1],
+        "merges": [folder / name for name in MERGES_OF],
+        "vocab.txt": [folder / "vocab.txt"],
+        "tiktoken": sorted(folder.glob(f"*{tiktoken_file.SUFFIX}"))[:1],
+    }
+    family = HubConfig.read(folder).family
+    wanted = [*(files[family.files] if family else []), *(path for group in files.values() for path in group)]
+    found = next((path for path in wanted if path.is_file()), None)
+    if found is None:
+        raise ValueError(f"there is no tokenizer at {str(folder)!r}: give {ACCEPTED}")
+    return found
+
+
+# -- tokenizer.json ---------------------------------------------------------------------------------------------------
+
+
+def _from_json(path: Path) -> Parts:
+    """A tokenizer.json with the configuration beside it, of which only the chat template counts for a file of ours."""
+    parts = tokenizer_file.parse(tokenizer_file.read(path))
+    if parts.extra.roles is not None:
+        own = {**parts.extra.config, **chat_template(path.parent)}
+        return Parts(parts.raw, replace(parts.extra, config=own))
+    config = HubConfig.read(path.parent)
+    if not (config.values or config.family):
+        return parts
+    raw = parts.raw
+    _follow_flags(raw, config)
+    if getattr(raw.model, "end_of_word_suffix", None) == vocab_files.END_OF_WORD and _decodes_bytes_only(raw):
+        raw.decoder = vocab_files.word_ends()
+    found = with_config(raw, config, config.family)
+    return Parts(checked(raw), replace(found.extra, dropout=parts.extra.dropout))
+
+
+def _follow_flags(raw: tokenizers.Tokenizer, config: HubConfig) -> None:
+    """Flags of the configuration that override the file, as they do in `transformers`."""
+    if type(raw.normalizer) is normalizers.BertNormalizer:
+        for flag, attribute in (
+            ("do_lower_case", "lowercase"),
+            ("strip_accents", "strip_accents"),
+            ("tokenize_chinese_chars", "handle_chinese_chars"),
+        ):
+            if flag in config.values:
+                setattr(raw.normalizer, attribute, config.values[flag])
+    if type(raw.pre_tokenizer) is pre_tokenizers.ByteLevel and config.values.get("add_prefix_space") is not None:
+        raw.pre_tokenizer.add_prefix_space = config.flag("add_prefix_space", False)
+
+
+def _decodes_bytes_only(raw: tokenizers.Tokenizer) -> bool:
+    """CLIP's own file leaves its `</w>` in the text."""
+    return raw.decoder is not None and raw.decoder.__getstate__().startswith(b'{"type":"ByteLevel"')
+
+
+# -- older files ------------------------------------------------------------------------------------------------------
+
+
+def _from_vocab_txt(path: Path) -> Parts:
+    config = HubConfig.read(path.parent)
+    family = config.known_family() or BERT
+    vocabulary = vocab_files.read_vocab_txt(path)
+    unk = config.token("unk")
+    return _finished(vocab_files.bert(vocabulary, config, unk.content if unk else family.roles["unk"]), config, family)
+
+
+def _from_merges(path: Path) -> Parts:
+    config = HubConfig.read(path.parent)
+    merges_path = path.with_name(MERGES_OF[path.name])
+    if not merges_path.is_file():
+        raise ValueError(f"it needs the {merges_path.name} that belongs to it, which is not there")
+    vocabulary = vocab_files.read_vocab_json(path)
+    merges = vocab_files.read_merges(merges_path, vocabulary)
+    marked = any(right.endswith(vocab_files.END_OF_WORD) for _, right in merges)
+    family = config.known_family() or (CLIP if marked else None)
+    if family is CLIP:
+        unk = config.token("unk")
+        name = unk.content if unk else family.roles["unk"]
+        raw = vocab_files.clip(vocabulary, merges, name if name in vocabulary else None)
+    elif family is QWEN2:
+        raw = vocab_files.qwen2(vocabulary, merges, config)
+    else:
+        raw = vocab_files.byte_level(vocabulary, merges, config)
+    if family is None:
+        _mark_known_names(raw, vocabulary)
+    return _finished(raw, config, family)
+
+
+def _from_tiktoken(path: Path) -> Parts:
+    return _finished(tiktoken_file.read(path), HubConfig.read(path.parent), None)
+
+
+def _mark_known_names(raw: tokenizers.Tokenizer, vocabulary: Iterable[str]) -> None:
+    """Control tokens by their usual names, where nothing says which they are."""
+    usual = {name for names in ALL_ROLES.values() for name in names}
+    raw.add_special_tokens([AddedToken(piece, special=True) for piece in vocabulary if piece in usual])
+
+
+def _from_sentencepiece(path: Path) -> Parts:
+    if path.stat().st_size > tokenizer_file.LARGEST_FILE:
+        raise ValueError(f"it has {path.stat().st_size:,} bytes, more than any tokenizer")
+    config = HubConfig.read(path.parent)
+    model = sentencepiece_file.parse(path.read_bytes())
+    family = config.known_family()
+    if family is MARIAN:
+        return _sides(model, path, config)
+    if family is XLM_ROBERTA:
+        return _finished(sentencepiece_families.xlm_roberta(model), config, family)
+    if family is ALBERT:
+        return _finished(sentencepiece_families.albert(model, config), config, family)
+    parts = _finished(pipeline(model, _sentinels(model, family, config)), config, family)
+    if parts.extra.roles is None:
+        parts = Parts(parts.raw, Extra(_own_roles(model), config=parts.extra.config))
+    return parts
+
+
+def _sides(model: SentencePiece, path: Path, config: HubConfig) -> Parts:
+    """Marian's tokenizer: that of the file, and beside a source's that of the target."""
+    if config.flag("separate_vocabs", False):
+        raise ValueError("its configuration gives each side a vocabulary of its own (separate_vocabs)")
+    parts, other = _finished(marian(model, path.with_name(VOCABULARY)), config, MARIAN), path.with_name(TARGET)
+    if path.name != SOURCE or not other.is_file():
+        return parts
+    return Parts(parts.raw, replace(parts.extra, target=json.loads(read(other).raw.to_str())))
+
+
+def _sentinels(model: SentencePiece, family: Family | None, config: HubConfig) -> tuple[Piece, ...]:
+    """T5's `<extra_id_99>` … `<extra_id_0>`, which follow the vocabulary and are in no file."""
+    count = config.values.get("extra_ids", family.sentinels if family else 0)
+    if not isinstance(count, int) or not 0 <= count <= 1000:
+        raise ValueError(f"its configuration has extra_ids {count!r}; that is a number up to 1000")
+    known = {piece.text for piece in model.pieces}
+    names = [f"<extra_id_{i}>" for i in reversed(range(count))]
+    return tuple(Piece(name, 0.0, Kind.CONTROL) for name in names if name not in known)
+
+
+def _own_roles(model: SentencePiece) -> dict[str, str]:
+    """The roles that a SentencePiece model itself gives: its trainer wrote down the ids."""
+    ids = {"pad": model.pad_id, "unk": model.unk_id, "bos": model.bos_id, "eos": model.eos_id}
+    special = (Kind.CONTROL, Kind.UNKNOWN)
+    return {
+        role: model.pieces[i].text
+        for role, i in ids.items()
+        if 0 <= i < len(model.pieces) and model.pieces[i].kind in special
+    }
+
+
+def _finished(raw: tokenizers.Tokenizer, config: HubConfig, family: Family | None) -> Parts:
+    """With added tokens, roles and template."""
+    parts = with_config(raw, config, family)
+    if family is not None and parts.extra.roles is not None:
+        put_template(raw, parts.extra.roles, family, config)
+    return Parts(checked(raw), parts.extra)

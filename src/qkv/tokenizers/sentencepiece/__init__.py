@@ -1,0 +1,1 @@
+"""SentencePiece models, read, run and written."""

@@ -1,0 +1,224 @@
+"""How a trained tokenizer splits a word, step by step: merges in order, longest matches, or the most probable pieces.
+
+The library only gives results; the algorithms are written out here to be looked at, and a test holds that they end where
+the library does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, pairwise, takewhile
+
+from .bpe import joined
+from .pipelines import any_of
+from .tokenizer import Tokenizer
+
+RUNNERS_UP = 4
+UNKNOWN_PENALTY = 10.0  # how far an unknown character lies below the least probable piece (SentencePiece's kUnkPenalty)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """BPE: the earliest-learned merge that applies, at every place where it does."""
+
+    rank: int
+    """Its line in the table, from 1: how early it was learned."""
+    left: str
+    right: str
+    symbols: tuple[str, ...]
+    """The word after it."""
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.symbols)}    {self.left} + {self.right}, merge {self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class LongestMatch:
+    """WordPiece: the longest piece of the vocabulary that the rest of the word begins with."""
+
+    tried: tuple[str, ...]
+    """Longer beginnings that are no pieces."""
+    found: str | None
+    """None: no piece at all, which makes the whole word unknown."""
+
+    def __str__(self) -> str:
+        found = "no piece begins so: the word is unknown" if self.found is None else self.found
+        return f"{found}    after {', '.join(self.tried)}" if self.tried else found
+
+
+@dataclass(frozen=True, slots=True)
+class Segmentation:
+    """Unigram: one way to cut the word, and its log-probability, the sum over its pieces. The best way comes first."""
+
+    symbols: tuple[str, ...]
+    log_prob: float
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.symbols)}    {self.log_prob:.4f}"
+
+
+Action = Merge | LongestMatch | Segmentation
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What became of one word: of the text, a part that the model sees alone."""
+
+    word: str
+    start: tuple[str, ...]
+    """The symbols that the first step begins with."""
+    steps: tuple[Action, ...]
+    pieces: tuple[str, ...]
+    ids: tuple[int, ...]
+
+
+class Splitter:
+    """Explains splits of one tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer, self._raw = tokenizer, tokenizer.raw
+        added = self._raw.get_added_tokens_decoder().values()
+        markers = {token.content: token.normalized for token in added if not token.special}
+        self._before = any_of(name for name, normalized in markers.items() if not normalized)
+        self._after = any_of(name for name, normalized in markers.items() if normalized)
+        self._model = json.loads(self._raw.model.__getstate__())
+        self._explain: Callable[[str], tuple[list[str], list[Action]]] = {
+            "BPE": self._bpe,
+            "WordPiece": self._wordpiece,
+            "Unigram": self._unigram,
+        }.get(self._model["type"], self._whole)
+
+    def split(self, text: str) -> list[Split]:
+        """Every word of the text as the pre-tokenizer cuts it, and every marker.
+
+        Most markers are looked for in the text as it is, the user-defined symbols of SentencePiece in the normalized one.
+        """
+        splits: list[Split] = []
+        for part, marker in _parts(self._before, text):
+            splits += [self._marker(part)] if marker else self._normalized(part, first=not splits)
+        return splits
+
+    def _normalized(self, part: str, first: bool) -> list[Split]:
+        part = self._raw.normalizer.normalize_str(part) if self._raw.normalizer else part
+        splits: list[Split] = []
+        for piece, marker in _parts(self._after, part):
+            begins = first and not splits
+            splits += [self._marker(piece)] if marker else map(self._word, self._words(piece, begins))
+        return splits
+
+    def _words(self, part: str, begins: bool) -> list[str]:
+        if self._raw.pre_tokenizer is None:
+            return [part]
+        first, *others = [word for word, _ in self._raw.pre_tokenizer.pre_tokenize_str(part)] or [""]
+        if not begins and not part.startswith((" ", "▁")):
+            first = first.removeprefix("▁")  # only the beginning of the whole text gets a space
+        return [word for word in (first, *others) if word]
+
+    def _marker(self, name: str) -> Split:
+        return Split(name, (name,), (), (name,), (self._tokenizer.id(name),))
+
+    def _word(self, word: str) -> Split:
+        start, steps = self._explain(word)
+        tokens = self._raw.model.tokenize(word)
+        return Split(word, tuple(start), tuple(steps), tuple(t.value for t in tokens), tuple(t.id for t in tokens))
+
+    def _whole(self, word: str) -> tuple[list[str], list[Action]]:
+        return [word], []
+
+    # -- BPE ----------------------------------------------------------------------------------------------------
+
+    def _bpe(self, word: str) -> tuple[list[str], list[Action]]:
+        model = self._model
+        if model["ignore_merges"] and word in model["vocab"]:
+            return [word], []
+        prefix, suffix = model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or ""
+        marked = [prefix * (i > 0) + c + suffix * (i == len(word) - 1) for i, c in enumerate(word)]
+        symbols = [part for symbol in marked for part in self._known(symbol)]
+        start, steps = symbols, list[Action]()
+        while pairs := [p for p in pairwise(symbols) if p in self._ranks]:
+            pair = min(pairs, key=self._ranks.__getitem__)
+            symbols = joined(symbols, pair, pair[0] + pair[1].removeprefix(prefix))
+            steps.append(Merge(self._ranks[pair], *pair, tuple(symbols)))
+        return start, steps
+
+    @cached_property
+    def _ranks(self) -> dict[tuple[str, str], int]:
+        return {(left, right): rank for rank, (left, right) in enumerate(self._model["merges"], 1)}
+
+    def _known(self, symbol: str) -> list[str]:
+        """A character the vocabulary has; else its bytes, or the unknown token."""
+        if symbol in self._model["vocab"]:
+            return [symbol]
+        spelled = [f"<0x{byte:02X}>" for byte in symbol.encode()]
+        if self._model["byte_fallback"] and all(byte in self._model["vocab"] for byte in spelled):
+            return spelled
+        return [self._model["unk_token"]] if self._model["unk_token"] else []
+
+    # -- WordPiece ----------------------------------------------------------------------------------------------
+
+    def _wordpiece(self, word: str) -> tuple[list[str], list[Action]]:
+        vocabulary, prefix = self._model["vocab"], self._model["continuing_subword_prefix"]
+        steps: list[Action] = []
+        start = 0
+        while start < len(word) <= self._model["max_input_chars_per_word"]:
+            mark = prefix if start else ""
+            beginnings = [mark + word[start:end] for end in range(len(word), start, -1)]
+            tried = tuple(takewhile(lambda piece: piece not in vocabulary, beginnings))
+            if len(tried) == len(beginnings):
+                return [word], [*steps, LongestMatch(tried, None)]
+            found = beginnings[len(tried)]
+            steps.append(LongestMatch(tried, found))
+            start += len(found) - len(mark)
+        return [word], steps
+
+    # -- Unigram ------------------------------------------------------------------------------------------------
+
+    def _unigram(self, word: str) -> tuple[list[str], list[Action]]:
+        spans = sorted({token.offsets for token in self._raw.model.tokenize(word)})  # in bytes
+        best = tuple(word.encode()[begin:end].decode() for begin, end in spans)
+        ways = self._ways(word)
+        ways.sort(key=lambda way: way.symbols != best)  # among equally probable ones the library's first
+        return list(word), [*ways[: RUNNERS_UP + 1]]
+
+    def _ways(self, word: str) -> list[Segmentation]:
+        """The most probable segmentations: for every prefix of the word its best few, each from those of shorter ones."""
+        scores, longest = self._scores
+        unknown = min(scores.values()) - UNKNOWN_PENALTY
+        ways: list[list[Segmentation]] = [[Segmentation((), 0.0)]]
+        for end in range(1, len(word) + 1):
+            here: list[Segmentation] = []
+            for start in range(max(0, end - longest), end):
+                piece = word[start:end]
+                score = scores.get(piece, unknown if end - start == 1 else None)
+                if score is not None:
+                    here += [Segmentation((*way.symbols, piece), way.log_prob + score) for way in ways[start]]
+            here.sort(key=lambda way: -way.log_prob)
+            ways.append(here[: RUNNERS_UP + 1])
+        return [Segmentation(self._fused(way.symbols), way.log_prob) for way in ways[-1]]
+
+    def _fused(self, symbols: tuple[str, ...]) -> tuple[str, ...]:
+        """Unknown characters side by side are one unknown piece."""
+        scores, _ = self._scores
+        runs = groupby(symbols, key=scores.__contains__)
+        return tuple(piece for known, run in runs for piece in (run if known else ["".join(run)]))
+
+    @cached_property
+    def _scores(self) -> tuple[dict[str, float], int]:
+        scores = dict(self._model["vocab"])
+        return scores, max(map(len, scores))
+
+
+def _parts(markers: re.Pattern[str], text: str) -> Iterator[tuple[str, bool]]:
+    """A text cut at its markers, and whether a part is one; no empty parts."""
+    after = 0
+    for marker in markers.finditer(text):
+        if marker.start() > after:
+            yield text[after : marker.start()], False
+        yield marker.group(), True
+        after = marker.end()
+    if after < len(text):
+        yield text[after:], False

@@ -1,0 +1,420 @@
+"""Text to ids and back, by the `tokenizers` library.
+
+`train` learns a tokenizer from texts, `Tokenizer.load` reads one that is there: a tokenizer.json, its own or a model's
+from the Hub, or older files (tokenizer_reading.py). What is written is a tokenizer.json.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple, Self
+
+import tokenizers
+from tokenizers import models, processors
+
+from ..core.spec import nearest
+from ..data.batching.encoding import Frame
+from ..data.files.random_access import Lines
+from . import subword_sampling as subwords
+from .chat.conversations import Conversations
+from .chat.template import ChatTemplate
+from .from_file import FromFile as FromFile  # its kind, `file`, is known from here on
+from .kinds import TokenizerSpec, Trace
+from .pipelines import BYTES, byte_symbols
+from .readers import reading as tokenizer_reading
+from .readers import tokenizer_json as tokenizer_file
+from .readers.tokenizer_json import ALL_ROLES, Extra, Parts, explained, said
+
+
+def train(
+    spec: TokenizerSpec | str, texts: Iterable[str], *, progress: bool = False, trace: Trace | None = None
+) -> Tokenizer:
+    """Learn a tokenizer from texts, which are read once. The same texts give the same tokenizer.
+
+    Args:
+        spec: the kind and its settings; a bare kind such as "bpe" stands for its defaults.
+        progress: show a progress bar on stderr.
+        trace: called with every merge (bpe and wordpiece; it keeps the texts in memory, so let them be few).
+
+    The vocabulary may stay smaller than `vocab_size` when the texts have no more to teach. Raises ValueError when they
+    are empty, or when `vocab_size` is too small to spell them; the message names the size that would do.
+    """
+    if isinstance(texts, str):
+        raise ValueError("texts is one string; give a list or an iterator of texts")
+    if isinstance(spec, str):
+        spec = TokenizerSpec.from_dict({"kind": spec})
+    with _watched(texts, progress) as watched, said():
+        raw, extra = spec.parts(watched, trace)
+    if spec.chat_template is not None:
+        extra = replace(extra, config={**extra.config, "chat_template": spec.chat_template})
+    return Tokenizer(raw, extra)
+
+
+def train_from_files(
+    spec: TokenizerSpec | str,
+    files: Iterable[str | Path],
+    *,
+    progress: bool = False,
+    trace: Trace | None = None,
+) -> Tokenizer:
+    """`train` on the lines of text files, plain or .gz. Raises ValueError for one that is missing, empty or not UTF-8."""
+    opened = [Lines(file) for file in files]
+    return train(spec, (lines[i] for lines in opened for i in range(len(lines))), progress=progress, trace=trace)
+
+
+class Templated(NamedTuple):
+    """Ids with the tokens of a template, and for each the sentence that it belongs to (BERT's token types)."""
+
+    ids: list[int]
+    types: list[int]
+
+
+class Tokenizer:
+    """Text to ids and back.
+
+    Control tokens (`<pad>`, `<unk>`, `<s>`, `</s>`, `<mask>`, or the names of BERT and GPT-2) are never read from text:
+    a `</s>` in a text is spelled out like any other, so that no text can end a sequence or begin a second one. Only
+    `bos`, `eos` and `control=True` put them in. Markers (`special` in the spec) are read from text and written back.
+    """
+
+    def __init__(self, raw: tokenizers.Tokenizer, extra: Extra | None = None) -> None:
+        raw.no_padding()
+        raw.no_truncation()
+        raw.encode_special_tokens = True  # that is: spell control tokens out
+        self.raw = raw  # the library's tokenizer, for what isn't wrapped here; don't change it
+        extra = extra if extra is not None else Extra()
+        added = {token.content: (i, token.special) for i, token in raw.get_added_tokens_decoder().items()}
+        self.markers = tuple(name for name, (_, special) in added.items() if not special)
+        self.controls = {name: i for name, (i, special) in added.items() if special}
+        self.roles = tokenizer_file.usual_roles(raw) if extra.roles is None else dict(extra.roles)
+        self._extra = replace(extra, roles=self.roles)
+        ids = {role: self._control(role, name) for role, name in self.roles.items()}
+        self.pad_id, self.unk_id, self.mask_id = ids.get("pad"), ids.get("unk"), ids.get("mask")
+        self.cls_id, self.sep_id = ids.get("cls"), ids.get("sep")
+        self.bos_id, self.eos_id = ids.get("bos", self.cls_id), ids.get("eos", self.sep_id)
+        others = {i for role, i in ids.items() if role != "unk"}
+        self._silent = frozenset(self.controls.values()) - ({self.unk_id} - others)
+        self.vocab_size = 1 + max(raw.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.dropout = extra.dropout
+        """How much chance there is in `sample`: p of BPE-dropout, α of unigram's draws; 0: none, and training needs none."""
+        self.config: Mapping[str, Any] = extra.config
+        """The tokenizer_config.json that it came with."""
+        if self.dropout and not isinstance(raw.model, models.BPE | models.Unigram):
+            raise ValueError(
+                f"dropout is {self.dropout}, but only bpe and unigram tokenizers have several ways to split"
+            )
+
+    def _control(self, role: str, name: str) -> int:
+        if role not in ALL_ROLES or name not in self.controls:
+            raise ValueError(f"its {role} token is {name!r}; {nearest(name, self.controls)}")
+        return self.controls[name]
+
+    def require(self, *roles: str) -> None:
+        """Raises ValueError that names the tokens a model needs and this tokenizer lacks, such as `mask` or `pad`."""
+        missing = [role for role in roles if getattr(self, f"{role}_id") is None]
+        if missing:
+            raise ValueError(
+                f"the tokenizer {self.name} has no {' and no '.join(missing)} token; its control tokens are "
+                f"{', '.join(self.controls) or 'none'}"
+            )
+
+    def without(self, *roles: str) -> Self:
+        """The same text to ids, with no token for these roles."""
+        kept = {role: name for role, name in self.roles.items() if role not in roles}
+        return type(self)(self.raw, replace(self._extra, roles=kept))
+
+    def templated(self) -> Self:
+        """The same with a template in its file, where that says nothing: `<s> a </s>`, and `<s> a </s> b </s>` for pairs, as
+        models read texts that are trained on them whole; so that other libraries put these tokens there, too."""
+        if self.raw.post_processor is not None or self.eos_id is None:
+            return self
+        ends = {str(self.raw.id_to_token(i)): i for i in (self.bos_id, self.eos_id) if i is not None}
+        eos = str(self.raw.id_to_token(self.eos_id))
+        single = f"$A {eos}" if self.bos_id is None else f"{self.raw.id_to_token(self.bos_id)} $A {eos}"
+        raw = tokenizers.Tokenizer.from_str(self.raw.to_str())
+        raw.post_processor = processors.TemplateProcessing(single, f"{single} $B:1 {eos}:1", list(ends.items()))
+        return type(self)(raw, self._extra)
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a tokenizer from a folder or file. Nothing in it is executed, imported or fetched.
+
+        A folder's `tokenizer.json` comes first; else BERT's `vocab.txt`, `vocab.json` with `merges.txt` (GPT-2, RoBERTa,
+        CLIP, Qwen 2), a SentencePiece `.model`, or a `.tiktoken`; a Marian folder has two models, `source.spm` and
+        `target.spm`. Roles and flags come from the tokenizer_config.json, special_tokens_map.json, added_tokens.json and
+        config.json beside it. Raises ValueError with one sentence when
+        there is none, or when it is broken, a pickle, or made to exhaust memory.
+        """
+        return cls(*tokenizer_reading.read(path))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """From the content of a tokenizer.json."""
+        return cls(*tokenizer_file.parse(text))
+
+    def save(self, path: str | Path) -> Path:
+        """Write `tokenizer.json` into a folder, or to a path that ends in .json: whole or not at all. Returns the path.
+
+        A chat template also goes into a `chat_template.jinja` beside a file of that name, where other libraries look for it.
+        """
+        place, template = tokenizer_file.place(path), self.config.get("chat_template")
+        if isinstance(template, str) and place.name == tokenizer_file.FILE:
+            tokenizer_file.write_text(place.with_name(tokenizer_file.CHAT_TEMPLATE), template)
+        return tokenizer_file.write(path, self.to_json())
+
+    def to_json(self) -> str:
+        """The content of tokenizer.json."""
+        return tokenizer_file.dump(Parts(self.raw, self._extra))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_json, (self.to_json(),)
+
+    # -- what it is ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def kind(self) -> str:
+        """bpe, wordpiece, unigram, word, char or byte."""
+        named = {models.WordPiece: "wordpiece", models.Unigram: "unigram", models.WordLevel: "word"}
+        kind = named.get(type(self.raw.model))
+        if kind is not None:
+            return kind
+        if json.loads(self.raw.model.__getstate__())["merges"]:
+            return "bpe"
+        return "byte" if self._byte_level else "char"
+
+    @cached_property
+    def chat(self) -> Conversations:
+        """Conversations in its ids. Raises ValueError where no chat template came with it."""
+        return Conversations(self.raw, self.controls, self.markers, ChatTemplate.of(self.config, self.roles))
+
+    @cached_property
+    def frame(self) -> Frame | None:
+        """What stands around the texts of the encoder–decoder that it came with; None for a model of ours."""
+        if self._extra.start is None:
+            return None
+        around = self.raw.encode("a", add_special_tokens=True)
+        added = "".join(map(str, around.special_tokens_mask))
+        before, after = len(added) - len(added.lstrip("1")), len(added.rstrip("1"))
+        return Frame(self.id(self._extra.start), tuple(around.ids[:before]), tuple(around.ids[after:]))
+
+    @cached_property
+    def sources(self) -> Tokenizer:
+        """What reads the source side of pairs: where it has a vocabulary of its own, another; else this one."""
+        if self._extra.source is None:
+            return self
+        return Tokenizer.from_json(json.dumps(self._extra.source))
+
+    def with_sources(self, other: Tokenizer) -> Tokenizer:
+        """This one for targets, the other for sources, which the two number each in its own way."""
+        return Tokenizer(self.raw, replace(self._extra, source=json.loads(other.to_json())))
+
+    @cached_property
+    def targets(self) -> Tokenizer:
+        """What reads the target side of pairs: where each side has pieces of its own (Marian), another, with the same ids;
+        else this one, without a tokenizer for sources."""
+        if self._extra.source is not None:
+            return Tokenizer(self.raw, replace(self._extra, source=None))
+        if self._extra.target is None:
+            return self
+        raw = tokenizer_file.parse(json.dumps(self._extra.target)).raw
+        added = self.raw.get_added_tokens_decoder()
+        tokenizer_file.add_tokens(raw, [(i, added[i]) for i in sorted(added)])
+        if raw.get_vocab(with_added_tokens=True) != self.raw.get_vocab(with_added_tokens=True):
+            raise ValueError(
+                "its two sides, source and target, have other vocabularies: they must number the same tokens"
+            )
+        return Tokenizer(raw, replace(self._extra, target=None))
+
+    @property
+    def name(self) -> str:
+        """Its kind and size, such as `bpe-8000`."""
+        return f"{self.kind}-{self.vocab_size}"
+
+    def __repr__(self) -> str:
+        return f"<Tokenizer {self.name}>"
+
+    def id(self, token: str) -> int:
+        """The id of one token, as it is written in the vocabulary. Raises ValueError when it isn't there."""
+        found = self.raw.token_to_id(token)
+        if found is None:
+            raise ValueError(f"the tokenizer has no token {token!r}; {nearest(token, [*self.controls, *self.markers])}")
+        return found
+
+    # -- text to ids --------------------------------------------------------------------------------------------
+
+    def encode(self, text: str, *, bos: bool = False, eos: bool = False, control: bool = False) -> list[int]:
+        """The ids of a text. `bos` and `eos` put those tokens around it; `control` reads control tokens from the text.
+
+        Set `control` only for text that you wrote yourself, such as a `[MASK]` to be filled in.
+        """
+        return self.encode_batch([text], bos=bos, eos=eos, control=control)[0]
+
+    def encode_batch(
+        self, texts: Sequence[str], *, bos: bool = False, eos: bool = False, control: bool = False
+    ) -> list[list[int]]:
+        """`encode` for many texts at once, on all cores unless the environment sets TOKENIZERS_PARALLELISM=false."""
+        before, after = self._token(bos, self.bos_id, "beginning"), self._token(eos, self.eos_id, "end")
+        raw = self._reads_control if control else self.raw
+        with explained(texts):
+            encoded = raw.encode_batch_fast(texts, add_special_tokens=False)
+        if before or after:
+            return [[*before, *encoding.ids, *after] for encoding in encoded]
+        return [encoding.ids for encoding in encoded]
+
+    def with_template(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, control: bool = False
+    ) -> list[Templated]:
+        """Texts, or pairs of texts, with the special tokens that the tokenizer's own file puts around them.
+
+        Such as `[CLS] text [SEP]`, and `[CLS] text [SEP] pair [SEP]` with types 0 and 1 for BERT. A file that says
+        nothing puts nothing. This is what `transformers` does when it is called.
+        """
+        inputs = texts if pairs is None else list(zip(texts, pairs, strict=True))
+        raw = self._reads_control if control else self.raw
+        with explained([*texts, *(pairs or ())]):
+            encoded = raw.encode_batch_fast(inputs, add_special_tokens=True)
+        return [Templated(encoding.ids, encoding.type_ids) for encoding in encoded]
+
+    def unknown(self, texts: Sequence[str]) -> tuple[int, list[str]]:
+        """How many words there are in texts, or pieces where a word may be several, and those that are unknown, in order."""
+        if self.unk_id is None:
+            return 0, []
+        with explained(texts):
+            encoded = self.raw.encode_batch(texts, add_special_tokens=False)
+        whole = self.kind in ("word", "wordpiece")
+        count, found = 0, []
+        for text, encoding in zip(texts, encoded, strict=True):
+            count += len(set(encoding.word_ids)) if whole else len(encoding)
+            places = (place for i, place in zip(encoding.ids, encoding.offsets, strict=True) if i == self.unk_id)
+            found += [text[start:end].strip() for start, end in places]
+        return count, found
+
+    def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
+        """The ids of texts, split by chance where `dropout` is above 0 (qkv.tokenizers.subword_sampling): for training only.
+
+        Each text has its own seed, an integer, and the same seed always gives the same split. No token is added.
+        """
+        if len(texts) != len(seeds):
+            raise ValueError(f"there are {len(texts)} texts and {len(seeds)} seeds: give a seed for each text")
+        if not self.dropout:
+            return self.encode_batch(texts)
+        with explained(texts):
+            encoded = self.raw.encode_batch(texts, add_special_tokens=False)
+        words = (subwords.words_of(encoding.ids, encoding.word_ids) for encoding in encoded)
+        draw = self._sampler.sample
+        return [draw(some, Random(int(seed))) for some, seed in zip(words, seeds, strict=True)]
+
+    @cached_property
+    def _sampler(self) -> subwords.Sampler:
+        return subwords.sampler(self.raw, self.dropout)
+
+    def _token(self, wanted: bool, token: int | None, which: str) -> list[int]:
+        if wanted and token is None:
+            raise ValueError(f"this tokenizer has no {which}-of-sequence token")
+        return [token] if wanted and token is not None else []
+
+    @cached_property
+    def _reads_control(self) -> tokenizers.Tokenizer:
+        """A second pipeline: the switch of the first may not be thrown while another thread encodes."""
+        raw = tokenizers.Tokenizer.from_str(self.raw.to_str())
+        raw.encode_special_tokens = False
+        return raw
+
+    # -- ids to text --------------------------------------------------------------------------------------------
+
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
+        """The text of ids, without control tokens unless `skip_special` is off; `<unk>` stays, it stands for text.
+
+        Half a character (byte-level ids cut off in its middle) is `�`. Raises ValueError for ids that don't exist.
+        """
+        return self.decode_batch([ids], skip_special=skip_special)[0]
+
+    def decode_batch(self, rows: Iterable[Iterable[int]], skip_special: bool = True) -> list[str]:
+        """`decode` for many rows at once."""
+        silent = self._silent if skip_special else frozenset()
+        checked = map(self._checked, rows)
+        spoken = [ids if silent.isdisjoint(ids) else [i for i in ids if i not in silent] for ids in checked]
+        with said():
+            texts = self.raw.decode_batch(spoken, skip_special_tokens=False)
+        return [_cleaned(text) for text in texts] if self._cleans_up else texts
+
+    @cached_property
+    def _cleans_up(self) -> bool:
+        """As `transformers` does: where the configuration asks for it, and never for BPE, whose spaces are the text's."""
+        return bool(self.config.get("clean_up_tokenization_spaces")) and not isinstance(self.raw.model, models.BPE)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """What to show for each id: spaces as `▁`, line ends as `↵`, tabs as `⇥`, half characters as `<0xE2>`."""
+        pieces = [self.raw.id_to_token(i) or "" for i in self._checked(ids)]
+        return [self._shown(piece) for piece in pieces]
+
+    def _shown(self, piece: str) -> str:
+        if self._byte_level and piece not in self.controls and piece not in self.markers:
+            values = bytes(_VALUE_OF[symbol] for symbol in piece if symbol in _VALUE_OF)
+            try:
+                piece = values.decode("utf-8")
+            except UnicodeDecodeError:
+                piece = "".join(chr(value) if value < 0x80 else BYTES[value] for value in values)
+        return piece.translate(_VISIBLE)
+
+    @cached_property
+    def _byte_level(self) -> bool:
+        stages = (self.raw.pre_tokenizer, self.raw.decoder)
+        return any(stage is not None and b'"ByteLevel"' in stage.__getstate__() for stage in stages)
+
+    def _checked(self, ids: Iterable[int]) -> list[int]:
+        ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+        if ids and not 0 <= min(ids) <= max(ids) < self.vocab_size:
+            wrong = min(ids) if min(ids) < 0 else max(ids)
+            raise ValueError(f"there is no token {int(wrong)}; the vocabulary has ids 0 to {self.vocab_size - 1}")
+        return ids
+
+
+_VALUE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
+_VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥", "\r": "␍"})
+
+
+_CLEANED = {
+    **{f" {sign}": sign for sign in ".?!,"},
+    " ' ": "'",
+    **{f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")},
+}
+
+
+def _cleaned(text: str) -> str:
+    """Without the spaces that cutting at punctuation leaves in English (`clean_up_tokenization_spaces`)."""
+    for spaced, close in _CLEANED.items():
+        text = text.replace(spaced, close)
+    return text
+
+
+@contextlib.contextmanager
+def _watched(texts: Iterable[str], progress: bool) -> Iterator[Iterable[str]]:
+    """The texts, and on stderr how many there were so far; then that they are being learned from."""
+    if not progress:
+        yield texts
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("tokenizer: {task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading")
+
+        def counted() -> Iterator[str]:
+            count = 0
+            for count, text in enumerate(texts, 1):
+                if count % 1000 == 0:
+                    bar.update(task, description=f"reading, {count:,} texts")
+                yield text
+            bar.update(task, description=f"learning from {count:,} texts")
+
+        yield counted()

@@ -1,7 +1,0 @@
-"""Objectives, one file each. Importing this registers them."""
-
-import importlib
-import pkgutil
-
-for _found in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_found.name}")

@@ -1,0 +1,241 @@
+"""Checkpoints: folders of safetensors files and one JSON file, saved whole or not at all, checked by SHA-256 when read.
+
+    checkpoints/
+      step-00001000/
+        model.safetensors        weights, tied ones once
+        optimizer.safetensors    the optimizer's tensors, as `<parameter>/<state>`
+        average.safetensors      the running average of the weights, where training keeps one
+        state.json               {"sha256": of the rest, "state": {...}, "best": a checkpoint's name or null,
+                                  "temporary": true or false, "files": {name: {"sha256", "bytes"}}}
+      last, best                 the names of the newest checkpoint and of the one with the best evaluation, for people
+      damaged-step-00001500/     one that could not be read when the run was resumed
+
+A folder with a name of this form is always complete: it is written beside, under a name with a dot, and renamed. What a
+save changes, it changes by that one rename. The files `last` and `best` follow it and may be one save behind when the
+process was killed, so they are never read: the newest checkpoint says itself which one is the best. `go_on_from` brings to
+its end what such a save had still to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ...core import durable
+from .weights import Tensors, read_tensors, write_tensors
+
+MODEL, OPTIMIZER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
+_NAME = re.compile(r"step-(\d{8,})")
+
+
+class Damaged(ValueError):
+    """A checkpoint does not hold what was saved."""
+
+
+class Checkpoints:
+    """The checkpoints of one run, of which the last `keep` and the best stay. Opening tidies up after killed saves.
+
+    A `temporary` one, saved because someone interrupted the run, stays until the next save and pushes no other out: the
+    run goes on with the checkpoints that it would have had without the interruption.
+    """
+
+    def __init__(self, root: Path, keep: int = 3) -> None:
+        self.root, self.keep = root, keep
+        self.temporary: Path | None = None
+        if root.is_dir():
+            durable.tidy(root)
+
+    # -- what is there ------------------------------------------------------------------------------------------
+
+    def all(self) -> list[Path]:
+        """Every checkpoint, the oldest first."""
+        if not self.root.is_dir():
+            return []
+        found = [path for path in self.root.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
+        return sorted(found, key=step_of)
+
+    def newest(self) -> Path | None:
+        return next(reversed(self.all()), None)
+
+    def best(self) -> Path | None:
+        """The checkpoint with the best evaluation, as the newest sound one has it; None where it is gone."""
+        for path in reversed(self.all()):
+            try:
+                name = _best_of(path)
+            except Damaged:
+                continue
+            return self.root / name if name and _NAME.fullmatch(name) and (self.root / name).is_dir() else None
+        return None
+
+    def set_aside(self, damaged: Path) -> Path:
+        """Rename a checkpoint that can't be read, so that it counts as none; what is left of it may still serve someone."""
+        aside = self.root / f"damaged-{damaged.name}"
+        if aside.exists():
+            durable.remove_folder(aside)
+        damaged.rename(aside)
+        durable.sync_folder(self.root)
+        return aside
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def save(
+        self,
+        step: int,
+        files: Mapping[str, Tensors],
+        state: Mapping[str, Any],
+        best: bool = False,
+        temporary: bool = False,
+    ) -> Path:
+        """Save a checkpoint and drop the oldest; `best` says that its evaluation is the best so far.
+
+        Raises OSError where the disk refuses; what was saved before is then untouched.
+        """
+        target = self.root / f"step-{step:08d}"
+        beside = self.root / f".tmp-{target.name}"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            held = target if best else self.best()
+            _write(beside, files, {"state": dict(state), "best": held.name if held else None, "temporary": temporary})
+            durable.replace_folder(beside, target)
+            self._point(target, held)
+        except OSError as error:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise self._lost(target, error) from error
+        if self.temporary not in (None, target):
+            durable.remove_folder(self.temporary)
+        self.temporary = target if temporary else None
+        if not temporary:
+            self._prune()
+        return target
+
+    def go_on_from(self, newest: Path) -> None:
+        """Bring what a killed save left undone to its end: the pointers, the checkpoints that were to go."""
+        best = self.best()
+        self._point(newest, best)
+        for path in self.all():
+            if path not in (newest, best) and _is_temporary(path):
+                durable.remove_folder(path)
+        self.temporary = newest if _is_temporary(newest) else None
+        if self.temporary is None:
+            self._prune()
+
+    def _point(self, newest: Path, best: Path | None) -> None:
+        for pointer, path in (("last", newest), ("best", best)):
+            name = b"" if path is None else f"{path.name}\n".encode()
+            at = self.root / pointer
+            if name and not (at.is_file() and at.read_bytes() == name):
+                durable.write_file(at, name)
+
+    def _lost(self, target: Path, error: OSError) -> OSError:
+        kept = next((path for path in reversed(self.all()) if path != target), None)
+        rest = f"the checkpoint before it, {kept}, is intact" if kept else "there is no earlier one"
+        said = f"the checkpoint {target} could not be saved: {error.strerror or error}; {rest}"
+        return OSError(said) if error.errno is None else OSError(error.errno, said)
+
+    def _prune(self) -> None:
+        best = self.best()
+        for path in self.all()[: -self.keep]:
+            if path != best:
+                durable.remove_folder(path)
+
+
+def _write(folder: Path, files: Mapping[str, Tensors], said: Mapping[str, Any]) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir()
+    sums = {}
+    for name, tensors in files.items():
+        path = folder / name
+        write_tensors(path, tensors)
+        durable.sync_file(path)
+        sums[name] = {"sha256": durable.sha256(path), "bytes": path.stat().st_size}
+    content = {**said, "files": sums}
+    text = json.dumps({"sha256": _digest(content), **content}, allow_nan=False)
+    durable.write_file(folder / STATE, text.encode())
+
+
+# -- reading ----------------------------------------------------------------------------------------------------
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def load_state(checkpoint: Path) -> dict[str, Any]:
+    """The state that was saved. Raises Damaged, which names the file, where it was changed since."""
+    state: dict[str, Any] = _verified(checkpoint)["state"]
+    return state
+
+
+def load_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
+    """One file's tensors, on the host. Raises Damaged, which names the file, where it was changed since."""
+    files = _verified(checkpoint)["files"]
+    if name not in files:
+        raise Damaged(f"the checkpoint {checkpoint} has no {name}")
+    _check(checkpoint / name, files[name])
+    return read_tensors(checkpoint / name)
+
+
+def check(checkpoint: Path) -> None:
+    """See that every file is as it was saved. Raises Damaged, which names the first that isn't."""
+    for name, known in _verified(checkpoint)["files"].items():
+        _check(checkpoint / name, known)
+
+
+def _check(path: Path, known: Mapping[str, Any]) -> None:
+    if not path.is_file():
+        raise Damaged(f"{path} is missing")
+    if path.stat().st_size != known["bytes"]:
+        raise Damaged(f"{path} holds {path.stat().st_size} bytes, not the {known['bytes']} written")
+    if durable.sha256(path) != known["sha256"]:
+        raise Damaged(f"{path} was changed after it was saved (its SHA-256 differs)")
+
+
+def _best_of(newest: Path) -> str | None:
+    """The best checkpoint's name. Before its name was kept in the state, a file of its own said it."""
+    content = _verified(newest)
+    pointer = newest.parent / "best"
+    if "best" in content or not pointer.is_file():
+        return content.get("best")
+    return pointer.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _is_temporary(checkpoint: Path) -> bool:
+    """Whether it goes at the next save; once that stood in the state."""
+    try:
+        content = _verified(checkpoint)
+    except Damaged:
+        return False
+    return bool(content.get("temporary", content["state"].get("temporary", False)))
+
+
+def _verified(checkpoint: Path) -> dict[str, Any]:
+    path = checkpoint / STATE
+    try:
+        content = json.loads(path.read_bytes())
+        claimed = content.pop("sha256")
+        sound = claimed == _digest(content) and _well_formed(content)
+    except FileNotFoundError:
+        raise Damaged(f"{path} is missing") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise Damaged(f"{path} was changed after it was saved (its SHA-256 differs)")
+    return content
+
+
+def _well_formed(content: Mapping[str, Any]) -> bool:
+    files = content["files"].values()
+    of_files = all(isinstance(known["sha256"], str) and isinstance(known["bytes"], int) for known in files)
+    return of_files and isinstance(content["state"], dict) and isinstance(content.get("best"), str | None)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,169 @@
+"""A model's and an optimizer's tensors by name, and safetensors files of them. Nothing is ever pickled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from ...core import checksums, durable
+from ...core.spec import nearest
+from ...layers.lora import trained
+from ..optimizers.stateful import Eager
+
+Tensors = Mapping[str, Tensor]
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and persistent buffers, detached, sharing the model's memory; tied ones once, by their first name. Of an
+    adapted model only what its adapter trains: the rest is where the model was loaded from."""
+    own = trained(model)
+    seen: set[Any] = set()
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        storage = (tensor.data_ptr(), tensor.shape, tensor.stride()) if tensor.numel() else id(tensor)
+        if storage not in seen and (own is None or name in own):
+            seen.add(storage)
+            tensors[name] = tensor.detach()
+    return tensors
+
+
+@torch.no_grad()
+def load_model(model: nn.Module, tensors: Tensors, where: str = "the weights") -> None:
+    """Copy tensors into the model in place, so that tied parameters stay tied.
+
+    Raises ValueError where a name or a shape doesn't fit, before anything is changed.
+    """
+    mine = model_tensors(model)
+    missing, unknown = [n for n in mine if n not in tensors], [n for n in tensors if n not in mine]
+    if unknown:
+        raise ValueError(f"{where} hold {unknown[0]!r}, which this model lacks; {nearest(unknown[0], mine)}")
+    if missing:
+        raise ValueError(f"{where} lack {_listed(missing)}, which this model has")
+    for name, tensor in mine.items():
+        if tensor.shape != tensors[name].shape:
+            given, wanted = tuple(tensors[name].shape), tuple(tensor.shape)
+            raise ValueError(f"{where} hold {name} of shape {given}; this model's is {wanted}")
+    for name, tensor in mine.items():
+        tensor.copy_(tensors[name])
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's state as `<parameter>/<state>`, for example `decoder.norm.weight/exp_avg`."""
+    return {
+        f"{name}/{key}": value.detach()
+        for name, parameter in _named(optimizer)
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+@torch.no_grad()
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors, where: str = "the optimizer's state") -> None:
+    """Copy the state that `optimizer_tensors` named into the optimizer's own.
+
+    Raises ValueError where it fits other weights, or another kind of state, before anything is changed.
+    """
+    if not isinstance(optimizer, Eager):
+        _load_unmade(optimizer, tensors, where)
+        return
+    mine = optimizer_tensors(optimizer)
+    for path, tensor in tensors.items():
+        if path not in mine or tensor.shape != mine[path].shape:
+            held = f"{where} hold {path!r} of shape {tuple(tensor.shape)}"
+            raise ValueError(f"{held}, which doesn't fit: {_kept(mine, path.rpartition('/')[0])}")
+    missing = [path for path in mine if path not in tensors]
+    if missing:
+        raise ValueError(f"{where} lack {_listed(missing)}, which this optimizer keeps")
+    for path, tensor in mine.items():
+        tensor.copy_(tensors[path])
+
+
+def _kept(mine: Tensors, name: str) -> str:
+    kept = {path.rpartition("/")[2]: tuple(t.shape) for path, t in mine.items() if path.rpartition("/")[0] == name}
+    if not kept:
+        return f"this optimizer keeps nothing of {name!r}, which is not in this model or does not train"
+    return f"of {name!r} this optimizer keeps {', '.join(f'{key} {shape}' for key, shape in kept.items())}"
+
+
+def _load_unmade(optimizer: torch.optim.Optimizer, tensors: Tensors, where: str) -> None:
+    """The same for an optimizer that makes its state at its first step, so that only weights can be compared."""
+    names = {name: i for i, (name, _) in enumerate(_named(optimizer))}
+    shapes = {name: parameter.shape for name, parameter in _named(optimizer)}
+    states: dict[int, dict[str, Tensor]] = {}
+    for path, tensor in tensors.items():
+        name, _, key = path.rpartition("/")
+        if name not in names or tensor.shape not in (shapes[name], torch.Size(())):
+            raise ValueError(f"{where} hold {path!r} of shape {tuple(tensor.shape)}, which doesn't fit this model")
+        states.setdefault(names[name], {})[key] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
+
+
+def write_tensors(path: Path, tensors: Tensors, *, checked: bool = False) -> None:
+    """Write one safetensors file, with a checksum of each tensor where wanted. Raises OSError where the disk refuses."""
+    on_host = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    sums = checksums.metadata(on_host) if checked else {}
+    try:
+        save_file(on_host, path, metadata={"format": "pt", **sums})
+    except SafetensorError as error:
+        raise OSError(f"{path} could not be written: {error}") from None
+    if checked:
+        checksums.order(path)
+    path.chmod(0o666 & ~_umask())  # the library makes its files private, unlike everything else in a run
+
+
+def _umask() -> int:
+    """The process's mask for new files, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def replace_tensors(path: Path, tensors: Tensors) -> None:
+    """Atomically replace a safetensors file by one with checksums."""
+    beside = path.with_name(f".tmp-{path.name}")
+    write_tensors(beside, tensors, checked=True)
+    durable.sync_file(beside)
+    beside.replace(path)
+    durable.sync_folder(path.parent)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read one safetensors file. Raises ValueError that names it where it is anything else, a pickle for instance, or a
+    checksum in it is not its tensor's."""
+    try:
+        with safe_open(path, "pt") as file:
+            known = checksums.read(file.metadata(), str(path))
+        tensors = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a sound safetensors file: {error}") from None
+    for name, tensor in tensors.items():
+        checksums.check(name, tensor, known, str(path))
+    return tensors
+
+
+def learned(model: nn.Module, tensors: Tensors) -> list[Tensor]:
+    """Those of a model's tensors that are parameters. A buffer may hold an infinity for good, as a mask does."""
+    names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return [tensor for name, tensor in tensors.items() if name in names]
+
+
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether no tensor holds a NaN or an infinity; asks the device once."""
+    found = [torch.isfinite(t).all() for t in tensors if t.is_floating_point()]
+    return not found or bool(torch.stack(found).all())
+
+
+def _named(optimizer: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
+    return [
+        pair for group in optimizer.param_groups for pair in zip(group["param_names"], group["params"], strict=True)
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

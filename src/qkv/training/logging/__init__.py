@@ -1,0 +1,1 @@
+"""What a training tells: `metrics.jsonl`, loggers, and the progress bar."""

@@ -1,0 +1,98 @@
+"""The run's history: `metrics.jsonl`, one JSON object a line, and boards beside it when asked for.
+
+Every line has a `type` and the `step` it belongs to:
+
+    train   loss, nll, lr, grad_norm, tokens, tokens_per_s, mfu, elapsed; means over the steps since the last such line
+    eval    the evaluation's metrics, elapsed
+    event   event: "started", "resumed", "bad step", "empty step", "overflow", "not saved", "interrupted", "ended" …
+    final   the evaluation of the weights that the run delivers, where they were not evaluated on the way
+
+JSON has no word for a number that isn't one: NaN and the infinities are written as the strings "NaN", "Infinity" and
+"-Infinity", which Python's `float` reads back; nothing is hidden. `null` means that nothing was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.durable import write_file
+from .loggers import Board
+
+
+def to_json(value: Any) -> Any:
+    """A value with numbers that JSON can't hold put as strings, all the way down."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return value
+
+
+def from_json(value: Any) -> Any:
+    """The inverse of `to_json`."""
+    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    if isinstance(value, dict):
+        return {key: from_json(item) for key, item in value.items()}
+    return [from_json(item) for item in value] if isinstance(value, list) else value
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a `metrics.jsonl`, numbers as numbers. A line that a killed process left unfinished is skipped."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                yield from_json(json.loads(line))
+            except ValueError:
+                continue
+
+
+class MetricsLog:
+    """Appends to `metrics.jsonl`, after cutting away what lies beyond the step that a run resumes from (`after`).
+
+    Where steps up to that one are still to be logged (`pending`), a "train" line of it is one that closed the run; the
+    steps' next line stands for it.
+    """
+
+    def __init__(self, path: Path, after: int = 0, boards: Sequence[Board] = (), pending: bool = False) -> None:
+        lines = read_metrics(path) if after and path.exists() else ()
+        kept = [line for line in lines if _stays(line, after, pending)]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, "".join(_line(line) for line in kept).encode())
+        self._file = path.open("a", encoding="utf-8")
+        self._boards = boards
+
+    def write(self, type: str, step: int, **values: Any) -> dict[str, Any]:
+        line = {"type": type, "step": step, **values}
+        self._file.write(_line(line))
+        self._file.flush()
+        if type in ("train", "eval", "final"):
+            numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
+            for board in self._boards:
+                board.write(type, step, numbers)
+        return line
+
+    def sync(self) -> None:
+        """Wait until the lines are on the disk; a checkpoint is not saved before them."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+        for board in self._boards:
+            board.close()
+
+
+def _stays(line: dict[str, Any], after: int, pending: bool) -> bool:
+    step, type = line.get("step", 0), line.get("type")
+    return step <= after and type != "final" and not (pending and type == "train" and step == after)
+
+
+def _line(line: dict[str, Any]) -> str:
+    return json.dumps(to_json(line), allow_nan=False) + "\n"

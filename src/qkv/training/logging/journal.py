@@ -1,0 +1,146 @@
+"""What a run tells: every line to `metrics.jsonl`, the main things to the person who watches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..optimizers.groups import count
+from ..outcome import Ending
+from ..settings import Training
+from .history import MetricsLog
+from .loggers import Board, TensorBoard, WandBoard
+from .meter import Measured
+from .progress import Display
+
+
+class Journal:
+    """The log and the display of one run. A rank that doesn't lead keeps neither.
+
+    after, pending: the step that the run goes on from, and whether steps up to it are still to be logged.
+    """
+
+    def __init__(
+        self, out: Path, display: Display, training: Training, after: int, leads: bool, pending: bool = False
+    ) -> None:
+        self.display, self.training = display, training
+        boards = _boards(out, training, after) if leads else []
+        self.log = MetricsLog(out / "metrics.jsonl", after, boards, pending) if leads else None
+
+    def write(self, type: str, step: int, **values: Any) -> None:
+        if self.log is not None:
+            self.log.write(type, step, **values)
+
+    def event(self, event: str, step: int, **values: Any) -> None:
+        self.write("event", step, event=event, **values)
+
+    def begin(self, step: int, before: dict[str, Any] | None, model: nn.Module) -> None:
+        """The run starts, or goes on with the settings it had `before`, maybe others."""
+        frozen, parameters = count(model)
+        if frozen:
+            trained = parameters - frozen
+            share = (
+                f"{100 * trained / parameters:.2g}"
+                if trained < parameters / 10
+                else f"{100 * trained / parameters:.0f}"
+            )
+            self.display.say(f"Training {trained:,} of {parameters:,} parameters ({share} %); the others are frozen.")
+        remark = self.training.schedule.remark(self.training.max_steps)
+        if remark:
+            self.display.say(f"Note: {remark}.")
+        if before is None:
+            self.event("started", step, parameters=parameters, frozen=frozen)
+            return
+        changed = _changes(before, self.training.to_dict())
+        self.event("resumed", step, changed=changed)
+        self.display.say(f"Resumed after step {step:,}{_listed(changed)}.")
+        most = self.training.max_steps
+        if most is not None and step > most:
+            self.display.say(f"Note: {step:,} steps are done already, more than max_steps={most:,}; none is added.")
+
+    def differs(self, step: int, before: dict[str, Any], now: dict[str, Any]) -> None:
+        """Tell what a run rests on and finds changed as it is resumed."""
+        changed = {name: [before[name], value] for name, value in now.items() if before.get(name, value) != value}
+        if changed:
+            self.event("differs", step, changed=changed)
+            short = {name: _short(old, new) for name, (old, new) in changed.items()}
+            said = ", ".join(f"{name} {words}" for name, words in short.items())
+            self.display.say(f"Note: not as before: {said}. The run goes on, but not bit for bit as it would have.")
+
+    def train(self, step: int, line: dict[str, Any]) -> None:
+        self.write("train", step, **line)
+        self.display.train({"step": step, **line})
+
+    def evaluation(self, step: int, metrics: dict[str, float], elapsed: float, best: bool, stale: int) -> None:
+        """`stale` evaluations in a row did not beat the best one: 0 for a new best, more for one that equals it."""
+        self.write("eval", step, **metrics, elapsed=elapsed, best=best)
+        remark = ("(equals the best)" if stale else "(best)") if best else ""
+        if self.training.patience is not None and stale:
+            remark += f"  no better {stale} of {self.training.patience} times"
+        self.display.evaluation(step, metrics, remark.strip())
+
+    def end(self, step: int, ending: Ending) -> None:
+        self.event("interrupted" if ending == "interrupted" else "ended", step, reason=ending)
+        remark = self.training.schedule.hindsight(step)
+        if remark and ending not in ("interrupted", "max_steps"):
+            self.display.say(f"Note: {remark}.")
+
+    def final(self, step: int, metrics: dict[str, float], elapsed: float, source: str) -> None:
+        self.write("final", step, **metrics, elapsed=elapsed, weights=source)
+        self.display.evaluation(step, metrics, f"({source})")
+
+    def bad_step(self, done: Measured) -> None:
+        self.event("bad step", done.step, loss=done.loss, grad_norm=done.grad_norm, **self._data(done.position))
+        norm = f"the loss is {done.loss:g} and the gradients' norm {done.grad_norm:g}"
+        self.display.say(f"step {done.step:,} made no update: {norm}")
+
+    def empty_step(self, step: int, position: dict[str, Any] | None) -> None:
+        self.event("empty step", step, **self._data(position))
+        self.display.say(f"step {step:,} made no update: every label is ignored")
+
+    def _data(self, position: dict[str, Any] | None) -> dict[str, Any]:
+        return {"position": position, "batches": self.training.accumulate}
+
+    def sync(self) -> None:
+        if self.log is not None:
+            self.log.sync()
+
+    def close(self) -> None:
+        if self.log is not None:
+            self.log.close()
+
+
+def _changes(before: Any, now: Any, path: str = "") -> dict[str, list[Any]]:
+    """The dotted names of the settings that differ, each with both values."""
+    if not isinstance(before, dict) or not isinstance(now, dict) or before.get("kind") != now.get("kind"):
+        return {} if before == now else {path: [before, now]}
+    found: dict[str, list[Any]] = {}
+    for name, value in now.items():
+        found |= _changes(before.get(name), value, f"{path}.{name}" if path else name)
+    return found
+
+
+def _listed(changed: dict[str, list[Any]]) -> str:
+    said = ", ".join(f"{name} {_word(new)}, before {_word(old)}" for name, (old, new) in changed.items())
+    return f" with other settings: {said}" if changed else ""
+
+
+def _word(value: Any) -> str:
+    """A setting's value; of a part of several settings, its kind."""
+    return str(value.get("kind", value) if isinstance(value, dict) else value)
+
+
+def _short(before: Any, now: Any) -> str:
+    """How a value changed; two checksums say nothing to a reader."""
+    return "changed" if isinstance(now, str) and len(now) == 64 else f"{before} → {now}"
+
+
+def _boards(out: Path, training: Training, after: int) -> list[Board]:
+    boards: list[Board] = []
+    if training.tensorboard:
+        boards.append(TensorBoard(out / "tensorboard", after))
+    if training.wandb:
+        boards.append(WandBoard(training.wandb, out, training.to_dict(), after))
+    return boards

@@ -1,0 +1,95 @@
+"""What the steps since the last log line measured, read from the device as seldom as possible."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..step import Taken
+from .history import from_json, to_json
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One optimizer step. `loss` is what was minimized, `values` what each term reports, per counted item.
+
+    `position` is where the stream stood before the step: opened there, it gives the step's batches again.
+    """
+
+    step: int
+    count: int
+    position: dict[str, Any] | None
+    loss: float = float("nan")
+    grad_norm: float = float("nan")
+    bad: bool = False
+    values: dict[str, float] | None = None
+
+
+class Meter:
+    """Holds the steps' numbers on the device until `settle`, then on the host until `line` sums them up.
+
+    The sums survive in checkpoints, so that a resumed run logs what an uninterrupted one would. The times do not: the
+    throughput after a resume counts only what this process did.
+    """
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[Measured, list[str], Tensor]] = []
+        self._window: list[Measured] = []
+        self._tokens = 0
+        self._seconds = 0.0
+
+    def add(self, step: Measured, taken: Taken) -> None:
+        """Remember a step's numbers without asking the device for them."""
+        numbers = torch.stack([t.float() for t in (taken.loss, taken.grad_norm, taken.bad, *taken.values.values())])
+        self._pending.append((step, list(taken.values), numbers))
+
+    def time(self, tokens: int, seconds: float) -> None:
+        self._tokens += tokens
+        self._seconds += seconds
+
+    def settle(self) -> list[Measured]:
+        """Ask the device, once, for every number that waits there; gives the steps since the last time."""
+        if not self._pending:
+            return []
+        numbers = iter(torch.cat([numbers for *_, numbers in self._pending]).tolist())
+        settled = []
+        for step, names, _ in self._pending:
+            loss, grad_norm, bad = next(numbers), next(numbers), next(numbers)
+            values = {name: next(numbers) for name in names}
+            settled.append(replace(step, loss=loss, grad_norm=grad_norm, bad=bad > 0, values=values))
+        self._pending.clear()
+        self._window += settled
+        return settled
+
+    @property
+    def empty(self) -> bool:
+        return not self._pending and not self._window
+
+    def line(self) -> dict[str, Any]:
+        """The means since the last line, each step weighed by what it counted; a NaN in any step shows."""
+        window, self._window = self._window, []
+        total = sum(step.count for step in window)
+
+        def mean(values: list[float]) -> float | None:
+            return sum(v * s.count for v, s in zip(values, window, strict=True)) / total if total else None
+
+        names = list(window[0].values or {}) if window else []
+        terms = {name: mean([(s.values or {}).get(name, 0.0) for s in window]) for name in names}
+        rate = self._tokens / self._seconds if self._seconds else None
+        self._tokens, self._seconds = 0, 0.0
+        return {
+            "loss": mean([s.loss for s in window]),
+            "nll": terms.get("loss"),
+            **({"terms": terms} if len(terms) > 1 else {}),
+            "grad_norm": sum(s.grad_norm for s in window) / len(window) if window else None,
+            "tokens_per_s": rate,
+        }
+
+    def state(self) -> list[dict[str, Any]]:
+        return [{**to_json(asdict(step)), "position": None} for step in self._window]
+
+    def load(self, state: list[dict[str, Any]]) -> None:
+        self._window = [Measured(**from_json(step)) for step in state]

@@ -1,0 +1,450 @@
+"""The training loop: `fit` is the order of events, `Trainer` what each of them is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from ..core.batch import Batch
+from ..core.ranks import ALONE, Ranks
+from .checkpoints import checkpoint, rng
+from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
+from .checkpoints.state import Best, State
+from .checkpoints.weights import (
+    Tensors,
+    all_finite,
+    learned,
+    load_model,
+    load_optimizer,
+    model_tensors,
+    optimizer_tensors,
+    replace_tensors,
+)
+from .leakage import warn_of_foresight
+from .logging.journal import Journal
+from .logging.loggers import check_boards
+from .logging.meter import Measured, Meter
+from .logging.progress import Display
+from .objective import Objective
+from .outcome import Diverged, Ending, Outcome
+from .settings import Training
+from .signals import Interrupt
+from .step import Stepper
+from .weight_averaging import LastCheckpoints, Running, RunningAverage, mean
+
+OpenStream = Callable[[dict[str, Any] | None], Iterator[Batch]]
+Evaluate = Callable[[nn.Module, int], dict[str, float]]
+
+
+def fit(
+    model: nn.Module,
+    open_stream: OpenStream,
+    objective: Objective,
+    training: Training,
+    *,
+    out: Path,
+    seed: int = 0,
+    evaluate: Evaluate | None = None,
+    resume: bool = False,
+    begin: Callable[[], None] | None = None,
+    fingerprint: Mapping[str, Any] | None = None,
+    ranks: Ranks = ALONE,
+    flops_per_token: float | None = None,
+    peak_flops: float | None = None,
+    console: Console | None = None,
+) -> Outcome:
+    """Train a model, and leave the delivered weights in it and in `out`/model.safetensors.
+
+    open_stream:     gives the batches that follow a position, or all from the first for None.
+    evaluate:        `(model in evaluation mode, step)` → named metrics; leaves no trace in the random generators.
+    resume:          go on from the newest sound checkpoint in `out`; from the beginning where there is none.
+    begin:           called when all settings are known to fit together, before anything is written into `out`.
+    fingerprint:     what the run rests on (data, tokenizer …), JSON-able. It is kept in checkpoints, and where a resumed
+                     run finds another, that is told.
+    flops_per_token: of forward and backward, per token as `Batch.tokens` counts them; with `peak_flops` (per second)
+                     it gives the MFU, model FLOPs utilization.
+
+    Resumed from any checkpoint, a run goes on bit for bit as if it had not stopped (same machine, threads, settings).
+    Raises Diverged, a ValueError, after `max_bad_steps` and where no finite weights came of the run; ValueError for
+    settings or files that don't fit together; and OSError where the disk refuses.
+    """
+    display = Display(
+        console, training.max_steps, training.max_time, shown=ranks.rank == 0, max_epochs=training.max_epochs
+    )
+    trainer = Trainer(model, Stepper(model, objective, training, ranks), training, Path(out), evaluate, ranks, display)
+    trainer.fingerprint |= fingerprint or {}
+    trainer.utilization = flops_per_token / peak_flops if flops_per_token and peak_flops else None
+    trainer.start(open_stream, seed, resume, begin)
+    if ranks.rank == 0:
+        warn_of_foresight(model, objective)
+    with display, Interrupt(display.say) as interrupt, closing(trainer):
+        while True:
+            ending = trainer.ending(interrupt.requested)
+            if trainer.must_evaluate(ending):
+                trainer.evaluate()
+                ending = ending or trainer.ending(interrupt.requested)
+            if trainer.must_save(ending):
+                trainer.save(ending)
+            if ending:
+                return trainer.deliver(ending)
+            trainer.step()
+
+
+class Trainer:
+    """One run: the model with what moves it, and everything that is counted, kept and told about it."""
+
+    utilization: float | None = None  # MFU per (token per second)
+
+    def __init__(
+        self,
+        model: nn.Module,
+        stepper: Stepper,
+        training: Training,
+        out: Path,
+        evaluator: Evaluate | None,
+        ranks: Ranks,
+        display: Display,
+    ) -> None:
+        self.model, self.stepper, self.training, self.out = model, stepper, training, out
+        self.evaluator, self.ranks, self.display = evaluator, ranks, display
+        self.fingerprint: dict[str, Any] = {"threads": torch.get_num_threads()}
+        self.store = Checkpoints(out / "checkpoints", training.keep)
+        self.state, self.meter = State(), Meter()
+        self.running: Running | None = None
+        self.unsaved = self.exhausted = False
+
+    # -- beginning ----------------------------------------------------------------------------------------------
+
+    def start(self, open_stream: OpenStream, seed: int, resume: bool, begin: Callable[[], None] | None = None) -> None:
+        """Make everything stand where the run begins, or where its newest sound checkpoint left it."""
+        check_boards(self.training.tensorboard, self.training.wandb)
+        running = self.training.average
+        self.running = Running(running, self.model) if isinstance(running, RunningAverage) else None
+        saved = self._go_on() if resume and self.store.newest() else None
+        if begin is not None:
+            begin()
+        newest = self.store.newest()
+        if newest and not resume:
+            raise ValueError(f"{self.out} already holds a run with {newest.name}; resume it, or choose another folder")
+        pending = not self.meter.empty
+        self.journal = Journal(self.out, self.display, self.training, self.state.step, self.ranks.rank == 0, pending)
+        self.journal.begin(self.state.step, saved["training"] if saved else None, self.model)
+        self.display.begins_at(self.state.step)
+        self.stream = iter(open_stream(self.state.position))
+        if saved:
+            self.journal.differs(self.state.step, saved.get("fingerprint", {}), self.fingerprint)
+            rng.restore(saved["rng"])
+        else:
+            rng.seed_all(seed + self.ranks.rank)
+        self._born = time.monotonic() - self.state.elapsed
+        self.model.train()
+
+    def _go_on(self) -> dict[str, Any]:
+        """Load the newest checkpoint that is sound. Damaged ones after it are set aside, and told."""
+        damaged: dict[Path, Damaged] = {}
+        for path in reversed(self.store.all()):
+            try:
+                saved = self._load(path)
+            except Damaged as error:
+                damaged[path] = error
+                continue
+            self.ranks.barrier()
+            for broken, why in damaged.items():
+                aside = self.store.set_aside(broken) if self.ranks.rank == 0 else broken
+                self.display.say(
+                    f"Note: {why}. Going on from {path.name}; what is left of the newer one is in {aside}."
+                )
+            if self.ranks.rank == 0:
+                self.store.go_on_from(path)
+            self._check_best(path)
+            return saved
+        why = next(iter(damaged.values()))
+        raise ValueError(
+            f"no checkpoint of {self.out} is sound ({why}); begin anew in another folder, or replace this one"
+        )
+
+    def _load(self, path: Path) -> dict[str, Any]:
+        checkpoint.check(path)
+        saved = checkpoint.load_state(path)
+        try:
+            self.state = State.from_dict(saved["run"])
+            self.meter.load(saved["window"])
+            self.stepper.mixed.load(saved["scaler"])
+            rng.restore(saved["rng"])
+            before, settings = saved["optimizer"], saved["training"]["optimizer"]
+        except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+            what = " ".join(str(error).split())
+            raise Damaged(f"{path / STATE} holds no state of a run ({type(error).__name__}: {what})") from None
+        now = self.training.optimizer.kind
+        if before != now:
+            raise ValueError(
+                f"{path} was trained with the optimizer {before!r}, and {now!r} can't go on with that one's state; "
+                f"resume with {before!r}, or start a new run"
+            )
+        load_model(self.model, checkpoint.load_tensors(path, MODEL), str(path / MODEL))
+        self._load_optimizer(path, settings)
+        if self.running and (path / AVERAGE).exists():
+            self.running.load(checkpoint.load_tensors(path, AVERAGE))
+        return saved
+
+    def _check_best(self, newest: Path) -> None:
+        """Forget the best evaluation where its checkpoint can't be delivered any more."""
+        best = self.store.best()
+        if not self.state.best.step or best == newest:
+            return
+        try:
+            if best is None:
+                raise Damaged(f"the best checkpoint, of step {self.state.best.step:,}, is gone")
+            checkpoint.check(best)
+        except Damaged as error:
+            self.state.best = Best(stale=self.state.best.stale)
+            self.display.say(f"Note: {error}. The best weights are those of the best evaluation from here on.")
+
+    def _load_optimizer(self, path: Path, before: dict[str, Any]) -> None:
+        tensors, now = checkpoint.load_tensors(path, OPTIMIZER), self.training.optimizer.to_dict()
+        try:
+            load_optimizer(self.stepper.optimizer, tensors, str(path / OPTIMIZER))
+        except ValueError as error:
+            changed = [
+                f"{name} from {before.get(name)} to {now[name]}" for name in now if before.get(name) != now[name]
+            ]
+            if not changed:
+                raise
+            told = f"the optimizer's settings were changed ({', '.join(changed)})"
+            raise ValueError(f"{error}; {told}: resume with those of before, or start a new run") from None
+
+    # -- one step -----------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Fetch the batches of one optimizer step, take it, and note what it gave."""
+        began = time.perf_counter()
+        with self._saving_first():
+            batches = list(itertools.islice(self.stream, self.training.accumulate))
+        if not batches:
+            self._end_of_data()
+            return
+        state, before = self.state, self.state.position
+        state.step += 1
+        passed = batches[-1].position.get("passed") or 0.0
+        taken = self.stepper.take(batches, self.training.lr(state.step, self.elapsed, passed))
+        state.move(batches[-1].position)
+        state.tokens, self.unsaved = state.tokens + taken.tokens, True
+        if taken.count:
+            self.meter.add(Measured(state.step, taken.count, before), taken)
+        else:
+            self._settle()
+            state.guard.refuse(state.step, "empty")
+            self.journal.empty_step(state.step, before)
+        if self.running:
+            self.running.update(state.step)
+        logs = self._falls_on(self.training.log_every)
+        if logs or self.stepper.device.type == "cpu":
+            self._settle()
+        self.meter.time(taken.tokens, time.perf_counter() - began)
+        if logs:
+            self._log_line()
+        self.display.at(state.step, self.elapsed, state.epochs)
+
+    def _end_of_data(self) -> None:
+        if self.state.step == 0:
+            raise ValueError("the training data gave no batch: it is empty, or every example was skipped")
+        self.exhausted = True
+
+    def _settle(self) -> None:
+        """Read the steps that the device has finished, and look for those that made no update."""
+        for done in self.meter.settle():
+            if not done.bad:
+                self.state.guard.updated()
+            elif math.isfinite(done.loss) and self.stepper.mixed.scaling:
+                self.state.guard.overflows += 1
+                self.journal.event("overflow", done.step)
+            else:
+                self.state.guard.refuse(done.step, "bad")
+                self.journal.bad_step(done)
+
+    def _log_line(self) -> None:
+        line = self.meter.line()
+        rate = line["tokens_per_s"]
+        line |= {"mfu": self.utilization * rate if self.utilization and rate else None}
+        line |= {"lr": self.stepper.lr, "tokens": self.state.tokens, "elapsed": self.elapsed}
+        self.journal.train(self.state.step, line)
+
+    # -- evaluating and saving ----------------------------------------------------------------------------------
+
+    def must_evaluate(self, ending: Ending | None) -> bool:
+        if self.evaluator is None or ending in ("interrupted", "bad steps") or self.state.evaluated == self.state.step:
+            return False
+        return bool(ending) or self._falls_on(self.training.eval_every)
+
+    def evaluate(self) -> None:
+        """Evaluate, and see whether it is the best yet. Where that fails, what was trained is saved first."""
+        state, training = self.state, self.training
+        with self._saving_first():
+            with self.running.in_place() if self.running else nullcontext():
+                metrics = self._measure()
+            check_metric(training.metric, metrics)
+        best = state.best.offer(state.step, metrics[training.metric], metrics, training.mode, training.min_delta)
+        state.evaluated, state.metrics, self.unsaved = state.step, metrics, True
+        self.journal.evaluation(state.step, metrics, self.elapsed, best, state.best.stale)
+
+    def _measure(self) -> dict[str, float]:
+        assert self.evaluator is not None
+        self.model.eval()
+        with rng.preserved(), torch.no_grad():
+            metrics = self.evaluator(self.model, self.state.step)
+        self.model.train()
+        return metrics
+
+    @contextmanager
+    def _saving_first(self) -> Iterator[None]:
+        """Between steps: what fails inside does so after the steps taken so far are saved.
+
+        Not where other ranks have to help, which may wait elsewhere.
+        """
+        try:
+            yield
+        except Exception:
+            if self.unsaved and self.ranks.size == 1:
+                self.save("interrupted")
+            raise
+
+    def must_save(self, ending: Ending | None) -> bool:
+        if not self.unsaved or ending == "bad steps":
+            return False
+        due = self._falls_on(self.training.save_every) and self.state.guard.streak == 0
+        return bool(ending) or due or self._is_best()
+
+    def save(self, ending: Ending | None) -> None:
+        """Save a checkpoint, unless the weights are not numbers any more: a good one is not given up for those."""
+        self._settle()
+        self.unsaved = False
+        tensors = model_tensors(self.model)
+        if not all_finite(learned(self.model, tensors)):
+            self.journal.event("not saved", self.state.step, reason="the weights hold NaN or infinity")
+            return
+        self.journal.sync()
+        if self.ranks.rank == 0:
+            files: dict[str, Tensors] = {MODEL: tensors, OPTIMIZER: optimizer_tensors(self.stepper.optimizer)}
+            if self.running:
+                files[AVERAGE] = self.running.tensors
+            best = self._is_best()
+            temporary = ending == "interrupted" and not best and not self._falls_on(self.training.save_every)
+            self.store.save(self.state.step, files, self._remembered(), best, temporary)
+        self.ranks.barrier()
+
+    def _remembered(self) -> dict[str, Any]:
+        self.state.elapsed = self.elapsed
+        return {
+            "run": self.state.to_dict(),
+            "window": self.meter.state(),
+            "scaler": self.stepper.mixed.state(),
+            "rng": rng.capture(),
+            "optimizer": self.training.optimizer.kind,
+            "training": self.training.to_dict(),
+            "fingerprint": self.fingerprint,
+        }
+
+    def _is_best(self) -> bool:
+        return 0 < self.state.best.step == self.state.step
+
+    def _falls_on(self, every: int | Literal["epoch"] | None) -> bool:
+        if every == "epoch":
+            return self.state.epoch_done
+        return every is not None and self.state.step > 0 and self.state.step % every == 0
+
+    # -- ending -------------------------------------------------------------------------------------------------
+
+    def ending(self, interrupted: bool) -> Ending | None:
+        """Why the run is over, or None while it isn't."""
+        training, state = self.training, self.state
+        reasons: dict[Ending, bool] = {
+            "bad steps": state.guard.streak >= training.max_bad_steps,
+            "interrupted": interrupted,
+            "max_steps": training.max_steps is not None and state.step >= training.max_steps,
+            "max_epochs": training.max_epochs is not None and (self.exhausted or state.epochs >= training.max_epochs),
+            "max_time": training.max_time is not None and self.elapsed >= training.max_time,
+            "patience": training.patience is not None and state.best.stale >= training.patience,
+            "data": self.exhausted,
+        }
+        found = next((ending for ending, holds in reasons.items() if holds), None)
+        if found is not None:
+            self._settle()
+        nothing_learned = state.guard.streak == state.step > 0  # no step of the run made an update
+        return "bad steps" if nothing_learned and found not in (None, "interrupted") else found
+
+    def deliver(self, ending: Ending) -> Outcome:
+        """Put the weights that the run is for into the model and into its folder."""
+        self._settle()
+        if ending != "interrupted" and not self.meter.empty:
+            self._log_line()
+        state = self.state
+        state.elapsed = self.elapsed
+        self.journal.end(state.step, ending)
+        if ending == "bad steps" or not all_finite(learned(self.model, model_tensors(self.model))):
+            raise Diverged(state, self.store.newest())
+        tensors, source, metrics = self._choose()
+        if not all_finite(learned(self.model, tensors)):
+            raise Diverged(state, self.store.newest())
+        load_model(self.model, tensors)
+        if isinstance(self.training.average, LastCheckpoints) and self.evaluator and ending != "interrupted":
+            metrics = self._measure()
+            self.journal.final(state.step, metrics, self.elapsed, source)
+        weights = self.out / MODEL
+        if self.ranks.rank == 0:
+            replace_tensors(weights, tensors)
+        self.ranks.barrier()
+        return Outcome(ending, state, metrics, self.store.newest(), weights, source)
+
+    def _choose(self) -> tuple[Tensors, str, dict[str, float]]:
+        """The weights to deliver, what they are, and their evaluation where there was one."""
+        average, newest = self.training.average, self.store.newest()
+        if newest is None:
+            return model_tensors(self.model), "the weights as they are", self.state.metrics
+        if isinstance(average, LastCheckpoints):
+            paths = list(self._sound(self.store.all()[-average.last :]))
+            return mean(checkpoint.load_tensors(p, MODEL) for p in paths), f"the mean of {len(paths)} checkpoints", {}
+        best = self.store.best() if self.training.final == "best" else None
+        chosen = next(self._sound([best, newest] if best else [newest]))
+        name, what = (AVERAGE, "running average") if self.running else (MODEL, "weights")
+        step = checkpoint.step_of(chosen)
+        known = {self.state.evaluated: self.state.metrics, self.state.best.step: self.state.best.metrics}
+        return checkpoint.load_tensors(chosen, name), f"the {what} of step {step:,}", known.get(step, {})
+
+    def _sound(self, paths: list[Path]) -> Iterator[Path]:
+        """The checkpoints that can be read, of which the last must be; of the others it is told."""
+        for path in paths:
+            try:
+                checkpoint.check(path)
+            except Damaged as error:
+                if path == paths[-1]:
+                    raise
+                self.display.say(f"Note: {error}; it is left out.")
+            else:
+                yield path
+
+    def close(self) -> None:
+        """Let go of the log and of the data, which may have workers of its own."""
+        self.journal.close()
+        if hasattr(self.stream, "close"):
+            self.stream.close()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds spent in this run, over all its sessions."""
+        return time.monotonic() - self._born
+
+
+def check_metric(metric: str, metrics: Mapping[str, float]) -> None:
+    """That an evaluation gives the metric by which the best is chosen. Raises ValueError that names those it gives."""
+    if metric not in metrics:
+        measured = ", ".join(metrics) or "nothing"
+        raise ValueError(f"training.metric is {metric!r}, but what is measured is {measured}; give one of these")

@@ -1,0 +1,119 @@
+"""The numbers that a step computes in: fp32, or bf16 and fp16 by autocast over fp32 weights; and which of them to take."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .bf16 import bf16_instructions
+
+Precision = Literal["fp32", "bf16", "fp16"]
+PrecisionChoice = Literal["auto", "fp32", "bf16", "fp16"]
+DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+# Below these widths casts cost more than products gain on a CPU; docs/machine.md says where that was measured.
+LEAST_WIDTH, LEAST_WIDTHS = 256, {"amx_bf16": 128}
+
+
+class Chosen(NamedTuple):
+    """A precision, and in half a sentence why it was taken; "" where it was asked for."""
+
+    precision: Precision
+    why: str = ""
+
+
+def choose(wanted: PrecisionChoice, device: torch.device, d_model: int | None) -> Chosen:
+    """`auto` is bf16 where the device computes it natively and the model is wide enough to gain by it, else fp32.
+
+    The choice depends on these three alone, so it is the same every time. `d_model` None is a model of unknown width,
+    which stays in fp32.
+    """
+    if wanted != "auto":
+        return Chosen(wanted)
+    native = bf16_instructions(device)
+    if native is None:
+        return Chosen("fp32", f"{_named(device)} has no native bf16")
+    least = LEAST_WIDTHS.get(native, LEAST_WIDTH)
+    if device.type == "cpu" and (d_model is None or d_model < least):
+        width = "of unknown width" if d_model is None else f"of width {d_model}"
+        return Chosen("fp32", f"a model {width}, below {least}, is no faster in bf16 on a CPU")
+    return Chosen("bf16", f"{_named(device)} has it natively ({native})")
+
+
+def slow(precision: Precision, device: torch.device) -> str | None:
+    """One sentence where a device has no instructions for a precision and computes it by detours, else None."""
+    if precision == "fp16" and device.type == "cpu":
+        return "fp16 is slower than fp32 on a CPU and needs its loss scaled; bf16 or fp32 is the better choice there"
+    if precision == "bf16" and device.type in ("cpu", "cuda") and bf16_instructions(device) is None:
+        return f"{_named(device)} has no native bf16 and emulates it, slower than fp32; fp32 is the better choice there"
+    return None
+
+
+def _named(device: torch.device) -> str:
+    return {"cpu": "this CPU", "cuda": "this GPU"}.get(device.type, f"the device {device.type}")
+
+
+class Mixed:
+    """Autocast, and for fp16 the loss scale that keeps small gradients above fp16's least number.
+
+    Raises ValueError where the device lacks the precision, or where the weights are not the fp32 masters that it needs.
+    """
+
+    def __init__(self, wanted: PrecisionChoice, model: nn.Module, device: torch.device) -> None:
+        self.precision = choose(wanted, device, getattr(getattr(model, "spec", None), "d_model", None)).precision
+        self.device, self.dtype = device, None if self.precision == "fp32" else DTYPES[self.precision]
+        if self.dtype is not None:
+            check_device(self.precision, device)
+            check_masters(self.precision, model)
+        self.scaler = torch.amp.GradScaler(device.type) if self.precision == "fp16" else None
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        if self.dtype is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, self.dtype)
+
+    def backward(self, loss: Tensor) -> None:
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        """Bring the gradients back to the loss's own scale, so that they can be measured and clipped."""
+        if self.scaler is not None:
+            self.scaler.unscale_(optimizer)
+
+    def adapt(self) -> None:
+        """Halve the scale after an overflow, double it after a long time without."""
+        if self.scaler is not None:
+            self.scaler.update()
+
+    @property
+    def scaling(self) -> bool:
+        """Whether a gradient that overflows may still be the scale's fault. Waits for the device."""
+        return self.scaler is not None and self.scaler.get_scale() >= 1.0
+
+    def state(self) -> dict[str, Any]:
+        return {} if self.scaler is None else self.scaler.state_dict()
+
+    def load(self, state: dict[str, Any]) -> None:
+        if self.scaler is not None and state:
+            self.scaler.load_state_dict(state)
+
+
+def check_device(precision: Precision, device: torch.device) -> None:
+    """That the device can compute so at all, be it slowly. Raises ValueError."""
+    if precision == "fp32":
+        return
+    lacks = not torch.amp.is_autocast_available(device.type)
+    if device.type == "cuda" and precision == "bf16":
+        lacks = not torch.cuda.is_bf16_supported(including_emulation=True)
+    if lacks:
+        raise ValueError(f"the device {device} has no {precision}; train with precision=fp32 there")
+
+
+def check_masters(precision: Precision, model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and parameter.dtype != torch.float32:
+            kind = str(parameter.dtype).removeprefix("torch.")
+            raise ValueError(f"{precision} training keeps its weights in float32, but {name} is {kind}")

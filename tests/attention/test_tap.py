@@ -1,0 +1,72 @@
+"""Looking at attention afterwards: what is recorded, and that the weights are those that were used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from qkv.attention import tap
+from qkv.attention.attend import attend
+from qkv.core.layout import Layout
+from qkv.kernels import reference
+from qkv.patterns.basic import causal
+from qkv.positions.schemes import ALiBi, Widths
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal": {"pattern": causal()},
+    "left": {"pattern": causal(), "layout": Layout.from_lengths([3, 6], side="left")},
+    "packed": {"pattern": causal(), "layout": Layout.packed([[2, 4], [6]])},
+    "alibi": {"bias": ALiBi().module(Widths(32, 4, 8, None)).bias(), "pattern": causal()},
+    "dense": {"bias": torch.randn(2, 1, 6, 6)},
+    "capped": {"softcap": 1.0, "scale": 2.0},
+    "dropout": {"dropout": 0.5},
+}
+
+
+@pytest.mark.parametrize("backend", ["auto", "tiled"])
+@pytest.mark.parametrize("case", CASES)
+def test_weights_are_the_references_for_any_heads_and_rows(case: str, backend: str) -> None:
+    q, k, v = torch.randn(2, 6, 4, 8), torch.randn(2, 6, 2, 8), torch.randn(2, 6, 2, 5)
+    with tap.record() as requests:
+        out = attend(q, k, v, backend=backend, name="layer", **CASES[case])
+    [request] = requests
+    assert request.name == "layer"
+    whole = tap.weights(request)
+    valid = request.layout.valid.expand(2, 6)[:, None, :, None]
+    torch.testing.assert_close(whole, reference.weights(request, request.mask()).masked_fill(~valid, 0.0))
+    sums = whole.sum(-1)
+    torch.testing.assert_close(sums, valid[..., 0].float().expand_as(sums))
+    if case != "dropout":
+        by_hand = torch.einsum("bhts,bshe->bthe", whole, request.v.repeat_interleave(2, 2))
+        torch.testing.assert_close(by_hand, out, atol=1e-5, rtol=1e-5)
+    heads, rows = [3, 1], [5, 0, 2]
+    torch.testing.assert_close(tap.weights(request, heads, rows), whole[:, heads][:, :, rows])
+
+
+def test_records_nest_and_stop_with_their_block() -> None:
+    q = torch.randn(1, 3, 1, 4)
+    with tap.record() as outer:
+        attend(q, q, q, name="a")
+        with tap.record() as inner:
+            attend(q, q, q, name="b")
+        attend(q, q, q, name="c")
+    attend(q, q, q, name="d")
+    assert [r.name for r in outer] == ["a", "b", "c"] and [r.name for r in inner] == ["b"]
+
+
+def test_a_record_ends_with_an_error_too() -> None:
+    q = torch.randn(1, 3, 1, 4)
+    with pytest.raises(ZeroDivisionError), tap.record() as requests:
+        raise ZeroDivisionError
+    attend(q, q, q)
+    assert requests == []
+
+
+def test_weights_leave_no_graph() -> None:
+    q = torch.randn(1, 3, 1, 4, requires_grad=True)
+    with tap.record() as requests:
+        attend(q, q, q)
+    assert not tap.weights(requests[0]).requires_grad

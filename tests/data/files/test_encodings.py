@@ -1,0 +1,68 @@
+"""Files that are not in UTF-8: known by their mark, told by a setting, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qkv.data.files import cache as cached
+from qkv.data.files.encodings import open_text
+from qkv.data.files.random_access import Lines
+from qkv.data.readers.labelled import Labelled
+from qkv.data.readers.text import JsonLines, Text
+
+TEXT = "grün\tgreen\n漢字\tkanji\n"
+
+
+def lines(path: Path, encoding: str = "utf-8") -> str:
+    found = Lines(path, encoding)
+    return "".join(f"{found[i]}\n" for i in range(len(found)))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_says_the_encoding(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.txt").write_bytes(TEXT.encode(encoding))
+    assert lines(tmp_path / "a.txt") == TEXT
+
+
+@pytest.mark.parametrize("encoding", ["gb18030", "utf-16-le", "utf-16-be"])
+def test_another_encoding_is_given(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.txt").write_bytes(TEXT.encode(encoding))
+    assert lines(tmp_path / "a.txt", encoding) == TEXT
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_utf16_without_its_mark_is_no_utf8(tmp_path: Path, order: str) -> None:
+    (tmp_path / "a.txt").write_bytes("good night\n".encode(f"utf-16-{order}"))
+    with pytest.raises(ValueError, match=rf"50% of its beginning are zero bytes.*encoding=utf-16-{order}"):
+        Lines(tmp_path / "a.txt")
+
+
+def test_a_file_that_is_not_in_its_encoding_is_refused_with_the_line(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"good\nb\xf6se\n")
+    with pytest.raises(ValueError, match=r"a\.txt', near line 1, is not in the encoding ascii"):
+        Lines(tmp_path / "a.txt", "ascii")
+
+
+@given(text=st.text(st.sampled_from("aé漢😀\n"), min_size=1, max_size=60), chunk=st.integers(1, 9))
+def test_characters_between_chunks(tmp_path_factory: pytest.TempPathFactory, text: str, chunk: int) -> None:
+    path = tmp_path_factory.mktemp("x") / "a.txt"
+    path.write_bytes(text.encode("utf-16"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cached, "CHUNK", chunk)
+        assert bytes(open_text(path)).decode() == text
+
+
+def test_sources_take_an_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("grün\n".encode("cp1252"))
+    alone = {"path": str(path), "validation_path": str(path), "test_path": str(path), "encoding": "cp1252"}
+    for documents in ("file", "line", "block"):
+        assert next(Text.from_dict({**alone, "documents": documents}).examples())["text"].strip() == "grün"
+    path.write_bytes('{"text": "grün"}\n'.encode("cp1252"))
+    assert next(JsonLines.from_dict(alone).examples())["text"] == "grün"
+    path.write_bytes("1 grün\n".encode("utf-16"))
+    assert next(Labelled.from_dict({**alone, "encoding": "utf-8"}).examples())["text"] == "grün"

@@ -1,0 +1,142 @@
+"""What the bottleneck is measured by: bins of lengths, alignment, speed, steps in a row, gradients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import qkv
+from qkv.experiments.compare.by_length import Alignment, ByLength
+from qkv.experiments.compare.comparison import Comparison
+from qkv.experiments.compare.complexity import Reach, SequentialSteps, Speed, formula
+from qkv.experiments.compare.page import Found, write_page
+from qkv.experiments.train import train
+from qkv.inference.run import Run, load
+from qkv.look import capture
+from qkv.look.reach import reach
+from qkv.recipes.recipe import Recipe
+
+SMALL = [
+    *("data.longest=12", "data.train=100", "data.validation=10", "data.test=40", "model.d_e=8", "model.d_h=8"),
+    *("model.d_s=8", "batching.tokens=256", "training.max_steps=2", "training.eval_every=null", "batching.workers=0"),
+    *("training.save_every=null", "evaluation.test_examples=4", "generation.max_new_tokens=4"),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    out = tmp_path_factory.mktemp("run") / "bahdanau"
+    train(Recipe.load("bottleneck", SMALL), out, device="cpu")
+    return load(out, device="cpu")
+
+
+def test_a_run_comes_back_as_it_was(run: Run) -> None:
+    assert run.model.spec.kind == "recurrent" and run.recipe is not None
+    assert run.recipe.model.spec(run.model.vocab_size) == run.model.spec
+    assert run.path is not None and "Attention" in (run.path / "report.html").read_text()
+
+
+def test_it_is_used_as_any_run(run: Run, tmp_path: Path) -> None:
+    """Texts in and out, scores, vectors, and a directory of its own, since the Hub has no such family."""
+    texts = ["a b c", "d e f g h"]
+    assert [vector.shape for vector in run.embed(texts)] == [(16,), (16,)]
+    assert all(score.log_likelihood < 0 for score in run.score(texts, ["c b a", "h g f e d"]))
+    with pytest.warns(UserWarning, match="no Hub family is recurrent"):
+        run.save(tmp_path / "again")
+    again = load(tmp_path / "again", device="cpu")
+    assert again.model.spec == run.model.spec
+    assert again.generate(texts, num_beams=3) == run.generate(texts, num_beams=3)
+
+
+def test_bins_hold_each_length_once(run: Run) -> None:
+    measure = ByLength(edges=(5, 9), examples=40)
+    found = measure.bins([2, 4, 5, 8, 9, 12])
+    assert found == [(3.0, [0, 1]), (6.5, [2, 3]), (10.5, [4, 5])]
+    curve = measure(run)
+    assert [0 <= y <= 100 for _, y in curve] == [True] * 3 and curve[0][0] < 5 <= curve[1][0] < 9 <= curve[2][0]
+    assert ByLength(metric="bleu").y == "BLEU"
+
+
+def test_what_lengths_say() -> None:
+    curves = {"fixed": [(5.0, 90.0), (25.0, 10.0)], "bahdanau": [(5.0, 100.0), (25.0, 99.0)]}
+    assert ByLength().told(curves) == [
+        "bahdanau is +10.0 above fixed on sources of about 5 tokens, and +89.0 on those of about 25."
+    ]
+
+
+def test_alignment_counts_the_other_diagonal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention that looks exactly where it should is right everywhere, and one that looks at the first token seldom."""
+
+    def looking(where: Any) -> Any:
+        def attention(model: Any, ids: torch.Tensor, fed: torch.Tensor, **rest: Any) -> list[Any]:
+            weights = torch.zeros(1, 1, fed.shape[1], ids.shape[1])
+            for t in range(fed.shape[1]):
+                weights[0, 0, t, where(t, fed.shape[1])] = 1.0
+            return [capture.AttentionMap("decoder.cross", weights)]
+
+        return attention
+
+    monkeypatch.setattr("qkv.experiments.compare.by_length.capture.attention", looking(lambda t, n: n - 1 - t))
+    assert [y for _, y in Alignment(edges=(5,))(run)] == [100.0, 100.0]
+    monkeypatch.setattr("qkv.experiments.compare.by_length.capture.attention", looking(lambda t, n: 0))
+    assert all(y < 60 for _, y in Alignment(edges=(5,))(run))
+
+
+def test_speed_stands_beside_its_formula(run: Run) -> None:
+    measure = Speed(lengths=(4, 8), tokens=64)
+    curve = measure(run)
+    assert [x for x, _ in curve] == [4.0, 8.0] and all(y > 0 for _, y in curve)
+    assert "grows as n^" in measure.remark(run, curve) and "T_y(d_a d_s + T_x(d_a + d_h))" in measure.remark(run, curve)
+    assert "S² d" in formula(qkv.preset("transformer"))
+
+
+def test_steps_in_a_row(run: Run) -> None:
+    measure = SequentialSteps(lengths=(10, 20))
+    assert measure(run) == [(10.0, 20.0), (20.0, 40.0)]
+    assert "1 step from every source token" in measure.remark(run, measure(run))
+
+
+def test_a_gradient_is_what_finite_differences_say() -> None:
+    """Of a model with one direction: the Jacobian's norm by each embedding, the nearest first."""
+    spec = qkv.preset("rnnsearch", vocab_size=9, d_e=3, d_h=4, d_s=4, directions=1, context="fixed-context")
+    model = qkv.build(spec).eval()
+    ids = torch.tensor([[1, 2, 3, 4]])
+
+    def last(x: torch.Tensor) -> torch.Tensor:
+        return model.encoder.layers(x)[0][0, -1]
+
+    jacobian = torch.autograd.functional.jacobian(last, model.source_embedding(ids, None).detach())
+    wanted = jacobian[:, 0].square().sum((0, 2)).sqrt().flip(0)
+    found = torch.stack([torch.tensor(reach(model, ids, seed)) ** 2 for seed in range(40)]).mean(0).sqrt()
+    torch.testing.assert_close(found, wanted, rtol=0.15, atol=0)
+    with pytest.raises(ValueError, match="has no encoder or decoder"):
+        reach(torch.nn.Linear(2, 2), ids)
+
+
+def test_gradients_of_a_run(run: Run) -> None:
+    curve = Reach(length=6, rows=4)(run)
+    assert [x for x, _ in curve] == [0, 1, 2, 3, 4, 5] and curve[0][1] == 1.0
+    assert Reach(length=500)(run) == [] and "has 500 tokens" in Reach(length=500).told({"a": []})[0]
+
+
+def test_the_page_draws_every_measure(run: Run, tmp_path: Path) -> None:
+    beside = "measure.beside=[{kind: sequential-steps, lengths: [4, 8]}, {kind: reach, length: 5}]"
+    comparison = Comparison.load("bottleneck", [*SMALL, beside, "measure.examples=8"])
+    assert comparison is not None
+    found = [Found(measure) for measure in comparison.measure.all]
+    for one in found:
+        one.add("bahdanau", run)
+    page = write_page(comparison, found, {}, tmp_path).read_text()
+    assert all(one.measure.title in page for one in found) and "two source tokens are up to n steps apart" in page
+
+
+@pytest.mark.slow
+def test_bahdanau_looks_where_it_should(tmp_path: Path) -> None:
+    """Reversal, learned: the largest weight is on the right token at least 95 % of the time."""
+    settings = ["data.longest=12", "training.max_steps=900", "training.eval_every=450", "evaluation.test_examples=100"]
+    done = train(Recipe.load("bottleneck", settings), tmp_path / "run", device="cpu")
+    assert done.evaluation is not None and done.evaluation.metrics["exact_match"] > 0.9
+    assert all(y >= 95 for _, y in Alignment()(load(tmp_path / "run", device="cpu")))

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qkv.core.batch import Batch, Term, Terms
+from qkv.data.source import Skipped
+from qkv.experiments.counting import first
+from qkv.experiments.evaluate import Evaluated, evaluate_run
+from qkv.inference.run import load
+from qkv.layers.losses import LossSums
+from qkv.metrics import text as metrics
+from qkv.training.objective import NextToken
+
+
+def test_a_run_evaluates_as_at_its_end(trained: Path, trained_lm: Path) -> None:
+    for folder in (trained, trained_lm):
+        saved = json.loads((folder / "evaluation.json").read_text())
+        found = evaluate_run(load(folder, device="cpu"))
+        assert found.metrics == pytest.approx(saved["metrics"])
+        assert found.samples == saved["samples"]
+        assert found.signatures == saved["signatures"]
+
+
+def test_likelihood_is_that_of_scoring_each_pair(trained: Path) -> None:
+    run = load(trained, device="cpu")
+    assert run.recipe is not None
+    found = evaluate_run(run, "validation", max_examples=5)
+    pairs = [pair for pair, _ in zip(run.recipe.data.examples("validation"), range(5), strict=False)]
+    scored = run.score([pair["source"] for pair in pairs], [pair["target"] for pair in pairs])
+    nll, count = -sum(one.log_likelihood for one in scored), sum(len(one.log_probs) for one in scored)
+    assert found.examples == 5
+    assert found.metrics["loss"] == pytest.approx(nll / count, rel=1e-5)
+    assert found.metrics["perplexity"] == pytest.approx(math.exp(nll / count), rel=1e-5)
+
+
+def test_metrics_of_everything_are_there_with_signatures(trained: Path) -> None:
+    run = load(trained, device="cpu")
+    assert run.recipe is not None
+    everything = run.recipe.change(["evaluation.metrics=null"])
+    found = evaluate_run(type(run)(run.model, run.tokenizer, run.generation, run.task, everything, run.path))
+    assert set(found.metrics) == {"loss", "perplexity", "bits_per_byte", "exact_match", "bleu", "chrf"}
+    assert "tok:13a" in found.signatures["bleu"]
+
+
+def test_what_can_not_be_evaluated(trained: Path, trained_lm: Path) -> None:
+    run, lm = load(trained, device="cpu"), load(trained_lm, device="cpu")
+    with pytest.raises(ValueError, match="there is no split 'tests'; did you mean 'test'"):
+        evaluate_run(run, "tests")
+    with pytest.raises(ValueError, match=r"data\.longst"):
+        evaluate_run(run, data=["longst=3"])
+    assert lm.recipe is not None
+    asking = lm.recipe.change(["evaluation.metrics=[bleu]"])
+    with pytest.raises(ValueError, match="bleu compares outputs with a truth"):
+        evaluate_run(type(lm)(lm.model, lm.tokenizer, lm.generation, lm.task, asking, lm.path))
+
+
+def test_the_first_examples_are_those_that_stand_first_whatever_their_length() -> None:
+    entries = [None, {"text": "long " * 9}, Skipped("empty"), None, {"text": "short"}, {"text": "more"}]
+    assert first(entries, 2) == (({"text": "long " * 9}, Skipped("empty"), {"text": "short"}), 5)
+    taken, stop = first(entries, 99)
+    assert (len(taken), stop) == (4, 6)
+
+
+def test_metrics_against_worked_values() -> None:
+    assert metrics.exact_match(["a b", "c", "d "], ["a b", "C", "d"]).value == pytest.approx(2 / 3)
+    same = ["the cat sat on the mat", "it rains a lot here"]
+    assert metrics.bleu(same, same).value == pytest.approx(100)
+    assert metrics.chrf(["abc"], ["xyz"]).value == 0
+    assert metrics.perplexity(10 * math.log(7), 10) == pytest.approx(7)
+    assert metrics.perplexity(1e9, 1) == math.inf
+    assert metrics.bits_per_byte(8 * math.log(2), 4) == pytest.approx(2)
+
+
+def test_error_rates_are_of_all_words_together() -> None:
+    """Two of the three words of the first are right, an empty output leaves both of the second out: 3 edits, 5 words."""
+    found = metrics.word_error_rate(["the cat sits", ""], ["the cat sat", "it rains"])
+    assert found.value == pytest.approx(3 / 5) and found.how == "jiwer|edits:3|words:5|case:as it is"
+    assert metrics.character_error_rate(["abc", "xy"], ["abd", "xyz "]).value == pytest.approx(2 / 6)
+    assert metrics.word_error_rate(["a b c d"], ["a"]).value == 3
+    assert metrics.word_error_rate(["a"], ["a"]).value == 0
+    assert math.isnan(metrics.word_error_rate(["a"], [" "]).value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.text("ab ", max_size=9), st.text("ab ", max_size=9)), min_size=1, max_size=4))
+def test_error_rates_are_by_the_edit_distance(pairs: list[tuple[str, str]]) -> None:
+    def distance(a: list[str], b: list[str]) -> int:
+        row = list(range(len(b) + 1))
+        for i, x in enumerate(a, 1):
+            before, row[0] = row[0], i
+            for j, y in enumerate(b, 1):
+                before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
+        return row[-1]
+
+    outputs, truths = (list(side) for side in zip(*pairs, strict=True))
+    words = sum(len(truth.split()) for truth in truths)
+    found = metrics.word_error_rate(outputs, truths).value
+    wanted = sum(distance(o.split(), t.split()) for o, t in pairs)
+    assert math.isnan(found) if not words else found == pytest.approx(wanted / words)
+
+
+def test_error_rates_are_measured_where_they_are_asked_for(trained: Path) -> None:
+    run = load(trained, device="cpu")
+    assert run.recipe is not None
+    found = evaluate_run(replace(run, recipe=run.recipe.change(["evaluation.metrics=[wer, cer]"])))
+    assert set(found.metrics) == {"loss", "wer", "cer"} and "jiwer|edits:" in found.signatures["wer"]
+
+
+class Entropic(NextToken, kind="entropic-test"):
+    """Language modeling with a statistic, and with a second loss."""
+
+    def terms(self, sums: LossSums, batch: Batch, training: bool) -> Terms:
+        made = super().terms(sums, batch, training)
+        count = made["loss"].count
+        return made | {
+            "entropy": Term(torch.tensor(1000.0 * count), count, weight=0.0),
+            "penalty": Term(torch.tensor(100.0 * count), count, weight=0.5),
+        }
+
+
+class Nameless(NextToken, kind="nameless-test"):
+    """No term of it is called `loss`."""
+
+    def terms(self, sums: LossSums, batch: Batch, training: bool) -> Terms:
+        one = super().terms(sums, batch, training)["loss"]
+        return {"a": Term(one.sum, one.count, weight=0.5), "b": Term(one.sum, one.count, weight=2.0)}
+
+
+def test_loss_and_perplexity_are_of_the_tokens_alone(trained_lm: Path) -> None:
+    run = load(trained_lm, device="cpu")
+    assert run.recipe is not None
+    plain = evaluate_run(run).metrics
+    found = evaluate_run(replace(run, recipe=run.recipe.change(["objective=entropic-test"]))).metrics
+    assert found == pytest.approx(plain | {"entropy": 1000.0, "penalty": 100.0})
+    found = evaluate_run(replace(run, recipe=run.recipe.change(["objective=nameless-test"]))).metrics
+    assert found == pytest.approx({"loss": 2.5 * plain["loss"], "a": plain["loss"], "b": plain["loss"]})
+
+
+def test_a_limit_says_how_much_there_is(trained: Path, trained_lm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, lm = load(trained, device="cpu"), load(trained_lm, device="cpu")
+    found = evaluate_run(run, max_examples=5)
+    assert (found.examples, found.available, found.limited) == (5, 20, True)
+    found = evaluate_run(run, max_examples="all")
+    assert (found.examples, found.available, found.limited) == (20, 20, False)
+    some, everything = evaluate_run(lm, "train", max_examples=4), evaluate_run(lm, "train", max_examples="all")
+    assert some.examples < some.available == everything.examples == everything.available
+    with pytest.raises(ValueError, match="max_examples is a number from 1 on, or 'all', not 0"):
+        evaluate_run(run, max_examples=0)
+    ever_later = itertools.count()
+    monkeypatch.setattr("qkv.experiments.counting.Clock.seconds", property(lambda self: 10.0 ** next(ever_later)))
+    assert evaluate_run(run, max_examples=5).available is None
+
+
+def test_each_metric_says_how_many_examples_it_covers(trained: Path) -> None:
+    run = load(trained, device="cpu")
+    assert run.recipe is not None
+    short = run.recipe.change(["batching.max_length=5", "evaluation.metrics=null"])
+    found = evaluate_run(replace(run, recipe=short))
+    pairs = list(short.data.examples("test", shuffle=False))
+    covered = sum(len(pair["source"].split()) < 5 for pair in pairs)  # one more token ends a side
+    assert 0 < covered < len(pairs) == found.examples == 20
+    assert found.counts == dict.fromkeys(("loss", "perplexity", "bits_per_byte"), covered)
+    assert any(f"{covered} of the 20 examples" in note and "exact_match" in note for note in found.notes)
+    assert evaluate_run(run).counts == {}
+
+
+def test_sources_that_are_read_cut_are_counted(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = load(trained, device="cpu")
+    assert run.recipe is not None and not evaluate_run(run).notes
+    pairs = list(run.recipe.data.examples("test", shuffle=False))
+    long = sum(len(pair["source"].split()) + 1 > 6 for pair in pairs)
+    short = run.recipe.change(["batching.max_length=6", "generation.max_new_tokens=4"])
+    monkeypatch.setattr(type(run.model), "max_positions", 6)
+    found = evaluate_run(replace(run, recipe=short, generation=short.generation))
+    assert long > 0 and any(f"{long} of 20 sources are longer" in note for note in found.notes)
+
+
+def test_json_has_no_word_for_what_is_not_finite() -> None:
+    found = Evaluated("test", 1, {"a": math.nan, "b": math.inf, "c": 1.5}, {}, [{"score": -math.inf}], [], 0.0)
+    read = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert read["metrics"] == {"a": None, "b": None, "c": 1.5} and read["samples"] == [{"score": None}]

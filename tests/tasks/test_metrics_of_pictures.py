@@ -1,0 +1,111 @@
+"""Pictures judged: classes among the first five, what is explained of hidden pixels, and samples that are drawn."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.core.batch import Batch
+from qkv.core.layout import Grid
+from qkv.layers.patches import cut, masked_layout
+from qkv.look.pictures import draw
+from qkv.tasks.image_classification.metric import Recognized, Some
+from qkv.tasks.masked_images.metric import Reconstructed
+
+NAMES = tuple("abcdefg")
+
+
+def pictures(count: int, name: str = "image") -> list[dict[str, Any]]:
+    shape = (3, 4, 4) if name == "image" else (2, 3, 4, 4)
+    return [{name: np.full(shape, i, np.uint8), "where": f"picture {i}"} for i in range(count)]
+
+
+@pytest.mark.parametrize("name", ["image", "video"])
+def test_accuracy_and_the_first_five(name: str) -> None:
+    judge, scores = Recognized(NAMES), torch.arange(7.0).flip(0).expand(7, 7)  # a first, b second, …, g last
+    judge.add(scores, Batch({}, torch.arange(7), texts=tuple(pictures(7, name))))
+    found = judge.found()
+    assert found["accuracy"].value == pytest.approx(1 / 7) and found["top5"].value == pytest.approx(5 / 7)
+    samples = judge.samples(3)
+    assert [s["output"] for s in samples] == ["a"] * 3 and samples[0]["target"] in NAMES
+    json.dumps(samples)
+    drawn = str(draw(samples[0]["picture"]))
+    assert drawn.count("<img") == (1 if name == "image" else 2) and ">a 63 %</text>" in drawn
+
+
+def test_five_classes_have_no_first_five() -> None:
+    judge = Recognized(NAMES[:5])
+    judge.add(torch.eye(5), Batch({}, torch.arange(5), texts=tuple(pictures(5))))
+    assert "top5" not in judge.found() and judge.found()["accuracy"].value == 1
+
+
+def test_a_few_of_many_are_drawn_evenly() -> None:
+    counts = Counter[int]()
+    kept: Some[int] = Some(50)
+    for i in range(1000):
+        kept.add(i)
+    counts.update(i // 250 for i in kept.take(50))
+    assert min(counts.values()) > 5 and kept.take(50) == sorted(kept.take(50)) and len(kept.take(4)) == 4
+    few: Some[int] = Some(50)
+    few.add(3)
+    assert few.take(9) == [3]
+
+
+class Painter(torch.nn.Module):
+    """Says what it was told to for each patch."""
+
+    def __init__(self, said: Tensor, normalized: bool = False) -> None:
+        super().__init__()
+        self.said, self.spec, self.head = said, self, self
+        self.patch, self.normalized = (2, 2), normalized
+
+    def forward(self, **inputs: Any) -> Tensor:
+        return self.said
+
+    def hidden_patches(self, layout: Any) -> Tensor:
+        from qkv.models.heads.vision import PixelDecoderHead
+
+        return PixelDecoderHead.hidden_patches(layout)
+
+
+PIXELS = torch.randn(5, 3, 4, 8, generator=torch.Generator().manual_seed(0))
+TRUTH = cut(PIXELS, (2, 2), "last")
+
+
+def judged(said: Tensor, layout: Any, normalized: bool = False) -> Reconstructed:
+    judge = Reconstructed((0.5,) * 3, (0.2,) * 3)
+    inputs = {"ids": PIXELS} | ({"layout": layout} if layout is not None else {})
+    judge.read(Painter(said, normalized), Batch(inputs, PIXELS, texts=tuple({"where": str(i)} for i in range(5))))
+    return judge
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_knowing_all_is_1_and_knowing_the_mean_is_0(masked: bool) -> None:
+    layout = masked_layout(Grid(2, 4, 1), torch.rand(5, 8), 0.75) if masked else None
+    hidden = torch.ones(5, 8, dtype=torch.bool) if layout is None else Painter(TRUTH).hidden_patches(layout).bool()
+    assert judged(TRUTH, layout).found()["explained"].value == pytest.approx(1)
+    mean = TRUTH[hidden].unflatten(-1, (4, 3)).mean((0, 1)).repeat(4).expand_as(TRUTH)
+    assert judged(mean, layout).found()["explained"].value == pytest.approx(0, abs=1e-5)
+    wrong = TRUTH.clone()
+    wrong[~hidden] = 100  # which the loss is not on
+    assert judged(wrong, layout).found()["explained"].value == pytest.approx(1)
+
+
+def test_normalized_patches_are_set_back() -> None:
+    mean, std = TRUTH.mean(-1, keepdim=True), (TRUTH.var(-1, keepdim=True) + 1e-6).sqrt()
+    found = judged((TRUTH - mean) / std, None, normalized=True).found()["explained"]
+    assert found.value == pytest.approx(1) and "taken from the truth" in found.how
+
+
+def test_samples_show_what_was_seen_made_and_true() -> None:
+    layout = masked_layout(Grid(2, 4, 1), torch.rand(5, 8), 0.5)
+    sample = judged(TRUTH, layout).samples(2)[0]
+    assert sample["picture"]["made"] == sample["picture"]["truth"] != sample["picture"]["seen"]
+    json.dumps(sample)
+    assert str(draw(sample["picture"])).count("<figcaption>") == 3
