@@ -1,4 +1,4 @@
-"""The house plan, kept: who imports whom, how long a file may be, and that importing does nothing but define."""
+"""The layout, kept: import order, no circles, sizes of folders and files, and imports that only define."""
 
 from __future__ import annotations
 
@@ -6,37 +6,25 @@ import ast
 import functools
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "qkv"
 MODULES = sorted(SOURCE.rglob("*.py"))
+PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
 MOST_LINES = 500
-
-_TOOLS = {"core", "model"}  # what rooms that do one thing to a model may see; not one another
-ALLOWED: dict[str, set[str]] = {
-    "core": set(),
-    "model": {"core"},
-    "families": {"core", "model", "hub"},
-    "data": {"core"},
-    "train": _TOOLS,
-    "generate": _TOOLS,
-    "cost": _TOOLS,
-    "look": _TOOLS,
-    "shrink": _TOOLS,
-    "scale": _TOOLS,
-    "hub": _TOOLS,
-    "recipes": set(),
-}
-_EVERYTHING_BELOW = {*ALLOWED, ""}
-ALLOWED |= {
-    "run": _EVERYTHING_BELOW,
-    "serve": _EVERYTHING_BELOW | {"run"},
-    "study": _EVERYTHING_BELOW | {"run"},
-    "cli": _EVERYTHING_BELOW | {"run", "serve", "study"},
-}
-# The top (`qkv/__init__.py`, `__main__.py`) names everything lazily and may be named by no room below `run`.
+MOST_MODULES = 16
+ORDER = (
+    *("cli", "experiments", "inference", "recipes", "tasks", "directories", "families", "hub"),
+    *("generation", "training", "look", "cost", "data", "tokenizers", "models", "attention", "layers"),
+    *("kernels", "kv_cache", "positions", "patterns", "metrics", "core"),
+)
+"""A package imports those to the right of it. `qkv/__init__.py` names everything lazily; no package imports it."""
 
 
 def dotted(path: Path) -> str:
@@ -44,14 +32,15 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def room(module: str) -> str:
-    """`qkv.core.layout` is in `core`; `qkv` itself, and what lies directly in it, in the top room ""."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 and (SOURCE / parts[1]).is_dir() else ""
+def dotted_folder(path: Path) -> str:
+    return dotted(path / "__init__.py")
+
+
+NAMES = frozenset(map(dotted, MODULES))
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and absolute name of every module that a file imports, anywhere in it."""
+    """Line and absolute name of every module that a file imports: at its top, in functions, and for types alone."""
     package = dotted(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
@@ -61,8 +50,9 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             name = ".".join([*base, *([node.module] if node.module else [])])
-            # `from .. import families` imports the room, not the top that stands before the word `import`.
-            yield from ((node.lineno, f"{name}.{alias.name}") for alias in node.names)
+            for alias in node.names:  # a module of its own, or a name in one
+                whole = f"{name}.{alias.name}"
+                yield node.lineno, whole if whole in NAMES or name not in NAMES else name
 
 
 def _attributes(path: Path) -> Iterator[tuple[int, str]]:
@@ -80,31 +70,65 @@ def _named(path: Path) -> str:
     return str(path.relative_to(SOURCE))
 
 
-def test_every_room_is_on_the_plan():
-    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
-    assert rooms <= set(ALLOWED), "a new room needs its place in the import directions, here and in the docs"
-
-
-def test_imports_keep_their_direction():
-    wrong = [
-        f"{_named(path)}:{line} imports {name}, but {room(dotted(path))} may import {sorted(allowed)}"
+@functools.cache
+def edges() -> list[tuple[str, str, str]]:
+    """(importing module, imported module, place) of every import within the package."""
+    return [
+        (dotted(path), name, f"{_named(path)}:{line}")
         for path in MODULES
-        if (allowed := ALLOWED.get(room(dotted(path)))) is not None
+        if dotted(path) not in ("qkv", "qkv.__main__")
         for line, name in imports(path)
-        if name.split(".")[0] == "qkv" and room(name) not in {*allowed, room(dotted(path))}
+        if name in NAMES
+    ]
+
+
+def test_every_package_has_its_place_in_the_order():
+    assert {path.name for path in PACKAGES if path.parent == SOURCE} == set(ORDER)
+
+
+def test_packages_import_only_what_is_below_them():
+    wrong = [
+        f"{place}: {importing} imports {imported}"
+        for importing, imported, place in edges()
+        if imported == "qkv" or ORDER.index(importing.split(".")[1]) > ORDER.index(imported.split(".")[1])
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def test_only_scale_and_ranks_know_how_processes_are_connected():
+@pytest.mark.parametrize("folder", PACKAGES, ids=dotted_folder)
+def test_no_import_circle_among_the_files_and_folders_of(folder: Path) -> None:
+    """Each file, and each folder as a whole, is one node."""
+    inside, graph = dotted(folder / "__init__.py") + ".", defaultdict(set)
+    for importing, imported, _ in edges():
+        if importing.startswith(inside) and imported.startswith(inside):
+            first, second = (name.removeprefix(inside).split(".")[0] for name in (importing, imported))
+            if first != second:
+                graph[first].add(second)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" → ".join(error.args[1]))
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=dotted_folder)
+def test_a_folder_holds_few_modules_or_many_alike(folder: Path) -> None:
+    """More than a screen of modules only where all are of one kind, which the package's first line says: "one … a file"."""
+    children = [path for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    children = [path for path in children if path.name not in ("__init__.py", "__main__.py")]
+    first = (ast.get_docstring(_tree(folder / "__init__.py")) or "").split("\n\n")[0]
+    alike = "one " in first and (" a file" in first or " a folder" in first or " each" in first)
+    assert folder == SOURCE or len(children) <= MOST_MODULES or alike, f"{len(children)} modules: {first}"
+
+
+def test_only_ranks_knows_how_processes_are_connected():
     wrong = [
         f"{_named(path)}:{line}"
         for path in MODULES
-        if room(dotted(path)) != "scale" and path != SOURCE / "core" / "ranks.py"
+        if path != SOURCE / "core" / "ranks.py"
         for line, name in [*imports(path), *_attributes(path)]
         if f"{name}.".startswith("torch.distributed.")
     ]
-    assert not wrong, f"torch.distributed belongs in scale/ and core/ranks.py: {wrong}"
+    assert not wrong, f"torch.distributed belongs in core/ranks.py: {wrong}"
 
 
 def test_a_file_holds_one_idea():

@@ -1,4 +1,4 @@
-"""The command line: `qkv` and `python -m qkv`. Every command imports what it needs when it runs, so help is quick."""
+"""The command line, one command a file: `qkv` and `python -m qkv`. Commands import what they need when they run."""
 
 from __future__ import annotations
 

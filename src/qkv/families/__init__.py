@@ -1,4 +1,4 @@
-"""Families as data: what makes any size of each, named sizes of published models, and the tables of the Hub's own form."""
+"""Families, one a file: what makes any size of each, named sizes of published models, and tables of the Hub's own form."""
 
 from __future__ import annotations
 
