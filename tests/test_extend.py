@@ -28,8 +28,7 @@ from qkv.experiments.train import train as run_recipe
 from qkv.layers.linear import Linear
 from qkv.metrics.base import Judge, Measured
 from qkv.patterns.basic import Extent, Pattern, Verdict
-from qkv.positions.bias import Bias
-from qkv.positions.schemes import Position, PositionModule, Widths
+from qkv.positions.base import Bias, Position, PositionModule, Widths
 from qkv.recipes.recipe import Recipe
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken, Objective

@@ -21,7 +21,10 @@ _HOME = {
     ],
     "patterns.bigbird": ["BigBird"],
     "layers.patches": ["Patches", "States", "GridPosition", "masked_layout"],
-    "positions.schemes": ["Position", "NoPosition", "Sinusoidal", "Learned", "Rotary", "ALiBi", "T5Buckets"],
+    "positions.base": ["Position"],
+    "positions.absolute": ["NoPosition", "Sinusoidal", "Learned"],
+    "positions.rotary": ["Rotary"],
+    "positions.bias": ["ALiBi", "T5Buckets"],
     "positions.rope_scaling": ["Scaling", "LinearScaling", "NTK", "DynamicNTK", "YaRN", "Llama3Scaling", "LongRoPE"],
     "layers.norm": ["Norm", "NoNorm", "LayerNorm", "RMSNorm"],
     "layers.feedforward": ["FeedForwardLayer", "FeedForward", "NoFeedForward"],
@@ -162,8 +165,11 @@ if TYPE_CHECKING:
         window,
     )
     from .patterns.bigbird import BigBird
+    from .positions.absolute import Learned, NoPosition, Sinusoidal
+    from .positions.base import Position
+    from .positions.bias import ALiBi, T5Buckets
     from .positions.rope_scaling import NTK, DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, Scaling, YaRN
-    from .positions.schemes import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
+    from .positions.rotary import Rotary
     from .recipes.recipe import Recipe
     from .tokenizers.tokenizer import Tokenizer
     from .training.objective import Objective

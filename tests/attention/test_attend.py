@@ -17,8 +17,8 @@ from qkv.kernels.backends import BACKENDS, register
 from qkv.kernels.plan import Plan
 from qkv.kernels.request import Request
 from qkv.patterns.basic import causal, documents, sinks, window
-from qkv.positions.bias import Bias
-from qkv.positions.schemes import ALiBi, T5Buckets
+from qkv.positions.base import Bias
+from qkv.positions.bias import ALiBi, T5Buckets
 
 BACKEND = pytest.mark.parametrize("backend", ["reference", "sdpa", "tiled"])
 INF = float("inf")

@@ -13,7 +13,8 @@ from qkv.attention.bigbird import BlockSparseAttention, MultiHeadBlockSparseAtte
 from qkv.attention.multi_head import Attention, Pass
 from qkv.core.layout import Layout
 from qkv.patterns.bigbird import BigBird
-from qkv.positions.schemes import ALiBi, PositionModule, Widths
+from qkv.positions.base import PositionModule, Widths
+from qkv.positions.bias import ALiBi
 
 M, T = 12, 33
 BLOCKS = BigBird(size=3, random=2, seed=4)

@@ -15,7 +15,9 @@ from qkv.core.layout import Layout
 from qkv.generation import generate
 from qkv.layers.lora import LoRA, layers
 from qkv.patterns.basic import causal, window
-from qkv.positions.schemes import ALiBi, Position, Rotary, Widths
+from qkv.positions.base import Position, Widths
+from qkv.positions.bias import ALiBi
+from qkv.positions.rotary import Rotary
 
 M, VOCAB = 12, 23
 SIZES: dict[str, Any] = {"n_heads": 3, "d_head": 5, "d_rotary": 4, "d_latent": 7}

@@ -18,7 +18,10 @@ from qkv.generation import generate
 from qkv.kv_cache.full import Ledgers
 from qkv.look import capture
 from qkv.patterns.basic import Pattern, causal, documents, full, window
-from qkv.positions.schemes import ALiBi, NoPosition, PositionModule, Rotary, T5Buckets, Widths
+from qkv.positions.absolute import NoPosition
+from qkv.positions.base import PositionModule, Widths
+from qkv.positions.bias import ALiBi, T5Buckets
+from qkv.positions.rotary import Rotary
 
 M, T = 12, 11
 MIXERS = [LinearAttention(n_heads=4, pattern=causal()), Performer(n_heads=4, pattern=causal())]

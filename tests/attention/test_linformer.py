@@ -16,7 +16,9 @@ from qkv.attention.linformer import Linformer, MultiHeadLinformer
 from qkv.attention.multi_head import Pass
 from qkv.kv_cache.full import Ledgers
 from qkv.patterns.basic import causal
-from qkv.positions.schemes import ALiBi, PositionModule, Rotary, Widths
+from qkv.positions.base import PositionModule, Widths
+from qkv.positions.bias import ALiBi
+from qkv.positions.rotary import Rotary
 
 M, T = 12, 7
 SIZES: dict[str, Any] = {"n_heads": 4, "n_kv_heads": 2, "max_positions": 9, "rank": 3}

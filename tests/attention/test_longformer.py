@@ -13,7 +13,9 @@ from qkv.attention.multi_head import Attention, Pass
 from qkv.core.layout import Layout, Role
 from qkv.kv_cache.full import CrossState
 from qkv.patterns.basic import Pattern, causal, global_tokens, window
-from qkv.positions.schemes import ALiBi, PositionModule, Rotary, Widths
+from qkv.positions.base import PositionModule, Widths
+from qkv.positions.bias import ALiBi
+from qkv.positions.rotary import Rotary
 
 M, T = 12, 11
 GLOBALS = torch.tensor([[1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0], [0] * T, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]])

@@ -15,7 +15,9 @@ from qkv.attention.multi_head import Pass
 from qkv.core.layout import Layout
 from qkv.generation import generate
 from qkv.patterns.basic import causal, full, window
-from qkv.positions.schemes import ALiBi, PositionModule, Rotary, Widths
+from qkv.positions.base import PositionModule, Widths
+from qkv.positions.bias import ALiBi
+from qkv.positions.rotary import Rotary
 
 M, VOCAB = 12, 23
 

@@ -18,7 +18,7 @@ from qkv.core.layout import Layout
 from qkv.layers.linear import Linear
 from qkv.layers.norm import RMSNorm
 from qkv.patterns.basic import causal, full, sinks, window
-from qkv.positions.schemes import PositionModule, Widths
+from qkv.positions.base import PositionModule, Widths
 
 M = 12
 

@@ -22,8 +22,8 @@ from qkv.patterns.algebra import by_head
 from qkv.patterns.basic import Pattern, causal, documents, full, global_tokens, prefix, sinks, window
 from qkv.patterns.bigbird import BigBird
 from qkv.patterns.sparse import chunks, dilated, random_blocks, strided
-from qkv.positions.bias import Bias
-from qkv.positions.schemes import ALiBi, T5Buckets, Widths
+from qkv.positions.base import Bias, Widths
+from qkv.positions.bias import ALiBi, T5Buckets
 
 ORDERS = ("contiguous", "zigzag")
 HEADS = 4

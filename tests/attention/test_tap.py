@@ -12,7 +12,8 @@ from qkv.attention.attend import attend
 from qkv.core.layout import Layout
 from qkv.kernels import reference
 from qkv.patterns.basic import causal
-from qkv.positions.schemes import ALiBi, Widths
+from qkv.positions.base import Widths
+from qkv.positions.bias import ALiBi
 
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},

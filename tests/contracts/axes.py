@@ -39,8 +39,11 @@ from qkv.patterns.basic import (
     window,
 )
 from qkv.patterns.bigbird import BigBird
+from qkv.positions.absolute import Learned, NoPosition, Sinusoidal
+from qkv.positions.base import Position
+from qkv.positions.bias import ALiBi, T5Buckets
 from qkv.positions.rope_scaling import YaRN
-from qkv.positions.schemes import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
+from qkv.positions.rotary import Rotary
 
 for _room in (qkv.core, qkv.models):  # whatever registers itself has to be imported to be seen
     for _module in pkgutil.walk_packages(_room.__path__, f"{_room.__name__}."):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from qkv.core.layout import Layout, View
 from qkv.patterns.basic import Pattern
-from qkv.positions.bias import Bias
+from qkv.positions.base import Bias
 
 
 def visible(pattern: Pattern, layout: Layout, kv_layout: Layout, batch: int, heads: int) -> Tensor:

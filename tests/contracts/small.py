@@ -16,7 +16,8 @@ from qkv.models.block import Block
 from qkv.models.stack import Stack
 from qkv.models.transformer import Transformer, TransformerModel
 from qkv.patterns.basic import Pattern, causal, full
-from qkv.positions.schemes import Learned, NoPosition, Position
+from qkv.positions.absolute import Learned, NoPosition
+from qkv.positions.base import Position
 
 VOCAB, WIDTH, LONGEST, PREFIXED = 17, 16, 40, 3
 FEEDFORWARD = {"kind": "feedforward", "d_ff": 20}

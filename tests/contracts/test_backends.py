@@ -28,8 +28,7 @@ from torch import Tensor
 
 from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.positions.bias import Bias
-from qkv.positions.schemes import Position, Widths
+from qkv.positions.base import Bias, Position, Widths
 
 H = 4
 

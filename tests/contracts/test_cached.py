@@ -22,7 +22,10 @@ from qkv.core.layout import Layout
 from qkv.generation.generate import generate
 from qkv.kv_cache.cache import Cache
 from qkv.kv_cache.kinds import CacheKind, FullCache, PagedCache, QuantizedCache, SinkCache
-from qkv.positions.schemes import ALiBi, Learned, NoPosition, Position, Rotary, Sinusoidal, T5Buckets
+from qkv.positions.absolute import Learned, NoPosition, Sinusoidal
+from qkv.positions.base import Position
+from qkv.positions.bias import ALiBi, T5Buckets
+from qkv.positions.rotary import Rotary
 
 TOKENS, PROMPT, ROWS = 13, 4, 3
 KINDS: dict[str, CacheKind] = {

@@ -21,7 +21,8 @@ from qkv.attention.performer import Performer
 from qkv.core.batch import IGNORE
 from qkv.models.transformer import TransformerModel
 from qkv.patterns.basic import causal, documents, full
-from qkv.positions.schemes import Learned, NoPosition, Rotary
+from qkv.positions.absolute import Learned, NoPosition
+from qkv.positions.rotary import Rotary
 
 MIXERS = [
     Example("elu1", LinearAttention(n_heads=4)),

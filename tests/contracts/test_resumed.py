@@ -16,7 +16,7 @@ from small import ids, padded, spec
 import qkv
 from qkv.core.batch import Batch
 from qkv.models.transformer import TransformerModel
-from qkv.positions.schemes import ALiBi, T5Buckets
+from qkv.positions.bias import ALiBi, T5Buckets
 from qkv.training.logging.history import read_metrics
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken, SequenceToSequence

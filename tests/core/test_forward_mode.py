@@ -15,8 +15,8 @@ from qkv.layers.dropout import dropout
 from qkv.layers.grouped_linear import GroupedLinear
 from qkv.layers.losses import linear_cross_entropy
 from qkv.patterns.basic import causal, window
-from qkv.positions.bias import Bias
-from qkv.positions.schemes import T5Buckets
+from qkv.positions.base import Bias
+from qkv.positions.bias import T5Buckets
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:

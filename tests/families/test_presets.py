@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from qkv.families import PRESETS, preset
 from qkv.models.base import ModelSpec
 from qkv.models.build import build
-from qkv.positions.schemes import ALiBi, Rotary
+from qkv.positions.bias import ALiBi
+from qkv.positions.rotary import Rotary
 
 COUNTS = {
     "transformer-base": 63_082_496,

@@ -11,8 +11,9 @@ from qkv.families import FAMILIES, family_of, preset
 from qkv.families.rope import Rope
 from qkv.hub.family import difference
 from qkv.hub.keys import ANY, Key, check_claimed, filled
+from qkv.positions.bias import ALiBi
 from qkv.positions.rope_scaling import Llama3Scaling, LongRoPE
-from qkv.positions.schemes import ALiBi, Rotary
+from qkv.positions.rotary import Rotary
 from qkv.recipes.recipe import Recipe
 
 LLAMA = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 9}

@@ -20,8 +20,8 @@ from qkv.kernels.request import Request
 from qkv.patterns.basic import Pattern, causal, documents, full, global_tokens, prefix, sinks, window
 from qkv.patterns.bigbird import BigBird
 from qkv.patterns.gallery import GALLERY
-from qkv.positions.bias import Bias
-from qkv.positions.schemes import ALiBi, Position, T5Buckets, Widths
+from qkv.positions.base import Bias, Position, Widths
+from qkv.positions.bias import ALiBi, T5Buckets
 
 T, HEADS = 150, 4  # more than one block of 128
 compiler = pytest.mark.skipif(

@@ -15,7 +15,8 @@ from qkv.kernels.native import compiler as compiled
 from qkv.kernels.native import quantized_kv as native
 from qkv.kv_cache.codes import Held, encode
 from qkv.patterns.basic import causal, window
-from qkv.positions.schemes import ALiBi, Widths
+from qkv.positions.base import Widths
+from qkv.positions.bias import ALiBi
 
 B, GROUP, TAIL = 2, 8, 5
 

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from qkv.attention.attend import attend
 from qkv.core.layout import Layout
 from qkv.patterns.basic import by_head, causal, full, prefix, sinks, window
-from qkv.positions.schemes import ALiBi, Widths
+from qkv.positions.base import Widths
+from qkv.positions.bias import ALiBi
 
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},

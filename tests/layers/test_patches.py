@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from qkv.core.layout import Grid, Role
 from qkv.layers.patches import GridPosition, Patches, States, cut, image_layout, joined, masked_layout, shown_patches
-from qkv.positions.schemes import Widths
+from qkv.positions.base import Widths
 
 
 @pytest.mark.parametrize("size", [(8, 12), (11, 13)])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from qkv.attention.multi_head import Pass
 from qkv.core.layout import Layout
 from qkv.models.block import Block, BlockModule, stochastic_depth
-from qkv.positions.schemes import PositionModule
+from qkv.positions.base import PositionModule
 
 M, MEMORY = 8, torch.randn(2, 3, 8, dtype=torch.float64)
 X = torch.randn(2, 5, M, dtype=torch.float64)

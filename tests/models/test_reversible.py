@@ -20,7 +20,7 @@ from qkv.models.block import Block
 from qkv.models.reversible import reversible
 from qkv.models.transformer import TransformerModel
 from qkv.patterns.basic import causal
-from qkv.positions.schemes import PositionModule
+from qkv.positions.base import PositionModule
 
 VOCAB, IDS = 23, torch.randint(23, (2, 9))
 PADDED = Layout.from_lengths([7, 9])

@@ -16,7 +16,7 @@ from qkv.layers.moe import MixtureOfExperts
 from qkv.models.build import build
 from qkv.models.stack import Stack
 from qkv.models.transformer import Transformer, TransformerModel
-from qkv.positions.schemes import Position
+from qkv.positions.base import Position
 
 BLOCK = {"attention": {"kind": "attention", "n_heads": 2}, "feedforward": {"kind": "feedforward", "d_ff": 8}}
 

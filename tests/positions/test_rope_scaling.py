@@ -16,6 +16,7 @@ from qkv.families import preset
 from qkv.models.build import build
 from qkv.models.transformer import TransformerModel
 from qkv.patterns.documents import document_lengths, document_numbers
+from qkv.positions.base import Widths
 from qkv.positions.rope_scaling import (
     NTK,
     DynamicNTK,
@@ -27,7 +28,7 @@ from qkv.positions.rope_scaling import (
     Turn,
     YaRN,
 )
-from qkv.positions.schemes import Rotary, Widths
+from qkv.positions.rotary import Rotary
 
 GOLDEN = json.loads(Path(__file__).with_name("scalings_golden.json").read_text(encoding="utf-8"))["cases"]
 TURN = Turn(10000.0, 16)

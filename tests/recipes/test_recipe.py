@@ -8,7 +8,8 @@ import pytest
 from qkv.data.readers.boxes import Voc
 from qkv.data.readers.sounds import Sounds
 from qkv.experiments.tokenizer import make
-from qkv.positions.schemes import ALiBi, Rotary
+from qkv.positions.bias import ALiBi
+from qkv.positions.rotary import Rotary
 from qkv.recipes import yamls
 from qkv.recipes.recipe import ModelChoice, Recipe, packaged
 

@@ -21,7 +21,7 @@ from ..kernels.plan import Plan
 from ..kernels.request import Request, Result, default_scale
 from ..kv_cache.codes import Held
 from ..patterns.basic import Full, Pattern
-from ..positions.bias import Bias
+from ..positions.base import Bias
 from . import tap
 from .scores import Comparison
 

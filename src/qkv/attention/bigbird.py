@@ -11,7 +11,7 @@ from ..core.graphs import constant
 from ..core.layout import Layout
 from ..patterns.basic import Pattern
 from ..patterns.bigbird import BigBird
-from ..positions.bias import Bias
+from ..positions.base import Bias
 from .multi_head import Attention, MultiHeadAttention, Pass
 
 

@@ -19,8 +19,7 @@ from ..kv_cache.kinds import CacheKind
 from ..layers.linear import Linear
 from ..layers.norm import NoNorm, Norm
 from ..patterns.basic import And, Causal, Full, Pattern
-from ..positions.bias import Bias
-from ..positions.schemes import PositionModule, Tables
+from ..positions.base import Bias, PositionModule, Tables
 from .attend import attend
 from .scores import ScaledDot, Score
 

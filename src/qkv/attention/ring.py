@@ -31,7 +31,7 @@ from ..core.spec import nearest
 from ..kernels.blocks import block_map
 from ..kernels.plan import allowed_mask
 from ..patterns.basic import Full, Pattern
-from ..positions.bias import Bias
+from ..positions.base import Bias
 from .attend import attend, check, check_axes, layouts_of, merge
 
 Order = Literal["contiguous", "zigzag"]

@@ -44,7 +44,7 @@ def offer(request: Request) -> None:
 def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor:
     """The attention weights (B, heads, rows, S) of a recorded request, for the heads and query rows asked for."""
     from ..kernels import reference
-    from ..positions.bias import Bias
+    from ..positions.base import Bias
 
     if request.held is not None:
         return _cut(request.held.detach(), heads, rows)

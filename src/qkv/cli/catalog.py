@@ -127,7 +127,7 @@ def _save(folder: Path) -> None:
 
 
 ROLES = {
-    "positions": "positions.schemes.Position",
+    "positions": "positions.base.Position",
     "scalings": "positions.rope_scaling.Scaling",
     "scores": "attention.scores.Score",
     "mechanisms": "attention.multi_head.Mixer",

@@ -10,7 +10,7 @@ from ..core.spec import brief, nearest
 from ..hub.family import Family
 from ..models.base import ModelSpec
 from ..models.transformer import Transformer
-from ..positions.schemes import Position
+from ..positions.base import Position
 from . import (
     bart,
     bert,

@@ -18,7 +18,8 @@ from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..patterns.basic import causal
-from ..positions.schemes import Learned, Position
+from ..positions.absolute import Learned
+from ..positions.base import Position
 from .classes import dense
 from .places import Place
 

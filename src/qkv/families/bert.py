@@ -16,7 +16,8 @@ from ..models.heads.text import Classifier, LanguageModel, Pooler, SequenceClass
 from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
-from ..positions.schemes import Learned, Position
+from ..positions.absolute import Learned
+from ..positions.base import Position
 from .classes import BERTS_DROPOUT, readers, reading
 from .places import Place, places
 

@@ -18,7 +18,7 @@ from ..models.heads.text import SequenceClassifier, Span
 from ..models.transformer import Transformer
 from ..patterns.basic import Full, Pattern
 from ..patterns.bigbird import BigBird
-from ..positions.schemes import Position
+from ..positions.base import Position
 from .bert import FIELDS, NAMES, PLACES, POOLED, PRETRAINING, bert, legacy
 from .classes import BERTS_DROPOUT, dense, reading, tagger
 from .places import Place

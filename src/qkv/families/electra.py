@@ -11,7 +11,7 @@ from ..layers.feedforward import Activation
 from ..layers.norm import LayerNorm
 from ..models.heads.text import LanguageModel, SequenceClassifier, Span, TokenClassifier, Transform
 from ..models.transformer import Transformer
-from ..positions.schemes import Position
+from ..positions.base import Position
 from .bert import FIELDS, NAMES, PLACES, bert
 from .classes import ANSWERS, BERTS_DROPOUT, TAGS, dense
 

@@ -19,7 +19,9 @@ from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..patterns.basic import causal
-from ..positions.schemes import ALiBi, Position, Rotary
+from ..positions.base import Position
+from ..positions.bias import ALiBi
+from ..positions.rotary import Rotary
 from .classes import decoders, scores
 from .places import heads, places
 from .rope import Rope

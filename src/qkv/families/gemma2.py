@@ -17,7 +17,8 @@ from ..models.heads.text import LanguageModel
 from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
-from ..positions.schemes import Position, Rotary
+from ..positions.base import Position
+from ..positions.rotary import Rotary
 from .classes import decoders
 from .llama import FIELDS, NAMES
 from .places import heads, places, sliding

@@ -14,7 +14,8 @@ from ..layers.feedforward import Activation
 from ..models.heads.text import SequenceClassifier
 from ..models.transformer import Transformer
 from ..patterns.basic import Pattern, Window, global_tokens, window
-from ..positions.schemes import Learned, Position
+from ..positions.absolute import Learned
+from ..positions.base import Position
 from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
 from .classes import dense, readers, reading
 from .places import Place

@@ -8,7 +8,7 @@ from typing import Any
 from ..hub.family import Class, Family
 from ..hub.keys import Key, changed
 from ..hub.names import Row
-from ..positions.schemes import Sinusoidal
+from ..positions.absolute import Sinusoidal
 from .bart import FIELDS, HARMLESS, NAMES, PLACES, bart
 
 marian = partial(bart, normed=False, position=Sinusoidal(arrangement="concatenated"))

@@ -12,7 +12,8 @@ from ..hub.transforms import Joined, Stacked
 from ..layers.feedforward import Activation
 from ..layers.moe import MixtureOfExperts
 from ..models.transformer import Transformer
-from ..positions.schemes import Position, Rotary
+from ..positions.base import Position
+from ..positions.rotary import Rotary
 from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .mistral import PLACES

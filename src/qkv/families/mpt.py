@@ -19,7 +19,8 @@ from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..patterns.basic import causal
-from ..positions.schemes import ALiBi, Position
+from ..positions.base import Position
+from ..positions.bias import ALiBi
 from .classes import decoders, scores
 from .places import places
 

@@ -16,7 +16,8 @@ from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..patterns.basic import causal
-from ..positions.schemes import Learned, Position
+from ..positions.absolute import Learned
+from ..positions.base import Position
 from .gpt2 import FIELDS
 from .gpt2 import names as gpt2_names
 from .places import places

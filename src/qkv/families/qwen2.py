@@ -10,7 +10,7 @@ from typing import Any
 from ..hub.family import Family
 from ..hub.keys import Config, Key, changed
 from ..hub.values import shown
-from ..positions.schemes import Rotary
+from ..positions.rotary import Rotary
 from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .places import places

@@ -8,7 +8,7 @@ from typing import Any
 from ..hub.family import Family
 from ..hub.keys import Key, changed
 from ..hub.names import Row
-from ..positions.schemes import Rotary
+from ..positions.rotary import Rotary
 from .classes import decoders
 from .llama import FIELDS, NAMES, llama
 from .places import places

@@ -10,7 +10,7 @@ from ..hub.family import Class, Family
 from ..hub.keys import Config, Field, Key, changed
 from ..hub.names import Row
 from ..models.heads.text import SequenceClassifier
-from ..positions.schemes import Learned
+from ..positions.absolute import Learned
 from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
 from .classes import BERTS_DROPOUT, dense, readers, reading
 

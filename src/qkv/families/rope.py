@@ -10,7 +10,7 @@ from ..core.spec import nearest
 from ..hub.keys import Config
 from ..hub.values import shown
 from ..positions.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, NoScaling, Scaling, YaRN
-from ..positions.schemes import Rotary
+from ..positions.rotary import Rotary
 
 SCALINGS: dict[str, type[Scaling]] = {
     "default": NoScaling,

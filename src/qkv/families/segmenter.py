@@ -9,7 +9,7 @@ from ..layers.patches import GridPosition, Size, States
 from ..models.heads.vision import MaskTokens
 from ..models.stack import Stack
 from ..models.transformer import Transformer
-from ..positions.schemes import Position
+from ..positions.base import Position
 from .vit import vit
 
 

@@ -22,7 +22,7 @@ from ..models.initialization import T5Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..patterns.basic import causal
-from ..positions.schemes import T5Buckets
+from ..positions.bias import T5Buckets
 from .classes import dense
 from .places import Place
 

@@ -14,7 +14,8 @@ from ..models.initialization import Glorot
 from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..patterns.basic import causal
-from ..positions.schemes import Position, Sinusoidal
+from ..positions.absolute import Sinusoidal
+from ..positions.base import Position
 
 
 def transformer(

@@ -20,7 +20,7 @@ from ..models.heads.vision import ImageClassifier
 from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
-from ..positions.schemes import Position
+from ..positions.base import Position
 from .places import Place, places
 
 

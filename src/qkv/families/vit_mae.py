@@ -14,7 +14,7 @@ from ..layers.patches import GridPosition, Size, States
 from ..models.heads.vision import PixelDecoder
 from ..models.stack import Stack
 from ..models.transformer import Transformer
-from ..positions.schemes import Position
+from ..positions.base import Position
 from .places import Place
 from .vit import ENCODER, HUGE, LARGE, PLACES, body, layers, renamed, vit
 

@@ -12,7 +12,7 @@ from ..layers.feedforward import Activation
 from ..layers.patches import GridPosition, Size
 from ..models.heads.vision import Detector
 from ..models.transformer import Transformer
-from ..positions.schemes import Position
+from ..positions.base import Position
 from .vit import ENCODER, PLACES, Sides, body, vit
 
 

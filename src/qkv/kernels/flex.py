@@ -20,8 +20,8 @@ from torch import Tensor
 from ..core.graphs import untraced
 from ..core.layout import Layout
 from ..patterns.basic import Pattern
-from ..positions.bias import Bias
-from ..positions.schemes import ALiBi, T5Buckets
+from ..positions.base import Bias
+from ..positions.bias import ALiBi, T5Buckets
 from . import pairwise
 from .blocks import block_map
 from .plan import same_segment

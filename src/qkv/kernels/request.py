@@ -12,7 +12,7 @@ from torch import Tensor
 from ..attention.scores import Comparison
 from ..core.layout import Layout
 from ..patterns.basic import Pattern
-from ..positions.bias import Bias
+from ..positions.base import Bias
 from .plan import Plan
 
 Result = Tensor | tuple[Tensor, Tensor]

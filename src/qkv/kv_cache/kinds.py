@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ..core.spec import Spec
-from ..positions.schemes import PositionModule
+from ..positions.base import PositionModule
 from .full import KeyValueState, State
 from .paged import PagedLedger, PagedState
 from .quantized import QuantizedState

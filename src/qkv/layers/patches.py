@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from ..core.layout import Grid, Layout, Role
 from ..core.spec import Cost
-from ..positions.schemes import Position, PositionModule, Widths
+from ..positions.base import Position, PositionModule, Widths
 from .convolution import Stem
 from .dropout import dropout
 from .embedding import Input, InputModule

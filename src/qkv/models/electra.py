@@ -18,7 +18,7 @@ from ..core.spec import Cost
 from ..layers.embedding import Embedding
 from ..layers.losses import LossSums
 from ..layers.norm import NoNorm
-from ..positions.schemes import Learned, LearnedEmbedding
+from ..positions.absolute import Learned, LearnedEmbedding
 from .heads.text import Head, HeadModule, LanguageModel, TokenClassifier, TokenClassifierHead, Transform
 from .replace import replace
 from .transformer import Transformer, TransformerModel

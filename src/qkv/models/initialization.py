@@ -18,7 +18,8 @@ from ..core.spec import Spec
 from ..layers.embedding import TokenEmbedding
 from ..layers.grouped_linear import GroupedLinear
 from ..layers.linear import Linear
-from ..positions.schemes import LearnedEmbedding, T5Bias
+from ..positions.absolute import LearnedEmbedding
+from ..positions.bias import T5Bias
 from .heads.text import LanguageModelHead
 from .unfilled import unfilled
 

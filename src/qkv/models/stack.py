@@ -21,7 +21,8 @@ from ..kv_cache.cache import Cache
 from ..layers.embedding import Embedding, Input
 from ..layers.norm import NoNorm, Norm
 from ..layers.patches import GridEmbedding, GridPosition
-from ..positions.schemes import NoPosition, Position, PositionModule, Widths
+from ..positions.absolute import NoPosition
+from ..positions.base import Position, PositionModule, Widths
 from .block import Block, BlockModule
 from .reversible import reversible
 

@@ -20,7 +20,7 @@ from ..kv_cache.kinds import CacheKind, named
 from ..layers.embedding import Embedding
 from ..layers.losses import LossSums, cross_entropy
 from ..layers.patches import PatchEmbedding
-from ..positions.schemes import Learned
+from ..positions.absolute import Learned
 from .base import ModelSpec
 from .heads import (  # noqa: F401  # so that their heads are known wherever there are models
     pixel_masks,

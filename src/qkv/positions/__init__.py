@@ -1,1 +1,3 @@
-"""Position schemes: sinusoidal, learned, rotary and its scalings, ALiBi and relative biases."""
+"""Position schemes: absolute, rotary (RoPE) with its scalings, and relative biases."""
+
+from . import absolute, bias, rotary  # noqa: F401  # so that every kind is registered wherever one is

@@ -13,7 +13,7 @@ from small import (
 )
 
 from qkv.core.layout import Layout
-from qkv.positions.schemes import Position
+from qkv.positions.base import Position
 
 
 @every_family

@@ -13,7 +13,7 @@ from small import (
 )
 
 from qkv.core.layout import Layout
-from qkv.positions.schemes import Learned, Sinusoidal
+from qkv.positions.absolute import Learned, Sinusoidal
 
 
 @every_decoder

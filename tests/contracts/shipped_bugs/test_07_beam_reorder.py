@@ -15,7 +15,8 @@ from small import (
 
 from qkv.core.layout import Layout
 from qkv.patterns.basic import causal, window
-from qkv.positions.schemes import Rotary, Sinusoidal
+from qkv.positions.absolute import Sinusoidal
+from qkv.positions.rotary import Rotary
 
 
 @pytest.mark.parametrize("pattern", [causal(), causal() & window(3)], ids=["full", "ring"])

@@ -10,7 +10,9 @@ from small import (
 )
 
 from qkv.core.layout import Layout
-from qkv.positions.schemes import Position, Rotary, Sinusoidal, Widths
+from qkv.positions.absolute import Sinusoidal
+from qkv.positions.base import Position, Widths
+from qkv.positions.rotary import Rotary
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from small import (
 
 import qkv
 from qkv.generation import generate
-from qkv.positions.schemes import ALiBi, Rotary, T5Buckets
+from qkv.positions.bias import ALiBi, T5Buckets
+from qkv.positions.rotary import Rotary
 
 
 @every_family

@@ -15,7 +15,7 @@ import qkv
 from qkv.attention.attend import attend
 from qkv.core.layout import Layout
 from qkv.patterns.basic import causal, full, window
-from qkv.positions.schemes import Position, Widths
+from qkv.positions.base import Position, Widths
 
 
 @every_backend

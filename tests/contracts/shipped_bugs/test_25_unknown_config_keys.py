@@ -13,7 +13,7 @@ from small import (
 
 from qkv.models.transformer import Transformer
 from qkv.patterns.basic import causal, window
-from qkv.positions.schemes import ALiBi
+from qkv.positions.bias import ALiBi
 
 
 def test_bug_25_an_unknown_config_field_is_an_error() -> None:

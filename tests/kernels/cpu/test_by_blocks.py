@@ -33,8 +33,8 @@ from qkv.patterns.basic import (
     strided,
     window,
 )
-from qkv.positions.bias import Bias
-from qkv.positions.schemes import ALiBi, Widths
+from qkv.positions.base import Bias, Widths
+from qkv.positions.bias import ALiBi
 
 pytestmark = pytest.mark.skipif(library("sparse") is None, reason="there is no C++ compiler to build the kernels with")
 

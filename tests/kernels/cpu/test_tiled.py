@@ -12,8 +12,8 @@ from qkv.attention.attend import attend
 from qkv.core.layout import Layout
 from qkv.kernels.cpu import tiled, tiles
 from qkv.patterns.basic import Pattern, causal, prefix, sinks, window
-from qkv.positions.bias import Bias
-from qkv.positions.schemes import ALiBi, Position, T5Buckets, Widths
+from qkv.positions.base import Bias, Position, Widths
+from qkv.positions.bias import ALiBi, T5Buckets
 
 T, HEADS = 21, 4
 

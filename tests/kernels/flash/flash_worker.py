@@ -24,8 +24,8 @@ from qkv.patterns.basic import (
     strided,
     window,
 )
-from qkv.positions.bias import Bias
-from qkv.positions.schemes import ALiBi, T5Buckets, Widths
+from qkv.positions.base import Bias, Widths
+from qkv.positions.bias import ALiBi, T5Buckets
 
 T, HEADS = 40, 4
 Options = dict[str, Any]

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch._subclasses import FakeTensor
 
 from ...patterns.basic import Causal, Extent, Full, Pattern
-from ...positions.bias import Bias
-from ...positions.schemes import ALiBi
+from ...positions.base import Bias
+from ...positions.bias import ALiBi
 from ..native import sparse
 from ..plan import first_position, host_extent
 from ..request import Request, Result

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ...core.layout import Layout, View
 from ...patterns.basic import Pattern
-from ...positions.bias import BiasScheme
-from ...positions.schemes import Position
+from ...positions.base import Position
 from ..blocks import Blocks, block_map
 from ..plan import allowed_by_head
 
@@ -31,7 +30,7 @@ def pattern_of(text: str) -> Pattern:
 
 
 @lru_cache(maxsize=256)
-def scheme_of(text: str) -> BiasScheme:
+def scheme_of(text: str) -> Position:
     return Position.from_json(text)
 
 

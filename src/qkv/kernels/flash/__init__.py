@@ -24,8 +24,8 @@ from torch import Tensor
 
 from ...core.graphs import constant
 from ...core.layout import Layout
-from ...positions.bias import Bias
-from ...positions.schemes import ALiBi, T5Buckets
+from ...positions.base import Bias
+from ...positions.bias import ALiBi, T5Buckets
 from ..plan import host_extent, same_segment
 from ..request import Request, Result
 from .decoding import paged

@@ -13,7 +13,7 @@ from ...core.spec import nearest
 from ...layers.convolution import Convolution
 from ...layers.embedding import InputModule
 from ...models.heads.text import HeadModule
-from ...positions.schemes import PositionModule
+from ...positions.base import PositionModule
 
 _BLOCK = re.compile(r"(?:^|\.)blocks\.(\d+)\.")
 
