@@ -11,7 +11,7 @@ import torch
 from hypothesis import settings
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE / "helpers"), str(HERE / "contracts")]
+sys.path[:0] = [str(HERE / name) for name in ("helpers", "contracts", "experiments", "families", "inference")]
 import run_tiny  # noqa: E402
 import summary  # noqa: E402
 

@@ -20,7 +20,7 @@ WIDE = preset("llama", d_model=256, n_layers=2, n_heads=4, d_ff=512, vocab_size=
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """One with AMX, a compiler, and a known speed."""
     monkeypatch.setattr(precision, "bf16_instructions", lambda device: "amx_bf16")
-    monkeypatch.setattr(choices, "peak_flops", lambda device, precision: 1e11)
+    monkeypatch.setattr(choices, "peak_flops", lambda device, dtype: 1e11)
     monkeypatch.setattr(compiling, "missing_compiler", lambda device: None)
 
 

@@ -34,8 +34,8 @@ def cost(
     read, it counts as full, and the output says so. A preset counts as trained on batches of 8 × 512 tokens by AdamW.
     """
     from .. import families
+    from ..core.device import choose
     from ..experiments import costs
-    from ..inference.device import choose
     from ..recipes.recipe import packaged
     from .show import load_preset, load_recipe
 

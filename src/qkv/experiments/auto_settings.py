@@ -9,7 +9,7 @@ import torch
 
 from ..cost import time
 from ..cost.count import Shape, training_flops
-from ..inference.device import peak_flops
+from ..cost.throughput import peak_flops
 from ..models.base import ModelSpec
 from ..models.block import Block
 from ..training import compiling, precision
@@ -73,7 +73,7 @@ class Chooser:
     def run_seconds(self, training: Training) -> float:
         """About how long the run takes, by its steps, its epochs and its time, whichever ends it first."""
         name = precision.choose(training.precision, self.device, self.spec.d_model).precision
-        peak = peak_flops(self.device, name)
+        peak = peak_flops(self.device, precision.DTYPES[name])
         batch = time.seconds(training_flops(self.spec, self.shape), peak, self.device.type, name, self.spec.d_model)
         by_steps = batch * training.accumulate * training.max_steps if training.max_steps else float("inf")
         by_epochs = batch * self.epoch * training.max_epochs if training.max_epochs and self.epoch else float("inf")

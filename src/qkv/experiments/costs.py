@@ -16,13 +16,13 @@ from ..cost.count import Part, Shape, parts, training_flops
 from ..cost.images import image_tokens
 from ..cost.machine import available
 from ..cost.memory import Memory, predict
-from ..inference.device import peak_flops
+from ..cost.throughput import peak_flops
 from ..layers.lora import Adapter
 from ..models.base import ModelSpec
 from ..models.transformer import Transformer
 from ..recipes.recipe import Recipe
 from ..training.objective import Objective
-from ..training.precision import Precision, choose
+from ..training.precision import DTYPES, Precision, choose
 from ..training.settings import Training
 from .fits import plan_of
 from .shape import allowed, widest
@@ -165,7 +165,7 @@ def of_model(
     precision = choose(training.precision, device, spec.d_model).precision
     padded = spec.is_encoder_decoder if padded is None else padded
     plan = plan_of(training, spec, device, objective, packed=packed, padded=padded, adapter=adapter, batch=batch)
-    peak, flops = peak_flops(device, precision), training_flops(spec, shape)
+    peak, flops = peak_flops(device, DTYPES[precision]), training_flops(spec, shape)
     return Costs(
         name=name,
         parameters=spec.n_parameters,

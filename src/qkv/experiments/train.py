@@ -14,6 +14,8 @@ from rich.console import Console
 from torch import nn
 
 from ..core.batch import Batch
+from ..core.device import choose
+from ..cost.throughput import flops_per_token, peak_flops
 from ..data.batching.batching import Stream, count, stream
 from ..data.source import SPLITS, Example, Split
 from ..data.vectors.vectors import Vectors
@@ -35,7 +37,6 @@ from ..directories.layout import (
     write_text,
 )
 from ..directories.lock import locked
-from ..inference.device import choose, flops_per_token, peak_flops
 from ..inference.run import check_fit, write_settings
 from ..inference.text import Use
 from ..inference.unseen import unknown_words
@@ -52,6 +53,7 @@ from ..training.checkpoints import rng
 from ..training.logging.progress import span
 from ..training.loop import check_metric, fit
 from ..training.outcome import Outcome
+from ..training.precision import DTYPES
 from .admission import admit, check_machine
 from .auto_settings import Chooser
 from .base import added_template, check_base, keep_base, model_of
@@ -222,6 +224,8 @@ class Job:
         recipe = self.recipe
         model = self._model()
         self._check_metric(model)
+        precision = recipe.training.precision
+        assert precision != "auto", "`foresee` has chosen it"
 
         def begin() -> None:
             if overwrite and State.of(self.out) is not State.FREE:
@@ -242,7 +246,7 @@ class Job:
             begin=begin,
             fingerprint=fingerprint(recipe.data, self.tokenizer, recipe.seed),
             flops_per_token=flops_per_token(self.spec, first),
-            peak_flops=peak_flops(self.device, recipe.training.precision),
+            peak_flops=peak_flops(self.device, DTYPES[precision]),
             console=self.console,
         )
         self._say(f"{str(outcome)[0].upper()}{str(outcome)[1:]}.")

@@ -14,12 +14,12 @@ from ..core.layout import Layout
 from ..data.task import Task
 from ..models.heads.sentence import SentenceVector
 from ..models.heads.text import SequenceClassifier
+from ..models.long_texts import has_global_attention, reads_unpadded
 from ..models.transformer import Transformer
 from ..tasks.framing import framed
 from ..tasks.text_classification.task import Classify
 from ..tasks.text_regression.task import Regress
 from ..tasks.whole_texts import Sentences
-from .long_texts import chooses_global, reads_unpadded
 from .text import batches
 
 if TYPE_CHECKING:
@@ -147,6 +147,12 @@ def _stop_of(run: Run, ids: list[int]) -> int:
     if not isinstance(spec, Transformer) or spec.encoder is not None:
         return len(ids)
     return 1 + max((place for place, token in enumerate(ids) if token != pad), default=0)
+
+
+def chooses_global(run: Run) -> bool:
+    """Whether a Hub model has global attention, whose tokens its own library chooses by what it is asked (Longformer). For a
+    model trained here, its task says so."""
+    return run.recipe is None and has_global_attention(run.model)
 
 
 def _first_sees_all(run: Run) -> bool:

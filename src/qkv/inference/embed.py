@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from ..core.layout import Layout
 from ..core.spec import nearest
 from ..directories.sentence_transformers import Pooling, Sentences
+from ..models.long_texts import reads_unpadded
 from ..models.recurrent.model import RecurrentModel
-from .long_texts import reads_unpadded
 from .text import TextModel, batches
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..models.long_texts import reads_unpadded
 from ..tasks.framing import framed
 from .classify import Rows, inputs_of
-from .long_texts import reads_unpadded
 from .text import batches
 from .uses import advice, fills, kind_of, name_of
 

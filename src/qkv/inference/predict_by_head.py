@@ -18,8 +18,7 @@ from ..tasks.question_answering.task import Answer
 from ..tasks.tagging.predict import tagged
 from ..tasks.tagging.task import Tag
 from ..tasks.text_regression.predict import rated
-from .classify import labels_of
-from .long_texts import chooses_global
+from .classify import chooses_global, labels_of
 from .predict_classes import files_classified, texts_classified
 from .uses import advice, name_of
 

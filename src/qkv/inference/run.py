@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
+from ..core import device as devices
 from ..core.spec import SCHEMA, nearest
 from ..directories import hub, sharded, weights
 from ..directories import sentence_transformers as sentences
@@ -38,7 +39,6 @@ from ..recipes.recipe import Recipe
 from ..tokenizers.chat.conversations import Messages
 from ..tokenizers.readers.hub_config import save_for_hub
 from ..tokenizers.tokenizer import Tokenizer
-from . import device as devices
 from . import unseen
 from .chat import chat
 from .classify import Classified, classify, similarity

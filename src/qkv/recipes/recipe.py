@@ -29,12 +29,12 @@ from ..data.synthetic import (  # noqa: F401  (their kinds)
 from ..data.task import Task
 from ..directories.layout import RECIPE, read_text
 from ..generation import Generation
-from ..inference.long_texts import has_chosen_tokens
 from ..layers.lora import Adapter
 from ..look.wording import better
 from ..models.heads.sentence import SentenceVector
 from ..models.heads.series import Forecaster
 from ..models.heads.text import Head, SequenceClassifier, Span, TokenClassifier
+from ..models.long_texts import has_global_tokens
 from ..models.transformer import Transformer
 from ..tokenizers.kinds import TokenizerSpec
 from ..training.objective import Objective, SequenceToSequence
@@ -270,7 +270,7 @@ class Recipe(Spec):
         self._check_stacks(self.task, spec)
         first = spec.encoder or spec.output
         task = self.task.settle(self.data, tokenizer, first.embedding)
-        task = task.with_global_tokens() if has_chosen_tokens(first) else task
+        task = task.with_global_tokens() if has_global_tokens(first) else task
         if (why := task.lacks(self.training.metric)) is not None:
             raise ValueError(f"training.metric is {self.training.metric!r}, but {why}")
         made = self.model_copy(update={"task": task})

@@ -13,7 +13,7 @@ from ..data.batching.batching import Batching
 from ..data.batching.pools import by_length, cut_rows
 from ..data.source import Example, Skipped
 from ..data.task import Chance, Item, Task
-from ..inference.long_texts import reads_unpadded
+from ..models.long_texts import reads_unpadded
 
 if TYPE_CHECKING:
     from ..inference.run import Run

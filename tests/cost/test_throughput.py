@@ -1,22 +1,12 @@
 from __future__ import annotations
 
-import pytest
 import torch
 from rich.console import Console
 from run_tiny import TINY
 
+from qkv.cost.throughput import flops_per_token, peak_flops
 from qkv.experiments.train import Job
-from qkv.inference.device import choose, flops_per_token, peak_flops
 from qkv.recipes.recipe import Recipe
-
-
-def test_names_of_devices() -> None:
-    assert choose("cpu") == torch.device("cpu")
-    assert choose(torch.device("meta")).type == "meta"
-    assert choose("auto").type in ("cpu", "cuda", "mps")
-    for name in ("gpu", "cud", "cuda:x", "cpu:-1"):
-        with pytest.raises(ValueError, match=f"there is no device '{name}'"):
-            choose(name)
 
 
 def test_flops_of_a_token_come_from_the_models_own_formula(tmp_path) -> None:
@@ -26,4 +16,4 @@ def test_flops_of_a_token_come_from_the_models_own_formula(tmp_path) -> None:
 
 
 def test_peak_is_a_plausible_speed() -> None:
-    assert 1e8 < peak_flops(torch.device("cpu"), "fp32") < 1e15
+    assert 1e8 < peak_flops(torch.device("cpu"), torch.float32) < 1e15

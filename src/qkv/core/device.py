@@ -1,0 +1,34 @@
+"""Where to compute: the CPU, a CUDA device or an Apple GPU, by name."""
+
+from __future__ import annotations
+
+import torch
+
+from .spec import nearest
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+def choose(name: str | torch.device = "auto") -> torch.device:
+    """`auto`, `cpu`, `cuda` (or `cuda:1`), `mps`. Raises ValueError where the machine lacks the device."""
+    if isinstance(name, torch.device):
+        return name
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "mps" if _has_mps() else "cpu")
+    kind, _, index = name.partition(":")
+    if kind not in DEVICES[1:] or (index and not index.isdecimal()):
+        raise ValueError(f"there is no device {name!r}; {nearest(kind, DEVICES)}")
+    if kind == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(index or 0) >= count:
+            seen = f"{count} CUDA device{'s' if count != 1 else ''}" if count else "no CUDA device"
+            raise ValueError(
+                f"this machine has {seen} that PyTorch {torch.__version__} can use; take --device cpu or auto"
+            )
+    if kind == "mps" and not _has_mps():
+        raise ValueError("this machine has no Apple GPU that PyTorch can use (mps); take --device cpu or auto")
+    return torch.device(name)
+
+
+def _has_mps() -> bool:
+    return torch.backends.mps.is_available()

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from qkv.core.device import choose
+
+
+def test_names_of_devices() -> None:
+    assert choose("cpu") == torch.device("cpu")
+    assert choose(torch.device("meta")).type == "meta"
+    assert choose("auto").type in ("cpu", "cuda", "mps")
+    for name in ("gpu", "cud", "cuda:x", "cpu:-1"):
+        with pytest.raises(ValueError, match=f"there is no device '{name}'"):
+            choose(name)
