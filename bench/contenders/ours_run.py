@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import qkv
-from qkv.training.logging.history import read_metrics
+from qkv.training.logging.metrics_file import read_metrics
 
 from . import whole
 from .plain import facts

@@ -17,7 +17,7 @@ import qkv
 from qkv.core.batch import Batch
 from qkv.models.transformer import TransformerModel
 from qkv.positions.bias import ALiBi, T5Buckets
-from qkv.training.logging.history import read_metrics
+from qkv.training.logging.metrics_file import read_metrics
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken, SequenceToSequence
 from qkv.training.settings import Training

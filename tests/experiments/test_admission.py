@@ -48,7 +48,7 @@ def test_more_workers_than_a_machine_can_use_are_refused() -> None:
 
 def test_a_changed_learning_rate_trains_on_and_is_kept(trained: Path, tmp_path: Path) -> None:
     from qkv.experiments.train import train
-    from qkv.training.logging.history import read_metrics
+    from qkv.training.logging.metrics_file import read_metrics
 
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)

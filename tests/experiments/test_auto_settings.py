@@ -9,7 +9,8 @@ from qkv.cost.count import Shape
 from qkv.experiments import auto_settings as choices
 from qkv.experiments.auto_settings import Chooser, adopt
 from qkv.families import preset
-from qkv.training import compiling, precision
+from qkv.training import compiling
+from qkv.training import mixed_precision as precision
 from qkv.training.settings import Training
 
 CPU = torch.device("cpu")

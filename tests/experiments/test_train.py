@@ -22,8 +22,8 @@ from qkv.experiments import fits
 from qkv.experiments.train import train
 from qkv.inference.run import load
 from qkv.recipes.recipe import COMPARE, Recipe, packaged, tree
-from qkv.training.logging.history import read_metrics
-from qkv.training.precision import LEAST_WIDTHS
+from qkv.training.logging.metrics_file import read_metrics
+from qkv.training.mixed_precision import LEAST_WIDTHS
 from qkv.training.step import Stepper
 
 
@@ -146,7 +146,7 @@ def test_a_run_that_ends_before_its_first_step_is_not_in_the_way_of_another(
         raise ValueError("wandb could not start a run")
 
     with monkeypatch.context() as patch, pytest.raises(ValueError, match="could not start"):
-        patch.setattr("qkv.training.logging.journal.Journal.begin", refuses)
+        patch.setattr("qkv.training.logging.run_log.Journal.begin", refuses)
         train(Recipe.load("reverse", TINY), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
 
@@ -205,7 +205,7 @@ def test_what_was_chosen_is_in_the_runs_recipe_and_stays_so(
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
     monkeypatch.setitem(LEAST_WIDTHS, "amx_bf16", 1)  # here auto would choose otherwise
-    monkeypatch.setattr("qkv.training.precision.bf16_instructions", lambda device: "amx_bf16")
+    monkeypatch.setattr("qkv.training.mixed_precision.bf16_instructions", lambda device: "amx_bf16")
     train(Recipe.load("reverse", [*TINY, "training.max_steps=5"]), folder, resume=True, device="cpu")
     assert Recipe.load(folder).training.precision == "fp32"
     with pytest.raises(ValueError, match=r"training\.precision is 'fp32' there and 'bf16' here"):

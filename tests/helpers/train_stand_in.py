@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from qkv.core.batch import IGNORE, Batch
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken
-from qkv.training.outcome import Outcome
+from qkv.training.result import Outcome
 from qkv.training.settings import Training
 
 VOCAB, WIDTH = 13, 8

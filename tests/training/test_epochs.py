@@ -6,7 +6,7 @@ import pytest
 from train_stand_in import batch, train
 
 from qkv.training.checkpoints.checkpoint import Checkpoints, step_of
-from qkv.training.logging.history import read_metrics
+from qkv.training.logging.metrics_file import read_metrics
 from qkv.training.settings import Training
 
 BATCHES = 5  # of an epoch

@@ -11,8 +11,8 @@ from train_stand_in import Tiny, batch, evaluate, open_stream, train
 from qkv.core.batch import IGNORE, Batch
 from qkv.training.checkpoints.checkpoint import MODEL, Checkpoints, load_state, load_tensors, step_of
 from qkv.training.checkpoints.weights import model_tensors, read_tensors
-from qkv.training.logging.history import read_metrics
-from qkv.training.outcome import Diverged
+from qkv.training.logging.metrics_file import read_metrics
+from qkv.training.result import Diverged
 
 
 def lines(out, type: str) -> list[dict]:

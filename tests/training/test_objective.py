@@ -46,7 +46,7 @@ class Small(Objective, kind="small-weights-test"):
 
 
 def test_a_new_objective_trains_and_its_terms_are_logged(tmp_path):
-    from qkv.training.logging.history import read_metrics
+    from qkv.training.logging.metrics_file import read_metrics
 
     train(tmp_path, objective=Objective.from_dict({"kind": "small-weights-test"}))
     line = next(line for line in read_metrics(tmp_path / "metrics.jsonl") if line["type"] == "train")
@@ -122,7 +122,7 @@ def test_what_layers_add_becomes_terms_that_weigh_as_their_labels():
 
 
 def test_balance_is_on_by_default_and_logged(tmp_path):
-    from qkv.training.logging.history import read_metrics
+    from qkv.training.logging.metrics_file import read_metrics
 
     train(tmp_path, model=experts(router_z=0.01), objective=NextToken(), evaluate=None)
     line = next(line for line in read_metrics(tmp_path / "metrics.jsonl") if line["type"] == "train")

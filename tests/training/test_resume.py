@@ -15,8 +15,8 @@ from train_stand_in import Tiny, open_stream, train
 
 from qkv.training.checkpoints import checkpoint
 from qkv.training.checkpoints.checkpoint import MODEL, OPTIMIZER, STATE, load_state
-from qkv.training.logging.history import read_metrics
-from qkv.training.outcome import Outcome
+from qkv.training.logging.metrics_file import read_metrics
+from qkv.training.result import Outcome
 
 TIMES = ("elapsed", "tokens_per_s", "mfu")
 

@@ -3,7 +3,7 @@ from train_stand_in import Tiny, train
 
 from qkv.training.checkpoints.checkpoint import AVERAGE, MODEL, load_tensors
 from qkv.training.checkpoints.weights import model_tensors, read_tensors
-from qkv.training.logging.history import read_metrics
+from qkv.training.logging.metrics_file import read_metrics
 from qkv.training.weight_averaging import Average, NoAverage, Running, RunningAverage, mean
 
 

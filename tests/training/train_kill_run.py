@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 from train_stand_in import Tiny, train
 
 from qkv.training.checkpoints.checkpoint import MODEL, OPTIMIZER
-from qkv.training.logging.history import read_metrics
+from qkv.training.logging.metrics_file import read_metrics
 
 
 def run(out: Path, steps: int) -> None:

@@ -70,7 +70,7 @@ def _show(costs: Costs) -> None:
 
 
 def _lines(costs: Costs) -> list[str]:
-    from ..training.logging.progress import span
+    from ..training.logging.progress_bar import span
 
     shape, memory = costs.shape, costs.memory
     said = [f"\nCounted {costs.basis}."] if costs.basis else []

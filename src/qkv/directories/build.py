@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from ..generation.mixin import Generates
+from ..generation.generation_mixin import Generates
 from ..models.base import ModelSpec
 from ..models.build import build as build_module
 from ..models.recurrent.model import Recurrent, RecurrentModel

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..core import durable, plain_json
 from ..tokenizers.readers.tokenizer_json import CHAT_TEMPLATE
-from ..training.logging.history import read_metrics
-from ..training.logging.loggers import RUN_ID
+from ..training.logging.metrics_file import read_metrics
+from ..training.logging.tensorboard import RUN_ID
 from .lock import LOCK, OWNER
 
 CONFIG = "config.json"

@@ -13,8 +13,8 @@ from ..data.batching.batching import Batching
 from ..directories.layout import State
 from ..recipes.recipe import Recipe
 from ..training.compiling import check_compiler
-from ..training.logging.loggers import check_boards
-from ..training.precision import check_device
+from ..training.logging.tensorboard import check_boards
+from ..training.mixed_precision import check_device
 from ..training.settings import Training
 from .auto_settings import adopt
 

@@ -12,7 +12,8 @@ from ..cost.count import Shape, training_flops
 from ..cost.throughput import peak_flops
 from ..models.base import ModelSpec
 from ..models.block import Block
-from ..training import compiling, precision
+from ..training import compiling
+from ..training import mixed_precision as precision
 from ..training.settings import Training
 
 Say = Callable[[str], None]

@@ -21,8 +21,8 @@ from ..layers.lora import Adapter
 from ..models.base import ModelSpec
 from ..models.transformer import Transformer
 from ..recipes.recipe import Recipe
+from ..training.mixed_precision import DTYPES, Precision, choose
 from ..training.objective import Objective
-from ..training.precision import DTYPES, Precision, choose
 from ..training.settings import Training
 from .fits import plan_of
 from .shape import allowed, widest

@@ -13,8 +13,8 @@ from ..cost.machine import available
 from ..cost.memory import Loss, MakeOptimizer, Plan, ceiling, predict
 from ..layers.lora import Adapter, adapt
 from ..models.base import ModelSpec
+from ..training.mixed_precision import DTYPES, choose
 from ..training.objective import Objective, terms_of
-from ..training.precision import DTYPES, choose
 from ..training.settings import Training
 from ..training.step import over_labels, weighed
 from ..training.weight_averaging import RunningAverage

@@ -50,10 +50,10 @@ from ..recipes.recipe import Recipe
 from ..recipes.vectors import load_vectors
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.checkpoints import rng
-from ..training.logging.progress import span
+from ..training.logging.progress_bar import span
 from ..training.loop import check_metric, fit
-from ..training.outcome import Outcome
-from ..training.precision import DTYPES
+from ..training.mixed_precision import DTYPES
+from ..training.result import Outcome
 from .admission import admit, check_machine
 from .auto_settings import Chooser
 from .base import added_template, check_base, keep_base, model_of

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from .beam import beam_search
-from .processors import Processor, processors_for
+from .beam_search import beam_search
+from .greedy_search import Stream, search
+from .logits_processors import Processor, processors_for
+from .model_interface import Decoder, evaluating
 from .prompts import Ids, Prompts, prepare
-from .protocol import Decoder, evaluating
 from .result import Generated, Hypothesis
-from .rules import Rules, Stop
 from .sampling import row_seed
-from .search import Stream, search
 from .settings import Generation
+from .stopping import Rules, Stop
 
 
 def generate(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from ..kv_cache.kinds import CacheKind
-from .protocol import Decoder
+from .model_interface import Decoder
 
 ROOM = 512  # new tokens that a cache makes room for at once; it grows by itself after that
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..generation import Generated, Generation, generate, row_seed
-from ..generation.processors import Processor
+from ..generation.logits_processors import Processor
 from ..hub.generation import Ids
 from ..models.build import AnyModel
 from ..tokenizers.tokenizer import Tokenizer

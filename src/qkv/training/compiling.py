@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from .logging.progress import span
+from .logging.progress_bar import span
 
 # What a step gains where every batch has one shape, without and with gated feed-forward layers, whose element-wise work is
 # what fuses. Measured on CPUs (docs/machine.md); for GPUs torchtitan's published Llama 3.1 8B on an H100, 5,762 tokens a

@@ -16,6 +16,7 @@ from torch import nn
 
 from ..core.batch import Batch
 from ..core.ranks import ALONE, Ranks
+from .causal_check import warn_of_foresight
 from .checkpoints import checkpoint, rng
 from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
 from .checkpoints.state import Best, State
@@ -29,15 +30,14 @@ from .checkpoints.weights import (
     optimizer_tensors,
     replace_tensors,
 )
-from .leakage import warn_of_foresight
-from .logging.journal import Journal
-from .logging.loggers import check_boards
-from .logging.meter import Measured, Meter
-from .logging.progress import Display
+from .interrupt import Interrupt
+from .logging.progress_bar import Display
+from .logging.run_log import Journal
+from .logging.step_metrics import Measured, Meter
+from .logging.tensorboard import check_boards
 from .objective import Objective
-from .outcome import Diverged, Ending, Outcome
+from .result import Diverged, Ending, Outcome
 from .settings import Training
-from .signals import Interrupt
 from .step import Stepper
 from .weight_averaging import LastCheckpoints, Running, RunningAverage, mean
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from ..core.spec import Spec, brief
-from .logging.loggers import WandB, read_wandb
+from .logging.tensorboard import WandB, read_wandb
+from .mixed_precision import PrecisionChoice
 from .optimizers import AdamW, NonNegative, Optimizer, Positive
-from .precision import PrecisionChoice
 from .schedules import Decay, InverseSquareRoot, Schedule
 from .weight_averaging import Average, LastCheckpoints, NoAverage
 

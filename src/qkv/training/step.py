@@ -14,10 +14,10 @@ from ..layers.moe import Mixture
 from ..models.recurrent.model import RecurrentModel
 from ..models.transformer import TransformerModel
 from .compiling import compiled
+from .gradient_clipping import update
+from .mixed_precision import Mixed
 from .objective import Objective, terms_of
-from .precision import Mixed
 from .settings import Training
-from .update import update
 
 
 @dataclass(frozen=True)

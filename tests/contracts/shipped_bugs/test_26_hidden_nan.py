@@ -16,10 +16,10 @@ from small import (
 
 import qkv
 from qkv.core.batch import Batch
-from qkv.training.logging.history import read_metrics
+from qkv.training.logging.metrics_file import read_metrics
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken, Objective
-from qkv.training.outcome import Diverged
+from qkv.training.result import Diverged
 from qkv.training.settings import Training
 
 

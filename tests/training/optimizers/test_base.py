@@ -13,7 +13,7 @@ from qkv.models.heads.vision import ImageClassifier
 from qkv.models.stack import Stack
 from qkv.models.transformer import Transformer
 from qkv.training.optimizers import SGD, AdamW, Optimizer
-from qkv.training.optimizers.groups import from_the_top
+from qkv.training.optimizers.parameter_groups import from_the_top
 
 SMALL = {"d_model": 16, "n_heads": 2, "d_ff": 32, "vocab_size": 20}
 KINDS = sorted(kind for kind, cls in Optimizer.kinds.items() if cls.__module__.startswith("qkv."))

@@ -16,12 +16,12 @@ from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
 from qkv.training.checkpoints.checkpoint import MODEL, OPTIMIZER
 from qkv.training.checkpoints.weights import load_model, load_optimizer, model_tensors, optimizer_tensors
+from qkv.training.gradient_clipping import update
+from qkv.training.mixed_precision import Mixed
 from qkv.training.objective import NextToken
 from qkv.training.optimizers import Optimizer
-from qkv.training.precision import Mixed
 from qkv.training.settings import Training
 from qkv.training.step import Stepper
-from qkv.training.update import update
 
 SPECS = {
     "adamw": {"kind": "adamw", "lr": 0.02},

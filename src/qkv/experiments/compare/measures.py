@@ -10,7 +10,7 @@ from ...core.spec import Spec, nearest
 from ...directories.layout import METRICS
 from ...inference.run import Run
 from ...look.history import History
-from ...training.logging.history import read_metrics
+from ...training.logging.metrics_file import read_metrics
 from ..evaluate import Evaluator
 
 Curve = list[tuple[float, float]]

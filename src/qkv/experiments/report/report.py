@@ -39,7 +39,7 @@ from ...look.svg import join, readable, tag
 from ...look.wording import HOW, QUALITY, scaled, shown, taken, titled
 from ...look.words import duration, marked
 from ...recipes import yamls
-from ...training.logging.history import read_metrics
+from ...training.logging.metrics_file import read_metrics
 from . import contextual
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from ..logging.history import from_json, to_json
+from ..logging.metrics_file import from_json, to_json
 
 
 @dataclass

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ...core import checksums, durable
 from ...core.spec import nearest
 from ...layers.lora import trained
-from ..optimizers.stateful import Eager
+from ..optimizers.state import Eager
 
 Tensors = Mapping[str, Tensor]
 

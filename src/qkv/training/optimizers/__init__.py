@@ -6,11 +6,11 @@ Weight decay is decoupled from the gradient everywhere (Loshchilov & Hutter 2019
 from .adafactor import Adafactor
 from .adagrad import Adagrad
 from .adamw import AdamW
+from .adamw_8bit import AdamW8bit
 from .base import NonNegative, Optimizer, Positive
-from .eightbit import AdamW8bit
-from .groups import embedding_parameters
 from .lion import Lion
 from .muon import Muon
+from .parameter_groups import embedding_parameters
 from .sgd import SGD
 
 __all__ = [

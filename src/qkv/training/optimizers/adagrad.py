@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from .base import Groups, NonNegative, Optimizer, Positive
-from .decoupled import Decoupled
+from .weight_decay import Decoupled
 
 
 class Adagrad(Optimizer, kind="adagrad"):

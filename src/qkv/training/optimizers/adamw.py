@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from .base import Beta, Groups, Optimizer, Positive
-from .stateful import Eager
+from .state import Eager
 
 # Where one fused kernel updates all weights and can be told on the device to leave them (`found_inf`).
 FUSED_DEVICES = frozenset({"cpu", "cuda"})

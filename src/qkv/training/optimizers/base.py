@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from torch import nn
 
 from ...core.spec import Spec
-from .groups import embedding_parameters, freeze, scales
+from .parameter_groups import embedding_parameters, freeze, scales
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import Beta, Groups, NonNegative, Optimizer, Positive
-from .stateful import Group, Stateful, shrink
+from .state import Group, Stateful, shrink
 
 
 class Lion(Optimizer, kind="lion"):

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..bf16 import bf16_instructions
+from ..bf16_instructions import bf16_instructions
 from .adamw import EagerAdamW, fusable
 from .base import Beta, Groups, Optimizer, Positive, split
-from .groups import hidden_matrices
-from .stateful import Combined, Group, Stateful, shrink
+from .parameter_groups import hidden_matrices
+from .state import Combined, Group, Stateful, shrink
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan's, the steepest at 0: singular values end between about 0.7 and 1.2
 STACK = 2**25  # numbers that are made orthogonal at once: many small products as one, without much memory

@@ -9,7 +9,7 @@ from torch import nn
 
 from .adamw import fusable
 from .base import Beta, Groups, NonNegative, Optimizer, Positive
-from .decoupled import Decoupled
+from .weight_decay import Decoupled
 
 
 class SGD(Optimizer, kind="sgd"):

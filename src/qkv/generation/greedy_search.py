@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .processors import apply
+from .logits_processors import apply
+from .model_interface import Decoder
 from .prompts import Prompts
-from .protocol import Decoder
 from .result import Hypothesis
-from .rules import Rules
 from .sampling import Uniforms, draw, row_seed
+from .stopping import Rules
 
 Stream = Callable[[int, int], None]  # called with (prompt · num_samples + sample, token) as tokens come
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
 from ..core.ranks import Ranks
-from .precision import Mixed
+from .mixed_precision import Mixed
 
 
 class Update(NamedTuple):

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from qkv.training.logging.progress import Display, span
+from qkv.training.logging.progress_bar import Display, span
 
 
 def display(terminal: bool, **limits) -> tuple[Display, io.StringIO]:

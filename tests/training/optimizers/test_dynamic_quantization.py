@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.training.optimizers.dynamic import code, dequantize, quantize
+from qkv.training.optimizers.dynamic_quantization import code, dequantize, quantize
 
 
 @pytest.mark.parametrize(

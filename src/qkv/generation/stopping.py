@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .processors import Processor
+from .logits_processors import Processor
 from .result import Reason
 from .settings import Generation
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qkv.generation.processors import (
+from qkv.generation.logits_processors import (
     MinNewTokens,
     MinP,
     NoRepeatNGram,

@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import nn
 
-from ..optimizers.groups import count
-from ..outcome import Ending
+from ..optimizers.parameter_groups import count
+from ..result import Ending
 from ..settings import Training
-from .history import MetricsLog
-from .loggers import Board, TensorBoard, WandBoard
-from .meter import Measured
-from .progress import Display
+from .metrics_file import MetricsLog
+from .progress_bar import Display
+from .step_metrics import Measured
+from .tensorboard import Board, TensorBoard, WandBoard
 
 
 class Journal:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .stateful import Eager
+from .state import Eager
 
 
 class Decoupled(Eager):

@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from qkv.training.logging.meter import Measured, Meter
+from qkv.training.logging.step_metrics import Measured, Meter
 from qkv.training.step import Taken
 
 

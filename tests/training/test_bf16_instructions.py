@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from qkv.training import bf16 as native
+from qkv.training import bf16_instructions as native
 
 CPU = torch.device("cpu")
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.durable import write_file
-from .loggers import Board
+from .tensorboard import Board
 
 
 def to_json(value: Any) -> Any:

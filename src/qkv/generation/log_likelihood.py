@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
+from .model_interface import Decoder, evaluating
 from .prompts import padded
-from .protocol import Decoder, evaluating
 
 LOGITS = 2**26  # numbers in the logits of one pass; rows are scored in groups that keep below
 

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 from train_stand_in import Tiny
 
-from qkv.training.optimizers import AdamW, AdamW8bit, eightbit
+from qkv.training.optimizers import AdamW, AdamW8bit, adamw_8bit
 
 
 def bytes_of(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> int:
@@ -48,7 +48,7 @@ def test_steps_are_adamws_but_for_the_packing():
 
 def test_unpacking_by_chunks_is_unpacking_at_once(monkeypatch):
     def moved(chunk: int) -> torch.Tensor:
-        monkeypatch.setitem(eightbit.CHUNKS, "cpu", chunk)
+        monkeypatch.setitem(adamw_8bit.CHUNKS, "cpu", chunk)
         torch.manual_seed(0)
         model = nn.Linear(50, 41, bias=False)
         optimizer = AdamW8bit(min_size=0, block=16).build(model)

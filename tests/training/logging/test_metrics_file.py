@@ -1,6 +1,6 @@
 import json
 
-from qkv.training.logging.history import MetricsLog, from_json, read_metrics, to_json
+from qkv.training.logging.metrics_file import MetricsLog, from_json, read_metrics, to_json
 
 NAN, INF = float("nan"), float("inf")
 

@@ -14,7 +14,7 @@ import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.patterns.basic import Pattern, by_head, causal, full, prefix, window
-from qkv.training.leakage import warn_of_foresight
+from qkv.training.causal_check import warn_of_foresight
 from qkv.training.loop import fit
 from qkv.training.objective import Labels, NextToken, Objective, SequenceToSequence
 from qkv.training.settings import Training

@@ -3,9 +3,9 @@ import torch
 from torch import nn
 from train_stand_in import Tiny, train
 
-from qkv.training import precision as module
-from qkv.training.logging.history import read_metrics
-from qkv.training.precision import LEAST_WIDTH, LEAST_WIDTHS, Mixed, check_device, choose, slow
+from qkv.training import mixed_precision as module
+from qkv.training.logging.metrics_file import read_metrics
+from qkv.training.mixed_precision import LEAST_WIDTH, LEAST_WIDTHS, Mixed, check_device, choose, slow
 
 CPU = torch.device("cpu")
 

@@ -12,7 +12,7 @@ from .generate import generate
 from .prompts import Ids
 
 if TYPE_CHECKING:
-    from .protocol import Decoder
+    from .model_interface import Decoder
 
 
 class Generates:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from .adamw import AdamW, EagerAdamW, fusable
 from .base import Groups, split
-from .dynamic import dequantize, quantize
-from .groups import embedding_parameters
-from .stateful import Combined, Group, Stateful, counter, shrink
+from .dynamic_quantization import dequantize, quantize
+from .parameter_groups import embedding_parameters
+from .state import Combined, Group, Stateful, counter, shrink
 
 # How many numbers are unpacked at once, so that little memory is needed beside the state: as many as a CPU's cache holds,
 # on other devices enough to keep them busy.

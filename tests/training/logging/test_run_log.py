@@ -1,6 +1,6 @@
 from train_stand_in import train
 
-from qkv.training.logging.history import read_metrics
+from qkv.training.logging.metrics_file import read_metrics
 
 
 def started(out) -> dict:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from .candidates import best_continuations
-from .processors import apply
+from .logits_processors import apply
+from .model_interface import Decoder
 from .prompts import Prompts
-from .protocol import Decoder
 from .result import Hypothesis
-from .rules import Rules
+from .stopping import Rules
 
 NONE = -torch.inf  # the score of what can't happen
 

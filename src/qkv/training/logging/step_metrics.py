@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..step import Taken
-from .history import from_json, to_json
+from .metrics_file import from_json, to_json
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from train_stand_in import Tiny, batch
 
 from qkv.core.ranks import ALONE
 from qkv.training.checkpoints.weights import model_tensors, optimizer_tensors
+from qkv.training.gradient_clipping import update
+from qkv.training.mixed_precision import Mixed
 from qkv.training.objective import NextToken
 from qkv.training.optimizers import Optimizer
-from qkv.training.precision import Mixed
-from qkv.training.update import update
 
 
 def gradients(model: Tiny, scale: float = 1.0) -> torch.Tensor:

@@ -54,7 +54,7 @@ def test_encoder_decoder(tiny) -> None:
 def test_rows_are_scored_in_groups_that_fit(tiny, monkeypatch) -> None:
     model = tiny()
     whole = score(model, ROWS, TARGETS)
-    monkeypatch.setattr("qkv.generation.scoring.LOGITS", 1)
+    monkeypatch.setattr("qkv.generation.log_likelihood.LOGITS", 1)
     assert [len(row) for row in score(model, ROWS, TARGETS).log_probs] == [2, 4, 1, 0]
     for one, many in zip(score(model, ROWS, TARGETS).log_probs, whole.log_probs, strict=True):
         assert one == pytest.approx(many, abs=1e-5)
