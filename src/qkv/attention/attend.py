@@ -18,12 +18,11 @@ from ..kernels import sdpa
 from ..kernels.backends import BACKENDS
 from ..kernels.cpu import by_tiles, tiled
 from ..kernels.plan import Plan
-from ..kernels.request import Request, Result, default_scale
+from ..kernels.request import Comparison, Request, Result, default_scale
 from ..kv_cache.codes import Held
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
 from . import tap
-from .scores import Comparison
 
 _FULL = Full()
 # The share of scores below which computing no others pays: in fp32, and in bf16.

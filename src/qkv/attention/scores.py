@@ -17,19 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..core.spec import Cost, Spec
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """How what was made of queries meets what was made of keys, where that is no dot product."""
-
-    def __call__(self, q: Float[Tensor, "B H T A"], k: Float[Tensor, "B H S A"]) -> Float[Tensor, "B H T S"]:
-        """The scores; −∞ hides a pair."""
-        raise NotImplementedError
-
-    def of(self, heads: Tensor) -> Comparison:
-        """That of some of the heads."""
-        return self
+from ..kernels.request import Comparison
 
 
 class Score(Spec, role="score"):

@@ -9,13 +9,25 @@ from typing import Protocol
 from jaxtyping import Float
 from torch import Tensor
 
-from ..attention.scores import Comparison
 from ..core.layout import Layout
 from ..patterns.basic import Pattern
 from ..positions.base import Bias
 from .plan import Plan
 
 Result = Tensor | tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """How queries meet keys where that is no dot product. `attention.scores` has those that come with the library."""
+
+    def __call__(self, q: Float[Tensor, "B H T A"], k: Float[Tensor, "B H S A"]) -> Float[Tensor, "B H T S"]:
+        """The scores; −∞ hides a pair."""
+        raise NotImplementedError
+
+    def of(self, heads: Tensor) -> Comparison:
+        """That of some of the heads."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ import torch
 
 from qkv.attention.attend import attend
 from qkv.kernels import flash
+from qkv.kernels.flash import support
 
 sys.path.insert(0, str(Path(__file__).parent))
 import flash_compile
@@ -200,14 +201,14 @@ def test_without_an_interpreter_a_cpu_is_refused(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_triton_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flash, "find_spec", lambda name: None)
-    flash._missing_on.cache_clear()
+    monkeypatch.setattr(support, "find_spec", lambda name: None)
+    support._missing_on.cache_clear()
     try:
         x = torch.randn(1, 4, 2, 16)
         with pytest.raises(ValueError, match="it needs Triton, which is not installed"):
             attend(x, x, x, backend="flash")
     finally:
-        flash._missing_on.cache_clear()
+        support._missing_on.cache_clear()
 
 
 @pytest.mark.parametrize(

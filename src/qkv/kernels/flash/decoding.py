@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..request import Result, default_scale
+from .support import refuses_tensors
 
 _LEAST = 256  # keys that are worth a program of their own
 
@@ -37,8 +38,6 @@ def paged(
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp (B, H, T). A row without tokens gives 0 and
     −∞. Raises ValueError for shapes that don't meet, and where the `flash` backend can't serve, with its reason.
     """
-    from . import refuses_tensors
-
     _check(q, pages_k, pages_v, table, lengths)
     if window is not None and window < 1:
         raise ValueError(f"window is how many tokens a query sees, at least 1 (itself), not {window}")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .kernels import backward, forward
-from .operator import BUCKETS, DENSE, Setting
+from .setting import BUCKETS, DENSE, Setting
 from .tiles import Tiles
 
 
