@@ -1,7 +1,7 @@
-"""The tables of the docs, written from the newest results: what stands there is what was measured.
+"""Writes the tables and plots of the docs from the newest results.
 
-A table's place in a page is between `<!-- bench:NAME -->` and `<!-- /bench -->`; the prose around stays as it is. Figures
-stand beside the pages.
+A table goes between `<!-- bench:NAME -->` and `<!-- /bench -->` in its page; the text around it is left alone. Figures are
+written beside the pages.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from . import summary
+from .real import command as real
 from .results import RESULTS, Result, latest
 from .tables import TABLES
 from .tables.table import provenance
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = (DOCS / "performance.md", DOCS / "attention.md")
+PAGES = (DOCS / "performance.md", DOCS / "performance-tables.md", DOCS / "attention.md")
 _PLACE = re.compile(r"(<!-- bench:([\w-]+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 
@@ -27,8 +29,12 @@ def rendered(page: str, folder: Path = RESULTS) -> str:
     """The page with every table that has results renewed."""
 
     def renew(match: re.Match[str]) -> str:
+        if match[2] == "summary":
+            return f"{match[1]}\n{summary.render(folder)}\n{match[3]}"
         if match[2] not in TABLES:
-            raise ValueError(f"a page has a place for a table {match[2]!r}; known: {', '.join(TABLES)}")
+            raise ValueError(
+                f"a page asks for a table {match[2]!r}, which does not exist; there are {', '.join(TABLES)}"
+            )
         path = latest(match[2], folder)
         return match[0] if path is None else f"{match[1]}\n{render(Result.read(path))}\n{match[3]}"
 
@@ -38,7 +44,8 @@ def rendered(page: str, folder: Path = RESULTS) -> str:
 def figures(folder: Path = RESULTS) -> dict[str, str]:
     """Every figure by the name of its file in the docs."""
     newest = {name: path for name in TABLES if (path := latest(name, folder)) is not None}
-    return {file: svg for name, path in newest.items() for file, svg in TABLES[name].draw(Result.read(path)).items()}
+    drawn = {file: svg for name, path in newest.items() for file, svg in TABLES[name].draw(Result.read(path)).items()}
+    return drawn | summary.figure(folder)
 
 
 def write() -> None:
@@ -46,3 +53,4 @@ def write() -> None:
         page.write_text(rendered(page.read_text()))
     for file, svg in figures().items():
         (DOCS / file).write_text(svg)
+    real.render()

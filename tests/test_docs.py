@@ -188,6 +188,22 @@ def test_links_lead_somewhere(page: Path):
     assert not dead, f"{page.name} links to what is not there: {dead}"
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page: those of its headings, as GitHub makes them, and explicit ones."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return made | set(re.findall(r'id="([^"]+)"', text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_anchors_exist(page: Path):
+    targets = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+    pages = [(page.parent / target if target else page, anchor) for target, anchor in targets]
+    dead = [f"{at.name}#{anchor}" for at, anchor in pages if at.suffix == ".md" and anchor not in anchors(at)]
+    assert not dead, f"{page.name} links to anchors that do not exist: {dead}"
+
+
 def test_the_picture_is_what_its_script_draws():
     spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
     assert spec is not None and spec.loader is not None

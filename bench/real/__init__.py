@@ -35,6 +35,7 @@ ENTRIES = Path(__file__).resolve().parent
 KEPT = ENTRIES.parent / "results" / "real"
 DATA = machine.ROOT.parent / "shared" / "data"
 SCRATCH = machine.ROOT / "runs" / "real"
+COMMANDS = "results-commands.md"
 
 
 @dataclass(frozen=True)
@@ -162,15 +163,20 @@ def kept() -> list[Found]:
 
 
 def table(all_: Sequence[Found]) -> str:
-    """The figures as Markdown, each beside its baselines; below it how each was made."""
-    lines = ["| what | ours | beside | published | minutes | test examples |", "|---|---|---|---|---|---|"]
+    """The figures as Markdown, each beside its baselines, with a link to its commands."""
+    lines = ["| data | qkv | baselines | published | minutes | test examples |", "|---|---|---|---|---|---|"]
     for one in all_:
         ours = ", ".join(f"{name} **{shown(value, name)}**" for name, value in one.figures.items())
         lines.append(
-            f"| [{one.entry['title']}](#{one.entry['name']}) | {ours} | {_beside(one)} | {one.entry['published']} "
+            f"| [{one.entry['title']}]({COMMANDS}#{one.entry['name']}) | {ours} | {_beside(one)} | {one.entry['published']} "
             f"| {sum(one.seconds) / 60:.1f} | {max(one.examples.values(), default=0):,} |"
         )
-    return "\n".join([*lines, "", *(_how(one) for one in all_)])
+    return "\n".join([*lines, ""])
+
+
+def commands(all_: Sequence[Found]) -> str:
+    """When, where and by which commands each was measured, as Markdown."""
+    return "\n".join(map(_how, all_))
 
 
 def _beside(one: Found) -> str:

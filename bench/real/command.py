@@ -1,4 +1,4 @@
-"""`python -m bench real`: measure what real data give, and write docs/results.md from what is kept."""
+"""`python -m bench real`: measure the recipes on real data, and write docs/results.md from the kept results."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import re
 import sys
 from pathlib import Path
 
-from . import DATA, entries, keep, kept, machine, measure, table
+from . import COMMANDS, DATA, commands, entries, keep, kept, machine, measure, table
+from .plot import figure
 
-PAGE = machine.ROOT / "docs" / "results.md"
-_PLACE = re.compile(r"(<!-- bench:real -->\n).*?(<!-- /bench -->)", re.DOTALL)
+DOCS = machine.ROOT / "docs"
+PAGES = (DOCS / "results.md", DOCS / COMMANDS)
+_PLACE = re.compile(r"(<!-- bench:(real|real-commands) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 
 
 def main(arguments: list[str]) -> int:
@@ -34,6 +36,14 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def render(page: Path = PAGE) -> None:
-    text = page.read_text(encoding="utf-8")
-    page.write_text(_PLACE.sub(lambda m: f"{m[1]}\n{table(kept())}\n{m[2]}", text), encoding="utf-8")
+def rendered(page: str) -> str:
+    """The page with what is measured written anew."""
+    parts = {"real": table, "real-commands": commands}
+    return _PLACE.sub(lambda m: f"{m[1]}\n{parts[m[2]](kept())}\n{m[3]}", page)
+
+
+def render() -> None:
+    for page in PAGES:
+        page.write_text(rendered(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for file, svg in figure(kept()).items():
+        (DOCS / file).write_text(svg, encoding="utf-8")

@@ -18,7 +18,7 @@ from bench.results import RESULTS, Record, Result, latest
 from bench.tables import TABLES, steps
 from bench.tables.table import Table, probe, verdict
 
-from bench import checks, peers, render
+from bench import checks, peers, render, summary
 
 
 def few(table: Table) -> list[Case]:
@@ -259,3 +259,11 @@ def test_bad_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--rounds", "0"])
     assert "--rounds is at least 1" in capsys.readouterr().err
+
+
+def test_every_benchmark_with_peers_has_its_row_in_the_summary() -> None:
+    rows = summary.comparisons()
+    assert len({row.title for row in rows}) == len(rows) > 20
+    assert all(ratios and min(ratios) > 0 for row in rows for ratios in row.ratios.values())
+    text = summary.render()
+    assert all(f"| {row.title} |" in text and all(peer in text for peer in row.ratios) for row in rows)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.real import command as pages
+from bench.real.plot import figure
 
 from bench import real
 from qkv.recipes.recipe import Recipe
@@ -52,7 +54,7 @@ def test_measuring_keeps_figures_commands_and_baselines(tmp_path: Path) -> None:
     found = real.measure(entry, tmp_path, tmp_path / "scratch")
     assert found.figures == {"accuracy": 0.75} and found.baselines == [{"name": "guessing", "accuracy": 0.5}]
     table = real.table([found])
-    assert "accuracy **75.0%**" in table and "guessing: accuracy 50.0%" in table and "mkdir" in table
+    assert "accuracy **75.0%**" in table and "guessing: accuracy 50.0%" in table and "mkdir" in real.commands([found])
 
 
 def test_a_step_that_fails_says_so(tmp_path: Path) -> None:
@@ -69,3 +71,11 @@ def test_data_that_are_not_there_leave_an_entry_out(tmp_path: Path) -> None:
 def test_a_name_means_that_entry_alone() -> None:
     assert [one.name for one in real.entries("code")] == ["code"]  # which is also a part of "autoencoder"
     assert {"trec", "pretrained"} <= {one.name for one in real.entries("TREC")}
+
+
+def test_the_pages_and_the_plot_show_the_kept_results() -> None:
+    for page in pages.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert text == pages.rendered(text), "run python -m bench render"
+    for file, svg in figure(real.kept()).items():
+        assert (pages.DOCS / file).read_text(encoding="utf-8") == svg, "run python -m bench render"
