@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from . import summary
+from . import overview
 from .real import command as real
 from .results import RESULTS, Result, latest
 from .tables import TABLES
@@ -30,7 +30,7 @@ def rendered(page: str, folder: Path = RESULTS) -> str:
 
     def renew(match: re.Match[str]) -> str:
         if match[2] == "summary":
-            return f"{match[1]}\n{summary.render(folder)}\n{match[3]}"
+            return f"{match[1]}\n{overview.render(folder)}\n{match[3]}"
         if match[2] not in TABLES:
             raise ValueError(
                 f"a page asks for a table {match[2]!r}, which does not exist; there are {', '.join(TABLES)}"
@@ -45,7 +45,7 @@ def figures(folder: Path = RESULTS) -> dict[str, str]:
     """Every figure by the name of its file in the docs."""
     newest = {name: path for name in TABLES if (path := latest(name, folder)) is not None}
     drawn = {file: svg for name, path in newest.items() for file, svg in TABLES[name].draw(Result.read(path)).items()}
-    return drawn | summary.figure(folder)
+    return drawn | overview.figure(folder)
 
 
 def write() -> None:

@@ -18,7 +18,7 @@ from bench.results import RESULTS, Record, Result, latest
 from bench.tables import TABLES, steps
 from bench.tables.table import Table, probe, verdict
 
-from bench import checks, peers, render, summary
+from bench import checks, overview, peers, render
 
 
 def few(table: Table) -> list[Case]:
@@ -262,8 +262,8 @@ def test_bad_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_benchmark_with_peers_has_its_row_in_the_summary() -> None:
-    rows = summary.comparisons()
+    rows = overview.comparisons()
     assert len({row.title for row in rows}) == len(rows) > 20
     assert all(ratios and min(ratios) > 0 for row in rows for ratios in row.ratios.values())
-    text = summary.render()
+    text = overview.render()
     assert all(f"| {row.title} |" in text and all(peer in text for peer in row.ratios) for row in rows)
