@@ -3,7 +3,7 @@
     python tests/tokenizers/make_tokenizer_golden.py ../shared/data/tokenizers
 
 in an environment with transformers (5.23), tokenizers (0.23.3), sentencepiece (0.2.3) and tiktoken (0.14). It writes
-`tokenizer_golden.json` (the published files in that folder, by transformers), from made text `sentencepiece/`: small
+`tokenizer_golden.json` (the published files in that folder, by transformers), from made text `sentencepiece/models/`: small
 models with the ids and texts that the sentencepiece library gives, and `families_golden.json`: XLM-RoBERTa's and ALBERT's
 ways with such models, and a `.tiktoken` file, by transformers and by the tiktoken library.
 """
@@ -45,7 +45,7 @@ def published(shared: Path) -> dict[str, Any]:
     """transformers' own tokenizers on the folder's files."""
     from transformers import BertGenerationTokenizer, BertTokenizer, CLIPTokenizer, GPT2Tokenizer
 
-    sys.path.insert(0, str(HERE))
+    sys.path.insert(0, str(HERE.parent / "helpers"))
     from tokenizer_folders import write
 
     classes = {"bert-uncased": BertTokenizer, "bert-cased": BertTokenizer, "gpt2": GPT2Tokenizer}
@@ -142,7 +142,7 @@ def families(shared: Path) -> dict[str, Any]:
     from transformers import AlbertTokenizer, PreTrainedTokenizerFast, XLMRobertaTokenizer
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
-    published, own = shared / "sentencepiece" / "sp_test_model.model", HERE / "sentencepiece" / "albert.model"
+    published, own = shared / "sentencepiece" / "sp_test_model.model", HERE / "sentencepiece" / "models" / "albert.model"
     golden: dict[str, Any] = {"texts": TEXTS}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -169,5 +169,5 @@ def families(shared: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     (HERE / "tokenizer_golden.json").write_text(json.dumps(published(Path(sys.argv[1])), ensure_ascii=True) + "\n")
-    made(HERE / "sentencepiece")
-    (HERE / "families_golden.json").write_text(json.dumps(families(Path(sys.argv[1])), ensure_ascii=True) + "\n")
+    made(HERE / "sentencepiece" / "models")
+    (HERE / "readers" / "families_golden.json").write_text(json.dumps(families(Path(sys.argv[1])), ensure_ascii=True) + "\n")

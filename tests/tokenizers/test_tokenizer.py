@@ -244,7 +244,7 @@ def test_training_is_the_same_in_another_process() -> None:
         "import sys; sys.path.insert(0, sys.argv[1]); from made_tokenizers import SPECS, TEXTS, train\n"
         "print(*(train(spec, TEXTS).to_json() for spec in SPECS.values()))"
     )
-    command = [sys.executable, "-c", program, str(Path(__file__).parent)]
+    command = [sys.executable, "-c", program, str(Path(__file__).parents[1] / "helpers")]
     there = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": "7"}
     )

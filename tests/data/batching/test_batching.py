@@ -483,7 +483,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> None:
     script = tmp_path / "endless.py"
-    script.write_text(ENDLESS.format(here=str(Path(__file__).parent)))
+    script.write_text(ENDLESS.format(here=str(Path(__file__).parents[2] / "helpers")))
     parent = subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )

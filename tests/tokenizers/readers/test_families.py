@@ -60,7 +60,7 @@ def folder_of(name: str, folder: Path) -> Path:
     if name == "xlm-roberta":
         shutil.copy(SHARED / "sentencepiece" / "sp_test_model.model", folder / "sentencepiece.bpe.model")
     elif name.startswith("albert"):
-        shutil.copy(HERE / "sentencepiece" / "albert.model", folder / "spiece.model")
+        shutil.copy(HERE.parent / "sentencepiece" / "models" / "albert.model", folder / "spiece.model")
     else:
         data = gzip.decompress((SHARED / "whisper" / "multilingual.tiktoken.gz").read_bytes())
         (folder / f"{'multilingual' if name == 'whisper' else 'any'}.tiktoken").write_bytes(data)
@@ -136,6 +136,6 @@ def test_tiktoken_ranks_are_ids_and_merges(tmp_path: Path) -> None:
 
 def test_a_family_of_unigram_models_takes_no_other(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "AlbertTokenizer"}')
-    shutil.copy(HERE / "sentencepiece" / "bpe.model", tmp_path / "spiece.model")
+    shutil.copy(HERE.parent / "sentencepiece" / "models" / "bpe.model", tmp_path / "spiece.model")
     with pytest.raises(ValueError, match="it is a bpe model; its family's are unigram models"):
         Tokenizer.load(tmp_path)

@@ -15,7 +15,7 @@ from qkv.tokenizers.sentencepiece.file import Kind
 from qkv.tokenizers.sentencepiece.writing import dump
 from qkv.tokenizers.tokenizer import FromFile, Tokenizer
 
-FOLDER = Path(__file__).parent / "sentencepiece"  # by make_tokenizer_golden.py
+FOLDER = Path(__file__).parents[1] / "sentencepiece" / "models"  # by make_tokenizer_golden.py
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from qkv.tokenizers.sentencepiece import file as sentencepiece_file
 from qkv.tokenizers.sentencepiece.file import Kind, ModelType, Piece, fields
 from qkv.tokenizers.tokenizer import Tokenizer
 
-FOLDER = Path(__file__).parent / "sentencepiece"  # by make_tokenizer_golden.py
+FOLDER = Path(__file__).parent / "models"  # by make_tokenizer_golden.py
 
 
 def number(value: int) -> bytes:

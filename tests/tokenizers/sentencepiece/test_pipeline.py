@@ -15,7 +15,7 @@ from qkv.tokenizers.sentencepiece.pipeline import merges_of, pipeline
 from qkv.tokenizers.splitting import Splitter
 from qkv.tokenizers.tokenizer import Tokenizer
 
-FOLDER = Path(__file__).parent / "sentencepiece"  # by make_tokenizer_golden.py
+FOLDER = Path(__file__).parent / "models"  # by make_tokenizer_golden.py
 GOLDEN: dict[str, Any] = json.loads((FOLDER / "golden.json").read_text())
 NAMES = [name for name in GOLDEN if name != "texts"]
 

@@ -83,7 +83,7 @@ def _begin() -> subprocess.Popen[bytes]:
     """
     found = [importlib.util.find_spec(name) for name in NEEDED]
     folders = {str(Path(spec.origin).parent.parent) for spec in found if spec is not None and spec.origin}
-    script = Path(__file__).with_name("chat_sandbox.py")
+    script = Path(__file__).with_name("sandbox.py")
     command = [sys.executable, "-I", "-S", "-c", BEGIN, str(script), *sorted(folders)]
     try:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

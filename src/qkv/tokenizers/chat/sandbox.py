@@ -4,7 +4,7 @@ A template is a program that came with a model. Here it can name nothing but wha
 functions, filters and methods listed below. Steps and texts are counted, so that the usual runaway ends with a clear word;
 what no count foresees ends at the limits that the operating system holds this process to.
 
-This file is a script (see chat_process.py) and imports nothing but the standard library and Jinja.
+This file is a script (see process.py) and imports nothing but the standard library and Jinja.
 """
 
 from __future__ import annotations

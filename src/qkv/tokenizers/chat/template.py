@@ -1,7 +1,7 @@
 """Conversations as one text, by the template that a model was trained with: Jinja, in a sandbox, with a bound on everything.
 
-A template is a program that came with a model. It runs in a process of its own (chat_process.py), in which it can name
-nothing but what is given to it, and whose time and memory are limited (chat_sandbox.py).
+A template is a program that came with a model. It runs in a process of its own (process.py), in which it can name
+nothing but what is given to it, and whose time and memory are limited (sandbox.py).
 """
 
 from __future__ import annotations
