@@ -142,7 +142,10 @@ def families(shared: Path) -> dict[str, Any]:
     from transformers import AlbertTokenizer, PreTrainedTokenizerFast, XLMRobertaTokenizer
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
-    published, own = shared / "sentencepiece" / "sp_test_model.model", HERE / "sentencepiece" / "models" / "albert.model"
+    published, own = (
+        shared / "sentencepiece" / "sp_test_model.model",
+        HERE / "sentencepiece" / "models" / "albert.model",
+    )
     golden: dict[str, Any] = {"texts": TEXTS}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -170,4 +173,6 @@ def families(shared: Path) -> dict[str, Any]:
 if __name__ == "__main__":
     (HERE / "tokenizer_golden.json").write_text(json.dumps(published(Path(sys.argv[1])), ensure_ascii=True) + "\n")
     made(HERE / "sentencepiece" / "models")
-    (HERE / "readers" / "families_golden.json").write_text(json.dumps(families(Path(sys.argv[1])), ensure_ascii=True) + "\n")
+    (HERE / "readers" / "families_golden.json").write_text(
+        json.dumps(families(Path(sys.argv[1])), ensure_ascii=True) + "\n"
+    )
