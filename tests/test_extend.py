@@ -27,7 +27,7 @@ from qkv.experiments.preview import preview
 from qkv.experiments.train import train as run_recipe
 from qkv.layers.linear import Linear
 from qkv.metrics.base import Judge, Measured
-from qkv.patterns.basic import Extent, Pattern, Verdict
+from qkv.patterns.basic import BlockMask, Interval, Pattern
 from qkv.positions.base import Bias, Position, PositionModule, Widths
 from qkv.recipes.recipe import Recipe
 from qkv.training.loop import fit
@@ -48,7 +48,7 @@ class Dilated(Pattern, kind="dilated-test"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return (k.position <= q.position) & ((q.position - k.position) % self.step == 0)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         return k.low <= q.high, q.low != q.low
 
 

@@ -15,7 +15,7 @@ from qkv.attention.linear import LinearAttention
 from qkv.attention.multi_head import Pass
 from qkv.attention.performer import MultiHeadPerformer, Performer, redraw
 from qkv.generation import generate
-from qkv.kv_cache.full import Ledgers
+from qkv.kv_cache.full import SlotTables
 from qkv.look import capture
 from qkv.patterns.basic import Pattern, causal, documents, full, window
 from qkv.positions.absolute import NoPosition
@@ -102,7 +102,7 @@ def test_crossing_and_decoding_what_is_not_causal_are_refused(mixer: LinearAtten
     with pytest.raises(ValueError, match="to cross, take attention"):
         mixer.module(M, cross=True)
     with pytest.raises(ValueError, match=r"decodes with pattern=causal\(\)"):
-        mixer.replace(pattern=full()).state(Ledgers())
+        mixer.replace(pattern=full()).state(SlotTables())
 
 
 def tiny(mixer: LinearAttention, position: Any = None) -> Any:

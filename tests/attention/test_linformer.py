@@ -14,7 +14,7 @@ import qkv
 from qkv.attention import tap
 from qkv.attention.linformer import Linformer, MultiHeadLinformer
 from qkv.attention.multi_head import Pass
-from qkv.kv_cache.full import Ledgers
+from qkv.kv_cache.full import SlotTables
 from qkv.patterns.basic import causal
 from qkv.positions.base import PositionModule, Widths
 from qkv.positions.bias import ALiBi
@@ -180,7 +180,7 @@ def test_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="several documents"):
         module(zeros[:, :5], Pass.over(qkv.Layout.packed([[2, 3]]), PositionModule()))
     with pytest.raises(ValueError, match="does not decode token by token"):
-        spec.state(Ledgers())
+        spec.state(SlotTables())
     with pytest.raises(ValueError, match="to cross, take attention"):
         spec.module(M, cross=True)
     with pytest.raises(ValueError, match=r"its pattern is full\(\)"):

@@ -59,7 +59,7 @@ class Session:
             else self.model.start(ROWS, cache=KINDS[self.state])
         )
         if self.state != "full":
-            assert self.keeps_all or all(ledger.size is not None for ledger in cache.ledgers.values())
+            assert self.keeps_all or all(slot_table.size is not None for slot_table in cache.slot_tables.values())
             return cache
         whole = Cache(ROWS, [None] * len(cache.layers), self.paired, self.model.max_positions)
         whole.cross = cache.cross

@@ -9,7 +9,7 @@ import torch
 from qkv.attention import tap
 from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.kernels.plan import Plan, allowed_mask, host_extent, is_aligned_causal
+from qkv.kernels.plan import Plan, allowed_mask, host_interval, is_aligned_causal
 from qkv.patterns.basic import Causal, Pattern, causal, full, sinks, window
 
 
@@ -85,10 +85,10 @@ def test_patterns_that_differ_by_head() -> None:
 
 
 def test_host_extent_is_only_what_is_known() -> None:
-    assert host_extent(Layout.full(4, start=3))[:2] == (3, 6)  # type: ignore[index]
-    assert host_extent(Layout.from_lengths([2, 4]))[:2] == (0, 3)  # type: ignore[index]
-    assert host_extent(Layout.from_lengths([2, 4], side="left")) is None
-    assert host_extent(Layout.packed([[2, 2]])) is None
+    assert host_interval(Layout.full(4, start=3))[:2] == (3, 6)  # type: ignore[index]
+    assert host_interval(Layout.from_lengths([2, 4]))[:2] == (0, 3)  # type: ignore[index]
+    assert host_interval(Layout.from_lengths([2, 4], side="left")) is None
+    assert host_interval(Layout.packed([[2, 2]])) is None
 
 
 def test_the_triangle_is_not_taken_for_keys_of_another_segment() -> None:

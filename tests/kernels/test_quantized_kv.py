@@ -13,7 +13,7 @@ from qkv.core.layout import Layout
 from qkv.kernels import quantized_kv as coded
 from qkv.kernels.native import compiler as compiled
 from qkv.kernels.native import quantized_kv as native
-from qkv.kv_cache.codes import Held, encode
+from qkv.kv_cache.quantization import QuantizedKV, quantize
 from qkv.patterns.basic import causal, window
 from qkv.positions.base import Widths
 from qkv.positions.bias import ALiBi
@@ -30,12 +30,12 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def held(tokens: int, heads: int, width: int, bits: Any, along: Any, seed: int) -> Held:
+def held(tokens: int, heads: int, width: int, bits: Any, per: Any, seed: int) -> QuantizedKV:
     """Keys or values with channels of unlike size and center, as they come."""
     random = torch.Generator().manual_seed(seed)
     x = torch.randn(B, heads, tokens + TAIL, width, generator=random)
     x = x * torch.rand(width, generator=random) * 3 + torch.randn(width, generator=random)
-    return Held(encode(x[:, :, :tokens], bits, along, GROUP), x[:, :, tokens:])
+    return QuantizedKV(quantize(x[:, :, :tokens], bits, per, GROUP), x[:, :, tokens:])
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -59,7 +59,7 @@ def test_codes_give_what_they_stand_for(
     layout = kv_layout.slice(tokens + TAIL - queries, tokens + TAIL)
     about = {"layout": layout, "kv_layout": kv_layout, "bias": bias, "clean": True, **settings}
     found = attend(q, k, v, **about)
-    wanted = attend(q, k.dense(), v.dense(), backend="reference", **about)
+    wanted = attend(q, k.dequantize(), v.dequantize(), backend="reference", **about)
     torch.testing.assert_close(found, wanted, atol=2e-5, rtol=2e-5)
 
 
@@ -73,13 +73,13 @@ def test_a_query_that_sees_nothing_gets_zero(way: str) -> None:
 def test_many_heads_and_rows_with_room_for_more(way: str) -> None:
     """Codes are a view of a larger buffer, as a cache has them."""
     k = held(8 * GROUP, 3, 32, 4, "channel", 4).codes
-    cut = k.cut(0, 5)
+    cut = k.groups(0, 5)
     assert not cut.data.is_contiguous()
     q, out = torch.randn(B, 3, 4, 32), torch.empty(B, 3, 4, 50)
     coded.score(q, cut, out)
-    torch.testing.assert_close(out[..., : 5 * GROUP], q @ cut.decoded().mT, atol=1e-4, rtol=1e-4)
-    values, p = held(8 * GROUP, 3, 32, 4, "token", 5).codes.cut(0, 5), torch.rand(B, 3, 4, 50)
-    torch.testing.assert_close(coded.mixed(p, values), p[..., : 5 * GROUP] @ values.decoded(), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(out[..., : 5 * GROUP], q @ cut.dequantize().mT, atol=1e-4, rtol=1e-4)
+    values, p = held(8 * GROUP, 3, 32, 4, "token", 5).codes.groups(0, 5), torch.rand(B, 3, 4, 50)
+    torch.testing.assert_close(coded.mixed(p, values), p[..., : 5 * GROUP] @ values.dequantize(), atol=1e-4, rtol=1e-4)
 
 
 def test_who_looks_or_trains_gets_keys_turned_back() -> None:
@@ -97,24 +97,24 @@ def test_who_looks_or_trains_gets_keys_turned_back() -> None:
     assert q.grad is not None
 
 
-@pytest.mark.parametrize("along", ["channel", "token"])
+@pytest.mark.parametrize("per", ["channel", "token"])
 @pytest.mark.parametrize("bits", [8, 4])
-def test_a_number_is_at_most_half_a_step_away(bits: Any, along: Any) -> None:
+def test_a_number_is_at_most_half_a_step_away(bits: Any, per: Any) -> None:
     """Of the range of its channel in a group, or of its token, with the scales' rounding on top."""
     x = torch.randn(2, 3, 4 * GROUP, 20) * 10 ** torch.linspace(-3, 3, 20) + torch.randn(20) * 50
-    codes = encode(x, bits, along, GROUP)
+    codes = quantize(x, bits, per, GROUP)
     groups = x.unflatten(2, (-1, GROUP))
-    axis = 3 if along == "channel" else 4
+    axis = 3 if per == "channel" else 4
     span = groups.amax(axis, keepdim=True) - groups.amin(axis, keepdim=True)
     slack = groups.abs().amax(axis, keepdim=True) * 2**-6
-    away = (codes.decoded().unflatten(2, (-1, GROUP)) - groups).abs()
+    away = (codes.dequantize().unflatten(2, (-1, GROUP)) - groups).abs()
     assert (away <= 0.51 * (span + slack) / (2**bits - 1) * (1 + 2**-6) + 1e-6).all()
 
 
 def test_what_is_constant_stays_nearly_so() -> None:
     x = torch.full((1, 1, GROUP, 4), 3.25)
-    assert (encode(x, 4, "channel", GROUP).decoded() - x).abs().max() <= 3.25 * 2**-7
-    assert torch.equal(encode(torch.zeros_like(x), 8, "token", GROUP).decoded(), torch.zeros_like(x))
+    assert (quantize(x, 4, "channel", GROUP).dequantize() - x).abs().max() <= 3.25 * 2**-7
+    assert torch.equal(quantize(torch.zeros_like(x), 8, "token", GROUP).dequantize(), torch.zeros_like(x))
 
 
 @pytest.fixture
@@ -127,12 +127,12 @@ def products(rows: int, width: int, bits: Any = 4, heads: int = 3) -> list[tuple
     """Scores, then mixed values, over three groups of 128 tokens: as they are made, in float64, and of floats in bf16."""
     random = torch.Generator().manual_seed(rows)
     x = torch.randn(B, heads, 4 * 128, width, generator=random) * torch.rand(width, generator=random) * 3
-    keys, values = (encode(x + 1, bits, along, 128).cut(0, 3) for along in ("channel", "token"))
+    keys, values = (quantize(x + 1, bits, per, 128).groups(0, 3) for per in ("channel", "token"))
     q, p = (torch.randn(B, heads, rows, n, generator=random) for n in (width, 3 * 128 + TAIL))
     p, found = p.mul_(3).exp_(), torch.empty(B, heads, rows, 3 * 128 + TAIL)
     native.scores(q, keys, found)
     made = found[..., : 3 * 128], native.mixed(p, values)
-    given = (q, keys.decoded().double().mT), (p[..., : 3 * 128], values.decoded().double())
+    given = (q, keys.dequantize().double().mT), (p[..., : 3 * 128], values.dequantize().double())
     return [(one, x.double() @ y, x.bfloat16().double() @ y) for one, (x, y) in zip(made, given, strict=True)]
 
 
@@ -152,7 +152,7 @@ def test_what_a_matrix_unit_does_not_take_is_read_as_before(unit: None, rows: in
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_what_is_no_number_stays_in_its_row(unit: None, bad: float) -> None:
-    codes = encode(torch.randn(1, 1, 128, 64), 4, "channel", 128)
+    codes = quantize(torch.randn(1, 1, 128, 64), 4, "channel", 128)
     q, found = torch.randn(1, 1, 4, 64), torch.empty(1, 1, 4, 128)
     q[0, 0, 1, 3] = bad
     native.scores(q, codes, found)
@@ -172,7 +172,9 @@ def test_every_thread_has_a_matrix_unit(unit: None) -> None:
 def test_the_whole_way_by_a_matrix_unit(unit: None) -> None:
     random = torch.Generator().manual_seed(0)
     x, y = (torch.randn(B, 2, 300, 64, generator=random) for _ in range(2))
-    k, v = (Held(encode(z[:, :, :256], 4, along, 128), z[:, :, 256:]) for z, along in ((x, "channel"), (y, "token")))
+    k, v = (
+        QuantizedKV(quantize(z[:, :, :256], 4, per, 128), z[:, :, 256:]) for z, per in ((x, "channel"), (y, "token"))
+    )
     q = torch.randn(B, 1, 8, 64, generator=random)
-    wanted = attend(q, k.dense(), v.dense(), backend="reference")
+    wanted = attend(q, k.dequantize(), v.dequantize(), backend="reference")
     torch.testing.assert_close(attend(q, k, v, clean=True), wanted, atol=5e-4, rtol=1e-3)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from qkv.core.layout import Layout
 from qkv.kv_cache.cache import Cache
-from qkv.kv_cache.codes import Held
 from qkv.kv_cache.kinds import CacheKind, FullCache, PagedCache, QuantizedCache, SinkCache, named
+from qkv.kv_cache.quantization import QuantizedKV
 
 CPU = torch.device("cpu")
 B, K, D, E = 2, 2, 6, 4
@@ -27,8 +27,8 @@ KINDS = [
 
 
 def started(how: CacheKind, rows: int = B, size: int | None = None, layers: int = 2, **more: Any) -> Cache:
-    def make(ledgers: Any, capacity: int | None) -> Any:
-        return how.state(ledgers, size, capacity)
+    def make(slot_tables: Any, capacity: int | None) -> Any:
+        return how.state(slot_tables, size, capacity)
 
     return Cache(rows, [make] * layers, cross=False, **more)
 
@@ -43,7 +43,7 @@ def feed(cache: Cache, tokens: int, seed: int = 0, layout: Layout | None = None)
     k, v = numbers(cache.batch_size, tokens, seed)
     cache.admit(layout, tokens, CPU)
     given = [state.append(k, v) for state in cache.layers]  # type: ignore[attr-defined]
-    keys, values = (x.dense() if isinstance(x, Held) else x for x in given[-1])
+    keys, values = (x.dequantize() if isinstance(x, QuantizedKV) else x for x in given[-1])
     return keys, values
 
 
@@ -274,8 +274,8 @@ def test_what_does_not_stream() -> None:
 
 
 def pages_held(cache: Cache) -> int:
-    (ledger,) = cache.ledgers.values()
-    return len(ledger.held())  # type: ignore[attr-defined]
+    (slot_table,) = cache.slot_tables.values()
+    return len(slot_table.held())  # type: ignore[attr-defined]
 
 
 @settings(max_examples=60)
@@ -319,12 +319,12 @@ def test_a_fork_shares_pages_and_gives_them_back_when_it_is_dropped() -> None:
     cache = started(PagedCache(page=4, pages=6), rows=1)
     feed(cache, 8)
     fork = cache.fork(torch.tensor([0, 0]))
-    (ledger,) = cache.ledgers.values()
-    assert ledger.pages.left == 4  # type: ignore[attr-defined]
+    (slot_table,) = cache.slot_tables.values()
+    assert slot_table.pages.left == 4  # type: ignore[attr-defined]
     feed(fork, 4, 2)
-    assert ledger.pages.left == 2  # type: ignore[attr-defined]
+    assert slot_table.pages.left == 2  # type: ignore[attr-defined]
     del fork
-    assert ledger.pages.left == 4  # type: ignore[attr-defined]
+    assert slot_table.pages.left == 4  # type: ignore[attr-defined]
 
 
 def test_pages_that_are_too_few_are_refused_before_anything_is_changed() -> None:

@@ -23,10 +23,10 @@ from qkv.patterns.basic import (
     Chunks,
     Dilated,
     Documents,
-    Extent,
     Fixed,
     Full,
     Global,
+    Interval,
     Not,
     Or,
     Pattern,
@@ -129,12 +129,12 @@ def layout_of(group: list[Token]) -> Layout:
     return Layout(position[None], segment[None], role[None], one_segment=False)
 
 
-def extent_of(group: list[Token]) -> Extent:
+def interval_of(group: list[Token]) -> Interval:
     position, segment, role = zip(*group, strict=True)
     any_role, all_role = 0, ~0
     for bits in role:
         any_role, all_role = any_role | bits, all_role & bits
-    return Extent(min(position), max(position), min(segment), max(segment), any_role, all_role)
+    return Interval(min(position), max(position), min(segment), max(segment), any_role, all_role)
 
 
 def allowed(pattern: Pattern, q: list[Token], k: list[Token]) -> Tensor:
@@ -167,11 +167,11 @@ def test_de_morgan(a: Pattern, b: Pattern, q: list[Token], k: list[Token]) -> No
 @given(patterns, groups, groups)
 def test_block_verdicts_never_contradict_the_rule(pattern: Pattern, q: list[Token], k: list[Token]) -> None:
     pairs = [holds(pattern, x, y, head) for x in q for y in k for head in range(pattern.turns)]
-    x, y = extent_of(q), extent_of(k)
+    x, y = interval_of(q), interval_of(k)
     maybe, surely = pattern.block(x, y)
     assert bool(maybe) or not any(pairs)
     assert not bool(surely) or all(pairs)
-    many = pattern.block(Extent(*(torch.tensor([[v]]) for v in x)), Extent(*(torch.tensor([v, v]) for v in y)))
+    many = pattern.block(Interval(*(torch.tensor([[v]]) for v in x)), Interval(*(torch.tensor([v, v]) for v in y)))
     for number, grid in zip((maybe, surely), many, strict=True):
         assert torch.as_tensor(grid).expand(1, 2).tolist() == [[bool(number)] * 2]
 
@@ -206,7 +206,7 @@ def test_block_verdicts_never_contradict_the_rule(pattern: Pattern, q: list[Toke
     ],
 )
 def test_blocks_are_decided_where_they_can_be(pattern: Pattern, q: tuple, k: tuple, verdict: tuple) -> None:
-    assert pattern.block(Extent(*q), Extent(*k)) == verdict
+    assert pattern.block(Interval(*q), Interval(*k)) == verdict
 
 
 def by_heads(pattern: Pattern, n: int) -> Tensor:

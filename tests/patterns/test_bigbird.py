@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import qkv
 from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.patterns.basic import Extent, Full, Pattern, by_head, causal, full
+from qkv.patterns.basic import Full, Interval, Pattern, by_head, causal, full
 from qkv.patterns.bigbird import BigBird
 
 SMALL = BigBird(size=2, random=1)
@@ -77,10 +77,10 @@ def test_block_verdicts_never_contradict_the_rule(seed: int | None, q: list[int]
     pattern = over(SMALL.replace(seed=seed), 15, 3)
     layout, head = Layout.full(15), torch.arange(pattern.heads)[:, None, None]
     seen = pattern.allowed(layout.slice(q[0], q[1] + 1).queries(), layout.slice(k[0], k[1] + 1).keys(), head)
-    maybe, surely = pattern.block(Extent(*q), Extent(*k))
+    maybe, surely = pattern.block(Interval(*q), Interval(*k))
     assert bool(maybe) or not seen.any()
     assert not bool(surely) or bool(seen.all())
-    rows, columns = Extent(*(torch.tensor([[at]]) for at in q)), Extent(*(torch.tensor([at, at]) for at in k))
+    rows, columns = Interval(*(torch.tensor([[at]]) for at in q)), Interval(*(torch.tensor([at, at]) for at in k))
     for one, many in zip((maybe, surely), pattern.block(rows, columns), strict=True):
         assert many.tolist() == [[bool(one)] * 2]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from qkv.attention.attend import attend
 from qkv.core.layout import Grid, Layout
 from qkv.layers.patches import image_layout, masked_layout
-from qkv.patterns.basic import Extent, Pattern, axial, by_head, causal, neighborhood
+from qkv.patterns.basic import Interval, Pattern, axial, by_head, causal, neighborhood
 
 grids = st.builds(Grid, st.integers(1, 5), st.integers(1, 5), st.integers(0, 2), st.integers(0, 2))
 kinds = st.one_of(
@@ -43,10 +43,10 @@ def test_block_verdicts_never_contradict_the_rule(pattern: Pattern, grid: Grid, 
     token = st.integers(0, grid.tokens - 1)
     q, k = (sorted((data.draw(token), data.draw(token))) for _ in range(2))
     part = pattern.replace(grid=grid).mask(grid.tokens)[q[0] : q[1] + 1, k[0] : k[1] + 1]
-    maybe, surely = pattern.replace(grid=grid).block(Extent(*q), Extent(*k))
+    maybe, surely = pattern.replace(grid=grid).block(Interval(*q), Interval(*k))
     assert bool(maybe) or not part.any()
     assert not bool(surely) or bool(part.all())
-    rows, columns = Extent(*(torch.tensor([[x]]) for x in q)), Extent(*(torch.tensor([x, x]) for x in k))
+    rows, columns = Interval(*(torch.tensor([[x]]) for x in q)), Interval(*(torch.tensor([x, x]) for x in k))
     for one, many in zip((maybe, surely), pattern.replace(grid=grid).block(rows, columns), strict=True):
         assert torch.as_tensor(many).expand(1, 2).tolist() == [[bool(one)] * 2]
     assert pattern.block(rows, columns)[0].all(), "without a grid nothing is known about a block"
@@ -67,7 +67,7 @@ def test_block_verdicts_never_contradict_the_rule(pattern: Pattern, grid: Grid, 
     ],
 )
 def test_blocks_are_decided_where_they_can_be(pattern: Pattern, q: tuple, k: tuple, verdict: tuple) -> None:
-    found = pattern.replace(grid=Grid(64, 64)).block(Extent(*q), Extent(*k))
+    found = pattern.replace(grid=Grid(64, 64)).block(Interval(*q), Interval(*k))
     assert tuple(map(bool, found)) == verdict
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.patterns.basic import ByHead, Extent, Pattern, RandomBlocks, causal, chunks, global_tokens, random_blocks
+from qkv.patterns.basic import ByHead, Interval, Pattern, RandomBlocks, causal, chunks, global_tokens, random_blocks
 
 made = st.builds(RandomBlocks, size=st.integers(1, 4), count=st.integers(1, 4), seed=st.integers(0, 99))
 
@@ -64,14 +64,14 @@ spans = st.tuples(st.integers(0, 40), st.integers(0, 40)).map(sorted)
 def test_verdicts_are_exact(pattern: RandomBlocks, q: list[int], k: list[int]) -> None:
     rows, columns = ([x // pattern.size for x in span] for span in (q, k))
     part = seen(pattern, 41)[rows[0] : rows[1] + 1, columns[0] : columns[1] + 1]
-    maybe, surely = pattern.block(Extent(*q), Extent(*k))
+    maybe, surely = pattern.block(Interval(*q), Interval(*k))
     assert (bool(maybe), bool(surely)) == (bool(part.any()), bool(part.all()))
-    grid = pattern.block(Extent(*(torch.tensor([[x]]) for x in q)), Extent(*(torch.tensor([x, x]) for x in k)))
+    grid = pattern.block(Interval(*(torch.tensor([[x]]) for x in q)), Interval(*(torch.tensor([x, x]) for x in k)))
     assert [x.tolist() for x in grid] == [[[bool(x)] * 2] for x in (maybe, surely)]
 
 
 def test_a_verdict_on_very_many_blocks_is_unsure() -> None:
-    assert random_blocks(1, 1).block(Extent(0, 10_000), Extent(0, 10_000)) == (True, False)
+    assert random_blocks(1, 1).block(Interval(0, 10_000), Interval(0, 10_000)) == (True, False)
 
 
 @pytest.mark.parametrize("n", [1, 64, 65, 300])

@@ -19,7 +19,7 @@ from ..kernels.backends import BACKENDS
 from ..kernels.cpu import by_tiles, tiled
 from ..kernels.plan import Plan
 from ..kernels.request import Comparison, Request, Result, default_scale
-from ..kv_cache.codes import Held
+from ..kv_cache.quantization import QuantizedKV
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
 from . import tap
@@ -34,8 +34,8 @@ _DENSE = 1 << 28  # bytes of scores above which memory decides for `tiled`
 
 def attend(
     q: Float[Tensor, "B T H D"],
-    k: Float[Tensor, "B S K D"] | Held,
-    v: Float[Tensor, "B S K E"] | Held,
+    k: Float[Tensor, "B S K D"] | QuantizedKV,
+    v: Float[Tensor, "B S K E"] | QuantizedKV,
     *,
     pattern: Pattern = _FULL,
     layout: Layout | None = None,
@@ -65,7 +65,7 @@ def attend(
         softcap: scores become c · tanh(score / c), before the bias (Gemma 2).
         return_lse: also return log Σ exp(scores), (B, H, T) in fp32, for `merge`.
         backend: "auto", or one by name, which raises ValueError with its reason when it cannot serve.
-        k, v: tensors, or `Held` keys and values, as quantized caches have them.
+        k, v: tensors, or `QuantizedKV` keys and values, as quantized caches have them.
         plan: what layers of one pass share. clean: padded keys and values are known to be zero already.
         score: what compares queries and keys in place of the scaled dot product (`attention.scores`): all T·S are held.
 
@@ -84,7 +84,7 @@ def attend(
     coded_too = backend == "auto" and clean and score is None and not tap.recording() and not in_forward_mode(q)
     result: Result | None = _over_codes(q, k, v, about) if coded_too else None
     if result is None:
-        k, v = (x.dense() if isinstance(x, Held) else x for x in (k, v))
+        k, v = (x.dequantize() if isinstance(x, QuantizedKV) else x for x in (k, v))
         if kv_layout.padding != "none" and not clean:
             hidden = ~kv_layout.valid[:, :, None, None]  # kernels multiply what they mask: 0 · NaN is NaN
             k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
@@ -96,7 +96,7 @@ def attend(
     return result if layout.padding == "none" else _silence(result, layout)
 
 
-def _sized(pattern: Pattern, q: Tensor, k: Tensor | Held) -> Pattern:
+def _sized(pattern: Pattern, q: Tensor, k: Tensor | QuantizedKV) -> Pattern:
     """A pattern that depends on how many tokens rows have, for these."""
     if q.shape[1] != k.shape[1]:
         raise ValueError(
@@ -106,9 +106,9 @@ def _sized(pattern: Pattern, q: Tensor, k: Tensor | Held) -> Pattern:
     return pattern.over(int(k.shape[1]), q.shape[2])
 
 
-def _over_codes(q: Tensor, k: Tensor | Held, v: Tensor | Held, about: tuple[Any, ...]) -> Tensor | None:
+def _over_codes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV, about: tuple[Any, ...]) -> Tensor | None:
     """The result where keys and values are those of a quantized cache, and best left as they are; else None."""
-    if not isinstance(k, Held) or not isinstance(v, Held):
+    if not isinstance(k, QuantizedKV) or not isinstance(v, QuantizedKV):
         return None
     request = Request(q, cast(Tensor, k), cast(Tensor, v), *about)
     return coded.run(request) if coded.refuses(request) is None else None
@@ -192,7 +192,7 @@ def merge(
 
 
 def layouts_of(
-    q: Tensor, k: Tensor | Held, pattern: Pattern, layout: Layout | None, kv_layout: Layout | None, bias: object
+    q: Tensor, k: Tensor | QuantizedKV, pattern: Pattern, layout: Layout | None, kv_layout: Layout | None, bias: object
 ) -> tuple[Layout, Layout]:
     """Fill in what was left out, where there is only one thing that it can mean."""
     t, s = q.shape[1], k.shape[1]
@@ -209,7 +209,7 @@ def layouts_of(
     return layout or Layout.full(t, device=q.device), kv_layout
 
 
-def check_axes(q: Tensor, k: Tensor | Held, v: Tensor | Held) -> None:
+def check_axes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV) -> None:
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
         raise ValueError(f"q, k, v are (batch, length, heads, width); got {q.ndim}, {k.ndim} and {v.ndim} axes")
     if 0 in (*q.shape[2:], *k.shape[2:], v.shape[2]):
@@ -219,7 +219,7 @@ def check_axes(q: Tensor, k: Tensor | Held, v: Tensor | Held) -> None:
         )
 
 
-def check_dtypes(q: Tensor, k: Tensor | Held, v: Tensor | Held) -> None:
+def check_dtypes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV) -> None:
     """Autocast brings what meets to one dtype by itself."""
     dtypes = [x.dtype for x in (q, k, v)]
     if not all(dtype.is_floating_point for dtype in dtypes):
@@ -246,8 +246,8 @@ def _warn_of_heads(q: Tensor) -> None:
 
 def check(
     q: Tensor,
-    k: Tensor | Held,
-    v: Tensor | Held,
+    k: Tensor | QuantizedKV,
+    v: Tensor | QuantizedKV,
     layout: Layout,
     kv_layout: Layout,
     bias: Tensor | Bias | None,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..core.layout import Layout
 from ..core.spec import Cost
 from ..kernels.request import default_scale
-from ..kv_cache.full import KeyValueState, Ledgers
+from ..kv_cache.full import KeyValueState, SlotTables
 from ..layers.linear import Linear
 from ..layers.lora import LoRALinear
 from ..layers.norm import Norm, RMSNorm
@@ -60,8 +60,8 @@ class LatentAttention(Mixer, kind="latent-attention"):
     def remembers(self) -> int | None:
         return Attention(n_heads=1, pattern=self.pattern).remembers()
 
-    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LatentState:
-        return LatentState(ledgers[self.remembers()], capacity)
+    def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LatentState:
+        return LatentState(slot_tables[self.remembers()], capacity)
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         if cross:
@@ -78,10 +78,10 @@ class LatentAttention(Mixer, kind="latent-attention"):
 
 
 class LatentState(KeyValueState):
-    """[c ; k_r] of every token, in slots as its ledger says: keys of one head, whose values have no room of their own."""
+    """[c ; k_r] of every token, in the slots of its table: the keys of one head, which hold its values too."""
 
     def remember(self, latent: Float[Tensor, "B T 1 N"]) -> Float[Tensor, "B S 1 N"]:
-        """Keep the tokens that the ledger was last told of; returns all that there are to attend to."""
+        """Keep the tokens that the slot table was last told of; returns all that there are to attend to."""
         return self.append(latent, latent[..., :0])[0]
 
 

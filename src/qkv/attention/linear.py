@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..core.layout import Layout
 from ..core.spec import Cost
-from ..kv_cache.full import LayerState, Ledgers
+from ..kv_cache.full import LayerState, SlotTables
 from ..patterns.basic import And, Causal, Documents, Full
 from .feature_maps import Elu1, FeatureMap, Features
 from .mechanisms.linear import LinearState, linear_attention
@@ -48,7 +48,7 @@ class LinearAttention(Attention, kind="linear-attention"):
         refuse_crossing(self, cross)
         return MultiHeadLinearAttention(self, d_model, name)
 
-    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+    def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         if not self.causal:
             raise ValueError(
                 f"{self.kind} decodes with pattern=causal(); with {self.pattern} it needs the whole sequence"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..core.layout import Layout
 from ..core.spec import Cost
 from ..kernels.request import default_scale
-from ..kv_cache.full import LayerState, Ledgers
+from ..kv_cache.full import LayerState, SlotTables
 from ..patterns.basic import Full
 from .linear import refuse_bias, refuse_crossing, refuse_options
 from .mechanisms.linformer import linformer
@@ -58,7 +58,7 @@ class Linformer(Attention, kind="linformer"):
         refuse_crossing(self, cross)
         return MultiHeadLinformer(self, d_model, name)
 
-    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+    def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         raise ValueError(
             "linformer needs the whole sequence at once and does not decode token by token; for that take attention, "
             "linear-attention or performer"

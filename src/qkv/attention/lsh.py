@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from ..core.spec import Cost
-from ..kv_cache.full import KeyValueState, LayerState, Ledgers
+from ..kv_cache.full import KeyValueState, LayerState, SlotTables
 from ..layers.linear import Linear
 from ..patterns.basic import And, Causal, Documents, Full, Pattern
 from .linear import refuse_bias
@@ -69,8 +69,8 @@ class LSHAttention(Mixer, kind="lsh-attention"):
     def heads(self, d_model: int) -> tuple[int, int]:
         return self.widths(d_model)[:2]
 
-    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
-        return KeyValueState(ledgers[None], capacity)
+    def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
+        return KeyValueState(slot_tables[None], capacity)
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         if cross:

@@ -13,9 +13,9 @@ from ..core.extras import Extras
 from ..core.layout import Layout
 from ..core.spec import Cost, Spec
 from ..kernels.plan import Plan
-from ..kv_cache.codes import Held
-from ..kv_cache.full import CrossState, InputState, KeyValueState, LayerState, Ledgers, State
+from ..kv_cache.full import CrossState, InputState, KeyValueState, LayerState, SlotTables, State
 from ..kv_cache.kinds import CacheKind
+from ..kv_cache.quantization import QuantizedKV
 from ..layers.linear import Linear
 from ..layers.norm import NoNorm, Norm
 from ..patterns.basic import And, Causal, Full, Pattern
@@ -97,17 +97,17 @@ class Mixer(Spec, role="attention"):
         """How many of the last tokens a decoding step can need; None is all of them."""
         return None
 
-    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+    def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         """An empty memory for one layer to decode with, which its module is then given.
 
         A mixer that does not define this is given none: each step runs it again over all that the layer has read.
         """
-        return InputState(ledgers[None], capacity)
+        return InputState(slot_tables[None], capacity)
 
-    def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+    def held(self, how: CacheKind, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         """As `state`, in a form that was asked for. Raises ValueError where there is no such form of it."""
         if how.kind == "full":
-            return self.state(ledgers, capacity)
+            return self.state(slot_tables, capacity)
         raise ValueError(
             f"{self.kind} remembers in a way of its own, which there is no {how.kind} cache of; leave the cache at full"
         )
@@ -119,11 +119,11 @@ class NoMixer(Mixer, kind="none"):
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         return Nothing()
 
-    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
-        return KeyValueState(ledgers[None], capacity)  # which stays empty
+    def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
+        return KeyValueState(slot_tables[None], capacity)  # which stays empty
 
-    def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
-        return self.state(ledgers, capacity)
+    def held(self, how: CacheKind, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
+        return self.state(slot_tables, capacity)
 
 
 class Nothing(nn.Module):
@@ -193,13 +193,13 @@ class Attention(Mixer, kind="attention"):
     def remembers(self) -> int | None:
         return _reach(self.pattern)
 
-    def state(self, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
-        return KeyValueState(ledgers[self.remembers()], capacity)
+    def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
+        return KeyValueState(slot_tables[self.remembers()], capacity)
 
-    def held(self, how: CacheKind, ledgers: Ledgers, capacity: int | None = None) -> LayerState:
+    def held(self, how: CacheKind, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         if not self.keeps_keys:
-            return super().held(how, ledgers, capacity)
-        return how.state(ledgers, self.remembers(), capacity)
+            return super().held(how, slot_tables, capacity)
+        return how.state(slot_tables, self.remembers(), capacity)
 
     @property
     def keeps_keys(self) -> bool:
@@ -273,7 +273,7 @@ class MultiHeadAttention(nn.Module):
     @staticmethod
     def _remembered(
         k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"], run: Pass, state: State | CrossState
-    ) -> tuple[Tensor | Held, Tensor | Held]:
+    ) -> tuple[Tensor | QuantizedKV, Tensor | QuantizedKV]:
         """Keys and values of all that is held, these tokens included, the keys turned by where they stand."""
         if not state.unrotated:
             return state.append(*_cleared(_turned(k, run, run.tables), v, run.layout))
@@ -285,8 +285,8 @@ class MultiHeadAttention(nn.Module):
     def meet(
         self,
         q: Float[Tensor, "B T H D"],
-        k: Float[Tensor, "B S K D"] | Held,
-        v: Float[Tensor, "B S K E"] | Held,
+        k: Float[Tensor, "B S K D"] | QuantizedKV,
+        v: Float[Tensor, "B S K E"] | QuantizedKV,
         run: Pass,
         layout: Layout,
         kv_layout: Layout,

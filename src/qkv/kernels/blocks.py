@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from ..patterns.basic import Extent, Pattern
+from ..patterns.basic import Interval, Pattern
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Blocks:
 class Side(NamedTuple):
     """Blocks of queries, or of keys: their bounds, whether each has a real token, and whether it has no other."""
 
-    extent: Extent
+    interval: Interval
     some: Tensor
     every: Tensor
 
     def at(self, index: Any) -> Side:
         """The blocks that an index takes; None makes an axis."""
-        return Side(Extent(*(t[index] for t in self.extent)), self.some[index], self.every[index])
+        return Side(Interval(*(t[index] for t in self.interval)), self.some[index], self.every[index])
 
 
 def block_map(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, cols: int) -> Blocks:
@@ -49,8 +49,8 @@ def block_map(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, co
 def verdict(pattern: Pattern, q: Side, k: Side) -> tuple[Tensor, Tensor]:
     """(maybe, surely) for blocks of queries against blocks of keys, which broadcast: pattern, segments and padding."""
     (some, q_all), (k_some, k_all) = q[1:], k[1:]
-    maybe, surely = (torch.as_tensor(x).cpu() for x in pattern.block(q.extent, k.extent))
-    (q_low, q_high), (k_low, k_high) = q.extent[2:4], k.extent[2:4]
+    maybe, surely = (torch.as_tensor(x).cpu() for x in pattern.block(q.interval, k.interval))
+    (q_low, q_high), (k_low, k_high) = q.interval[2:4], k.interval[2:4]
     maybe = maybe & (q_low <= k_high) & (k_low <= q_high) & some & k_some
     return maybe, surely & maybe & (q_low == k_low) & (q_high == k_high) & (q_low == q_high) & q_all & k_all
 
@@ -74,7 +74,7 @@ def side(layout: Layout, size: int) -> Side:
     zeros = torch.zeros(len(blocks), dtype=torch.int64)
     any_role, all_role = (zeros if isinstance(b, int) else b for b in bits)
     some, every = (_each(blocks, size, valid.long(), how) > 0 for how in ("amax", "amin"))
-    return Side(Extent(low(position), high(position), low(segment), high(segment), any_role, all_role), some, every)
+    return Side(Interval(low(position), high(position), low(segment), high(segment), any_role, all_role), some, every)
 
 
 def _each(blocks: range, size: int, x: Tensor | None, how: str) -> Tensor:

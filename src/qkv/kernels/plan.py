@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout, View
-from ..patterns.basic import And, Causal, Extent, Full, Pattern
+from ..patterns.basic import And, Causal, Full, Interval, Pattern
 
 Made = TypeVar("Made")
 
@@ -41,24 +41,24 @@ class Plan:
         return self.once(what, (layout, kv_layout), lambda: allowed_mask(pattern, layout, kv_layout, n_heads))
 
 
-def host_extent(layout: Layout) -> Extent | None:
+def host_interval(layout: Layout) -> Interval | None:
     """Within which positions the tokens lie, as far as the host knows."""
     if layout.start is None or not layout.sequential or layout.segments is not None or layout.positions.shape[-1] != 1:
         return None
     roles = 0 if layout.roles is None else -1  # unknown: any token may have any role, and no role is on all
-    return Extent(layout.start, layout.start + layout.shape[1] - 1, any_role=roles)
+    return Interval(layout.start, layout.start + layout.shape[1] - 1, any_role=roles)
 
 
 def first_position(layout: Layout) -> int:
     """The first position, where the host knows that the others follow it and nothing else need be said; or −1."""
-    plain = layout.padding == "none" and layout.roles is None and host_extent(layout) is not None
+    plain = layout.padding == "none" and layout.roles is None and host_interval(layout) is not None
     return layout.start if plain and layout.start is not None else -1
 
 
 def needed_parts(pattern: Pattern, layout: Layout, kv_layout: Layout) -> tuple[Pattern, ...]:
     """The parts (of an And) that do not surely hold for every pair of these layouts, decided on the host."""
     parts = pattern.parts if isinstance(pattern, And) else (pattern,)
-    q, k = host_extent(layout), host_extent(kv_layout)
+    q, k = host_interval(layout), host_interval(kv_layout)
     if q is None or k is None:
         return tuple(part for part in parts if not isinstance(part, Full))
     return tuple(part for part in parts if not bool(part.block(q, k)[1]))

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..kv_cache.codes import Codes, Held, unpacked
+from ..kv_cache.quantization import QuantizedKV, QuantizedTensor, unpack
 from .native import quantized_kv as native
 from .request import Request
 
@@ -21,7 +21,7 @@ BLOCK = 1024  # tokens that are fp32 at a time: half a megabyte at a width of 12
 
 
 def refuses(request: Request) -> str | None:
-    """Why a request over `Held` keys is better served by turning them back."""
+    """Why a request over `QuantizedKV` keys is better served by turning them back."""
     if request.return_lse or request.dropout or (torch.is_grad_enabled() and request.q.requires_grad):
         return "it is for decoding: no dropout, no gradients, no log-sum-exp"
     if request.q.shape[1] * request.n_heads > FEW * request.n_kv_heads:
@@ -31,14 +31,14 @@ def refuses(request: Request) -> str | None:
 
 def run(request: Request) -> Float[Tensor, "B T H E"]:
     k, v = request.k, request.v
-    assert isinstance(k, Held) and isinstance(v, Held)
+    assert isinstance(k, QuantizedKV) and isinstance(v, QuantizedKV)
     b, t, h, d = request.q.shape
     q = request.q.transpose(1, 2).float().reshape(b, request.n_kv_heads, -1, d)  # (B, K, M, D), M = G · T
     coded, scores = k.codes.tokens, q.new_empty(*q.shape[:3], k.shape[1])
     score(q, k.codes, scores)
-    torch.matmul(q, k.tail.float().mT, out=scores[..., coded:])
+    torch.matmul(q, k.residual.float().mT, out=scores[..., coded:])
     p = _weights(request, scores.mul_(request.scale).view(b, h, t, -1)).view_as(scores)
-    out = mixed(p, v.codes).add_(p[..., coded:] @ v.tail.float())
+    out = mixed(p, v.codes).add_(p[..., coded:] @ v.residual.float())
     return out.view(b, h, t, -1).transpose(1, 2).to(request.q.dtype)
 
 
@@ -57,29 +57,29 @@ def _weights(request: Request, scores: Float[Tensor, "B H T S"]) -> Float[Tensor
     return torch.softmax(scores.masked_fill_(blind, 0.0), -1).masked_fill_(blind, 0.0)
 
 
-def score(q: Float[Tensor, "B K M D"], codes: Codes, out: Float[Tensor, "B K M S"]) -> None:
+def score(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
     """q · k into the first tokens of `out`, those that are coded."""
     if native.serves(codes, q.shape[2]):
         native.scores(q, codes, out)
         return
     n, g, step = codes.data.shape[2], codes.group, max(1, BLOCK // codes.group)
-    scaled, shift = q[:, :, None] * codes.scale.float(), q[:, :, None] @ codes.zero().mT
+    scaled, shift = q[:, :, None] * codes.scale.float(), q[:, :, None] @ codes.offset().mT
     found = out[..., : n * g].unflatten(-1, (n, g)).transpose(2, 3)  # (B, K, N, M, g)
     for i in range(0, n, step):
         block = slice(i, i + step)
-        keys = unpacked(codes.data[:, :, block], codes.bits).float()
+        keys = unpack(codes.data[:, :, block], codes.bits).float()
         found[:, :, block] = (scaled[:, :, block] @ keys.mT).add_(shift[:, :, block])
 
 
-def mixed(p: Float[Tensor, "B K M S"], codes: Codes) -> Float[Tensor, "B K M E"]:
+def mixed(p: Float[Tensor, "B K M S"], codes: QuantizedTensor) -> Float[Tensor, "B K M E"]:
     """Σ p v over the first tokens of `p`, those that are coded."""
     if native.serves(codes, p.shape[2]):
         return native.mixed(p, codes)
     p = p[..., : codes.tokens]
-    scale, zero = (t.flatten(2)[:, :, None] for t in (codes.scale.float(), codes.zero()))  # (B, K, 1, S)
+    scale, zero = (t.flatten(2)[:, :, None] for t in (codes.scale.float(), codes.offset()))  # (B, K, 1, S)
     n, g, step = codes.data.shape[2], codes.group, max(1, BLOCK // codes.group)
     scaled, out = p * scale, (p * zero).sum(-1, keepdim=True).repeat(1, 1, 1, codes.data.shape[4])
     for i in range(0, n, step):
-        values = unpacked(codes.data[:, :, i : i + step], codes.bits).float().flatten(2, 3)
+        values = unpack(codes.data[:, :, i : i + step], codes.bits).float().flatten(2, 3)
         out += scaled[..., i * g : (i + step) * g] @ values
     return out

@@ -13,16 +13,16 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from .full import CrossState, KeyValueState, LayerState
-from .slot_table import Ledger, Ledgers
+from .slot_table import SlotTable, SlotTables
 
-Make = Callable[[Ledgers, int | None], LayerState]  # given the tokens to make room for, where that is known
+Make = Callable[[SlotTables, int | None], LayerState]  # given the tokens to make room for, where that is known
 
 
 class Cache:
     """A state for each attention of each layer, and what they share.
 
     `layers[i]` is the ring that layer i needs (None: everything), or what makes its state. Layers of one size share a
-    ledger. `about` says what the cache is of, in JSON's terms: what a file that is loaded has to agree with. `device` is
+    slot_table. `about` says what the cache is of, in JSON's terms: what a file that is loaded has to agree with. `device` is
     where it is loaded to.
     """
 
@@ -38,42 +38,42 @@ class Cache:
     ) -> None:
         self.batch_size, self.max_positions = batch_size, max_positions
         self.about, self.device = about, device
-        self.ledgers = Ledgers()
+        self.slot_tables = SlotTables()
         self.layers: list[LayerState] = [
-            make(self.ledgers, capacity) if callable(make) else KeyValueState(self.ledgers[make], capacity)
+            make(self.slot_tables, capacity) if callable(make) else KeyValueState(self.slot_tables[make], capacity)
             for make in layers
         ]
-        if not self.ledgers:
-            self.ledgers[None]  # someone has to know where rows stand
-        for ledger in self.ledgers.values():
-            ledger.open(batch_size)
+        if not self.slot_tables:
+            self.slot_tables[None]  # someone has to know where rows stand
+        for slot_table in self.slot_tables.values():
+            slot_table.open(batch_size)
         self.cross = [CrossState() for _ in layers] if cross else []
         self.length = 0  # columns fed so far, padding included
         self._longest = 0  # tokens of the longest row, as the host counts them
         self._next: Tensor | None = None  # (B,) next position of each row, where rows differ
 
     def admit(self, layout: Layout | None, count: int, device: torch.device) -> Layout:
-        """Tell every ledger of the next `count` tokens of each row; by default they continue where the row stands.
+        """Tell every slot table of the next `count` tokens of each row; by default they continue where the row stands.
 
         Returns where they stand, which is in the stream, or in the cache where that is what positions mean.
         """
         if layout is None:
             layout = self._continued(count, device)
         uniform = layout.padding == "none" and layout.start == self.length and self._next is None
-        ledgers = list(self.ledgers.values())
-        for ledger in ledgers:
-            ledger.check_admit(layout)
-        places = ledgers[0].places(count)
+        slot_tables = list(self.slot_tables.values())
+        for slot_table in slot_tables:
+            slot_table.check_admit(layout)
+        places = slot_tables[0].places(count)
         if places is None:
             self._check_context(layout, count)
         elif self.max_positions is not None and places > self.max_positions:
             raise self._too_long(places - 1)
         if not uniform:
             self._next = (layout.positions[..., 0].amax(1) + 1).expand(self.batch_size)
-        for ledger in ledgers:
-            ledger.admit(layout)
+        for slot_table in slot_tables:
+            slot_table.admit(layout)
         self.length += count
-        return ledgers[0].placed(layout)
+        return slot_tables[0].placed(layout)
 
     def _check_context(self, layout: Layout, count: int) -> None:
         """Refuse what goes past the model's context. The host counts the longest row, whether it is still there or not;
@@ -113,8 +113,8 @@ class Cache:
         """
         for state in self._each() if cross else self.layers:
             state.reorder(rows)
-        for ledger in self.ledgers.values():
-            ledger.reorder(rows)
+        for slot_table in self.slot_tables.values():
+            slot_table.reorder(rows)
         self._next = None if self._next is None else self._next.index_select(0, rows)
         self.batch_size = len(rows)
 
@@ -128,8 +128,8 @@ class Cache:
 
     def rewind(self, n: int) -> None:
         """Take back the last n tokens of every row. Raises ValueError where a window has let go of what is needed."""
-        ledgers = list(self.ledgers.values())
-        every: list[Ledger | LayerState] = [*ledgers, *self.layers]
+        slot_tables = list(self.slot_tables.values())
+        every: list[SlotTable | LayerState] = [*slot_tables, *self.layers]
         for each in every:
             each.check_rewind(n)
         for each in every:
@@ -137,7 +137,7 @@ class Cache:
         self.length -= n
         self._longest = max(self._longest - n, 0)
         if self._next is not None:
-            self._next = ledgers[0].next_positions(self.batch_size) if self.length else None
+            self._next = slot_tables[0].next_positions(self.batch_size) if self.length else None
 
     def crop(self, n: int) -> None:
         """Keep the first n tokens of every row, padding at its left included."""

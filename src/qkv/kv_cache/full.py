@@ -1,4 +1,4 @@
-"""What a layer remembers while a model decodes: keys and values in slots, which a shared `Ledger` knows the tokens of.
+"""What a layer remembers while a model decodes: keys and values in slots, which a shared `SlotTable` knows the tokens of.
 
 The plain form keeps everything and grows, or is a ring of the last `size` tokens, which is all that a window ever sees.
 Others are chosen by a `CacheKind` (`kv_cache.kinds`), and mechanisms that are not soft-max over keys bring their own.
@@ -13,12 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..core.layout import Layout
-from .codes import Held
-from .slot_table import Ledger, ring_index
-from .slot_table import Ledgers as Ledgers
+from .quantization import QuantizedKV
+from .slot_table import SlotTable, ring_index
+from .slot_table import SlotTables as SlotTables
 from .slots import put, select
 
 KeysValues = tuple[Tensor, Tensor]
+MaybeQuantized = Tensor | QuantizedKV
 
 
 class LayerState(Protocol):
@@ -55,8 +56,8 @@ class State(LayerState, Protocol):
         """Where the tokens are whose keys and values the last `append` returned."""
         ...
 
-    def append(self, k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"]) -> tuple[Tensor | Held, Tensor | Held]:
-        """Remember the tokens that the ledger was last told of; returns keys and values to attend to."""
+    def append(self, k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"]) -> tuple[MaybeQuantized, MaybeQuantized]:
+        """Remember the tokens that the slot table was last told of; returns keys and values to attend to."""
         ...
 
 
@@ -79,28 +80,28 @@ class Saved(Protocol):
 
 
 class KeyValueState:
-    """Keys and values in slots, as its ledger says: everything, or a ring. Padding is stored as zeros.
+    """Keys and values in slots, as its slot table says: everything, or a ring. Padding is stored as zeros.
 
     Heads stand before slots, as kernels read them: a head's keys lie together.
     """
 
     unrotated = False
 
-    def __init__(self, ledger: Ledger, capacity: int | None = None) -> None:
-        self.ledger, self.capacity = ledger, capacity or 0
+    def __init__(self, slot_table: SlotTable, capacity: int | None = None) -> None:
+        self.slot_table, self.capacity = slot_table, capacity or 0
         self._k: Tensor | None = None  # (B, K, slots, D), slots ≥ what is held
         self._v: Tensor | None = None
 
     @property
     def layout(self) -> Layout:
-        return self.ledger.layout
+        return self.slot_table.layout
 
     def append(self, k: Tensor, v: Tensor) -> KeysValues:
         k, v = self._append(k.transpose(1, 2), v.transpose(1, 2))
         return k.transpose(1, 2), v.transpose(1, 2)
 
     def _append(self, k: Tensor, v: Tensor) -> KeysValues:
-        step, size = self.ledger.step, self.ledger.size
+        step, size = self.slot_table.step, self.slot_table.size
         if not step.wrapped:
             self._k, self._v = (
                 put(held, new, step.before, self.capacity, size) for held, new in ((self._k, k), (self._v, v))
@@ -123,19 +124,19 @@ class KeyValueState:
         """Keys and values that are held, without the room for more."""
         if self._k is None or self._v is None:
             return []
-        used = min(self.ledger.length, self._k.shape[2])
+        used = min(self.slot_table.length, self._k.shape[2])
         return [self._k[:, :, :used], self._v[:, :, :used]]
 
     def reorder(self, rows: Tensor) -> None:
         if self._k is not None and self._v is not None:
-            used = min(self.ledger.length, self._k.shape[2])
+            used = min(self.slot_table.length, self._k.shape[2])
             self._k, self._v = select(self._k, rows, used), select(self._v, rows, used)
 
     def check_rewind(self, n: int) -> None:
-        """The ledger refuses what can't be taken back."""
+        """The slot table refuses what can't be taken back."""
 
     def rewind(self, n: int) -> None:
-        """The ledger forgets; the slots are written over."""
+        """The slot table forgets; the slots are written over."""
 
     def tensors(self) -> dict[str, Tensor]:
         return dict(zip("kv", self._used(), strict=False))

@@ -1,4 +1,4 @@
-"""A cache as a safetensors file: what it is of in the header, and the tensors of every ledger and layer."""
+"""A cache as a safetensors file: what it is of in the header, and the tensors of every slot table and layer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .full import Saved
 if TYPE_CHECKING:
     from .cache import Cache
 
-KEY, VERSION = "qkv.cache", 1
+KEY, VERSION = "qkv.cache", 1  # files call slot tables "ledgers"
 _FACTS = ("padding", "one_segment", "sequential", "start")
 
 
@@ -32,11 +32,11 @@ def save(cache: Cache, path: str | Path) -> None:
         if cross.filled:
             _add(tensors, f"cross.{i}", dict(zip("kv", cross.keys_values, strict=True)))
             _add(tensors, f"cross.{i}.layout", _layout_tensors(cross.layout))
-    ledgers = []
-    for i, ledger in enumerate(cache.ledgers.values()):
-        _add(tensors, f"ledgers.{i}", ledger.tensors())
-        _add(tensors, f"ledgers.{i}.kept", _layout_tensors(ledger.kept))
-        ledgers.append({"length": ledger.length, "kept": _layout_facts(ledger.kept)})
+    slot_tables = []
+    for i, slot_table in enumerate(cache.slot_tables.values()):
+        _add(tensors, f"ledgers.{i}", slot_table.tensors())
+        _add(tensors, f"ledgers.{i}.kept", _layout_tensors(slot_table.kept))
+        slot_tables.append({"length": slot_table.length, "kept": _layout_facts(slot_table.kept)})
     if cache._next is not None:
         tensors["next"] = cache._next
     header = {
@@ -45,7 +45,7 @@ def save(cache: Cache, path: str | Path) -> None:
         "batch_size": cache.batch_size,
         "length": cache.length,
         "longest": cache._longest,
-        "ledgers": ledgers,
+        "ledgers": slot_tables,
         "cross": [_layout_facts(cross.layout) if cross.filled else None for cross in cache.cross],
     }
     own = {name: t.detach().contiguous().clone() for name, t in tensors.items()}
@@ -60,9 +60,9 @@ def load(cache: Cache, path: str | Path) -> None:
         raise ValueError(f"{path} is a cache of {_told(header['about'])}, and this one is of {_told(cache.about)}")
     if cache.length:
         raise ValueError(f"the cache holds {cache.length} tokens already; load into one that was just started")
-    for i, (ledger, facts) in enumerate(zip(cache.ledgers.values(), header["ledgers"], strict=True)):
+    for i, (slot_table, facts) in enumerate(zip(cache.slot_tables.values(), header["ledgers"], strict=True)):
         mine = _below(tensors, f"ledgers.{i}")
-        ledger.restore(facts["length"], _layout(_below(mine, "kept"), facts["kept"]), mine)
+        slot_table.restore(facts["length"], _layout(_below(mine, "kept"), facts["kept"]), mine)
     for i, state in enumerate(cache.layers):
         _saved(state, i).restore(_below(tensors, f"layers.{i}"))
     for i, (cross, facts) in enumerate(zip(cache.cross, header["cross"], strict=True)):

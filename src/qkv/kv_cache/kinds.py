@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 from ..core.spec import Spec
 from ..positions.base import PositionModule
 from .full import KeyValueState, State
-from .paged import PagedLedger, PagedState
+from .paged import BlockTable, PagedState
 from .quantized import QuantizedState
-from .sinks import SinkLedger, SinkState
-from .slot_table import Ledgers, SlidingLedger
+from .sinks import SinkSlotTable, SinkState
+from .slot_table import SlidingSlotTable, SlotTables
 
 SHORT: Mapping[str, Mapping[str, Any]] = {"int8": {"kind": "quantized"}, "int4": {"kind": "quantized", "bits": 4}}
 
@@ -26,7 +26,7 @@ class CacheKind(Spec, role="cache"):
     def _short(cls, value: Any, handler: Any) -> Any:
         return handler(SHORT.get(value, value) if isinstance(value, str) else value)
 
-    def state(self, ledgers: Ledgers, size: int | None, capacity: int | None = None) -> State:
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
         """An empty memory for one layer, of which no step needs more than the last `size` tokens (None: all)."""
         raise NotImplementedError
 
@@ -50,8 +50,8 @@ class CacheKind(Spec, role="cache"):
 class FullCache(CacheKind, kind="full"):
     """Keys and values as they are: of all tokens, or in a ring of as many as a layer's window sees."""
 
-    def state(self, ledgers: Ledgers, size: int | None, capacity: int | None = None) -> State:
-        return KeyValueState(ledgers[size], capacity)
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+        return KeyValueState(slot_tables[size], capacity)
 
     def kept(self, tokens: int, window: int) -> int:
         return min(tokens, window)
@@ -75,11 +75,11 @@ class QuantizedCache(CacheKind, kind="quantized"):
             raise ValueError(f"4 bits put two tokens of a group into a byte, so a group of {self.group} has to be even")
         return self
 
-    def state(self, ledgers: Ledgers, size: int | None, capacity: int | None = None) -> State:
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
         if size is None:
-            return QuantizedState(ledgers[None], self.bits, self.group, self.residual)
-        ledger = ledgers.of(SlidingLedger, self._least(size), self.group)
-        return QuantizedState(ledger, self.bits, self.group, self.residual)
+            return QuantizedState(slot_tables[None], self.bits, self.group, self.residual)
+        slot_table = slot_tables.of(SlidingSlotTable, self._least(size), self.group)
+        return QuantizedState(slot_table, self.bits, self.group, self.residual)
 
     def _least(self, window: int) -> int:
         """The tokens that a window's layer keeps at least: whole groups are let go, and the tail is no group yet."""
@@ -107,8 +107,8 @@ class SinkCache(CacheKind, kind="sinks"):
     sinks: int = Field(default=4, ge=0)
     window: int = Field(default=1024, gt=0)
 
-    def state(self, ledgers: Ledgers, size: int | None, capacity: int | None = None) -> State:
-        return SinkState(ledgers.of(SinkLedger, self.sinks, self.window))
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+        return SinkState(slot_tables.of(SinkSlotTable, self.sinks, self.window))
 
     def check(self, position: PositionModule, max_positions: int | None) -> None:
         if type(position).embed is not PositionModule.embed:
@@ -140,8 +140,8 @@ class PagedCache(CacheKind, kind="paged"):
     page: int = Field(default=16, gt=0)
     pages: int | None = Field(default=None, gt=0)
 
-    def state(self, ledgers: Ledgers, size: int | None, capacity: int | None = None) -> State:
-        return PagedState(ledgers.of(PagedLedger, self.page, self.pages))
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+        return PagedState(slot_tables.of(BlockTable, self.page, self.pages))
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
         held = -(-tokens // self.page) * self.page

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from .slot_table import Ledger
+from .slot_table import SlotTable
 from .slots import put
 
 
@@ -56,7 +56,7 @@ class Pages:
                     self._free.append(page)
 
 
-class PagedLedger(Ledger):
+class BlockTable(SlotTable):
     """The block table: row b's tokens are in pages `table[b]`, in order, padding included."""
 
     def __init__(self, size: int, most: int | None) -> None:
@@ -68,8 +68,8 @@ class PagedLedger(Ledger):
         self.copies: list[tuple[int, int]] = []  # pages that this step has to copy before it writes: from, to
         weakref.finalize(self, pages.release, table)  # a cache that is dropped gives its pages back
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> PagedLedger:
-        twin = PagedLedger.__new__(PagedLedger)
+    def __deepcopy__(self, memo: dict[int, Any]) -> BlockTable:
+        twin = BlockTable.__new__(BlockTable)
         twin.__dict__.update(self.__dict__)
         self.pages.hold(self.table)
         twin._adopt(self.pages, [list(row) for row in self.table])
@@ -169,28 +169,28 @@ class Pool:
 
 
 class PagedState:
-    """Keys and values in pages that a `PagedLedger` keeps the table of."""
+    """Keys and values in pages that a `BlockTable` keeps the table of."""
 
     unrotated = False
 
-    def __init__(self, ledger: PagedLedger) -> None:
-        self.ledger, self.pool = ledger, Pool()
+    def __init__(self, slot_table: BlockTable) -> None:
+        self.slot_table, self.pool = slot_table, Pool()
 
     @property
     def layout(self) -> Layout:
-        return self.ledger.layout
+        return self.slot_table.layout
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        ledger, new = self.ledger, (k.transpose(1, 2), v.transpose(1, 2))
+        slot_table, new = self.slot_table, (k.transpose(1, 2), v.transpose(1, 2))
         self._make_room(new)
-        size, step = ledger.pages.size, ledger.step
-        for old, own in ledger.copies:
+        size, step = slot_table.pages.size, slot_table.step
+        for old, own in slot_table.copies:
             for t in self.pool.tensors:
                 t[:, :, own * size : (own + 1) * size] = t[:, :, old * size : (old + 1) * size]
-        here = ledger.slots(step.before, ledger.length, k.device)
+        here = slot_table.slots(step.before, slot_table.length, k.device)
         for t, x in zip(self.pool.tensors, new, strict=True):
             t[0].index_copy_(1, here.flatten(), x.transpose(0, 1).flatten(1, 2))
-        every = ledger.slots(0, ledger.length, k.device)
+        every = slot_table.slots(0, slot_table.length, k.device)
         keys, values = (
             t[0].index_select(1, every.flatten()).unflatten(1, every.shape).permute(1, 2, 0, 3)
             for t in self.pool.tensors
@@ -199,7 +199,7 @@ class PagedState:
 
     def _make_room(self, new: tuple[Tensor, Tensor]) -> None:
         """As many slots as the pages that were ever taken, doubling."""
-        slots = len(self.ledger.pages.holders) * self.ledger.pages.size
+        slots = len(self.slot_table.pages.holders) * self.slot_table.pages.size
         have = self.pool.tensors[0].shape[2] if self.pool.tensors else 0
         if have < slots:
             old: list[Tensor | None] = [*self.pool.tensors] or [None, None]
@@ -207,20 +207,20 @@ class PagedState:
             self.pool.tensors = [put(t, more, have) for t, more in zip(old, empty, strict=True)]
 
     def reorder(self, rows: Tensor) -> None:
-        """The ledger's table says it all."""
+        """The slot table's table says it all."""
 
     def check_rewind(self, n: int) -> None:
-        """The ledger refuses what can't be taken back."""
+        """The slot table refuses what can't be taken back."""
 
     def rewind(self, n: int) -> None:
-        """The ledger gives pages back."""
+        """The slot table gives pages back."""
 
     def _pages(self) -> list[Tensor]:
         """The pages that this cache holds, (1, K, pages · size, D)."""
         if not self.pool.tensors:
             return []
-        size = self.ledger.pages.size
-        held = torch.tensor(self.ledger.held(), device=self.pool.tensors[0].device, dtype=torch.int64)
+        size = self.slot_table.pages.size
+        held = torch.tensor(self.slot_table.held(), device=self.pool.tensors[0].device, dtype=torch.int64)
         slots = (held[:, None] * size + torch.arange(size, device=held.device)).flatten()
         return [t.index_select(2, slots) for t in self.pool.tensors]
 
@@ -230,7 +230,7 @@ class PagedState:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         if not tensors:
             return
-        size, held = self.ledger.pages.size, self.ledger.held()
+        size, held = self.slot_table.pages.size, self.slot_table.held()
         self._make_room((tensors["k"], tensors["v"]))
         for t, x in zip(self.pool.tensors, (tensors["k"], tensors["v"]), strict=True):
             for i, page in enumerate(held):
@@ -243,5 +243,5 @@ class PagedState:
     @property
     def nbytes(self) -> int:
         """Bytes of the pages that are held, each counted once, whatever the number of rows that share it."""
-        held = len(self.ledger.held()) * self.ledger.pages.size
+        held = len(self.slot_table.held()) * self.slot_table.pages.size
         return sum(t.shape[1] * held * t.shape[3] * t.element_size() for t in self.pool.tensors)

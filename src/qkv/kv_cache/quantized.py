@@ -1,68 +1,72 @@
-"""A cache in 8 or 4 bits (KIVI, Liu et al. 2024): keys by channel, values by token, the newest tokens as they are."""
+"""Quantized KV cache in 8 or 4 bits (KIVI, Liu et al. 2024): keys per channel, values per token, newest tokens in full."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from .codes import Along, Bits, Codes, Held, encode
-from .slot_table import Ledger, SlidingLedger
+from .quantization import Bits, Per, QuantizedKV, QuantizedTensor, quantize
+from .slot_table import SlidingSlotTable, SlotTable
 from .slots import put, select
+
+_FILE_NAMES = ("data", "scale", "base", "tail")  # of codes, scales, zero points and residual
 
 
 class QuantizedState:
     """Keys in groups of `group` tokens with a scale for each channel, values with a scale for each token.
 
-    At least the newest `residual` tokens, and fewer than `residual` + `group`, are kept as they came. What a step feeds is
-    attended to as it came, and what is complete of it is coded afterwards.
+    The newest tokens, at least `residual` and fewer than `residual` + `group`, stay in full precision. A step attends to its
+    own tokens in full precision too; groups that it completes are quantized afterwards.
     """
 
     unrotated = False
 
-    def __init__(self, ledger: Ledger, bits: Bits, group: int, residual: int) -> None:
-        self.ledger = ledger
-        self._halves = {"k": _Half(bits, "channel", group, residual), "v": _Half(bits, "token", group, residual)}
+    def __init__(self, slot_table: SlotTable, bits: Bits, group: int, residual: int) -> None:
+        self.slot_table = slot_table
+        self._sides = {"k": _Side(bits, "channel", group, residual), "v": _Side(bits, "token", group, residual)}
 
     @property
     def layout(self) -> Layout:
-        return self.ledger.layout
+        return self.slot_table.layout
 
-    def append(self, k: Tensor, v: Tensor) -> tuple[Held | Tensor, Held | Tensor]:
-        first = self.ledger.first if isinstance(self.ledger, SlidingLedger) else 0
+    @property
+    def _first(self) -> int:
+        """The first token that is kept."""
+        return self.slot_table.first if isinstance(self.slot_table, SlidingSlotTable) else 0
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[QuantizedKV | Tensor, QuantizedKV | Tensor]:
         keys, values = (
-            half.append(new.transpose(1, 2), first) for half, new in zip(self._halves.values(), (k, v), strict=True)
+            side.append(new.transpose(1, 2), self._first)
+            for side, new in zip(self._sides.values(), (k, v), strict=True)
         )
         return keys, values
 
     def reorder(self, rows: Tensor) -> None:
-        for half in self._halves.values():
-            half.select(rows)
+        for side in self._sides.values():
+            side.select(rows)
 
     def check_rewind(self, n: int) -> None:
-        """The ledger refuses what can't be taken back."""
+        """The slot table refuses what can't be taken back."""
 
     def rewind(self, n: int) -> None:
-        """Take back the last n tokens; of a group that is cut into, what is left is decoded."""
-        for half in self._halves.values():
-            half.shorten(n)
+        """Take back the last n tokens; what is left of a group that this cuts is dequantized."""
+        for side in self._sides.values():
+            side.shorten(n)
 
     def tensors(self) -> dict[str, Tensor]:
-        return {f"{name}.{part}": t for name, half in self._halves.items() for part, t in half.tensors().items()}
+        return {f"{name}.{part}": t for name, side in self._sides.items() for part, t in side.tensors().items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        for name, half in self._halves.items():
-            mine = {part: tensors[f"{name}.{part}"] for part in ("data", "scale", "base", "tail") if tensors}
-            half.restore(mine, self.ledger.first if isinstance(self.ledger, SlidingLedger) else 0)
+        for name, side in self._sides.items():
+            side.restore({part: tensors[f"{name}.{part}"] for part in _FILE_NAMES if tensors}, self._first)
 
     @property
     def parts(self) -> dict[str, int]:
-        """Bytes of the codes, of their scales and bases, and of the tokens that are kept as they came."""
+        """Bytes of the codes, of their scales and zero points, and of the tokens in full precision."""
         sizes = {"payload": 0, "scales": 0, "residual": 0}
-        for tensors in (half.tensors() for half in self._halves.values()):
-            for name, part in {"data": "payload", "scale": "scales", "base": "scales", "tail": "residual"}.items():
+        for tensors in (side.tensors() for side in self._sides.values()):
+            for name, part in zip(_FILE_NAMES, ("payload", "scales", "scales", "residual"), strict=True):
                 sizes[part] += tensors[name].numel() * tensors[name].element_size() if tensors else 0
         return sizes
 
@@ -71,84 +75,84 @@ class QuantizedState:
         return sum(self.parts.values())
 
 
-class _Half:
-    """Keys, or values: coded groups with room for more, and a tail with room for `residual` + `group` tokens."""
+class _Side:
+    """Keys, or values: quantized groups with room for more, and a buffer of `residual` + `group` tokens in full."""
 
-    def __init__(self, bits: Bits, along: Along, group: int, residual: int) -> None:
-        self.bits, self.along, self.group, self.residual = bits, along, group, residual
-        self._codes: Codes | None = None
-        self._tail: Tensor | None = None
-        self._groups = self._count = self._first = 0  # groups coded, tokens in the tail, tokens let go before them
+    def __init__(self, bits: Bits, per: Per, group: int, residual: int) -> None:
+        self.bits, self.per, self.group, self.residual = bits, per, group, residual
+        self._codes: QuantizedTensor | None = None
+        self._buffer: Tensor | None = None  # of the newest tokens
+        self._groups = self._count = self._first = 0  # groups quantized, tokens in the buffer, tokens dropped before
 
-    def _held(self) -> tuple[Codes, Tensor]:
-        assert self._codes is not None and self._tail is not None
-        return self._codes.cut(0, self._groups), self._tail[:, :, : self._count]
+    def _used(self) -> tuple[QuantizedTensor, Tensor]:
+        assert self._codes is not None and self._buffer is not None
+        return self._codes.groups(0, self._groups), self._buffer[:, :, : self._count]
 
-    def append(self, new: Tensor, first: int) -> Held | Tensor:
-        """Keep (B, K, T, D); returns all there is, once the tokens before `first` are let go."""
-        if self._tail is None or self._codes is None:
-            self._tail = new.new_empty(*new.shape[:2], self.group + self.residual, new.shape[3])
-            self._codes = encode(new[:, :, :0], self.bits, self.along, self.group)
-        self._let_go(first)
-        codes, tail = self._held()
-        if self._count + new.shape[2] < self._tail.shape[2]:
-            self._tail[:, :, self._count : self._count + new.shape[2]] = new
+    def append(self, new: Tensor, first: int) -> QuantizedKV | Tensor:
+        """Add (B, K, T, D) and drop the tokens before `first`; returns all that remain."""
+        if self._buffer is None or self._codes is None:
+            self._buffer = new.new_empty(*new.shape[:2], self.group + self.residual, new.shape[3])
+            self._codes = quantize(new[:, :, :0], self.bits, self.per, self.group)
+        self._drop(first)
+        codes, residual = self._used()
+        if self._count + new.shape[2] < self._buffer.shape[2]:
+            self._buffer[:, :, self._count : self._count + new.shape[2]] = new
             self._count += new.shape[2]
-            return Held(*self._held()) if self._groups else self._held()[1].transpose(1, 2)
-        tail = torch.cat([tail, new], 2)
-        found = Held(codes, tail) if self._groups else tail.transpose(1, 2)
-        self._code(tail)
-        return found
+            return QuantizedKV(*self._used()) if self._groups else self._used()[1].transpose(1, 2)
+        residual = torch.cat([residual, new], 2)
+        everything = QuantizedKV(codes, residual) if self._groups else residual.transpose(1, 2)
+        self._quantize(residual)
+        return everything
 
-    def _code(self, tail: Tensor) -> None:
-        """Code what is complete of a tail and older than the newest `residual` tokens; the rest becomes the tail."""
+    def _quantize(self, residual: Tensor) -> None:
+        """Quantize the complete groups that are older than the newest `residual` tokens; the rest fills the buffer."""
         assert self._codes is not None
-        whole = max(0, tail.shape[2] - self.residual) // self.group
-        made = encode(tail[:, :, : whole * self.group], self.bits, self.along, self.group)
-        data, scale, base = (
-            put(held if held.shape[2] else None, more, self._groups) if whole else held
-            for held, more in zip(self._codes.tensors(), made.tensors(), strict=True)
-        )
-        self._codes, self._groups = replace(self._codes, data=data, scale=scale, base=base), self._groups + whole
-        self._keep(tail[:, :, whole * self.group :])
+        whole = max(0, residual.shape[2] - self.residual) // self.group
+        if whole:
+            added = quantize(residual[:, :, : whole * self.group], self.bits, self.per, self.group)
+            pairs = zip(self._codes.tensors(), added.tensors(), strict=True)
+            tensors = [put(old if old.shape[2] else None, new, self._groups) for old, new in pairs]
+            self._codes, self._groups = self._codes.with_tensors(*tensors), self._groups + whole
+        self._refill(residual[:, :, whole * self.group :])
 
-    def _keep(self, tail: Tensor) -> None:
-        """A tail of its own, since the step that it came with still reads the old one."""
-        self._tail = put(None, tail, 0, most=self.group + self.residual)
-        self._count = tail.shape[2]
+    def _refill(self, residual: Tensor) -> None:
+        """Copy into a buffer of its own, since the current step still reads the old one."""
+        self._buffer = put(None, residual, 0, most=self.group + self.residual)
+        self._count = residual.shape[2]
 
-    def _let_go(self, first: int) -> None:
-        """Drop the groups before token `first`; the ledger names whole groups."""
+    def _drop(self, first: int) -> None:
+        """Drop the groups before token `first`; the slot table drops whole groups only."""
         assert self._codes is not None
-        drop, self._first = (first - self._first) // self.group, first
-        if drop:
-            data, scale, base = (t.clone() for t in self._codes.cut(drop, self._groups).tensors())
-            self._codes, self._groups = replace(self._codes, data=data, scale=scale, base=base), self._groups - drop
+        dropped, self._first = (first - self._first) // self.group, first
+        if dropped:
+            left = self._codes.groups(dropped, self._groups)
+            self._codes = left.with_tensors(*(t.clone() for t in left.tensors()))
+            self._groups -= dropped
 
     def shorten(self, n: int) -> None:
         if self._codes is None or n <= self._count:
             self._count -= min(n, self._count)
             return
-        assert self._tail is not None
+        assert self._buffer is not None
         left = self._groups * self.group + self._count - n
         self._groups, rest = divmod(left, self.group)
-        cut = self._codes.cut(self._groups, self._groups + 1).decoded()[:, :, :rest]
-        self._keep(cut.to(self._tail.dtype))
+        last = self._codes.groups(self._groups, self._groups + 1).dequantize()[:, :, :rest]
+        self._refill(last.to(self._buffer.dtype))
 
     def select(self, rows: Tensor) -> None:
-        if self._codes is not None and self._tail is not None:
-            data, scale, base = (select(t, rows, self._groups) for t in self._codes.tensors())
-            self._codes = replace(self._codes, data=data, scale=scale, base=base)
-            self._tail = select(self._tail, rows, self._count)
+        if self._codes is not None and self._buffer is not None:
+            self._codes = self._codes.with_tensors(*(select(t, rows, self._groups) for t in self._codes.tensors()))
+            self._buffer = select(self._buffer, rows, self._count)
 
     def tensors(self) -> dict[str, Tensor]:
         if self._codes is None:
             return {}
-        codes, tail = self._held()
-        return dict(zip(("data", "scale", "base", "tail"), (*codes.tensors(), tail), strict=True))
+        codes, residual = self._used()
+        return dict(zip(_FILE_NAMES, (*codes.tensors(), residual), strict=True))
 
     def restore(self, tensors: dict[str, Tensor], first: int) -> None:
         if tensors:
-            self._codes = Codes(self.bits, tensors["data"], tensors["scale"], tensors["base"])
-            self._groups, self._first = self._codes.data.shape[2], first
-            self._keep(tensors["tail"])
+            data, scale, zero_point, residual = (tensors[name] for name in _FILE_NAMES)
+            self._codes = QuantizedTensor(self.bits, data, scale, zero_point)
+            self._groups, self._first = data.shape[2], first
+            self._refill(residual)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from ..core.layout import Layout
-from .slot_table import Ledger
+from .slot_table import SlotTable
 from .slots import put, select
 
 
-class SinkLedger(Ledger):
+class SinkSlotTable(SlotTable):
     """The first `sinks` tokens of every row and its newest, in order. **Positions are places in the cache**, from 0 on.
 
     Before T tokens come, the oldest that are no sinks go, until what is held and what comes are `sinks` + `window` tokens;
@@ -116,27 +116,27 @@ def _picked(layout: Layout, index: Tensor) -> Layout:
 
 
 class SinkState:
-    """Keys that no position has turned, and values, of the tokens that a `SinkLedger` keeps."""
+    """Keys that no position has turned, and values, of the tokens that a `SinkSlotTable` keeps."""
 
     unrotated = True
 
-    def __init__(self, ledger: SinkLedger) -> None:
-        self.ledger = ledger
+    def __init__(self, slot_table: SinkSlotTable) -> None:
+        self.slot_table = slot_table
         self._held: list[Tensor] = []  # keys and values, (B, K, slots, D)
         self._count = 0
 
     @property
     def layout(self) -> Layout:
-        return self.ledger.layout
+        return self.slot_table.layout
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         new = (k.transpose(1, 2), v.transpose(1, 2))
         if not self._held:
             self._held = [x[:, :, :0] for x in new]
-        index = self.ledger.index
+        index = self.slot_table.index
         if index is not None:
             self._held, self._count = [_taken(t, index) for t in self._used()], index.shape[1]
-        room = self.ledger.sinks + self.ledger.window
+        room = self.slot_table.sinks + self.slot_table.window
         self._held = [put(t, x, self._count, room) for t, x in zip(self._held, new, strict=True)]
         self._count += k.shape[1]
         keys, values = (t.transpose(1, 2) for t in self._used())
@@ -149,7 +149,7 @@ class SinkState:
         self._held = [select(t, rows, self._count) for t in self._held]
 
     def check_rewind(self, n: int) -> None:
-        """The ledger refuses what can't be taken back."""
+        """The slot table refuses what can't be taken back."""
 
     def rewind(self, n: int) -> None:
         self._count = max(self._count - n, 0)

@@ -1,4 +1,4 @@
-"""Which token each slot of a cache holds. Layers that remember alike share a ledger, which is told of tokens once a step."""
+"""Slot tables: which token each slot of a KV cache holds. Layers that keep the same tokens share one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.layout import Layout
 
-Kind = TypeVar("Kind", bound="Ledger")
+Kind = TypeVar("Kind", bound="SlotTable")
 
 
 @dataclass
@@ -23,7 +23,7 @@ class _Step:
     wrapped: bool
 
 
-class Ledger:
+class SlotTable:
     """Which token each slot holds: positions, segments, roles. `size` slots in a ring, or as many as it takes.
 
     Cache kinds with rules of their own for what is let go, or for where it is kept, subclass it.
@@ -45,8 +45,8 @@ class Ledger:
         """Begin with so many rows."""
 
     def places(self, count: int) -> int | None:
-        """The longest context that a step of `count` tokens makes, where that is this ledger's to say: a cache without end
-        counts positions in the cache. None: the stream's positions count."""
+        """The longest context after a step of `count` tokens, in a cache without end that counts positions in the cache
+        itself; None where the stream's positions count."""
         return None
 
     def placed(self, layout: Layout) -> Layout:
@@ -107,7 +107,7 @@ class Ledger:
         self.length, self._seen, self._kept = length, kept, kept
 
 
-class SlidingLedger(Ledger):
+class SlidingSlotTable(SlotTable):
     """At least the last `keep` tokens, in order: the oldest are let go `by` at a time. `first` counts those that are."""
 
     def __init__(self, keep: int, by: int) -> None:
@@ -144,16 +144,16 @@ class SlidingLedger(Ledger):
         self.first = int(tensors["first"])
 
 
-class Ledgers(dict[Hashable, Ledger]):
-    """The ledgers of a model's layers, by the size of their ring; one is made when it is first asked for."""
+class SlotTables(dict[Hashable, SlotTable]):
+    """The slot_tables of a model's layers, by the size of their ring; one is made when it is first asked for."""
 
-    def __missing__(self, size: Hashable) -> Ledger:
+    def __missing__(self, size: Hashable) -> SlotTable:
         assert size is None or isinstance(size, int)
-        self[size] = Ledger(size)
+        self[size] = SlotTable(size)
         return self[size]
 
     def of(self, kind: type[Kind], *about: Any) -> Kind:
-        """The ledger of another kind that is made by `kind(*about)`, shared by all who ask for the same."""
+        """The slot table of another kind that is made by `kind(*about)`, shared by all who ask for the same."""
         key = (kind, *about)
         if key not in self:
             self[key] = kind(*about)

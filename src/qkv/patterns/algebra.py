@@ -26,7 +26,7 @@ from ..core.layout import Layout, View
 from ..core.spec import Spec
 from . import counts as quadtree
 from . import pictures as picture
-from .intervals import Extent, Verdict, both, either
+from .intervals import BlockMask, Interval, both, either
 
 
 class Pattern(Spec, role="pattern"):
@@ -54,7 +54,7 @@ class Pattern(Spec, role="pattern"):
         """
         raise NotImplementedError(f"{type(self).__name__} does not say what it allows")
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         """Three-valued logic on blocks: (maybe, surely), in every head. Unsure is always right, only slower."""
         return q.low == q.low, q.low != q.low
 
@@ -199,7 +199,7 @@ class Full(Pattern, kind="full"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return torch.ones((), dtype=torch.bool, device=q.position.device)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         return q.low == q.low, q.low == q.low
 
     @property
@@ -268,7 +268,7 @@ class And(_Joined, kind="and"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return reduce(operator.and_, [part.allowed(q, k, head) for part in self.parts])
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         return reduce(both, [part.block(q, k) for part in self.parts])
 
     @property
@@ -300,7 +300,7 @@ class Or(_Joined, kind="or"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return reduce(operator.or_, [part.allowed(q, k, head) for part in self.parts])
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         return reduce(either, [part.block(q, k) for part in self.parts])
 
 
@@ -323,7 +323,7 @@ class ByHead(_Several, kind="by-head"):
         each = zip(mine, self.parts, strict=True)
         return reduce(operator.or_, [is_mine & part.allowed(q, k, head) for is_mine, part in each])
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         each = [part.block(q, k) for part in self.parts]
         return reduce(either, each)[0], reduce(both, each)[1]
 
@@ -341,7 +341,7 @@ class Not(Pattern, kind="not"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return ~self.part.allowed(q, k, head)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         maybe, surely = self.part.block(q, k)
         return _not(surely), _not(maybe)
 

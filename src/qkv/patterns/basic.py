@@ -12,7 +12,7 @@ from ..core.layout import Role, View
 from .algebra import And, ByHead, Full, Not, Or, Pattern, by_head, full
 from .bigbird import BigBird
 from .grids import Axial, Neighborhood, axial, neighborhood
-from .intervals import Extent, Verdict, between, difference
+from .intervals import BlockMask, Interval, between, difference
 from .sparse import (
     Chunks,
     Dilated,
@@ -31,15 +31,16 @@ __all__ = [
     "And",
     "Axial",
     "BigBird",
+    "BlockMask",
     "ByHead",
     "Causal",
     "Chunks",
     "Dilated",
     "Documents",
-    "Extent",
     "Fixed",
     "Full",
     "Global",
+    "Interval",
     "Neighborhood",
     "Not",
     "Or",
@@ -48,7 +49,6 @@ __all__ = [
     "RandomBlocks",
     "Sinks",
     "Strided",
-    "Verdict",
     "Window",
     "axial",
     "blocks",
@@ -75,7 +75,7 @@ class Causal(Pattern, kind="causal"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return k.position <= q.position
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         return k.low <= q.high, k.high <= q.low
 
     @property
@@ -105,7 +105,7 @@ class Window(Pattern, kind="window"):
         back = q.position - k.position
         return (back < self.size) & (back > -self._ahead)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         return between(difference(q, k), 1 - self._ahead, self.size - 1)
 
     @property
@@ -128,7 +128,7 @@ class Sinks(Pattern, kind="sinks"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return k.position < self.count
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         return k.low < self.count, k.high < self.count
 
     @property
@@ -147,7 +147,7 @@ class Prefix(Pattern, kind="prefix"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return k.position < self.length if self.length is not None else (k.role & Role.PREFIX) != 0
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         if self.length is not None:
             return k.low < self.length, k.high < self.length
         return (k.any_role & Role.PREFIX) != 0, (k.all_role & Role.PREFIX) != 0
@@ -173,7 +173,7 @@ class Global(Pattern, kind="global"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return self.holds(q) | self.holds(k)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         if self.first is not None:
             return (q.low < self.first) | (k.low < self.first), (q.high < self.first) | (k.high < self.first)
         maybe, surely = q.any_role | k.any_role, q.all_role | k.all_role
@@ -191,7 +191,7 @@ class Documents(Pattern, kind="documents"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return q.segment == k.segment
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         maybe = (q.segment_low <= k.segment_high) & (k.segment_low <= q.segment_high)
         surely = (q.segment_low == q.segment_high) & (k.segment_low == k.segment_high)
         return maybe, maybe & surely

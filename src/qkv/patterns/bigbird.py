@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from ..core.graphs import constant, untraced
 from ..core.layout import Layout, View
 from .algebra import Full, Pattern
-from .intervals import Extent, Verdict
+from .intervals import BlockMask, Interval
 
 _OF_THE_PAPER = (1024, 3072, 4096)  # lengths for which `transformers` draws as the paper's code does
 _REACH = 1024  # the length within which that code draws
@@ -86,7 +86,7 @@ class BigBird(Pattern, kind="bigbird"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return self._times(q.position, k.position, 0 if head is None else head) > 0
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         if torch.compiler.is_compiling():  # the tables below are the host's
             return True, False
         seen, missed = _sums(self)

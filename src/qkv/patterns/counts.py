@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..core.layout import View
-from .intervals import Extent
+from .intervals import Interval
 
 if TYPE_CHECKING:
     from .algebra import Pattern
@@ -85,8 +85,8 @@ def _end(at: Tensor, side: int, n: int) -> Tensor:
 
 
 def _verdict(pattern: Pattern, q: Tensor, k: Tensor, side: int, n: int, roles: int = 0) -> list[Tensor]:
-    extents = [Extent(at, _end(at, side, n) - 1, any_role=roles, all_role=roles) for at in (q, k)]
-    return [torch.as_tensor(x).expand_as(q) for x in pattern.block(*extents)]
+    intervals = [Interval(at, _end(at, side, n) - 1, any_role=roles, all_role=roles) for at in (q, k)]
+    return [torch.as_tensor(x).expand_as(q) for x in pattern.block(*intervals)]
 
 
 def _quarters(side: int, q: Tensor, k: Tensor, n: int) -> tuple[int, Tensor, Tensor]:

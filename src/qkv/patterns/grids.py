@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.layout import Grid, Layout, View
 from .algebra import Pattern
-from .intervals import Extent, Verdict, between, both, either
+from .intervals import BlockMask, Interval, between, both, either
 
 Span = tuple[Any, Any]  # the least and the most
 
@@ -47,7 +47,7 @@ class OnGrid(Pattern):
         """The rule for places: those of queries, and those of keys."""
         raise NotImplementedError
 
-    def near_blocks(self, q: _Places, k: _Places) -> Verdict:
+    def near_blocks(self, q: _Places, k: _Places) -> BlockMask:
         """The rule for rectangles of places."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class OnGrid(Pattern):
         (rows, columns), (row, column) = self._places(q), self._places(k)
         return (rows < 0) | (row < 0) | self.near(rows, columns, row, column)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         if self.grid is None:
             return super().block(q, k)
         a, b = self._rectangle(self.grid, q), self._rectangle(self.grid, k)
@@ -79,8 +79,8 @@ class OnGrid(Pattern):
         placed = (patch >= 0) & (patch < self.grid.patches)
         return torch.where(placed, patch // self.grid.columns, -1), patch % self.grid.columns
 
-    def _rectangle(self, grid: Grid, extent: Extent) -> _Places:
-        low, high = extent.low - grid.before, extent.high - grid.before
+    def _rectangle(self, grid: Grid, interval: Interval) -> _Places:
+        low, high = interval.low - grid.before, interval.high - grid.before
         some, every = (low < 0) | (high >= grid.patches), (high < 0) | (low >= grid.patches)
         low, high = (_clamp(x, grid.patches - 1) for x in (low, high))
         rows = low // grid.columns, high // grid.columns
@@ -105,7 +105,7 @@ class Neighborhood(OnGrid, kind="neighborhood"):
     def near(self, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor) -> Tensor:
         return ((rows - row).abs() <= self.size // 2) & ((columns - column).abs() <= self.size // 2)
 
-    def near_blocks(self, q: _Places, k: _Places) -> Verdict:
+    def near_blocks(self, q: _Places, k: _Places) -> BlockMask:
         each = (between(_apart(*spans), -(self.size // 2), self.size // 2) for spans in zip(q[:2], k[:2], strict=True))
         return both(*each)
 
@@ -120,7 +120,7 @@ class Axial(OnGrid, kind="axial"):
             return (rows == row) | (columns == column)
         return rows == row if self.along == "row" else columns == column
 
-    def near_blocks(self, q: _Places, k: _Places) -> Verdict:
+    def near_blocks(self, q: _Places, k: _Places) -> BlockMask:
         row, column = (between(_apart(*spans), 0, 0) for spans in zip(q[:2], k[:2], strict=True))
         return row if self.along == "row" else column if self.along == "column" else either(row, column)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
-class Extent(NamedTuple):
+class Interval(NamedTuple):
     """Inclusive bounds within which a block of tokens lies: Python numbers, or tensors that broadcast like a `View`."""
 
     low: Any
@@ -16,30 +16,30 @@ class Extent(NamedTuple):
     all_role: Any = 0  # bits that every token of the block has
 
 
-Verdict = tuple[Any, Any]  # (some pair of the two blocks may be allowed, every pair surely is)
+BlockMask = tuple[Any, Any]  # (some pair of the two blocks may be allowed, every pair surely is)
 
 
-def difference(q: Extent, k: Extent, unit: int = 1) -> tuple[Any, Any]:
+def difference(q: Interval, k: Interval, unit: int = 1) -> tuple[Any, Any]:
     """The least and the most that ⌊q / unit⌋ − ⌊k / unit⌋ can be."""
     return q.low // unit - k.high // unit, q.high // unit - k.low // unit
 
 
-def between(span: tuple[Any, Any], low: int, high: int) -> Verdict:
+def between(span: tuple[Any, Any], low: int, high: int) -> BlockMask:
     """Whether some number of a span may be in low … high, and whether every one surely is."""
     least, most = span
     return (least <= high) & (most >= low), (most <= high) & (least >= low)
 
 
-def multiple(span: tuple[Any, Any], of: int) -> Verdict:
+def multiple(span: tuple[Any, Any], of: int) -> BlockMask:
     """Whether some number of a span may be a multiple, and whether every one surely is."""
     least, most = span
     last = most // of * of
     return last >= least, ((least == most) & (last == least)) | (of == 1)
 
 
-def either(a: Verdict, b: Verdict) -> Verdict:
+def either(a: BlockMask, b: BlockMask) -> BlockMask:
     return a[0] | b[0], a[1] | b[1]
 
 
-def both(a: Verdict, b: Verdict) -> Verdict:
+def both(a: BlockMask, b: BlockMask) -> BlockMask:
     return a[0] & b[0], a[1] & b[1]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..core.layout import View
 from .algebra import Full, Pattern, by_head
-from .intervals import Extent, Verdict, between, both, difference, either, multiple
+from .intervals import BlockMask, Interval, between, both, difference, either, multiple
 
 Part = Literal["both", "local", "far"]
 
@@ -35,7 +35,7 @@ class Dilated(Pattern, kind="dilated"):
         back, (low, high) = q.position - k.position, self._bounds
         return (back >= low) & (back <= high) & (back % self.dilation == 0)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         back = difference(q, k)
         return both(between(back, *self._bounds), multiple(back, self.dilation))
 
@@ -64,7 +64,7 @@ class Strided(Pattern, kind="strided"):
         back = q.position - k.position
         return _chosen(self.part, back.abs() <= self.stride, back % self.stride == 0)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         back = difference(q, k)
         local, far = between(back, -self.stride, self.stride), multiple(back, self.stride)
         return local if self.part == "local" else far if self.part == "far" else either(local, far)
@@ -106,7 +106,7 @@ class Fixed(Pattern, kind="fixed"):
         local = q.position // self.block_size == k.position // self.block_size
         return _chosen(self.part, local, k.position % self.block_size >= self.block_size - self.summary)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         local = between(difference(q, k, self.block_size), 0, 0)
         first, last = k.low // self.block_size, k.high // self.block_size
         some = (k.high + self.summary) // self.block_size > first  # k is of a summary where k + c is past its block
@@ -139,7 +139,7 @@ class Chunks(Pattern, kind="chunks"):
         back = q.position // self.size - k.position // self.size
         return (back <= self.back) & (back >= -self.ahead)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         return between(difference(q, k, self.size), -self.ahead, self.back)
 
     @property
@@ -172,7 +172,7 @@ class RandomBlocks(Pattern, kind="random-blocks"):
         found = [drawn == j for drawn in self._drawn(i)] + [drawn == i for drawn in self._drawn(j)]
         return torch.stack(torch.broadcast_tensors(*found)).any(0)
 
-    def block(self, q: Extent, k: Extent) -> Verdict:
+    def block(self, q: Interval, k: Interval) -> BlockMask:
         if torch.compiler.is_compiling():  # a graph has no use for what is drawn on the host
             return super().block(q, k)
         rows, columns = self._span(q), self._span(k)
@@ -182,8 +182,8 @@ class RandomBlocks(Pattern, kind="random-blocks"):
         area = (rows[1] - rows[0] + 1) * (columns[1] - columns[0] + 1)
         return found > 0, found == area
 
-    def _span(self, extent: Extent) -> tuple[Tensor, Tensor]:
-        low, high = (torch.as_tensor(x, device="cpu") // self.size for x in (extent.low, extent.high))
+    def _span(self, interval: Interval) -> tuple[Tensor, Tensor]:
+        low, high = (torch.as_tensor(x, device="cpu") // self.size for x in (interval.low, interval.high))
         return low, high
 
     def _hits(self, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 
-from ...patterns.basic import Causal, Extent, Full, Pattern
+from ...patterns.basic import Causal, Full, Interval, Pattern
 from ...positions.base import Bias
 from ...positions.bias import ALiBi
 from ..native import sparse
-from ..plan import first_position, host_extent
+from ..plan import first_position, host_interval
 from ..request import Request, Result
 from . import by_blocks, by_tiles
 from .block_sparse import BlockSparse
@@ -106,7 +106,7 @@ def _planned(request: Request) -> tuple[float | None, bool]:
 
 def density(request: Request, grid: int = 16) -> float:
     """The share of a coarse grid of blocks that the pattern may allow, as far as the host knows; 1 where it doesn't."""
-    q, k = host_extent(request.layout), host_extent(request.kv_layout)
+    q, k = host_interval(request.layout), host_interval(request.kv_layout)
     if q is None or k is None:
         return 1.0
 
@@ -117,9 +117,9 @@ def density(request: Request, grid: int = 16) -> float:
     return request.plan.once(f"density {request.pattern.text}", (request.layout, request.kv_layout), share)
 
 
-def _coarse(extent: Extent, grid: int) -> list[Extent]:
-    size = max(64, -(-(extent.high + 1 - extent.low) // grid))
-    return [Extent(a, min(a + size - 1, extent.high)) for a in range(extent.low, extent.high + 1, size)]
+def _coarse(interval: Interval, grid: int) -> list[Interval]:
+    size = max(64, -(-(interval.high + 1 - interval.low) // grid))
+    return [Interval(a, min(a + size - 1, interval.high)) for a in range(interval.low, interval.high + 1, size)]
 
 
 # -- which way -----------------------------------------------------------------------------------------------------------

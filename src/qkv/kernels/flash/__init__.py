@@ -21,7 +21,7 @@ from torch import Tensor
 from ...core.layout import Layout
 from ...positions.base import Bias
 from ...positions.bias import ALiBi, T5Buckets
-from ..plan import host_extent, same_segment
+from ..plan import host_interval, same_segment
 from ..request import Request, Result
 from .decoding import paged
 from .operator import flash
@@ -127,7 +127,7 @@ def _map(request: Request, rows: int, cols: int) -> list[Tensor]:
 
 def _is_known(layout: Layout) -> bool:
     """Whether the host knows all that the map depends on."""
-    return host_extent(layout) is not None and layout.padding == "none" and layout.roles is None
+    return host_interval(layout) is not None and layout.padding == "none" and layout.roles is None
 
 
 def _known(layout: Layout) -> Tensor:

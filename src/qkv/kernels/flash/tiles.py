@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...core.graphs import constant
 from ...core.layout import Layout, Role
-from ...patterns.basic import Extent, Pattern
+from ...patterns.basic import Interval, Pattern
 from ..plan import allowed_by_head
 from .boxes import boxes
 
@@ -145,7 +145,7 @@ class _Side:
         """(R, n · size, …) → (R, n, size, …)."""
         return x.unflatten(1, (-1, self.size))
 
-    def extents(self) -> tuple[Extent, Tensor, Tensor]:
+    def intervals(self) -> tuple[Interval, Tensor, Tensor]:
         """Bounds (R, n) of each tile over its real tokens, whether it has any, and whether all of them are; on the host."""
         position = self.tiles(self.positions[..., 0])
         valid = position >= 0
@@ -157,7 +157,7 @@ class _Side:
         marks = [None if x is None else self.tiles(x) for x in (self.segments, self.roles)]
         bits = [torch.zeros_like(position[..., 0])] * 2 if marks[1] is None else _bits(marks[1], valid)
         found = torch.stack([*bounds(position), *bounds(marks[0]), *bits, valid.any(2), valid.all(2)]).cpu()
-        return Extent(*found[:6]), found[6].bool(), found[7].bool()
+        return Interval(*found[:6]), found[6].bool(), found[7].bool()
 
     def of_tiles(self, row: Tensor, tile: Tensor) -> Layout:
         """The tokens of n tiles, (n, size), as a layout."""
@@ -181,8 +181,8 @@ def _bits(roles: Tensor, valid: Tensor) -> list[Tensor]:
 
 def _states(pattern: Pattern, q_side: _Side, k_side: _Side) -> Tensor:
     """(R, n_q, n_k) int8: WHOLE, PARTIAL or NOTHING, as the pattern's intervals, segments and padding have it."""
-    (q, q_some, q_all), (k, k_some, k_all) = q_side.extents(), k_side.extents()
-    q, k = Extent(*(x.unsqueeze(2) for x in q)), Extent(*(x.unsqueeze(1) for x in k))
+    (q, q_some, q_all), (k, k_some, k_all) = q_side.intervals(), k_side.intervals()
+    q, k = Interval(*(x.unsqueeze(2) for x in q)), Interval(*(x.unsqueeze(1) for x in k))
     maybe, surely = (_as_tensor(x) for x in pattern.block(q, k))
     touch = (q.segment_low <= k.segment_high) & (k.segment_low <= q.segment_high)
     same = (q.segment_low == q.segment_high) & (k.segment_low == k.segment_high) & (q.segment_low == k.segment_low)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...kv_cache.codes import Codes
+from ...kv_cache.quantization import QuantizedTensor
 from .compiler import library
 
 WIDEST, MOST = 1024, 16  # as in the source
@@ -28,7 +28,7 @@ class _Sizes(ctypes.Structure):
     _fields_ += [("bits", ctypes.c_int), ("threads", ctypes.c_int)]
 
 
-def serves(codes: Codes, rows: int) -> bool:
+def serves(codes: QuantizedTensor, rows: int) -> bool:
     """Whether the kernels take so many query rows of a head, and can read these codes: on the CPU, in one piece but for the
     room for more."""
     data = codes.data
@@ -40,12 +40,12 @@ def _lies(t: Tensor) -> bool:
     return t.stride(1) * t.shape[1] == t.stride(0) and t[0, 0].is_contiguous()
 
 
-def scores(q: Float[Tensor, "B K M D"], codes: Codes, out: Float[Tensor, "B K M S"]) -> None:
+def scores(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
     """q · k for the first tokens of `out`, all that are coded."""
     _call("qkv_scores", q.contiguous(), codes, out, out.stride(2), 1)
 
 
-def mixed(p: Float[Tensor, "B K M S"], codes: Codes) -> Float[Tensor, "B K M E"]:
+def mixed(p: Float[Tensor, "B K M S"], codes: QuantizedTensor) -> Float[Tensor, "B K M E"]:
     """Σ p v over the first tokens of `p`, all that are coded."""
     b, k, m, _ = p.shape
     parts = min(
@@ -56,7 +56,7 @@ def mixed(p: Float[Tensor, "B K M S"], codes: Codes) -> Float[Tensor, "B K M E"]
     return out.sum(2)
 
 
-def _call(name: str, x: Tensor, codes: Codes, out: Tensor, stride: int, parts: int) -> None:
+def _call(name: str, x: Tensor, codes: QuantizedTensor, out: Tensor, stride: int, parts: int) -> None:
     kernels = _tiles() if _fits_tiles(codes, x.shape[2]) else None
     kernels = kernels or library("coded")
     assert kernels is not None and x.is_contiguous() and out.is_contiguous()
@@ -67,7 +67,7 @@ def _call(name: str, x: Tensor, codes: Codes, out: Tensor, stride: int, parts: i
     getattr(kernels, name)(*pointers, ctypes.byref(sizes))
 
 
-def _fits_tiles(codes: Codes, rows: int) -> bool:
+def _fits_tiles(codes: QuantizedTensor, rows: int) -> bool:
     """Whether a matrix unit would take them, where there is one."""
     return rows <= _MOST_IN_TILES and codes.data.shape[4] in (64, 128) and not codes.group % _GROUP
 

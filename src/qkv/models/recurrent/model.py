@@ -16,7 +16,7 @@ from ...kv_cache.cache import Cache
 from ...kv_cache.full import LayerState
 from ...kv_cache.kinds import CacheKind, named
 from ...kv_cache.recurrent import RecurrentState
-from ...kv_cache.slot_table import Ledgers
+from ...kv_cache.slot_table import SlotTables
 from ...layers.dropout import dropout
 from ...layers.embedding import Embedding
 from ...layers.losses import LossSums
@@ -275,7 +275,7 @@ class RecurrentModel(nn.Module):
         state = RecurrentState()
         state.held = self.decoder.begin(memory)
 
-        def layer(ledgers: Ledgers, capacity: int | None) -> LayerState:
+        def layer(slot_tables: SlotTables, capacity: int | None) -> LayerState:
             return state
 
         about = {"model": self.spec.to_dict(), "dtype": str(self.dtype).removeprefix("torch.")}
