@@ -6,7 +6,7 @@ import torch
 
 import qkv
 from qkv.attention.feature_maps import Elu1
-from qkv.attention.mechanisms.linear import linear_attention
+from qkv.attention.linear import linear_attention
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE

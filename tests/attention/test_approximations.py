@@ -51,3 +51,8 @@ def test_reformers_error_falls_with_its_rounds(script: ModuleType, page: str) ->
     found = script.reformers()
     assert all(list(points.values()) == sorted(points.values(), reverse=True) for points in found.values())
     assert script.table("rounds", found) in page
+
+
+def test_more_rounds_err_less(script: ModuleType) -> None:
+    errors = list(script.by_rounds([1, 2, 4, 8], sharpness=10, length=512, buckets=16).values())
+    assert errors == sorted(errors, reverse=True) and errors[-1] < 0.5 * errors[0]

@@ -1,18 +1,26 @@
-"""Linear attention as a layer (Katharopoulos et al. 2020): a feature map of queries and keys in place of a soft-max."""
+"""Linear attention (Katharopoulos et al. 2020): a feature map of queries and keys in place of the soft-max.
+
+exp(q·k) becomes φ(q)·φ(k), in time and memory linear in the length. Three ways to the same numbers: where every query sees
+every key, keys and values are summed once; causal training goes by chunks, with products within a chunk and one sum carried
+from chunk to chunk; decoding is a recurrence with that sum as its only state.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..core.layout import Layout
 from ..core.spec import Cost
 from ..kv_cache.full import LayerState, SlotTables
 from ..patterns.basic import And, Causal, Documents, Full
+from ..patterns.documents import document_numbers
 from .feature_maps import Elu1, FeatureMap, Features
-from .mechanisms.linear import LinearState, linear_attention
 from .multi_head import Attention, MultiHeadAttention, Pass
 
 
@@ -117,3 +125,293 @@ class MultiHeadLinearAttention(MultiHeadAttention):
     def _mapped(self, x: Float[Tensor, "B T H D"]) -> Features:
         wide = torch.promote_types(x.dtype, torch.float32)
         return self.features.features(x.to(wide) * self.root, self.directions)
+
+
+# -- the mathematics ---------------------------------------------------------------------------------------------------
+
+
+CHUNK = 64  # tokens; scores are O(T · CHUNK) and sums O(T · R · E / CHUNK) numbers
+STRIP = 1024  # tokens of a long row at a time, so that what is made on the way is small and close at hand
+_LOW = -1e30  # the log of nothing: its exponential is 0, and differences of two remain numbers
+
+
+class LinearState:
+    """What a layer remembers: Σ_s φ(k_s) [v_s, 1]ᵀ of each head, which is S with z as its last column, in fp32.
+
+    Where features have a `log`, the sum is of φ · e^(−top), `top` being the largest log so far.
+    """
+
+    def __init__(self) -> None:
+        self.sums: Float[Tensor, "B K R E1"] | None = None
+        self.top: Float[Tensor, "B K"] | None = None
+
+    def reorder(self, rows: Int[Tensor, " N"]) -> None:
+        if self.sums is not None:
+            self.sums = self.sums.index_select(0, rows)
+        if self.top is not None:
+            self.top = self.top.index_select(0, rows)
+
+    def check_rewind(self, n: int) -> None:
+        if n:
+            raise ValueError(
+                f"linear attention keeps one sum over all tokens and can't rewind {n} of them; start again from the prompt"
+            )
+
+    def rewind(self, n: int) -> None:
+        """Nothing to take back: `check_rewind` has refused."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        held = {"sums": self.sums, "top": self.top}
+        return {name: tensor for name, tensor in held.items() if tensor is not None}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self.sums, self.top = tensors.get("sums"), tensors.get("top")
+
+    @property
+    def parts(self) -> dict[str, int]:
+        return {"sums over tokens": self.nbytes}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in self.tensors().values())
+
+
+def linear_attention(
+    q: Features,
+    k: Features,
+    v: Float[Tensor, "B T K E"],
+    layout: Layout,
+    causal: bool = False,
+    state: LinearState | None = None,
+    chunk: int = CHUNK,
+) -> Float[Tensor, "B T H E"]:
+    """Σ_s φ(q_t)·φ(k_s) v_s / Σ_s φ(q_t)·φ(k_s) (Katharopoulos et al. 2020, eq. 4), sums in fp32 or wider.
+
+    s goes over the real tokens of t's document, with `causal` over those up to t; tokens stand in the order of their
+    positions, and documents one after another. K key-value heads serve H query heads, K dividing H. A query whose
+    denominator is 0 gets 0, and so does padding. A `state` holds what came before, and then these tokens too.
+
+    Raises ValueError where a state meets a row of several documents, or attention that is not causal.
+    """
+    docs = document_numbers(layout)
+    if state is not None and (docs is not None or not causal):
+        raise ValueError(
+            "a state is of one document a row, read causally; give the layout no segments, and causal=True"
+        )
+    tokens = v.shape[1]
+    with torch.autocast(v.device.type, enabled=False):
+        if not causal or docs is not None or tokens <= STRIP:
+            return _attended(q, k, v, layout, docs, causal, state, chunk)
+        carried = LinearState() if state is None else state
+        parts = zip(_split(q), _split(k), v.split(STRIP, 1), range(0, tokens, STRIP), strict=True)
+        done = [
+            _attended(q, k, v, layout.slice(at, at + v.shape[1]), None, True, carried, chunk) for q, k, v, at in parts
+        ]
+        return torch.cat(done, 1)
+
+
+def _split(features: Features) -> list[Features]:
+    values = features.values.split(STRIP, 1)
+    logs = [None] * len(values) if features.log is None else features.log.split(STRIP, 1)
+    return [Features(value, log) for value, log in zip(values, logs, strict=True)]
+
+
+def _attended(
+    q: Features,
+    k: Features,
+    v: Tensor,
+    layout: Layout,
+    docs: Tensor | None,
+    causal: bool,
+    state: LinearState | None,
+    chunk: int,
+) -> Float[Tensor, "B T H E"]:
+    problem = _Problem.of(q, k, v, layout, docs)
+    if state is not None and v.shape[1] == 1:
+        sums = _next(problem, state)
+    elif causal or docs is not None:
+        sums = _chunked(problem, causal, state, min(chunk, v.shape[1]))
+    else:
+        sums = _everything(problem)
+    total = sums[..., -1:]
+    out = sums[..., :-1] / total.masked_fill(total == 0, 1.0)
+    out = out if layout.padding == "none" else out.masked_fill(~layout.valid[:, :, None, None], 0.0)
+    return out.to(v.dtype)
+
+
+@dataclass
+class _Problem:
+    """Queries of G heads for each of K key-value heads; values with a column of ones, which sums up the denominator."""
+
+    q: Float[Tensor, "B T K G R"]
+    k: Float[Tensor, "B T K R"]
+    v: Float[Tensor, "B T K E1"]
+    log: Float[Tensor, "B T K"] | None
+    docs: Int[Tensor, "B T"] | None
+
+    @classmethod
+    def of(cls, q: Features, k: Features, v: Tensor, layout: Layout, docs: Tensor | None) -> _Problem:
+        """Padding has neither features nor values."""
+        wide = torch.promote_types(v.dtype, torch.float32)
+        queries, (keys, log) = q.values, k
+        if layout.padding != "none":
+            hidden = ~layout.valid[:, :, None]
+            queries, keys, v = (x.masked_fill(hidden[..., None], 0.0) for x in (queries, keys, v))
+            log = None if log is None else log.masked_fill(hidden, _LOW)
+        grouped = queries.unflatten(2, (keys.shape[2], -1))  # a query's own factor cancels
+        return cls(grouped.to(wide), keys.to(wide), F.pad(v.to(wide), (0, 1), value=1.0), log, docs)
+
+
+def _everything(p: _Problem) -> Float[Tensor, "B T H E1"]:
+    """φ(Q) (φ(K)ᵀ V)."""
+    k = p.k if p.log is None else p.k * (p.log - p.log.amax(1, keepdim=True)).exp()[..., None]
+    sums = torch.einsum("btkr,btke->bkre", k, p.v)
+    return torch.einsum("btkgr,bkre->btkge", p.q, sums).flatten(2, 3)
+
+
+def _next(p: _Problem, state: LinearState) -> Float[Tensor, "B 1 H E1"]:
+    """One token: the sum takes in its key and value, and is what its query meets."""
+    k, v = p.k[:, 0], p.v[:, 0]
+    sums = _start(state.sums, p)
+    if p.log is not None:
+        log = p.log[:, 0]
+        before = torch.full_like(log, _LOW) if state.top is None else state.top
+        state.top = torch.maximum(before, log)
+        sums = sums * (before - state.top).exp()[..., None, None]
+        k = k * (log - state.top).exp()[..., None]
+    state.sums = sums + k[..., None] * v[..., None, :]
+    return (p.q[:, 0] @ state.sums).flatten(1, 2)[:, None]
+
+
+def _start(sums: Tensor | None, p: _Problem) -> Float[Tensor, "B K R E1"]:
+    b, _, heads, width = p.k.shape
+    return p.k.new_zeros(b, heads, width, p.v.shape[-1]) if sums is None else sums
+
+
+# -- by chunks -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Chunks:
+    """N chunks of C tokens. Rows of q are tokens, and within them the G heads that share a key."""
+
+    q: Float[Tensor, "B K N CG R"]
+    k: Float[Tensor, "B K N C R"]
+    v: Float[Tensor, "B K N C E1"]
+    log: Float[Tensor, "B K N C"]
+    docs: Int[Tensor, "B 1 N C"]
+
+    @classmethod
+    def of(cls, p: _Problem, size: int) -> _Chunks:
+        log = p.k.new_zeros(1, p.k.shape[1], 1) if p.log is None else p.log
+        docs = torch.zeros(1, p.k.shape[1], dtype=torch.long, device=p.k.device) if p.docs is None else p.docs
+        q, k, v, docs = (_by_chunk(t, size) for t in (p.q, p.k, p.v, docs[..., None]))
+        return cls(q.flatten(3, 4), k, v, _by_chunk(log, size, _LOW), docs)
+
+    def backwards(self) -> _Chunks:
+        """The same with the last token first."""
+        k, v = (t.flip(2, 3) for t in (self.k, self.v))
+        return _Chunks(self.q, k, v, self.log.flip(2, 3), self.docs.flip(2, 3))
+
+
+def _by_chunk(x: Tensor, size: int, fill: float = 0) -> Tensor:
+    """(B, T, K, …) → (B, K, N, C, …), filled up to a whole number of chunks."""
+    x = F.pad(x, (0, 0) * (x.ndim - 2) + (0, -x.shape[1] % size), value=fill)
+    return x.unflatten(1, (-1, size)).movedim(3, 1)
+
+
+def _chunked(p: _Problem, causal: bool, state: LinearState | None, size: int) -> Float[Tensor, "B T H E1"]:
+    """What queries meet in their chunk, what came before it and, where they see ahead, what comes after."""
+    c, group, tokens = _Chunks.of(p, size), p.q.shape[3], p.k.shape[1]
+    if p.log is None and p.docs is None:
+        out = _plain(c, p, group, state)
+    else:
+        out = _weighted(c, p, group, causal, state)
+    return out.unflatten(3, (size, group)).movedim(1, 3).flatten(1, 2)[:, :tokens].flatten(2, 3)
+
+
+def _plain(c: _Chunks, p: _Problem, group: int, state: LinearState | None) -> Float[Tensor, "B K N CG E1"]:
+    """Causal, where every key weighs what its features say and a row is one document."""
+    size = c.k.shape[3]
+    lower = torch.ones(size, size, dtype=torch.bool, device=c.k.device).tril().repeat_interleave(group, 0)
+    within = (c.q @ c.k.mT).masked_fill(~lower, 0.0) @ c.v
+    first = _start(None if state is None else state.sums, p)[:, :, None]
+    sums = torch.cat([first, c.k.mT @ c.v], 2).cumsum(2)
+    if state is not None:
+        state.sums = sums[:, :, -1]
+    return within + c.q @ sums[:, :, :-1]
+
+
+def _weighted(
+    c: _Chunks, p: _Problem, group: int, causal: bool, state: LinearState | None
+) -> Float[Tensor, "B K N CG E1"]:
+    """With logs and documents. Query t's sums are all times e^(−M_t), M_t the largest log that it sees, so that no
+    exponential is above 1 and one of them is 1."""
+    visible, n = c.docs[..., :, None] == c.docs[..., None, :], c.docs.shape[2]
+    visible = visible.tril() if causal else visible
+    log = c.log[..., None, :]
+    most = torch.where(visible, log, _LOW).amax(-1)
+    held = LinearState() if state is None else state
+    sides = [_carry(c, _start(held.sums, p), held.top)]
+    held.sums, held.top = sides[0].sums[:, :, -1], sides[0].tops[:, :, -1]
+    sides += [] if causal else [_carry(c.backwards(), _start(None, p), None).turned()]
+    reaches = [torch.where(c.docs == side.docs[..., :n, None], side.tops[..., :n, None], _LOW) for side in sides]
+    for reach in reaches:
+        most = torch.maximum(most, reach)
+    weights = torch.where(visible, log - most[..., None], _LOW).exp()
+    out = (c.q @ c.k.mT * _for_each(weights, group)) @ c.v
+    for side, reach in zip(sides, reaches, strict=True):
+        weight = (reach - most).exp()
+        out = out + _for_each(weight, group)[..., None] * (c.q @ side.sums[:, :, :n])
+    return out
+
+
+def _for_each(x: Tensor, group: int) -> Tensor:
+    """Rows for tokens → rows for the heads of each token."""
+    return x if group == 1 else x.repeat_interleave(group, 3)
+
+
+@dataclass
+class _Carried:
+    """Before each chunk, and after the last: the sum over the document that was going on, times e^(−top)."""
+
+    sums: Float[Tensor, "B K N1 R E1"]
+    tops: Float[Tensor, "B K N1"]
+    docs: Int[Tensor, "B 1 N1"]
+
+    def turned(self) -> _Carried:
+        """Of chunks that went backwards: for each, in their own order, what comes after it."""
+        return _Carried(*(t[:, :, :-1].flip(2) for t in (self.sums, self.tops, self.docs)))
+
+
+def _carry(c: _Chunks, first: Float[Tensor, "B K R E1"], first_top: Float[Tensor, "B K"] | None) -> _Carried:
+    """By doubling: each sum takes in the one 1, 2, 4 … chunks before it, as far as that is of the same document."""
+    last = c.docs[..., -1]
+    docs = torch.cat([c.docs[..., 0, :1], last], 2)
+    open_ = c.docs == last[..., None]
+    tops = torch.where(open_, c.log, _LOW).amax(-1)
+    before = torch.full_like(tops[..., :1], _LOW) if first_top is None else first_top[..., None]
+    tops = _running_top(torch.cat([before, tops], 2), docs)
+    weights = torch.where(open_, c.log - tops[..., 1:, None], _LOW).exp()
+    sums = torch.cat([first[:, :, None], (c.k * weights[..., None]).mT @ c.v], 2)
+    return _Carried(_running_sum(sums, tops, docs), tops, docs)
+
+
+def _running_top(tops: Tensor, docs: Tensor) -> Tensor:
+    step = 1
+    while step < tops.shape[2]:
+        same = docs[..., :-step] == docs[..., step:]
+        before = torch.where(same, tops[..., :-step], _LOW)
+        tops = torch.cat([tops[..., :step], torch.maximum(tops[..., step:], before)], 2)
+        step *= 2
+    return tops
+
+
+def _running_sum(sums: Tensor, tops: Tensor, docs: Tensor) -> Tensor:
+    step = 1
+    while step < sums.shape[2]:
+        same = docs[..., :-step] == docs[..., step:]
+        weight = torch.where(same, tops[..., :-step] - tops[..., step:], _LOW).exp()[..., None, None]
+        sums = torch.cat([sums[:, :, :step], sums[:, :, step:] + weight * sums[:, :, :-step]], 2)
+        step *= 2
+    return sums

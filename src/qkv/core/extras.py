@@ -29,7 +29,7 @@ class Reporter(Protocol):
     """A layer that adds one record to each training pass. At the pass's end its class sums up those of all its layers."""
 
     @classmethod
-    def settle(cls, records: Sequence[tuple[Self, Record]]) -> dict[str, Extra]: ...
+    def auxiliary_losses(cls, records: Sequence[tuple[Self, Record]]) -> dict[str, Extra]: ...
 
 
 class Extras:
@@ -49,5 +49,5 @@ class Extras:
             if type(layer) not in classes:
                 classes.append(type(layer))
         for cls in classes:
-            found |= cls.settle([(layer, record) for layer, record in self.records if type(layer) is cls])
+            found |= cls.auxiliary_losses([(layer, record) for layer, record in self.records if type(layer) is cls])
         return found

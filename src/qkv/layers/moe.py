@@ -207,7 +207,7 @@ class Mixture(nn.Module):
         return Said(f, weight @ p / n, weight @ log_z.square() / n, weight @ entropy / n, dropped, load)
 
     @classmethod
-    def settle(cls, records: Sequence[tuple[Self, Record]]) -> dict[str, Extra]:
+    def auxiliary_losses(cls, records: Sequence[tuple[Self, Record]]) -> dict[str, Extra]:
         """Balance and z-loss, and the statistics: the busiest expert's load over the mean, entropy, share dropped."""
         layers = [(layer.spec, Said(*record)) for layer, record in records]
         for (layer, _), (_, said) in zip(records, layers, strict=True):

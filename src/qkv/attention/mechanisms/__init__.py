@@ -1,1 +1,0 @@
-"""Other mathematics than soft-max over all keys: functions of queries, keys, values and layouts."""
