@@ -12,6 +12,7 @@ from hypothesis import settings
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / name) for name in ("helpers", "contracts", "experiments", "families", "inference")]
+sys.path.insert(0, str(HERE.parent / "docs" / "examples"))
 import run_tiny  # noqa: E402
 import summary  # noqa: E402
 

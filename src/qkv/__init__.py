@@ -36,8 +36,6 @@ _HOME = {
     "kv_cache.cache": ["Cache"],
     "kv_cache.kinds": ["CacheKind", "FullCache", "QuantizedCache", "SinkCache", "PagedCache"],
     "attention.feature_maps": ["FeatureMap", "Elu1", "Relu", "Favor"],
-    "attention.pooling": ["pool", "KernelRegression"],
-    "attention.ring": ["ring"],
     "attention.scores": ["Score", "ScaledDot", "Dot", "General", "Additive", "Concat", "Gaussian", "ExactMatch"],
     "attention.tap": ["record", "weights"],
     "data.vectors.vectors": ["Vectors"],
@@ -75,11 +73,14 @@ _HOME = {
     "recipes.recipe": ["Recipe"],
 }
 _NAMES = {name: f"qkv.{module}" for module, names in _HOME.items() for name in names}
+_EXAMPLES = {"ring": "ring_attention", "pool": "attention_pooling", "KernelRegression": "attention_pooling"}
 
 __all__ = sorted(_NAMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _EXAMPLES:
+        raise AttributeError(f"qkv.{name} is now an example: docs/examples/{_EXAMPLES[name]}.py")
     if name not in _NAMES:
         raise AttributeError(f"module 'qkv' has no attribute {name!r}")
     value = getattr(importlib.import_module(_NAMES[name]), name)
@@ -102,8 +103,6 @@ if TYPE_CHECKING:
     from .attention.lsh import LSHAttention
     from .attention.multi_head import Attention, Mixer
     from .attention.performer import Performer
-    from .attention.pooling import KernelRegression, pool
-    from .attention.ring import ring
     from .attention.scores import Additive, Concat, Dot, ExactMatch, Gaussian, General, ScaledDot, Score
     from .attention.tap import record, weights
     from .core.batch import Batch, Term, Terms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from qkv.attention import ring as module
 from qkv.attention.attend import attend
-from qkv.attention.ring import OneProcess, Problem, Schedule, attend_shards, pairs, ring
+from qkv.attention.ring import Problem, Schedule, attend_shards
 from qkv.core.layout import Layout
 from qkv.patterns.algebra import by_head
 from qkv.patterns.basic import Pattern, causal, documents, full, global_tokens, prefix, sinks, window
@@ -24,6 +23,7 @@ from qkv.patterns.bigbird import BigBird
 from qkv.patterns.sparse import chunks, dilated, random_blocks, strided
 from qkv.positions.base import Bias, Widths
 from qkv.positions.bias import ALiBi, T5Buckets
+from ring_attention import OneProcess, main, pairs, ring
 
 ORDERS = ("contiguous", "zigzag")
 HEADS = 4
@@ -321,13 +321,9 @@ def test_refusals(options: dict[str, Any], said: str) -> None:
         ring(*tensors(8), **{"shards": 2, **options})
 
 
-def test_what_the_documents_show_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    main()
+    printed = capsys.readouterr().out
+    assert printed == "contiguous 1.75\nzigzag 1.0\n"
     page = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^## Ring attention\n.*?^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    exec(compile(block, "attention.md", "exec"), {})
-    assert capsys.readouterr().out == "contiguous 1.75\nzigzag 1.0\n"
-
-
-def test_lengths_that_differ_need_layouts() -> None:
-    with pytest.raises(ValueError, match=r"8 queries and 9 keys.*give layout= and kv_layout="):
-        ring(*tensors(8, 9), shards=2, pattern=causal())
+    assert printed in page

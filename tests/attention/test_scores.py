@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qkv
+from attention_pooling import KernelRegression, main, pool
 from qkv.attention import tap
 from qkv.attention.attend import attend
 from qkv.attention.scores import Additive, Concat, Dot, ExactMatch, Gaussian, General, ScaledDot, Score
@@ -48,20 +49,20 @@ def test_pooling_weighs_values_by_the_score(score: Score) -> None:
     module = score.scorer(3).double()
     q, k, v = randn(4, 3, seed=1), randn(6, 3, seed=2), randn(6, 2, seed=3)
     scores = torch.stack([torch.stack([by_the_equation(score, module, a, b) for b in k]) for a in q])
-    torch.testing.assert_close(qkv.pool(q, k, v, module), scores.softmax(-1) @ v, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(pool(q, k, v, module), scores.softmax(-1) @ v, rtol=1e-6, atol=1e-7)
 
 
 def test_the_textbook_numbers() -> None:
-    assert float(qkv.pool(QUERY, KEYS, VALUES, Gaussian())) == pytest.approx(5.0963, abs=5e-5)
-    assert float(qkv.pool(QUERY, KEYS, VALUES, "dot")) == pytest.approx(5.2327, abs=5e-5)
+    assert float(pool(QUERY, KEYS, VALUES, Gaussian())) == pytest.approx(5.0963, abs=5e-5)
+    assert float(pool(QUERY, KEYS, VALUES, "dot")) == pytest.approx(5.2327, abs=5e-5)
 
 
 def test_a_lookup_returns_exactly_one_value() -> None:
     for key, value in zip(KEYS, [4.0, 6.5, 7.0], strict=True):
-        assert float(qkv.pool(key, KEYS, torch.tensor([4.0, 6.5, 7.0]), "exact-match")) == value
-    assert float(qkv.pool(QUERY, KEYS, VALUES, "exact-match")) == 0.0  # no key is equal
+        assert float(pool(key, KEYS, torch.tensor([4.0, 6.5, 7.0]), "exact-match")) == value
+    assert float(pool(QUERY, KEYS, VALUES, "exact-match")) == 0.0  # no key is equal
     twice = torch.cat([KEYS, KEYS[:1]])
-    assert float(qkv.pool(KEYS[0], twice, torch.tensor([4.0, 6.0, 6.0, 8.0]), "exact-match")) == 6.0
+    assert float(pool(KEYS[0], twice, torch.tensor([4.0, 6.0, 6.0, 8.0]), "exact-match")) == 6.0
 
 
 @given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 4), st.booleans(), st.booleans())
@@ -69,33 +70,33 @@ def test_a_lookup_returns_exactly_one_value() -> None:
 def test_pooling_keeps_the_shapes_it_is_given(t: int, s: int, d: int, batched: bool, numbers: bool) -> None:
     lead = (3,) if batched else ()
     q, k, v = randn(*lead, t, d), randn(*lead, s, d), randn(*lead, s, *(() if numbers else (2,)))
-    out = qkv.pool(q, k, v, "gaussian")
+    out = pool(q, k, v, "gaussian")
     assert out.shape == (*lead, t, *v.shape[len(lead) + 1 :])
     assert bool((out <= v.amax(len(lead)).unsqueeze(len(lead)) + 1e-12).all())
-    torch.testing.assert_close(qkv.pool(q[..., 0, :], k, v, "gaussian"), out[..., 0, :] if not numbers else out[..., 0])
+    torch.testing.assert_close(pool(q[..., 0, :], k, v, "gaussian"), out[..., 0, :] if not numbers else out[..., 0])
 
 
 @pytest.mark.parametrize("name", ["general", "additive", "concat"])
 def test_unequal_widths(name: str) -> None:
     module = Score.from_dict({"kind": name}).scorer(3, 2)
-    assert qkv.pool(torch.randn(4, 3), torch.randn(5, 2), torch.randn(5), module).shape == (4,)
+    assert pool(torch.randn(4, 3), torch.randn(5, 2), torch.randn(5), module).shape == (4,)
 
 
 @pytest.mark.parametrize("name", ["dot", "scaled-dot", "gaussian", "exact-match"])
 def test_widths_that_can_not_be_compared(name: str) -> None:
     with pytest.raises(ValueError, match="queries have 3 and keys 2; scores that can are general, additive, concat"):
-        qkv.pool(torch.randn(4, 3), torch.randn(5, 2), torch.randn(5), name)
+        pool(torch.randn(4, 3), torch.randn(5, 2), torch.randn(5), name)
 
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match=r"give its module, Additive\(\)\.scorer\(2, 2\)"):
-        qkv.pool(QUERY, KEYS, VALUES, "additive")
+        pool(QUERY, KEYS, VALUES, "additive")
     with pytest.raises(ValueError, match="did you mean 'gaussian'"):
-        qkv.pool(QUERY, KEYS, VALUES, "gausian")
+        pool(QUERY, KEYS, VALUES, "gausian")
     with pytest.raises(ValueError, match="every key has a value"):
-        qkv.pool(QUERY, KEYS, VALUES[:2])
+        pool(QUERY, KEYS, VALUES[:2])
     with pytest.raises(ValueError, match="at least two"):
-        qkv.KernelRegression(KEYS[:1], VALUES[:1])
+        KernelRegression(KEYS[:1], VALUES[:1])
     with pytest.raises(ValueError, match="linear-attention compares by scaled dot products alone"):
         qkv.LinearAttention(n_heads=2, score="additive")
     with pytest.raises(ValueError, match="scale belongs to scaled dot products"):
@@ -110,13 +111,18 @@ def test_a_kernels_width_is_learned() -> None:
     found = []
     for speed in (4.0, 0.5):
         y = torch.sin(speed * x[:, 0]) + noise
-        regression = qkv.KernelRegression(x, y)
+        regression = KernelRegression(x, y)
         error = regression.fit()
         found.append(regression.sigma)
         others = ~torch.eye(80, dtype=torch.bool)
         for sigma in (0.01, 5.0):
-            assert error < (qkv.pool(x, x, y, Gaussian(sigma=sigma), mask=others) - y).square().mean()
+            assert error < (pool(x, x, y, Gaussian(sigma=sigma), mask=others) - y).square().mean()
     assert found[0] < 0.5 * found[1]
+
+
+def test_the_example_prints_the_numbers_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    main()
+    assert capsys.readouterr().out.split("\n")[:4] == ["5.0963", "5.2327", "6.0", "True torch.Size([1])"]
 
 
 # -- in attention ---------------------------------------------------------------------------------------------------------

@@ -10,29 +10,26 @@ Where tokens are travels with them (`Layout`), so every pattern, padding and pac
 rank. A causal pattern would leave the first ranks idle in the contiguous order; the zig-zag order (Dubey et al. 2024,
 §3.3.2; Brandon et al. 2023 balance by stripes) gives each rank an early and a late chunk, and so equal work.
 
-`ring` plays all ranks in one process. `attend_shards` is the program of the ranks: with another `Ring`, whose `send` and
-`receive` reach other processes, each plays its own.
+`attend_shards` is the program of the ranks: each process gives it a `Ring`, whose `send` and `receive` reach its neighbors.
+docs/examples/ring_attention.py runs all ranks in one process.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, get_args
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from ..core.layout import Layout
 from ..core.spec import nearest
 from ..kernels.blocks import block_map
-from ..kernels.plan import allowed_mask
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
-from .attend import attend, check, check_axes, layouts_of, merge
+from .attend import attend, merge
 
 Order = Literal["contiguous", "zigzag"]
 _FULL = Full()
@@ -132,20 +129,6 @@ class Ring(Protocol):
     def receive(self) -> list[Parcel]: ...
 
 
-class OneProcess:
-    """All ranks in one process: what one sends, the next one has."""
-
-    def __init__(self, size: int) -> None:
-        self.size, self.ranks = size, range(size)
-        self._under_way: deque[list[Parcel]] = deque()
-
-    def send(self, parcels: list[Parcel]) -> None:
-        self._under_way.append([parcels[-1], *parcels[:-1]])
-
-    def receive(self) -> list[Parcel]:
-        return self._under_way.popleft()
-
-
 # -- what is computed --------------------------------------------------------------------------------------------------
 
 
@@ -211,22 +194,6 @@ class Problem:
         for axis, schedule, which in ((2, self.queries, rank), (3, self.keys, owner)):
             part = part if part.shape[axis] == 1 else schedule.shard(part, which, axis)
         return part
-
-
-def pairs(problem: Problem) -> Tensor:
-    """How many pairs of tokens each rank has to score at each step, (ranks, steps), for the first of the heads."""
-    ranks = range(problem.queries.shards)
-    counts = [[_allowed(problem, rank, problem.keys.owner(rank, step)) for step in ranks] for rank in ranks]
-    return torch.tensor(counts)
-
-
-def _allowed(problem: Problem, rank: int, owner: int) -> int:
-    if not problem.meets(rank, owner):
-        return 0
-    q, k = problem.q_layouts[rank], problem.kv_layouts[owner]
-    mask = q.valid[:, None, :, None] & k.valid[:, None, None]
-    allowed = allowed_mask(problem.pattern, q, k, n_heads=1)
-    return int((mask if allowed is None else mask & allowed).sum())
 
 
 def _forward(
@@ -362,43 +329,3 @@ def attend_shards(
     n = len(line.ranks)
     made = _Attention.apply(problem, line, *q, *k, *v, *problem.tensors)
     return list(zip(made[:n], made[n:], strict=True))
-
-
-def ring(
-    q: Float[Tensor, "B T H D"],
-    k: Float[Tensor, "B S K D"],
-    v: Float[Tensor, "B S K E"],
-    *,
-    shards: int,
-    pattern: Pattern = _FULL,
-    layout: Layout | None = None,
-    kv_layout: Layout | None = None,
-    order: Order = "zigzag",
-    bias: Tensor | Bias | None = None,
-    scale: float | None = None,
-    dropout: float = 0.0,
-    softcap: float | None = None,
-    return_lse: bool = False,
-    backend: str = "auto",
-) -> Any:
-    """`attend`, computed as `shards` ranks of a ring would, all of them in this process: same result, same gradients.
-
-    Arguments as in `attend`; lengths need not divide. Raises ValueError as `attend` does, and for dropout, whose weights
-    no two ranks would drop alike.
-    """
-    if dropout:
-        raise ValueError(f"ring attention has no dropout of attention weights, and got {dropout}; leave it at 0")
-    check_axes(q, k, v)
-    layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
-    check(q, k, v, layout, kv_layout, bias, dropout, softcap)
-    queries, keys = (Schedule(x.shape[1], shards, order) for x in (q, k))
-    problem = Problem(queries, keys, layout, kv_layout, pattern, bias, scale, softcap, backend)
-    ranks = range(shards)
-    made = attend_shards(
-        problem,
-        OneProcess(shards),
-        [problem.queries.shard(q, rank) for rank in ranks],
-        *([problem.keys.shard(x, rank) for rank in ranks] for x in (k, v)),
-    )
-    out = problem.queries.join([out for out, _ in made])
-    return (out, problem.queries.join([lse for _, lse in made], 2)) if return_lse else out

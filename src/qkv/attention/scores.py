@@ -43,7 +43,7 @@ class Score(Spec, role="score"):
         return ScoreModule()
 
     def scorer(self, d_query: int, d_key: int | None = None, *, seed: int = 0) -> ScoreModule:
-        """A module to use by itself, with `pool`: its matrices drawn from U(±√(6 / (fan_in + fan_out)))."""
+        """A module to use on its own: its matrices drawn from U(±√(6 / (fan_in + fan_out)))."""
         made = self.module(d_query, d_key)
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():

@@ -13,8 +13,8 @@ from small import (
 )
 
 from qkv.attention.attend import attend
-from qkv.attention.ring import ring
 from qkv.patterns.basic import causal, full, window
+from ring_attention import ring
 
 
 @pytest.mark.parametrize("pattern", [full(), causal(), causal() & window(5), ~causal()])

@@ -3,7 +3,8 @@
     out(q) = Σ_i w_i v_i,   w = softmax_i(score(q, k_i))
 
 With the score `exact-match` it is a dictionary's lookup; with the Gaussian kernel it is Nadaraya's and Watson's regression
-(1964); with dot products of learned vectors it is a Transformer's attention.
+(1964); with dot products of learned vectors it is a Transformer's attention. Run it with
+`python docs/examples/attention_pooling.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from .attend import attend
-from .scores import Gaussian, Score, ScoreModule
+from qkv import Gaussian, Score, attend
+from qkv.attention.scores import ScoreModule
 
 
 def pool(
@@ -143,3 +144,19 @@ class KernelRegression(nn.Module):
     def _left_out(self, others: Tensor) -> Tensor:
         found = pool(self.keys, self.keys, self.values, self.score, mask=others)
         return (found - self.values).square().mean()
+
+
+def main() -> None:
+    keys, values = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), torch.tensor([4.0, 6.0, 6.0])
+    query = torch.tensor([0.5, 0.0])
+    for score in (Gaussian(sigma=1.0), "dot"):
+        print(round(float(pool(query, keys, values, score)), 4))
+    print(float(pool(keys[1], keys, values, "exact-match")))
+
+    x = torch.linspace(0, 6, 60)[:, None]
+    regression = KernelRegression(x, torch.sin(2 * x[:, 0]))
+    print(regression.fit() < 0.01, regression(torch.tensor([[0.8]])).shape)
+
+
+if __name__ == "__main__":
+    main()
