@@ -166,14 +166,16 @@ def check(mutant: Mutant, seconds: float = SECONDS) -> str | None:
 
 def stored(name: str, folder: Path) -> dict[str, Any]:
     """A directory with a small model of a family; its configuration says every key."""
-    from qkv.directories import hub
+    from qkv.directories import hub_save
     from qkv.directories.build import build
     from qkv.directories.sharded import write
 
     config = base(name)
     model = build(FAMILIES[name].spec(config)).eval()
     folder.mkdir(parents=True, exist_ok=True)
-    write(folder, hub.names_of(model, config), {key: tensor.detach() for key, tensor in model.state_dict().items()})
+    write(
+        folder, hub_save.names_of(model, config), {key: tensor.detach() for key, tensor in model.state_dict().items()}
+    )
     (folder / "config.json").write_text(json.dumps(config))
     return config
 
@@ -183,12 +185,12 @@ def check_stored(mutant: Mutant, folder: Path, seconds: float = 10.0) -> str | N
 
     `folder` is where `stored` wrote the family's model.
     """
-    from qkv.directories import hub
+    from qkv.directories import hub_load
 
     (folder / "config.json").write_text(json.dumps(mutant.config))
     began = time.monotonic()
     try:
-        hub.load(folder, torch.device("cpu"))
+        hub_load.load(folder, torch.device("cpu"))
     except ValueError as error:
         if len(str(error)) > 4000:
             return f"{mutant}: a message of {len(str(error)):,} characters"

@@ -203,7 +203,7 @@ def test_a_task_that_a_model_cannot_do_is_told_before_it_is_saved() -> None:
 
 
 def test_a_part_that_nobody_has_defined_here_is_told_with_what_to_do(tmp_path: Path) -> None:
-    from qkv.inference.run import read_config
+    from qkv.directories.run_config import read_config
 
     spec = qkv.preset("gpt2", vocab_size=7, d_model=8, n_layers=1, n_heads=2).to_dict()
     spec["decoder"]["norm"] = {"kind": "half-test"}

@@ -48,10 +48,10 @@ def convert(
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         if to == "safetensors":
-            from ..directories import weights
+            from ..training.checkpoints.weights import model_tensors, replace_tensors
 
             target.parent.mkdir(parents=True, exist_ok=True)
-            weights.save(run.model, target)
+            replace_tensors(target, model_tensors(run.model))
         else:
             run.save(target, to=to, max_shard_size=max_shard_size)  # type: ignore[arg-type]
     for warning in said:

@@ -1,9 +1,9 @@
-"""`qkv.build`: the model of a spec, with everything that the rooms below `run` give it."""
+"""`qkv.build`: the model of a spec, which generates and can be saved."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -12,19 +12,18 @@ from ..models.base import ModelSpec
 from ..models.build import build as build_module
 from ..models.recurrent.model import Recurrent, RecurrentModel
 from ..models.transformer import TransformerModel
+from .save import Format, save
 
 
 class Saves:
     """`save`, for a model without a run around it."""
 
-    def save(self, path: Path | str, to: Literal["hub", "qkv"] | None = None) -> Path:
-        """Write a directory that `qkv.load` reads: `qkv.load(path).model` is this model. There is no tokenizer in it.
+    def save(self, path: Path | str, to: Format | None = None) -> Path:
+        """Write a directory that `qkv.load` reads: `qkv.load(path).model` is this model. It has no tokenizer.
 
-        `to` is as in `Run.save`: the Hub's format where a family of the Hub is the model, else our own, if nothing is said.
+        `to` is as in `Run.save`; by default it is the Hub's format where a Hub family matches the model, else our own.
         """
-        from ..inference.run import Run
-
-        return Run(self, None).save(path, to)  # type: ignore[arg-type]
+        return save(self, path, to)
 
 
 class Model(TransformerModel, Generates, Saves):

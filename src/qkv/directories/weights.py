@@ -1,4 +1,4 @@
-"""`model.safetensors` of a run: our own names, checked by its header, against the model's spec, before anything is made."""
+"""Load `model.safetensors` of a run: its header is checked against the model's spec before anything is allocated."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from ..hub.files import Safetensors
 from ..hub.names import Names, Row
 from ..hub.weights import check_depth, place
 from ..models.base import ModelSpec
-from ..training.checkpoints.weights import model_tensors, replace_tensors
 from .build import build
 
 OWN = (Row("*", "*"),)  # every tensor under the name that the model has for it
@@ -25,8 +23,3 @@ def load(spec: ModelSpec, path: Path, device: torch.device, dtype: torch.dtype |
     model = build(spec, device="meta")
     place(model, Names.of(OWN, model), weights, where=str(path), device=device, dtype=dtype)
     return model.eval()
-
-
-def save(model: nn.Module, path: Path) -> None:
-    """Write a model's weights, tied ones once, whole or not at all."""
-    replace_tensors(path, model_tensors(model))

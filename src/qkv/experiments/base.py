@@ -12,9 +12,11 @@ import torch
 from tokenizers import AddedToken
 
 from ..core import durable
-from ..directories import hub
+from ..directories import hub_load
 from ..directories.layout import BASE, CONFIG, GENERATION, read_json, write_json
-from ..inference.run import has_tokenizer, is_hub, load, locate, read_config
+from ..directories.locate import has_tokenizer, is_hub, locate
+from ..directories.origin import Origin
+from ..inference.run import load
 from ..models.build import AnyModel
 from ..models.recurrent.model import RecurrentModel
 from ..models.replace import Replaced, replace
@@ -24,16 +26,6 @@ from ..tokenizers.kinds import TokenizerSpec
 from ..tokenizers.readers import tokenizer_json as tokenizer_file
 from ..tokenizers.readers.tokenizer_json import ROLES
 from ..tokenizers.tokenizer import Tokenizer
-
-
-def spec_of(name: str) -> Any:
-    """The spec of the model in a directory. Raises ValueError where it holds none."""
-    folder = locate(name)
-    if is_hub(folder):
-        return hub.spec(folder)
-    if not (folder / CONFIG).is_file():
-        raise ValueError(f"there is no model in {name}: it has no {CONFIG}")
-    return read_config(folder / CONFIG)[0]
 
 
 def added_template(name: str, spec: TokenizerSpec | None) -> str | None:
@@ -83,7 +75,7 @@ def _decoder_start(folder: Path) -> int | None:
     if not is_hub(folder):
         return None
     config: dict[str, Any] = read_json(folder / CONFIG)
-    if not hub.family(config, folder / CONFIG).is_encoder_decoder or "task" in hub.Origin(config).own:
+    if not hub_load.family(config, folder / CONFIG).is_encoder_decoder or Origin(config).is_ours:
         return None
     said = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
     start = next((s for c in (config, said) if (s := c.get("decoder_start_token_id")) is not None), None)

@@ -16,9 +16,10 @@ from ..core.spec import nearest
 from ..data.batching.batching import Batching, Stream, stream
 from ..data.source import SPLITS, Example, Source, Split, Table
 from ..data.task import Task, TextTask
+from ..directories.run_config import Use
 from ..generation import Generation
 from ..inference.chat import Assistant
-from ..inference.text import TextModel, Use
+from ..inference.text import TextModel
 from ..metrics import text as metrics
 from ..models.build import AnyModel
 from ..recipes.evaluation import ROUGE, TEXT_METRICS, USUAL, Evaluation, Metric

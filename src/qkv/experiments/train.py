@@ -19,7 +19,6 @@ from ..cost.throughput import flops_per_token, peak_flops
 from ..data.batching.batching import Stream, count, stream
 from ..data.source import SPLITS, Example, Split
 from ..data.vectors.vectors import Vectors
-from ..directories import weights
 from ..directories.adapters import save_adapter
 from ..directories.build import build
 from ..directories.layout import (
@@ -37,8 +36,7 @@ from ..directories.layout import (
     write_text,
 )
 from ..directories.lock import locked
-from ..inference.run import check_fit, write_settings
-from ..inference.text import Use
+from ..directories.run_config import Use, check_fit, write_settings
 from ..inference.unseen import unknown_words
 from ..layers.lora import adapt, fold
 from ..look.wording import taken
@@ -50,6 +48,7 @@ from ..recipes.recipe import Recipe
 from ..recipes.vectors import load_vectors
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.checkpoints import rng
+from ..training.checkpoints.weights import model_tensors, replace_tensors
 from ..training.logging.progress_bar import span
 from ..training.loop import check_metric, fit
 from ..training.mixed_precision import DTYPES
@@ -285,7 +284,7 @@ class Job:
             save_adapter(model, self.out / ADAPTER, self.recipe.model.directory or "")
         except ValueError as error:
             self._say(f"The adapter is in the model's weights alone: {error}.")
-        weights.save(fold(model), self.out / WEIGHTS)
+        replace_tensors(self.out / WEIGHTS, model_tensors(fold(model)))
 
     def write(self) -> None:
         """The files that a run begins with, the recipe first: by it a directory is known as a run."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..generation import Generation
 from ..tokenizers.chat.conversations import Messages
+from .loaded import LoadedModel
 from .text import Output, TextModel
 from .uses import advice
-
-if TYPE_CHECKING:
-    from .run import Run
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Assistant(TextModel):
         self.stream_of(self.tokenizer.chat.prompt(messages), settings, emit, stop=stop)
 
 
-def assistant(run: Run) -> Assistant:
+def assistant(run: LoadedModel) -> Assistant:
     """What replies by a run's model. Raises ValueError where it is no language model, or has no chat template."""
     text = run.text_model
     if run.model.is_encoder_decoder or getattr(run.model, "decoder", None) is None:
@@ -58,7 +56,7 @@ def assistant(run: Run) -> Assistant:
 
 
 def chat(
-    run: Run,
+    run: LoadedModel,
     messages: Messages,
     emit: Callable[[str], None] | None = None,
     *,
@@ -70,7 +68,7 @@ def chat(
     It is handed to `emit`, where that is given, piece by piece as it comes. Options are the fields of `Generation`. Raises
     ValueError where the tokenizer has no chat template, or where the template refuses the conversation.
     """
-    speaker, settings = assistant(run), run.settings(**options)
+    speaker, settings = assistant(run), run.generation.replace(options)
     if emit is None:
         return speaker.replies([messages], settings, stop=stop)[0][0].text
     pieces: list[str] = []

@@ -20,10 +20,11 @@ from ..tasks.framing import framed
 from ..tasks.text_classification.task import Classify
 from ..tasks.text_regression.task import Regress
 from ..tasks.whole_texts import Sentences
+from .embed import embed
 from .text import batches
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .loaded import LoadedModel
 
 Rows = list[tuple[list[int], list[int]]]
 """The ids of each row, and their token types."""
@@ -40,7 +41,7 @@ class Classified:
     probabilities: dict[str, float]
 
 
-def classify(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
+def classify(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
     """The class of each text, or of each text beside its pair. Classes have the names of the training data, or those of the
     directory (`id2label`).
 
@@ -50,11 +51,11 @@ def classify(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None)
     return ranked(run, names, torch.stack(_scores(run, texts, pairs)))
 
 
-def similarity(run: Run, a: Sequence[str], b: Sequence[str]) -> list[float]:
+def similarity(run: LoadedModel, a: Sequence[str], b: Sequence[str]) -> list[float]:
     """How alike a[i] and b[i] are: the score of a model that was trained to give one for both together, else the cosine of
     the vectors that the model has for each.
 
-    Vectors are those of the head `sentence-vector`; of a model without one, those of `Run.embed`.
+    Vectors are those of the head `sentence-vector`; of a model without one, those of `embed`.
     """
     if len(a) != len(b):
         raise ValueError(f"there are {len(a)} first texts and {len(b)} second ones; each needs the other")
@@ -64,11 +65,11 @@ def similarity(run: Run, a: Sequence[str], b: Sequence[str]) -> list[float]:
     if isinstance(head, SentenceVector):
         first, second = _scores(run, a), _scores(run, b)
     else:
-        first, second = (run.embed(texts) for texts in (a, b))
+        first, second = (embed(run, texts) for texts in (a, b))
     return [float(F.cosine_similarity(u, v, dim=-1)) for u, v in zip(first, second, strict=True)]
 
 
-def numbers(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
+def numbers(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[float]:
     """The number of each text, or of each text beside its pair, by a sequence classifier with one label: in the units of
     the data that it was trained on here; of a model of the Hub as the model gives it.
     """
@@ -77,7 +78,7 @@ def numbers(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) 
     return [task.score(score) for score in scores] if isinstance(task, Regress) else scores
 
 
-def classes_of(run: Run) -> tuple[str, ...]:
+def classes_of(run: LoadedModel) -> tuple[str, ...]:
     """The names of a model's classes. Raises ValueError where it tells none apart."""
     head, task = run.model.spec.head, _task(run)
     if not isinstance(head, SequenceClassifier):
@@ -92,13 +93,13 @@ def classes_of(run: Run) -> tuple[str, ...]:
     return labels_of(run, head.labels)
 
 
-def labels_of(run: Run, count: int) -> tuple[str, ...]:
+def labels_of(run: LoadedModel, count: int) -> tuple[str, ...]:
     """What a model of the Hub calls its labels (`id2label`)."""
     said: Mapping[Any, str] = (run.origin.config.get("id2label") if run.origin is not None else None) or {}
     return tuple(str(said.get(str(i), said.get(i, f"LABEL_{i}"))) for i in range(count))
 
 
-def ranked(run: Run, names: Sequence[str], scores: Tensor) -> list[Classified]:
+def ranked(run: LoadedModel, names: Sequence[str], scores: Tensor) -> list[Classified]:
     """Scores (B, classes) as probabilities of classes of these names."""
     several = run.origin is not None and run.origin.config.get("problem_type") == "multi_label_classification"
     shares = (scores.sigmoid() if several else scores.softmax(-1)).tolist()
@@ -106,12 +107,12 @@ def ranked(run: Run, names: Sequence[str], scores: Tensor) -> list[Classified]:
     return [Classified(row[0][0], dict(row)) for row in rows]
 
 
-def _task(run: Run) -> Task | None:
+def _task(run: LoadedModel) -> Task | None:
     return None if run.recipe is None else run.recipe.task
 
 
 @torch.inference_mode()
-def _scores(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Tensor]:
+def _scores(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Tensor]:
     """What the head says of each text, in fp32 on the CPU."""
     if pairs is not None and len(pairs) != len(texts):
         raise ValueError(f"there are {len(texts)} texts and {len(pairs)} pairs; give a pair for each text")
@@ -127,7 +128,7 @@ def _scores(run: Run, texts: Sequence[str], pairs: Sequence[str] | None = None) 
     return made
 
 
-def _rows(run: Run, texts: Sequence[str], pairs: Sequence[str] | None) -> Rows:
+def _rows(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None) -> Rows:
     """Texts as the model was trained to read them: on the Hub by its tokenizer's template, here by its task."""
     text_model, task = run.text_model, _task(run)
     tokenizer = text_model.tokenizer
@@ -140,7 +141,7 @@ def _rows(run: Run, texts: Sequence[str], pairs: Sequence[str] | None) -> Rows:
     return [(one.ids.tolist(), one.token_types.tolist()) for one in made]
 
 
-def _stop_of(run: Run, ids: list[int]) -> int:
+def _stop_of(run: LoadedModel, ids: list[int]) -> int:
     """How many of a row's tokens are read. The Hub's decoders classify the last one whose id is not that of padding: where a
     text ends with this very token, as where `</s>` pads too, what comes before it."""
     spec, pad = run.model.spec, None if run.origin is None else run.origin.config.get("pad_token_id")
@@ -149,18 +150,18 @@ def _stop_of(run: Run, ids: list[int]) -> int:
     return 1 + max((place for place, token in enumerate(ids) if token != pad), default=0)
 
 
-def chooses_global(run: Run) -> bool:
+def chooses_global(run: LoadedModel) -> bool:
     """Whether a Hub model has global attention, whose tokens its own library chooses by what it is asked (Longformer). For a
     model trained here, its task says so."""
     return run.recipe is None and has_global_attention(run.model)
 
 
-def _first_sees_all(run: Run) -> bool:
+def _first_sees_all(run: LoadedModel) -> bool:
     """Longformer's way (Beltagy et al. 2020, §3): the token that is read sees all, as it did when the model was trained."""
     return chooses_global(run) or getattr(_task(run), "global_tokens", None) == "first"
 
 
-def inputs_of(run: Run, rows: Rows, *, first_sees_all: bool = False) -> dict[str, Any]:
+def inputs_of(run: LoadedModel, rows: Rows, *, first_sees_all: bool = False) -> dict[str, Any]:
     """What the model reads, padded on the right. An encoder–decoder's decoder reads the same text, one token behind."""
     spec, device = run.model.spec, run.model.device
     lengths = [len(ids) for ids, _ in rows]

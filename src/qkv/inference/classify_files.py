@@ -21,14 +21,14 @@ from ..tasks.video_classification.task import VideoClassify
 from .classify import Classified, labels_of, ranked
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .loaded import LoadedModel
 
 Paths = Sequence[str | Path]
 Made = Callable[[Paths], Tensor]
 _AT_ONCE = 64  # files in a batch
 
 
-def classify_files(run: Run, paths: Paths) -> list[Classified]:
+def classify_files(run: LoadedModel, paths: Paths) -> list[Classified]:
     """The class of each file's picture, sound or video, brought to the model's size and normalized as in training; for a
     model of the Hub as its `preprocessor_config.json` says.
 
@@ -39,7 +39,7 @@ def classify_files(run: Run, paths: Paths) -> list[Classified]:
     return [found for part in parts for found in ranked(run, classes, _scores(run, made(part)))]
 
 
-def _reader(run: Run) -> tuple[Sequence[str], Made]:
+def _reader(run: LoadedModel) -> tuple[Sequence[str], Made]:
     """The classes that a run tells apart, and what makes its inputs of files."""
     head = run.model.spec.head
     match None if run.recipe is None else run.recipe.task:
@@ -58,7 +58,7 @@ def _reader(run: Run) -> tuple[Sequence[str], Made]:
 
 
 @torch.inference_mode()
-def _scores(run: Run, inputs: Tensor) -> Tensor:
+def _scores(run: LoadedModel, inputs: Tensor) -> Tensor:
     scores: Tensor = run.model(inputs.to(run.model.device)).float().cpu()
     return scores
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import torch
 from torch import Tensor
@@ -12,10 +12,14 @@ from torch.nn import functional as F
 
 from ..core.layout import Layout
 from ..core.spec import nearest
+from ..directories import sentence_transformers
 from ..directories.sentence_transformers import Pooling, Sentences
 from ..models.long_texts import reads_unpadded
 from ..models.recurrent.model import RecurrentModel
 from .text import TextModel, batches
+
+if TYPE_CHECKING:
+    from .loaded import LoadedModel
 
 
 def as_pooling(name: str) -> Pooling:
@@ -26,17 +30,17 @@ def as_pooling(name: str) -> Pooling:
 
 
 @torch.inference_mode()
-def embed(
-    text_model: TextModel, texts: Sequence[str], pooling: Pooling | None = None, sentences: Sentences | None = None
-) -> list[Tensor]:
+def embed(run: LoadedModel, texts: Sequence[str], pooling: Pooling | None = None) -> list[Tensor]:
     """For each text (M,): the mean over its tokens, the greatest of each component ("max"), its first token ("cls") or its
     last; with "none" (T, M), one a token.
 
-    None pools as the model was made to, by `sentences`, and normalizes where they do; without them it is the mean. A text
-    longer than they allow is cut, with a warning. An encoder–decoder gives the hidden states of its encoder. On the CPU, in
-    fp32. Raises ValueError for a text without tokens, which has no vector.
+    None pools as the files of sentence-transformers in the run's directory say, normalizes where they do, and cuts a text
+    that is longer than they allow, with a warning; without such files it is the mean. An encoder–decoder gives the hidden
+    states of its encoder. On the CPU, in fp32. Raises ValueError for a text without tokens, which has no vector.
     """
-    said = sentences or Sentences()
+    text_model = run.text_model
+    found = sentence_transformers.read(run.path) if pooling is None and run.path is not None else None
+    said = found or Sentences()
     chosen = said.pooling if pooling is None else as_pooling(pooling)
     rows = _cut([text_model.encode(_as_read(text, said)) for text in texts], text_model, said.longest)
     if not all(rows):

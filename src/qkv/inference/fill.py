@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,11 +11,9 @@ from torch import Tensor
 from ..models.long_texts import reads_unpadded
 from ..tasks.framing import framed
 from .classify import Rows, inputs_of
+from .loaded import LoadedModel
 from .text import batches
 from .uses import advice, fills, kind_of, name_of
-
-if TYPE_CHECKING:
-    from .run import Run
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Filled:
 
 
 @torch.inference_mode()
-def fill(run: Run, texts: Sequence[str], top_k: int = 5) -> list[Filled]:
+def fill(run: LoadedModel, texts: Sequence[str], top_k: int = 5) -> list[Filled]:
     """What stands behind the masks of each text, `The [MASK] sat.`, each mask by itself as BERT was trained: the others stay
     hidden. Control tokens in these texts are read as such.
 
@@ -63,7 +60,7 @@ def fill(run: Run, texts: Sequence[str], top_k: int = 5) -> list[Filled]:
     return [one for one in made if one is not None]
 
 
-def _rows(run: Run, texts: Sequence[str]) -> Rows:
+def _rows(run: LoadedModel, texts: Sequence[str]) -> Rows:
     """Texts with what the model reads around them: on the Hub by its tokenizer's template, here as in training."""
     text_model = run.text_model
     if text_model.ids is not None:
@@ -73,7 +70,7 @@ def _rows(run: Run, texts: Sequence[str]) -> Rows:
     return [(one.ids.tolist(), one.token_types.tolist()) for one in made]
 
 
-def _filled(run: Run, ids: Tensor, hidden: Tensor, shares: Tensor, top_k: int) -> Filled:
+def _filled(run: LoadedModel, ids: Tensor, hidden: Tensor, shares: Tensor, top_k: int) -> Filled:
     """`shares` (masks, V) are the probabilities of all tokens; those that the tokenizer doesn't have are never named."""
     tokenizer = run.text_model.tokenizer
     best, which = shares[:, : tokenizer.vocab_size].topk(min(top_k, tokenizer.vocab_size))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -33,18 +32,18 @@ from ..tasks.text_classification.task import Classify
 from ..tasks.text_regression.predict import scored, similar
 from ..tasks.text_regression.task import Regress
 from ..tasks.text_similarity.task import Similarity
+from .loaded import LoadedModel
 from .predict_by_head import asked_by_head
 from .predict_classes import files_classified, texts_classified
 from .uses import advice, name_of
-
-if TYPE_CHECKING:
-    from .run import Run
 
 __all__ = ["Prediction", "needs_none", "predict"]
 
 
 @torch.inference_mode()
-def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN, seed: int = 0) -> Iterator[Prediction]:
+def predict(
+    run: LoadedModel, inputs: Sequence[str | Path], *, threshold: float = SHOWN, seed: int = 0
+) -> Iterator[Prediction]:
     """What the run says of each input, by its task, or by its head where it is a model of the Hub: texts, or the files of
     pictures, videos, series, sounds and music; these one after the other.
 
@@ -92,12 +91,12 @@ def predict(run: Run, inputs: Sequence[str | Path], *, threshold: float = SHOWN,
             raise ValueError(_otherwise(run, task))
 
 
-def needs_none(run: Run) -> bool:
+def needs_none(run: LoadedModel) -> bool:
     """Whether a run has something to say without an input."""
     return run.recipe is not None and isinstance(run.recipe.task, Music)
 
 
-def _otherwise(run: Run, task: Task | None) -> str:
+def _otherwise(run: LoadedModel, task: Task | None) -> str:
     """What to do with a run that can't be asked."""
     taught = "texts as they are, without a task" if task is None else f"the task {task.kind!r}"
     return f"{name_of(run)} was trained on {taught}, which leaves nothing to predict; {advice(run)}"

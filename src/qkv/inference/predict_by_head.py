@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..data.source import Example
 from ..metrics.entities import scheme_of
@@ -19,16 +18,14 @@ from ..tasks.tagging.predict import tagged
 from ..tasks.tagging.task import Tag
 from ..tasks.text_regression.predict import rated
 from .classify import chooses_global, labels_of
+from .loaded import LoadedModel
 from .predict_classes import files_classified, texts_classified
 from .uses import advice, name_of
-
-if TYPE_CHECKING:
-    from .run import Run
 
 _LONGEST = 384  # tokens of a row, where the model has room for them
 
 
-def asked_by_head(run: Run, given: Sequence[str], threshold: float) -> Iterator[Prediction]:
+def asked_by_head(run: LoadedModel, given: Sequence[str], threshold: float) -> Iterator[Prediction]:
     """A tag for each word, answers, classes or numbers of texts, classes of pictures, objects in them.
 
     Raises ValueError for a model whose head says none of these.
@@ -61,13 +58,13 @@ def asked_by_head(run: Run, given: Sequence[str], threshold: float) -> Iterator[
             )
 
 
-def _as_filed(run: Run) -> Run:
+def _as_filed(run: LoadedModel) -> LoadedModel:
     """The run with a tokenizer that puts around a text what its file says and nothing else, which for most decoders is
     nothing."""
     return replace(run, tokenizer=run.text_model.tokenizer.without("bos", "eos", "cls", "sep"))
 
 
-def _in_words(run: Run, text: str) -> Example:
+def _in_words(run: LoadedModel, text: str) -> Example:
     """A text in the words that its tokenizer tells apart, a full stop from the word before it: what the model was trained on
     had these apart, too."""
     made = run.text_model.tokenizer.raw.encode(text, add_special_tokens=False)

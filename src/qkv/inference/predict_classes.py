@@ -10,17 +10,17 @@ from .classify import Classified, classify
 from .classify_files import classify_files
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .loaded import LoadedModel
 
 _MOST = 5  # classes in a line
 
 
-def texts_classified(run: Run, lines: Sequence[str]) -> list[Prediction]:
+def texts_classified(run: LoadedModel, lines: Sequence[str]) -> list[Prediction]:
     """A `Classified` for each text, or for each pair of texts with a tab between."""
     return _predictions(lines, classify(run, *sides(lines)))
 
 
-def files_classified(run: Run, paths: Sequence[str]) -> list[Prediction]:
+def files_classified(run: LoadedModel, paths: Sequence[str]) -> list[Prediction]:
     """A `Classified` for each file of a picture or a sound."""
     return _predictions(paths, classify_files(run, paths))
 

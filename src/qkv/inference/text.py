@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from ..directories.run_config import Use, start_of
 from ..generation import Generated, Generation, generate, row_seed
 from ..generation.logits_processors import Processor
 from ..hub.generation import Ids
 from ..models.build import AnyModel
 from ..tokenizers.tokenizer import Tokenizer
-
-Use = Literal["translate", "answer", "continue", "read"]
-"""What a model does with a text: an encoder–decoder reads it as a source; a language model trained on pairs answers it
-as a prompt, which ends as a source does; one trained on running text goes on with it; an encoder only reads."""
 
 SLOTS = 8192  # tokens (beams and new ones included) computed at once
 
@@ -66,12 +62,8 @@ class TextModel:
     @property
     def start(self) -> int | None:
         """The token that a decoder starts from."""
-        if self.ids is not None and self.ids.start is not None:
-            return self.ids.start
-        if self.tokenizer.frame is not None:
-            return self.tokenizer.frame.start
-        own = self.tokenizer.bos_id
-        return self.tokenizer.eos_id if own is None and self.task == "translate" else own
+        own = None if self.ids is None else self.ids.start
+        return start_of(self.tokenizer, self.task) if own is None else own
 
     @property
     def ends(self) -> list[int]:

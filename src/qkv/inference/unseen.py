@@ -6,12 +6,9 @@ import itertools
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from ..tokenizers.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from .run import Run
+from .loaded import LoadedModel
 
 SHOWN = 8  # names in a sentence
 _TAG = re.compile(r"<\w[\w-]{0,15}>|>>\w[\w-]{0,15}<<")
@@ -21,7 +18,7 @@ class Unseen(UserWarning):
     """A model is asked about something that it was not trained on, and answers all the same."""
 
 
-def warn(run: Run, texts: Iterable[str]) -> None:
+def warn(run: LoadedModel, texts: Iterable[str]) -> None:
     """Warn, in a sentence each, of unknown words and of unknown language tags in what a run is to read."""
     if run.tokenizer is None:
         return
@@ -45,7 +42,7 @@ def unknown_words(tokenizer: Tokenizer, texts: Sequence[str], whose: str = "") -
     )
 
 
-def unknown_tags(run: Run, texts: Sequence[str]) -> str | None:
+def unknown_tags(run: LoadedModel, texts: Sequence[str]) -> str | None:
     """Which language tags of texts a translator has not been trained with, and which it has; None where all is well."""
     if run.task != "translate" or run.tokenizer is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..data.task import Task
 from ..layers.embedding import Embedding
@@ -22,9 +22,7 @@ from ..tasks.tagging.task import Tag
 from ..tasks.text_classification.task import Classify
 from ..tasks.text_regression.task import Regress
 from ..tasks.text_similarity.task import Similarity
-
-if TYPE_CHECKING:
-    from .run import Run
+from .loaded import LoadedModel
 
 NEEDS = {
     "generate": "a model that writes texts",
@@ -46,7 +44,7 @@ PREDICTED: tuple[type[Task], ...] = (
 """The tasks whose runs say something of new inputs."""
 
 
-def commands(run: Run) -> tuple[str, ...]:
+def commands(run: LoadedModel) -> tuple[str, ...]:
     """The commands that serve a run, the usual one first."""
     found = []
     if _answers(run):
@@ -61,7 +59,7 @@ def commands(run: Run) -> tuple[str, ...]:
     return (*found, *(["eval"] if run.recipe is not None else []))
 
 
-def check(run: Run, command: str) -> None:
+def check(run: LoadedModel, command: str) -> None:
     """Raises ValueError with the commands that serve a run where this one doesn't."""
     if command not in commands(run) and not (
         command == "chat" and "generate" in commands(run)
@@ -69,7 +67,7 @@ def check(run: Run, command: str) -> None:
         raise ValueError(f"{name_of(run)} is {kind_of(run)}, and `qkv {command}` needs {NEEDS[command]}; {advice(run)}")
 
 
-def advice(run: Run) -> str:
+def advice(run: LoadedModel) -> str:
     """What to do with a run, by command."""
     served = [f"`qkv {command}`" for command in commands(run)]
     if not served:
@@ -77,11 +75,11 @@ def advice(run: Run) -> str:
     return f"use {' or '.join([', '.join(served[:-1]), served[-1]] if len(served) > 1 else served)}"
 
 
-def name_of(run: Run) -> str:
+def name_of(run: LoadedModel) -> str:
     return str(run.path or "this run")
 
 
-def kind_of(run: Run) -> str:
+def kind_of(run: LoadedModel) -> str:
     """A run in a few words."""
     task, head = _task(run), _head(run)
     words = "" if run.tokenizer is not None else " without a tokenizer"
@@ -96,7 +94,7 @@ def kind_of(run: Run) -> str:
     return f"an encoder without a head{words}" if head is None else f"a model with the head {head.kind!r}{words}"
 
 
-def reads_text(run: Run) -> bool:
+def reads_text(run: LoadedModel) -> bool:
     """Whether its first stack reads tokens, and there is a tokenizer."""
     spec = run.model.spec
     if run.tokenizer is None or not isinstance(spec, Transformer):
@@ -104,23 +102,23 @@ def reads_text(run: Run) -> bool:
     return isinstance((spec.encoder or spec.output).embedding, Embedding)
 
 
-def fills(run: Run) -> bool:
+def fills(run: LoadedModel) -> bool:
     """Whether it says which tokens are hidden in a text."""
     masked = isinstance(_head(run), LanguageModel) and not _writes_tokens(run)
     return masked and reads_text(run) and run.tokenizer is not None and run.tokenizer.mask_id is not None
 
 
-def _writes(run: Run) -> bool:
+def _writes(run: LoadedModel) -> bool:
     return reads_text(run) and isinstance(_head(run), LanguageModel) and _writes_tokens(run)
 
 
-def _writes_tokens(run: Run) -> bool:
+def _writes_tokens(run: LoadedModel) -> bool:
     """Whether it has a decoder, which writes one token after the other."""
     spec = run.model.spec
     return not isinstance(spec, Transformer) or spec.decoder is not None
 
 
-def _chats(run: Run) -> list[str]:
+def _chats(run: LoadedModel) -> list[str]:
     assert run.tokenizer is not None
     try:
         run.tokenizer.chat  # noqa: B018  (made now, where there is a template)
@@ -129,7 +127,7 @@ def _chats(run: Run) -> list[str]:
     return ["chat"]
 
 
-def _answers(run: Run) -> bool:
+def _answers(run: LoadedModel) -> bool:
     """Whether `predict` has something to say."""
     if run.recipe is not None:
         return isinstance(run.recipe.task, PREDICTED)
@@ -143,7 +141,7 @@ def _answers(run: Run) -> bool:
     return False
 
 
-def _tells_classes(run: Run) -> bool:
+def _tells_classes(run: LoadedModel) -> bool:
     match _task(run), _head(run):
         case (Sound() | ImageClassify(), _) | (None, ImageClassifier()):
             return True
@@ -154,9 +152,9 @@ def _tells_classes(run: Run) -> bool:
     return False
 
 
-def _task(run: Run) -> Task | None:
+def _task(run: LoadedModel) -> Task | None:
     return None if run.recipe is None else run.recipe.task
 
 
-def _head(run: Run) -> Any:
+def _head(run: LoadedModel) -> Any:
     return getattr(run.model.spec, "head", None)

@@ -28,6 +28,7 @@ from ..data.synthetic import (  # noqa: F401  (their kinds)
 )
 from ..data.task import Task
 from ..directories.layout import RECIPE, read_text
+from ..directories.spec import spec_of
 from ..generation import Generation
 from ..layers.lora import Adapter
 from ..look.wording import better
@@ -100,8 +101,6 @@ class ModelChoice(Spec):
     def spec(self, vocab_size: int | None = None) -> Any:
         """The whole spec, for a tokenizer of this size. Raises ValueError where a name or a value is not one there is."""
         if self.directory:
-            from ..experiments.base import spec_of
-
             found = spec_of(self.directory)
             return found.replace({"vocab_size": max(vocab_size or 0, found.vocab_size)}).replace(self.changes)
         check_sizes(self.preset, self.sizes)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from ..core.spec import Spec
 from ..data.vectors import files as vector_files
 from ..data.vectors.vectors import Vectors
-from ..directories.build import build
 from ..layers.embedding import TokenEmbedding
 from ..models.base import ModelSpec
+from ..models.build import build
 from ..tokenizers.tokenizer import Tokenizer
 
 

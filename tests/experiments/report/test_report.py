@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from qkv.directories.run_config import Use
 from qkv.experiments.report import report
 from qkv.experiments.report.report import Section, Story, choose, write_report
 from qkv.families import preset
 from qkv.inference.run import Run
-from qkv.inference.text import Use
 from qkv.look import wording
 from qkv.models.build import build
 from qkv.tokenizers.tokenizer import TokenizerSpec, train

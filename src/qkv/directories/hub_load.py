@@ -1,19 +1,16 @@
-"""Directories in the Hub's format: a model by its family's tables, and a directory that `transformers` loads."""
+"""Load a model from a directory in the Hub's format, by the tables of its family."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
 
-from ..core.spec import SCHEMA, nearest
-from ..families import FAMILIES, family_of
-from ..generation import Generation
+from ..core.spec import nearest
+from ..families import FAMILIES
 from ..hub import generation as generation_file
 from ..hub.family import Family, difference
 from ..hub.files import Weights, open_weights
@@ -22,33 +19,12 @@ from ..hub.keys import Config
 from ..hub.names import Names, Reading
 from ..hub.values import Maybe, Object, Word, shown
 from ..hub.weights import check_depth, equal_copies, place
-from ..models.transformer import Transformer, TransformerModel
-from . import sharded
+from ..models.transformer import Transformer
 from .build import Model, build
-from .layout import CONFIG, GENERATION, read_json, write_json
+from .layout import CONFIG, GENERATION, read_json
+from .origin import Origin
 
 T = TypeVar("T")
-
-MODEL_TYPE = "qkv"  # of what only qkv knows
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What a directory of the Hub said besides its model, kept so that saving says it again.
-
-    config, generation: the content of its `config.json` and `generation_config.json`.
-    ids:                which tokens have roles in generation.
-    """
-
-    config: Mapping[str, Any]
-    generation: Mapping[str, Any] | None = None
-    ids: Ids = field(default_factory=Ids)
-
-    @property
-    def own(self) -> Mapping[str, Any]:
-        """What qkv wrote into the configuration, where it made the model: its task, and what the Hub has no key for."""
-        own = self.config.get("qkv")
-        return own if isinstance(own, Mapping) else {}
 
 
 def family(config: Mapping[str, Any], where: Path) -> Family:
@@ -71,7 +47,7 @@ def family(config: Mapping[str, Any], where: Path) -> Family:
 def load(
     folder: Path, device: torch.device, dtype: torch.dtype | None = None, allow_pickle: bool = False
 ) -> tuple[Model, Origin, dict[str, Any]]:
-    """The model in a directory of the Hub, what else the directory said, and its settings as fields of `Generation`.
+    """The model in a Hub directory, what else the directory says, and its settings as fields of `Generation`.
 
     Raises ValueError in one sentence where a key, a class or a tensor is not known, missing or of a wrong shape; all of
     that is found before anything is allocated.
@@ -189,62 +165,3 @@ def _spec(found: Family, config: Mapping[str, Any], cls: str, variant: int) -> T
     except ValueError as error:
         raise ValueError(f"qkv.spec: {error}") from None
     return spec if difference(spec, more) else more
-
-
-def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = None) -> dict[str, Any]:
-    """The Hub's `config.json` for a spec; key for key the origin's where the model is still the same.
-
-    What the Hub's keys can't say (how parameters began, dropout where the family has none, our task) stands under "qkv".
-    Raises ValueError where no family can say the spec.
-    """
-    origin = origin or Origin({})
-    before = dict(origin.config)
-    found = family_of(spec, before.get("model_type"))
-    made = found.config(spec)
-    cls = made["architectures"][0]
-    variant = found.variant(spec, cls)
-    if before.get("model_type") == found.model_type and not difference(found.spec(before, cls, variant), spec):
-        made = before | {"architectures": [cls]}
-    elif before.get("model_type") in (None, found.model_type):
-        kept = {key: value for key, value in before.items() if key not in {*found.claimed, *found.labels.keys}}
-        made = kept | found.labels.named(made, before)
-    key = "torch_dtype" if "torch_dtype" in made else "dtype"
-    if "model_type" not in before or made.get(key) is not None:
-        made[key] = str(dtype).removeprefix("torch.")
-    own = {key: value for key, value in origin.own.items() if key != "spec"}
-    if difference(found.spec(made, cls, variant), spec, beside=frozenset()):
-        own["spec"] = {"schema": SCHEMA, **spec.to_dict()}
-    made.pop("qkv", None)
-    return made | ({"qkv": own} if own else {})
-
-
-def names_of(model: TransformerModel, config: Mapping[str, Any]) -> Names:
-    """The names of a model's tensors in the class that a configuration names."""
-    found = FAMILIES[config["model_type"]]
-    return Names.of(found.table(model.spec, found.classes[config["architectures"][0]].bare), model)
-
-
-def _state(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach() for name, tensor in model.state_dict().items()}
-
-
-def save(
-    folder: Path,
-    model: TransformerModel,
-    settings: Mapping[str, Any],
-    origin: Origin,
-    max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
-) -> None:
-    """Write the weights, tied ones once, `generation_config.json` of what generates and, last, `config.json`, each whole or
-    not at all.
-
-    `settings` are the fields of a `Generation`. Raises ValueError, before anything is written, where no family of the
-    Hub is this model.
-    """
-    config = config_of(model.spec, model.dtype, origin)
-    sharded.write(folder, names_of(model, config), _state(model), max_shard_size)
-    judges = model.head is not None and model.head.takes_layout  # whole sequences, so that it generates none
-    if model.decoder is not None and not judges:
-        samples = Generation.from_dict(settings).samples
-        write_json(folder / GENERATION, generation_file.write(settings, origin.generation or {}, config, samples))
-    write_json(folder / CONFIG, config)

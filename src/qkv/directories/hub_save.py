@@ -1,0 +1,80 @@
+"""Save a model in the Hub's format: `config.json`, `generation_config.json` and weights that `transformers` loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..core.spec import SCHEMA
+from ..families import FAMILIES, family_of
+from ..generation import Generation
+from ..hub import generation as generation_file
+from ..hub.family import difference
+from ..hub.names import Names
+from ..models.transformer import Transformer, TransformerModel
+from . import sharded
+from .layout import CONFIG, GENERATION, write_json
+from .origin import Origin
+
+
+def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = None) -> dict[str, Any]:
+    """The Hub's `config.json` for a spec; key for key the origin's where the model is still the same.
+
+    What the Hub's keys can't say (how parameters began, dropout where the family has none, our task) stands under "qkv".
+    Raises ValueError where no Hub family matches the spec.
+    """
+    origin = origin or Origin({})
+    before = dict(origin.config)
+    found = family_of(spec, before.get("model_type"))
+    made = found.config(spec)
+    cls = made["architectures"][0]
+    variant = found.variant(spec, cls)
+    if before.get("model_type") == found.model_type and not difference(found.spec(before, cls, variant), spec):
+        made = before | {"architectures": [cls]}
+    elif before.get("model_type") in (None, found.model_type):
+        kept = {key: value for key, value in before.items() if key not in {*found.claimed, *found.labels.keys}}
+        made = kept | found.labels.named(made, before)
+    key = "torch_dtype" if "torch_dtype" in made else "dtype"
+    if "model_type" not in before or made.get(key) is not None:
+        made[key] = str(dtype).removeprefix("torch.")
+    own = {key: value for key, value in origin.own.items() if key != "spec"}
+    if difference(found.spec(made, cls, variant), spec, beside=frozenset()):
+        own["spec"] = {"schema": SCHEMA, **spec.to_dict()}
+    made.pop("qkv", None)
+    return made | ({"qkv": own} if own else {})
+
+
+def names_of(model: TransformerModel, config: Mapping[str, Any]) -> Names:
+    """The names of a model's tensors in the class that a configuration names."""
+    found = FAMILIES[config["model_type"]]
+    return Names.of(found.table(model.spec, found.classes[config["architectures"][0]].bare), model)
+
+
+def _state(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach() for name, tensor in model.state_dict().items()}
+
+
+def save(
+    folder: Path,
+    model: TransformerModel,
+    settings: Mapping[str, Any],
+    origin: Origin,
+    max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
+) -> None:
+    """Write the weights, tied ones once, `generation_config.json` if the model generates and, last, `config.json`. Each file
+    is written whole or not at all.
+
+    `settings` are the fields of a `Generation`. Raises ValueError, before anything is written, where no Hub family matches
+    the model.
+    """
+    config = config_of(model.spec, model.dtype, origin)
+    sharded.write(folder, names_of(model, config), _state(model), max_shard_size)
+    judges = model.head is not None and model.head.takes_layout  # whole sequences, so that it generates none
+    if model.decoder is not None and not judges:
+        samples = Generation.from_dict(settings).samples
+        write_json(folder / GENERATION, generation_file.write(settings, origin.generation or {}, config, samples))
+    write_json(folder / CONFIG, config)

@@ -1,0 +1,101 @@
+"""`config.json` and `generation_config.json` of a run: the model's spec, what it does with a text, how it generates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ..core.spec import SCHEMA
+from ..generation import Generation
+from ..models.base import ModelSpec
+from ..models.transformer import Transformer
+from ..tokenizers.tokenizer import Tokenizer
+from .layout import CONFIG, GENERATION, RECIPE, read_json, write_json, write_text
+from .origin import MODEL_TYPE
+
+Use = Literal["translate", "answer", "continue", "read"]
+"""What a model does with a text: an encoder–decoder reads it as a source; a language model trained on pairs answers it
+as a prompt, which ends as a source does; one trained on running text goes on with it; an encoder only reads."""
+
+
+def write_settings(
+    folder: Path, spec: ModelSpec, task: Use, generation: Generation, recipe: str | None, words: bool = True
+) -> None:
+    """Write `generation_config.json`, `recipe.yaml` (the text `recipe`) and `config.json`; `words` tells that there is a
+    tokenizer."""
+    write_json(folder / GENERATION, generation.to_dict())
+    if recipe is not None:
+        write_text(folder / RECIPE, recipe)
+    config = {"model_type": MODEL_TYPE, "task": task, "qkv": {"schema": SCHEMA, **spec.to_dict()}}
+    write_json(folder / CONFIG, config if words else {**config, "tokenizer": None})
+
+
+def usual_task(spec: ModelSpec) -> Use:
+    """What a model does with a text by default."""
+    if spec.is_encoder_decoder:
+        return "translate"
+    return "read" if isinstance(spec, Transformer) and spec.decoder is None else "continue"
+
+
+def start_of(tokenizer: Tokenizer, task: Use) -> int | None:
+    """The token that a decoder starts from, by its tokenizer."""
+    if tokenizer.frame is not None:
+        return tokenizer.frame.start
+    return tokenizer.eos_id if tokenizer.bos_id is None and task == "translate" else tokenizer.bos_id
+
+
+def read_config(path: Path) -> tuple[Any, Use]:
+    """The model's spec and its task, from the `config.json` of a run."""
+    data = read_json(path)
+    if not isinstance(data, dict) or data.get("model_type") != MODEL_TYPE or not isinstance(data.get("qkv"), dict):
+        found = data.get("model_type") if isinstance(data, dict) else None
+        raise ValueError(f"{path} is not qkv's: its model_type is {found!r}, not {MODEL_TYPE!r}")
+    try:
+        spec = ModelSpec.from_dict(data["qkv"])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}{_from_outside(error)}") from None
+    task = data.get("task", usual_task(spec))
+    check_task(task, spec, path)
+    return spec, task
+
+
+def _from_outside(error: ValueError) -> str:
+    """What to do where a kind is not known because nobody has defined it here."""
+    if "there is no " not in str(error):
+        return ""
+    return (
+        "; a part of your own has to be defined first: in Python, import the module that defines it, then call qkv.load"
+    )
+
+
+def check_task(task: Any, spec: ModelSpec, where: Path | str) -> None:
+    """Raise ValueError where a model can't have this task."""
+    if task not in get_args(Use) or (task == "translate") != spec.is_encoder_decoder:
+        fits = [use for use in get_args(Use) if (use == "translate") == spec.is_encoder_decoder]
+        raise ValueError(f"{where}: the task {task!r} is not one for this model; there is {', '.join(fits)}")
+
+
+def check_fit(tokenizer: Tokenizer, spec: ModelSpec, where: str) -> None:
+    """Raise ValueError where the model's vocabulary is smaller than the tokenizer's."""
+    if tokenizer.vocab_size > spec.vocab_size:
+        raise ValueError(
+            f"{where}: the tokenizer has {tokenizer.vocab_size:,} tokens and the model a vocabulary of "
+            f"{spec.vocab_size:,}, so they don't belong together"
+        )
+    places = getattr(spec, "source_vocab_size", None) or spec.vocab_size
+    if tokenizer.sources.vocab_size > places:
+        raise ValueError(
+            f"{where}: the tokenizer of sources has {tokenizer.sources.vocab_size:,} tokens and the model a vocabulary of "
+            f"{places:,} for them, so they don't belong together"
+        )
+
+
+def read_generation(path: Path) -> Generation:
+    """The settings in a `generation_config.json`; the defaults where there is no file."""
+    if not path.is_file():
+        return Generation()
+    data = read_json(path)
+    try:
+        return Generation.from_dict(data)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from None

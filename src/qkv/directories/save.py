@@ -1,0 +1,136 @@
+"""Save a model with its tokenizer and settings as a directory: in the Hub's format, or as qkv's own model type."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from ..generation import Generation
+from ..models.base import ModelSpec
+from ..models.electra import published
+from ..models.heads.text import LanguageModel
+from ..models.transformer import Transformer, TransformerModel
+from ..tokenizers.readers.hub_config import save_for_hub
+from ..tokenizers.tokenizer import Tokenizer
+from ..training.checkpoints.weights import model_tensors, replace_tensors
+from . import hub_save, sentence_transformers, sharded
+from .layout import RECIPE, TOKENIZER, WEIGHTS, read_text, write_text
+from .origin import MODEL_TYPE, Origin
+from .run_config import Use, start_of, usual_task, write_settings
+
+Format = Literal["hub", "qkv"]
+COPIED = (
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+    "preprocessor_config.json",
+)
+"""Files that a model of the Hub keeps as they are."""
+
+
+class HasYaml(Protocol):
+    """A recipe, as far as saving asks."""
+
+    def to_yaml(self) -> str: ...
+
+
+def save(
+    model: Any,
+    path: Path | str,
+    to: Format | None = None,
+    *,
+    tokenizer: Tokenizer | None = None,
+    generation: Generation | None = None,
+    task: Use | None = None,
+    recipe: HasYaml | None = None,
+    labels: Sequence[str] = (),
+    origin: Origin | None = None,
+    source: Path | None = None,
+    max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
+) -> Path:
+    """Write a directory that `qkv.load` reads back: each file under a temporary name, then renamed; the configuration last.
+
+    to:      "hub" writes what `transformers` loads, and raises ValueError where no Hub family matches the model; "qkv"
+             writes our own model type. None is the Hub's format where a family matches, else ours, with a warning.
+    labels:  names of the classes or tags that the head tells apart.
+    origin:  what the Hub directory said that the model was loaded from; source: that directory.
+    max_shard_size: bytes, or "5GB"; larger weights in the Hub's format are split into several files.
+    """
+    if to not in (None, "hub", "qkv"):
+        raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
+    size, folder = sharded.parsed(max_shard_size), Path(path)
+    if to != "qkv" and isinstance(model, TransformerModel):
+        model = published(model)
+    if to != "qkv" and (why := _refusal(model, origin)) is not None:
+        if to == "hub":
+            raise ValueError(why)
+        warnings.warn(f"{folder} is saved under the model type {MODEL_TYPE!r}: {why}", stacklevel=3)
+        to = "qkv"
+    task, generation = task or usual_task(model.spec), generation or Generation()
+    folder.mkdir(parents=True, exist_ok=True)
+    _save_tokenizer(folder, tokenizer, model, None if to == "qkv" else _reads_whole(model.spec, task, origin))
+    if origin is not None and source is not None:
+        for name in COPIED:
+            if (source / name).is_file():
+                write_text(folder / name, read_text(source / name))
+        sentence_transformers.copy(source, folder)
+    written = None if recipe is None else recipe.to_yaml()
+    if to != "qkv" and written is not None:
+        write_text(folder / RECIPE, written)
+    if to == "qkv":
+        replace_tensors(folder / WEIGHTS, model_tensors(model))
+        write_settings(
+            folder, model.spec, task, generation, None if recipe is None else recipe.to_yaml(), tokenizer is not None
+        )
+    else:
+        origin = origin or _origin(model, tokenizer, task, labels)
+        hub_save.save(folder, model, generation.to_dict(), origin, size)
+    return folder
+
+
+def _refusal(model: Any, origin: Origin | None) -> str | None:
+    """Why no Hub family matches a model; None where one does."""
+    if not isinstance(model.spec, Transformer):
+        return f"no Hub family has models of the kind {model.spec.kind!r}"
+    try:
+        hub_save.config_of(model.spec, model.dtype, origin)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _origin(model: TransformerModel, tokenizer: Tokenizer | None, task: Use, labels: Sequence[str]) -> Origin:
+    """What the configuration of a model that qkv trained says besides the model: its task, special tokens and labels."""
+    config: dict[str, Any] = {}
+    if tokenizer is not None:
+        config = {f"{role}_token_id": getattr(tokenizer, f"{role}_id") for role in ("bos", "eos", "pad")}
+        if model.is_encoder_decoder:
+            config["decoder_start_token_id"] = start_of(tokenizer, task)
+    if labels and getattr(model.spec.head, "labels", None) == len(labels):
+        config["id2label"] = {str(i): name for i, name in enumerate(labels)}
+        config["label2id"] = {name: i for i, name in enumerate(labels)}
+    return Origin({**config, "qkv": {"task": task}})
+
+
+def _reads_whole(spec: ModelSpec, task: Use, origin: Origin | None) -> bool:
+    """Whether the model was trained by qkv on whole texts, and so with special tokens around them."""
+    head = getattr(spec, "head", None)
+    of_tokens = head is None or isinstance(head, LanguageModel)
+    return (origin is None or origin.is_ours) and (task == "read" or not of_tokens)
+
+
+def _save_tokenizer(folder: Path, tokenizer: Tokenizer | None, model: Any, whole: bool | None) -> None:
+    """The tokenizer in our format, or, where `whole` is not None, with the files that only other libraries read."""
+    if tokenizer is None:
+        return
+    if whole is None:
+        tokenizer.save(folder / TOKENIZER)
+        return
+    written = tokenizer.templated() if whole else tokenizer
+    save_for_hub(written, folder, model.max_positions, whole and _segments(model.spec) > 1)
+
+
+def _segments(spec: ModelSpec) -> int:
+    """How many kinds of segments a model tells apart."""
+    first = (spec.encoder or spec.output).embedding if isinstance(spec, Transformer) else None
+    return int(getattr(first, "token_types", 0))

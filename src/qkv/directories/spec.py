@@ -1,0 +1,20 @@
+"""The spec of the model in a directory: a run's, one of the Hub, or a name on the Hub."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import hub_load
+from .layout import CONFIG
+from .locate import is_hub, locate
+from .run_config import read_config
+
+
+def spec_of(name: str) -> Any:
+    """The spec of the model in a directory. Raises ValueError where it holds none."""
+    folder = locate(name)
+    if is_hub(folder):
+        return hub_load.spec(folder)
+    if not (folder / CONFIG).is_file():
+        raise ValueError(f"there is no model in {name}: it has no {CONFIG}")
+    return read_config(folder / CONFIG)[0]
