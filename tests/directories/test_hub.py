@@ -139,7 +139,7 @@ def test_a_trained_language_model_as_the_hubs(trained_lm: Path, tmp_path: Path) 
 
 def test_without_a_tokenizer_only_ids_go_in_and_out(gpt2: Path, tmp_path: Path) -> None:
     run = load(gpt2, "cpu")
-    with pytest.raises(ValueError, match=r"has no tokenizer, so texts mean nothing to it; give ids to \.model"):
+    with pytest.raises(ValueError, match=r"has no tokenizer, so it reads no texts; give ids to \.model"):
         run.generate(["a"])
     assert run.model.generate(IDS, max_new_tokens=3).shape == (1, 7)
     own = load(run.save(tmp_path / "own", to="qkv"), "cpu")
