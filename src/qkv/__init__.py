@@ -24,6 +24,7 @@ _HOME = {
     "positions.base": ["Position"],
     "positions.absolute": ["NoPosition", "Sinusoidal", "Learned"],
     "positions.rotary": ["Rotary"],
+    "positions.xpos": ["XPos"],
     "positions.bias": ["ALiBi", "T5Buckets"],
     "positions.rope_scaling": ["Scaling", "LinearScaling", "NTK", "DynamicNTK", "YaRN", "Llama3Scaling", "LongRoPE"],
     "layers.norm": ["Norm", "NoNorm", "LayerNorm", "RMSNorm"],
@@ -169,6 +170,7 @@ if TYPE_CHECKING:
     from .positions.bias import ALiBi, T5Buckets
     from .positions.rope_scaling import NTK, DynamicNTK, LinearScaling, Llama3Scaling, LongRoPE, Scaling, YaRN
     from .positions.rotary import Rotary
+    from .positions.xpos import XPos
     from .recipes.recipe import Recipe
     from .tokenizers.tokenizer import Tokenizer
     from .training.objective import Objective

@@ -172,7 +172,9 @@ def test_reversible_layers_share_it_too() -> None:
 
     found = gradient()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("qkv.models.stack.reversible", lambda blocks, x, run: reduce(lambda x, f: f(x, run), blocks, x))
+        patch.setattr(
+            "qkv.models.stack.reversible", lambda blocks, x, runs: reduce(lambda x, f: f(x, runs[0]), blocks, x)
+        )
         torch.testing.assert_close(gradient(), found)
 
 

@@ -44,6 +44,7 @@ from qkv.positions.base import Position
 from qkv.positions.bias import ALiBi, T5Buckets
 from qkv.positions.rope_scaling import YaRN
 from qkv.positions.rotary import Rotary
+from qkv.positions.xpos import XPos
 
 for _room in (qkv.core, qkv.models):  # whatever registers itself has to be imported to be seen
     for _module in pkgutil.walk_packages(_room.__path__, f"{_room.__name__}."):
@@ -88,6 +89,7 @@ POSITIONS: Mapping[str, tuple[Position, ...]] = {
         Rotary(pairs="interleaved", fraction=0.5),
         Rotary(scaling=YaRN(factor=4.0, original_max_positions=16)),
     ),
+    "xpos": (XPos(scale_base=16.0),),
     "alibi": (ALiBi(),),
     "t5": (T5Buckets(buckets=8, max_distance=10), T5Buckets(buckets=6, max_distance=8, bidirectional=False)),
 }
@@ -174,13 +176,21 @@ def patterns() -> list[Example]:
     return _examples(Pattern, PATTERNS)
 
 
+# Two blocks that differ: the stack's scheme, then each block's, where None is the stack's.
+MIXED: Mapping[str, tuple[Position | None, ...]] = {
+    "mixed-bases": (Rotary(), None, Rotary(base=50.0)),
+    "mixed-kinds": (Learned(), T5Buckets(buckets=8, max_distance=10), XPos(scale_base=16.0)),
+    "mixed-none": (ALiBi(), NoPosition(), None),
+}
+
+
 def positions() -> list[Example]:
-    return _examples(Position, POSITIONS)
+    return [*_examples(Position, POSITIONS), *named(MIXED)]
 
 
 def biases() -> list[Example]:
     """The position schemes that bias scores, and score biases that are plain tensors."""
-    schemes = [e for e in positions() if type(e.value).bias is not Position.bias]
+    schemes = [e for e in _examples(Position, POSITIONS) if type(e.value).bias is not Position.bias]
     return [Example("none", None), *schemes, Example("dense", "dense"), Example("keys", "keys")]
 
 

@@ -26,7 +26,7 @@ FEEDFORWARD = {"kind": "feedforward", "d_ff": 20}
 def spec(
     family: str = "decoder",
     pattern: Pattern | None = None,
-    position: Position | None = None,
+    position: Position | tuple[Position | None, ...] | None = None,
     backend: str = "auto",
     heads: dict[str, Any] | None = None,
     block: dict[str, Any] | None = None,
@@ -35,7 +35,8 @@ def spec(
     **changes: Any,
 ) -> Transformer:
     """A model of a few thousand parameters. The pattern is that of the last stack, an encoder beside it is full."""
-    position = position or NoPosition()
+    position, *own = position if isinstance(position, tuple) else (position or NoPosition(),)
+    own = own[:layers] or [None] * layers
     attention = {"n_heads": 4, "backend": backend, "dropout": dropout, **(heads or {})}
     mine = dict(block or {"placement": "pre", "norm": "layernorm"})
     inner = {key.split(".")[1]: mine.pop(key) for key in list(mine) if key.startswith("feedforward.")}
@@ -50,13 +51,13 @@ def spec(
         "decoder" if family != "encoder" else "encoder": Stack(
             embedding=embedding,
             position=position,
-            blocks=(Block(attention=last, **crosses, **made),) * layers,
+            blocks=tuple(Block(attention=last, position=p, **crosses, **made) for p in own),
             norm="layernorm",
         )
     }
     if crosses:
-        around = Block(attention=Attention(**attention), **made)
-        stacks["encoder"] = Stack(embedding=embedding, position=position, blocks=(around,) * layers, norm="layernorm")
+        around = tuple(Block(attention=Attention(**attention), position=p, **made) for p in own)
+        stacks["encoder"] = Stack(embedding=embedding, position=position, blocks=around, norm="layernorm")
     bound = {"max_positions": LONGEST} if isinstance(position, Learned) else {}
     return Transformer(vocab_size=VOCAB, d_model=WIDTH, **bound, **stacks, **changes)
 

@@ -195,8 +195,8 @@ def senseless(case: Combination) -> str | None:
     return None
 
 
-def moves(position: Position) -> bool:
-    return isinstance(position, Learned | Sinusoidal)
+def moves(position: Position | tuple[Position | None, ...]) -> bool:
+    return isinstance(position[0] if isinstance(position, tuple) else position, Learned | Sinusoidal)
 
 
 def contract(backends: list[Example], *states: str) -> Contract:

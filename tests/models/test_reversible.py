@@ -37,9 +37,9 @@ def translator() -> qkv.Transformer:
     return spec.replace({**changes, "encoder.position": "t5", "decoder.position": "t5"})
 
 
-def by_autograd(blocks: Any, x: Tensor, run: Pass) -> Tensor:
+def by_autograd(blocks: Any, x: Tensor, runs: list[Pass]) -> Tensor:
     """The same without being undone."""
-    for block in blocks:
+    for block, run in zip(blocks, runs, strict=True):
         x = block(x, run)
     return x
 
@@ -63,7 +63,7 @@ def test_the_equations() -> None:
     y2 = x2 + module.feedforward(module.norm["feedforward"](y1))
     expected = torch.stack([y1, y2])
     torch.testing.assert_close(module(torch.stack([x1, x2]), run), expected)
-    torch.testing.assert_close(reversible([module], torch.stack([x1, x2]), run), expected)
+    torch.testing.assert_close(reversible([module], torch.stack([x1, x2]), [run]), expected)
 
 
 def test_streams_begin_alike_and_end_with_their_mean() -> None:

@@ -17,6 +17,8 @@ from qkv.models.build import build
 from qkv.models.stack import Stack
 from qkv.models.transformer import Transformer, TransformerModel
 from qkv.positions.base import Position
+from qkv.positions.bias import T5Buckets
+from qkv.positions.rotary import Rotary
 
 BLOCK = {"attention": {"kind": "attention", "n_heads": 2}, "feedforward": {"kind": "feedforward", "d_ff": 8}}
 
@@ -117,6 +119,41 @@ def test_every_position_scheme_makes_order_matter_or_does_not(position: str) -> 
         last, turned = model(ids)[:, -1], model(ids[:, [1, 0, 3, 2, 4]])[:, -1]
     assert torch.allclose(last, turned, atol=1e-5) == (position == "none")
     assert Position.from_dict({"kind": position}).kind == position
+
+
+def test_blocks_have_positions_of_their_own() -> None:
+    local = Rotary(base=50.0)
+    changes = {
+        "decoder.blocks.0.position": local,
+        "decoder.blocks.1.position": "none",
+        "decoder.blocks.3.position": local,
+    }
+    spec = gpt(4, position="rotary").replace(changes)
+    assert Transformer.from_json(spec.to_json()) == spec
+    model, ids = build(spec, dtype=torch.float64).eval(), torch.randint(23, (2, 9))
+    alone = [build(gpt(4, position=p), dtype=torch.float64).eval() for p in ("rotary", local, "none")]
+    x, layout = torch.randn(2, 9, 16, dtype=torch.float64), Layout.full(9)
+    runs = model.decoder._passes(layout, None, None, None)  # type: ignore[union-attr]
+    assert runs[0] is runs[3] and len({id(run) for run in runs}) == 3 and len({id(run.plan) for run in runs}) == 1
+    for i, same in ((0, alone[1]), (1, alone[2]), (2, alone[0]), (3, alone[1])):
+        wanted = same.decoder.blocks[i](x, same.decoder._passes(layout, None, None, None)[i])  # type: ignore[union-attr]
+        assert torch.equal(model.decoder.blocks[i](x, runs[i]), wanted)  # type: ignore[union-attr]
+    assert model(ids).shape == (2, 9, 23) and model.state_dict().keys() == alone[0].state_dict().keys()
+
+
+def test_blocks_with_one_table_of_relative_positions_share_it() -> None:
+    table = T5Buckets(buckets=8, max_distance=20)
+    spec = gpt(3, position="none").replace({"decoder.blocks.0.position": table, "decoder.blocks.2.position": table})
+    model = build(spec)
+    assert spec.n_parameters == sum(p.numel() for p in model.parameters())
+    assert model.decoder.block_positions[0].weight.shape == (8, 2)  # type: ignore[union-attr]
+    model(torch.randint(23, (2, 9)), labels=torch.randint(23, (2, 9))).loss.backward()
+    assert model.decoder.block_positions[0].weight.grad.abs().sum() > 0  # type: ignore[union-attr]
+
+
+def test_positions_of_a_block_that_are_added_to_the_input_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"decoder\.blocks\.1\.position .* is added to the input"):
+        build(gpt(2).replace({"decoder.blocks.1.position": "sinusoidal"}))
 
 
 def test_stochastic_depth_grows_with_depth() -> None:

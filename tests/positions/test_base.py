@@ -11,6 +11,7 @@ from qkv.positions.absolute import Learned, NoPosition, Sinusoidal
 from qkv.positions.base import Position, PositionModule, Widths
 from qkv.positions.bias import ALiBi, T5Buckets
 from qkv.positions.rotary import Rotary
+from qkv.positions.xpos import XPos
 
 TRAINED = 64  # the context that schemes are made for here
 WIDTHS = Widths(d_model=32, n_heads=4, d_head=16, max_positions=TRAINED)
@@ -31,7 +32,7 @@ def code(module: PositionModule, positions: Tensor) -> Tensor:
     if embedded is not None:
         return embedded[0].detach()
     if tables is not None:
-        return module.rotate(torch.ones(1, len(positions), 1, WIDTHS.d_head), tables)[0, :, 0]
+        return module.rotate_queries(torch.ones(1, len(positions), 1, WIDTHS.d_head), tables)[0, :, 0]
     if bias is not None:
         return bias(layout.queries(), Layout.full(1).keys())[0, :, :, 0].T.detach()
     return torch.zeros(len(positions), 1)
@@ -43,8 +44,11 @@ def scores(module: PositionModule, positions: Tensor) -> Tensor:
     bias = module.bias()
     if bias is not None:
         return bias(layout.queries(), layout.keys())[0].detach()
+    tables = module.tables(layout)
     rows = code(module, positions)
-    return (rows @ rows.T)[None]
+    if tables is None:
+        return (rows @ rows.T)[None]
+    return (rows @ module.rotate_keys(torch.ones(1, len(positions), 1, WIDTHS.d_head), tables)[0, :, 0].T)[None]
 
 
 def is_unique(module: PositionModule) -> bool:
@@ -82,6 +86,7 @@ CRITERIA: dict[str, tuple[Position, tuple[bool, bool, bool, bool]]] = {
     "learned": (Learned(), (True, False, False, False)),  # its table ends with training
     "rotary": (Rotary(), (True, True, True, True)),
     "interleaved": (Rotary(pairs="interleaved"), (True, True, True, True)),
+    "xpos": (XPos(), (True, True, True, True)),
     "alibi": (ALiBi(), (True, True, False, True)),  # defined everywhere, but it grows with distance
     "t5": (T5Buckets(), (False, True, True, False)),  # far distances share buckets
 }

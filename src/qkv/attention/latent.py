@@ -122,15 +122,11 @@ class MultiHeadLatentAttention(nn.Module):
     def _queries(self, x: Float[Tensor, "B T M"], run: Pass) -> Float[Tensor, "B T H D+R"]:
         q = self.q_up(self.q_norm(self.q_down(x))) if self.low_rank else self.q(x)
         plain, turned = q.unflatten(-1, (self.n_heads, -1)).split([self.d_head, self.d_rotary], -1)
-        return torch.cat([plain, self._turn(turned, run)], -1)
+        return torch.cat([plain, run.rotate_queries(turned)], -1)
 
     def _latent(self, x: Float[Tensor, "B T M"], run: Pass) -> Float[Tensor, "B T 1 N"]:
         """[c ; k_r]."""
-        return torch.cat([self.kv_norm(self.kv_down(x))[:, :, None], self._turn(self.k_rotary(x)[:, :, None], run)], -1)
-
-    @staticmethod
-    def _turn(x: Float[Tensor, "B T h R"], run: Pass) -> Float[Tensor, "B T h R"]:
-        return x if run.tables is None else run.position.rotate(x, run.tables)
+        return torch.cat([self.kv_norm(self.kv_down(x))[:, :, None], run.rotate_keys(self.k_rotary(x)[:, :, None])], -1)
 
     def absorbs(self, queries: int, keys: int) -> bool:
         """Whether the heads' keys and values would cost more to make than it costs to do without them."""

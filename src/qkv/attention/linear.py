@@ -116,8 +116,7 @@ class MultiHeadLinearAttention(MultiHeadAttention):
         refuse_bias(self.kind, run)
         q = self.q_norm(self.q(x).unflatten(-1, (self.n_heads, self.d_head)))
         k, v = self._keys_values(x)
-        if run.tables is not None:
-            q, k = run.position.rotate(q, run.tables), run.position.rotate(k, run.tables)
+        q, k = run.rotate_queries(q), run.rotate_keys(k)
         assert state is None or isinstance(state, LinearState)
         with torch.autocast(x.device.type, enabled=False):
             return linear_attention(self._mapped(q), self._mapped(k), v, layout, self.causal, state)

@@ -89,8 +89,7 @@ class MultiHeadLinformer(MultiHeadAttention):
         refuse_bias("linformer", run)
         q = self.q_norm(self.q(x).unflatten(-1, (self.n_heads, self.d_head)))
         k, v = self._keys_values(x)
-        if run.tables is not None:
-            q, k = run.position.rotate(q, run.tables), run.position.rotate(k, run.tables)
+        q, k = run.rotate_queries(q), run.rotate_keys(k)
         values = self.project_keys if self.project_values is None else self.project_values
         scale = default_scale(self.d_head) if self.scale is None else self.scale
         dropout = self.dropout if self.training else 0.0

@@ -82,9 +82,8 @@ class MultiHeadGlobalAttention(MultiHeadAttention):
         k = self.k_norm(self.k_global(x).unflatten(-1, (self.n_kv_heads, self.d_head)))
         v = self.v_global(x).unflatten(-1, (self.n_kv_heads, self.d_value))
         if run.tables is not None:
-            cos, sin = run.tables
-            q = run.position.rotate(q, (found.pick(cos), found.pick(sin)))
-            k = run.position.rotate(k, run.tables)
+            q = run.position.rotate_queries(q, tuple(found.pick(table) for table in run.tables))
+            k = run.position.rotate_keys(k, run.tables)
         return self.meet(q, k, v, run, found.layout, run.layout, run.bias, part=".global")
 
 

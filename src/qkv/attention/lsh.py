@@ -59,6 +59,8 @@ class LSHAttention(Mixer, kind="lsh-attention"):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     seed: int = 0
 
+    ties_queries_and_keys = True
+
     @field_validator("buckets")
     @classmethod
     def _pairs_of_directions(cls, buckets: int) -> int:
@@ -132,8 +134,7 @@ class MultiHeadLSHAttention(nn.Module):
     ) -> Float[Tensor, "B T M"]:
         refuse_bias("lsh-attention", run)
         qk, v = self.qk(x).unflatten(-1, (-1, self.d_head)), self.v(x).unflatten(-1, (-1, self.d_value))
-        if run.tables is not None:
-            qk = run.position.rotate(qk, run.tables)
+        qk = run.rotate_keys(qk)
         if state is None and self.chunk is not None and x.shape[1] > self.chunk:
             mixed = self._by_chunks(qk, v, run, self.chunk)
         else:

@@ -26,7 +26,7 @@ from .scores import ScaledDot, Score
 
 @dataclass(eq=False)
 class Pass:
-    """What the layers of a stack share in one forward pass."""
+    """What the layers of a stack that have the same positions share in one forward pass; the plan is that of all layers."""
 
     layout: Layout
     position: PositionModule
@@ -46,15 +46,21 @@ class Pass:
         return replace(Pass.over(layout, self.position), extras=self.extras)
 
     @classmethod
-    def over(cls, layout: Layout, position: PositionModule) -> Pass:
-        return cls(layout, position, Plan(), position.tables(layout), position.bias(layout.device))
+    def over(cls, layout: Layout, position: PositionModule, plan: Plan | None = None) -> Pass:
+        return cls(layout, position, plan or Plan(), position.tables(layout), position.bias(layout.device))
+
+    def rotate_queries(self, q: Float[Tensor, "B T H D"]) -> Float[Tensor, "B T H D"]:
+        return q if self.tables is None else self.position.rotate_queries(q, self.tables)
+
+    def rotate_keys(self, k: Float[Tensor, "B T K D"]) -> Float[Tensor, "B T K D"]:
+        return k if self.tables is None else self.position.rotate_keys(k, self.tables)
 
 
 def recomputed(mixer: nn.Module, x: Float[Tensor, "B T M"], run: Pass, state: InputState) -> Float[Tensor, "B T M"]:
     """What a mixer without memory makes of the last T tokens: it is run over all that were read."""
     if run.layout.padding != "none":
         x = x.masked_fill(~run.layout.valid[..., None], 0.0)
-    seen = run.plan.once("all that was read", (state.layout,), lambda: run.of(state.layout))
+    seen = run.plan.once("all that was read", (state.layout, run.position), lambda: run.of(state.layout))
     out: Tensor = mixer(state.add(x), seen)
     return out[:, -x.shape[1] :]
 
@@ -63,10 +69,11 @@ class Mixer(Spec, role="attention"):
     """How tokens of a sequence exchange information: attention, or another mechanism in its place.
 
     `adds_bias`: its module adds what positions say to its scores (`run.bias`). Without it, positions such as ALiBi, which
-    are nothing else, are refused.
+    are nothing else, are refused. `ties_queries_and_keys`: one projection is both, so positions can't tell them apart.
     """
 
     adds_bias: ClassVar[bool] = False
+    ties_queries_and_keys: ClassVar[bool] = False
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -264,9 +271,9 @@ class MultiHeadAttention(nn.Module):
         if self.cross:
             k, v, kv_layout = self._memory(run, state)
             return self.meet(q, k, v, run, layout, kv_layout, None, state is not None)
-        q, (k, v) = _turned(q, run, run.tables), self._keys_values(x)
+        q, (k, v) = run.rotate_queries(q), self._keys_values(x)
         if state is None:
-            return self.meet(q, _turned(k, run, run.tables), v, run, layout, run.layout, run.bias)
+            return self.meet(q, run.rotate_keys(k), v, run, layout, run.layout, run.bias)
         keys, values = self._remembered(k, v, run, state)
         return self.meet(q, keys, values, run, layout, state.layout, run.bias, clean=True)
 
@@ -276,11 +283,12 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor | QuantizedKV, Tensor | QuantizedKV]:
         """Keys and values of all that is held, these tokens included, the keys turned by where they stand."""
         if not state.unrotated:
-            return state.append(*_cleared(_turned(k, run, run.tables), v, run.layout))
+            return state.append(*_cleared(run.rotate_keys(k), v, run.layout))
         keys, values = state.append(*_cleared(k, v, run.layout))
         assert isinstance(keys, Tensor)
-        tables = run.plan.once("tables", (state.layout,), lambda: run.position.tables(state.layout))
-        return _turned(keys, run, tables), values
+        about = (state.layout, run.position)
+        tables = run.plan.once("tables", about, lambda: run.position.tables(state.layout))
+        return keys if tables is None else run.position.rotate_keys(keys, tables), values
 
     def meet(
         self,
@@ -335,11 +343,6 @@ class MultiHeadAttention(nn.Module):
     def remember(self, memory: Float[Tensor, "B S M"], layout: Layout, state: CrossState) -> None:
         """Project an encoder's output once, for every step that follows."""
         state.fill(*_cleared(*self._keys_values(memory), layout), layout)
-
-
-def _turned(x: Tensor, run: Pass, tables: Tables | None) -> Tensor:
-    """Queries or keys as the positions of `tables` turn them."""
-    return x if tables is None else run.position.rotate(x, tables)
 
 
 def _cleared(k: Tensor, v: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:

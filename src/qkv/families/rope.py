@@ -64,7 +64,7 @@ class Rope:
         return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], given, config, where))
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        if not isinstance(value, Rotary) or value.pairs != "half":
+        if type(value) is not Rotary or value.pairs != "half":
             raise ValueError(f"its positions are rotary, in halves, and this model's are {value}")
         kinds = [name for name, cls in SCALINGS.items() if type(value.scaling) is cls]
         if not kinds:

@@ -21,6 +21,7 @@ from ..layers.dropout import dropout
 from ..layers.feedforward import FeedForwardLayer
 from ..layers.norm import LayerNorm, Norm
 from ..patterns.documents import document_numbers
+from ..positions.base import Position
 
 Placement = Literal["pre", "post", "sandwich", "parallel", "reversible"]
 
@@ -34,10 +35,13 @@ class Block(Spec, kind="block"):
     parallel:  x ← x + d(attention(norm(x))) + d(feedforward(norm₂(x)))   (GPT-J, NeoX); norm₂ = norm if `shared_norm`
     reversible: (x₁, x₂) ← (x₂, x₁ + d(f(norm(x₂))))   (Gomez et al. 2017; Reformer): two streams, and x is (2, B, T, M)
 
+    `position` turns or biases this block's attention in place of the stack's scheme: `none` for a layer without positions.
+
     `residual` "none" leaves x + out of it all. d goes on with `layer_scale`, which multiplies by a trained vector that
     begins there (LayerScale, Touvron et al. 2021), and with `drop_path` (`stochastic_depth`).
     """
 
+    position: Position | None = None
     attention: Mixer
     cross: Mixer | None = None
     feedforward: FeedForwardLayer

@@ -36,13 +36,13 @@ class Steps(Protocol):
 
 
 @untraced  # generators and inner gradients are beyond a graph
-def reversible(blocks: Sequence[Steps], x: Float[Tensor, "2 B T M"], run: Pass) -> Float[Tensor, "2 B T M"]:
-    """Both streams after all blocks; memory for backward does not grow with their number.
+def reversible(blocks: Sequence[Steps], x: Float[Tensor, "2 B T M"], runs: Sequence[Pass]) -> Float[Tensor, "2 B T M"]:
+    """Both streams after all blocks, each with its `Pass`; memory for backward does not grow with their number.
 
     Gradients reach x, the blocks' parameters, an encoder's output and the tensors of a position bias.
     """
-    leaves = dict.fromkeys(t for block in blocks for t in _reached(block, run))
-    out: Tensor = _Reversible.apply(x, blocks, run, *leaves)
+    leaves = dict.fromkeys(t for block, run in zip(blocks, runs, strict=True) for t in _reached(block, run))
+    out: Tensor = _Reversible.apply(x, blocks, runs, *leaves)
     return out
 
 
@@ -82,14 +82,14 @@ def _autocast(kind: str) -> AbstractContextManager[Any]:
 
 class _Reversible(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, blocks: Sequence[Steps], run: Pass, *leaves: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, blocks: Sequence[Steps], runs: Sequence[Pass], *leaves: Tensor) -> Tensor:
         x1, x2 = x.unbind()
         ctx.steps = []
-        for block in blocks:
+        for block, run in zip(blocks, runs, strict=True):
             for name in block.sublayers:
-                ctx.steps.append((block, name, _Drawn.before(x2)))
+                ctx.steps.append((block, run, name, _Drawn.before(x2)))
                 x1, x2 = x2, x1 + block.branch(name, x2, run)
-        ctx.run, ctx.leaves, ctx.autocast = run, leaves, _autocast(x.device.type)
+        ctx.leaves, ctx.autocast = leaves, _autocast(x.device.type)
         out = torch.stack([x1, x2])
         ctx.save_for_backward(out)
         return out
@@ -99,11 +99,11 @@ class _Reversible(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (y1, y2), (d1, d2) = ctx.saved_tensors[0].unbind(), grad.unbind()
         found: dict[Tensor, Tensor] = {}
-        for block, name, drawn in reversed(ctx.steps):
+        for block, run, name, drawn in reversed(ctx.steps):
             with torch.enable_grad(), drawn.again(y1.device.type), ctx.autocast:
                 x = y1.detach().requires_grad_()
-                made = block.branch(name, x, ctx.run.afresh())
-            leaves = _reached(block, ctx.run)
+                made = block.branch(name, x, run.afresh())
+            leaves = _reached(block, run)
             pulled, *more = torch.autograd.grad(made, [x, *leaves], d2.to(made.dtype), allow_unused=True)
             y1, y2 = y2 - made.detach(), y1
             d1, d2 = d2, d1 if pulled is None else d1 + pulled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, cast
 
@@ -17,6 +17,7 @@ from ..attention.multi_head import Mixer, Pass
 from ..core.extras import Extras, Record, Reporter
 from ..core.layout import Layout
 from ..core.spec import Cost, Spec
+from ..kernels.plan import Plan
 from ..kv_cache.cache import Cache
 from ..layers.embedding import Embedding, Input
 from ..layers.norm import NoNorm, Norm
@@ -30,7 +31,7 @@ Recompute = Literal["none", "alternate", "blocks"]
 
 
 class Stack(Spec, kind="stack"):
-    """Blocks over embedded tokens. The position scheme belongs to the stack: every layer uses the same one.
+    """Blocks over embedded tokens. `position` is the scheme of every block that has none of its own (`Block.position`).
 
     `drop_path` p is stochastic depth for every block, more of it the deeper it stands: p · l/L for the l-th of L (Huang et
     al. 2016). In JSON, runs of equal blocks are written once: `[{"repeat": 6, "block": {…}}]`.
@@ -132,20 +133,30 @@ class Stack(Spec, kind="stack"):
             return self.blocks[i]
         return self.blocks[i].replace(drop_path=self.drop_path * (i + 1) / self.n_layers)
 
-    def widths(self, d_model: int, max_positions: int | None) -> Widths:
-        """What the position scheme needs to know; heads are those of the first block that has any."""
-        heads = max(self.heads(d_model), default=(1, d_model))
-        return Widths(self.embedding.width_of(d_model), *heads, max_positions, grid=self.embedding.grid)
+    @property
+    def positions(self) -> tuple[Position, ...]:
+        """The distinct position schemes: the stack's, then those of blocks that have another."""
+        return tuple(dict.fromkeys((self.position, *(self.position_of(block) for block in self.blocks))))
 
-    def heads(self, d_model: int) -> set[tuple[int, int]]:
-        """Every (number, width) of heads that some block has."""
-        return {heads for block in self.blocks if (heads := block.attention.heads(d_model)) is not None}
+    def position_of(self, block: Block) -> Position:
+        return self.position if block.position is None else block.position
+
+    def with_position(self, position: Position) -> list[Block]:
+        """The blocks that use a scheme."""
+        return [block for block in self.blocks if self.position_of(block) == position]
+
+    def widths(self, d_model: int, max_positions: int | None, position: Position) -> Widths:
+        """What a position scheme needs to know; heads are the largest of the blocks that use it."""
+        heads = max(_heads(self.with_position(position), d_model), default=(1, d_model))
+        return Widths(self.embedding.width_of(d_model), *heads, max_positions, grid=self.embedding.grid)
 
     def cost(self, d_model: int, max_positions: int | None, vocab_size: int, tokens: int = 0, memory: int = 0) -> Cost:
         """Of one sequence of `tokens`, beside `memory` tokens of an encoder; without the token table."""
         embedding = self.embedding
         total = embedding.cost(d_model, vocab_size, tokens) + self.norm.cost(d_model, tokens)
-        total += Cost(self.position.n_parameters(self.widths(d_model, max_positions))) * self.tables
+        for position in self.positions:
+            table = Cost(position.n_parameters(self.widths(d_model, max_positions, position)))
+            total += table * (self.tables if position == self.position else 1)
         for block, run in groupby(self.blocks):
             count = len(list(run))
             pairs = _pairs(block.attention, tokens)
@@ -161,23 +172,43 @@ def _pairs(mixer: Mixer, tokens: int) -> int:
     return pattern.pairs(tokens) if pattern is not None and tokens else 0
 
 
-def _check_heads(spec: Stack, position: PositionModule, d_model: int, name: str) -> None:
+def _heads(blocks: Sequence[Block], d_model: int) -> set[tuple[int, int]]:
+    """Every (number, width) of heads that some block has."""
+    return {heads for block in blocks if (heads := block.attention.heads(d_model)) is not None}
+
+
+def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_model: int, name: str) -> None:
     """A scheme that turns or biases heads is made for one number and width of them, and for mixers that heed it."""
-    heads = spec.heads(d_model)
-    turns, biases = (_does(position, what) for what in ("rotate", "bias"))
+    blocks = spec.with_position(scheme)
+    heads = _heads(blocks, d_model)
+    own = scheme != spec.position
+    name = f"{name}.blocks.{spec.blocks.index(blocks[0])}" if own else name
+    if own and _does(position, "embed"):
+        raise ValueError(
+            f"{name}.position {scheme!r} is added to the input, which the stack's position does; positions of a block "
+            "turn or bias its attention, or are none"
+        )
+    turns = any(_does(position, what) for what in ("rotate", "rotate_queries", "rotate_keys"))
+    biases = _does(position, "bias")
     if (turns or biases) and len(heads) > 1:
         said = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
-        raise ValueError(f"{name}.position {spec.position!r} serves blocks with equal heads, but there are {said}")
-    mixers = [block.attention for block in spec.blocks if "attention" in block.sublayers()]
+        raise ValueError(f"{name}.position {scheme!r} serves blocks with equal heads, but there are {said}")
+    mixers = [block.attention for block in blocks if "attention" in block.sublayers()]
     if turns and mixers and not heads:
         raise ValueError(
-            f"{name}.position {spec.position!r} turns heads, and no block of this stack has any, so positions would have no "
+            f"{name}.position {scheme!r} turns heads, and no block of this stack has any, so positions would have no "
             "effect; positions that work are none, sinusoidal and learned"
+        )
+    tied = next((mixer for mixer in mixers if mixer.ties_queries_and_keys), None)
+    if tied is not None and (_does(position, "rotate_queries") or _does(position, "rotate_keys")):
+        raise ValueError(
+            f"{name}.position {scheme!r} turns queries and keys differently, and in {tied.kind} they are the same vectors; "
+            "take rotary positions"
         )
     deaf = next((mixer for mixer in mixers if not mixer.adds_bias), None)
     if biases and deaf is not None:
         raise ValueError(
-            f"{name}.position {spec.position!r} is added to the scores of token pairs, and {deaf.kind} has none that it "
+            f"{name}.position {scheme!r} is added to the scores of token pairs, and {deaf.kind} has none that it "
             "could be added to; positions that work are none, sinusoidal, learned and rotary (a kind of your own whose "
             "module adds run.bias says so by `adds_bias = True`)"
         )
@@ -214,10 +245,14 @@ class StackModule(nn.Module):
     def __init__(self, spec: Stack, vocab_size: int, d_model: int, max_positions: int | None, name: str) -> None:
         super().__init__()
         self.embedding = spec.embedding.module(vocab_size, d_model)
-        widths = spec.widths(d_model, max_positions)._replace(bidirectional=name != "decoder")
-        self.position = spec.position.module(widths)
-        self.between = nn.ModuleList(spec.position.module(widths) for _ in range(1, spec.tables))
-        _check_heads(spec, self.position, d_model, name)
+        positions = spec.positions
+        widths = [spec.widths(d_model, max_positions, p)._replace(bidirectional=name != "decoder") for p in positions]
+        self.position, *others = (p.module(w) for p, w in zip(positions, widths, strict=True))
+        self.block_positions = nn.ModuleList(others)
+        self.between = nn.ModuleList(spec.position.module(widths[0]) for _ in range(1, spec.tables))
+        for scheme, module in zip(positions, (self.position, *others), strict=True):
+            _check_heads(spec, scheme, module, d_model, name)
+        self.position_of = [positions.index(spec.position_of(block)) for block in spec.blocks]
         self.blocks = nn.ModuleList(spec.block(i).module(d_model, f"{name}.blocks.{i}") for i in range(spec.n_layers))
         self.shared = spec.shared
         self.tie()
@@ -241,11 +276,10 @@ class StackModule(nn.Module):
         extras: Extras | None = None,
     ) -> Float[Tensor, "B T M"]:
         x = self.embedding(ids, self.position.embed(layout), token_types)
-        run = Pass.over(layout, self.position)
-        run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
+        runs = self._passes(layout, memory, memory_layout, extras)
         if self.reversible:
-            return self.norm(self._both_streams(torch.stack([x, x]), run, cache).mean(0))
-        for i, block in enumerate(self.blocks):
+            return self.norm(self._both_streams(torch.stack([x, x]), runs, cache).mean(0))
+        for i, (block, run) in enumerate(zip(self.blocks, runs, strict=True)):
             if i and len(self.between):
                 x = x + cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
             if cache is not None:
@@ -256,10 +290,23 @@ class StackModule(nn.Module):
                 x = block(x, run)
         return self.norm(x)
 
-    def _both_streams(self, x: Float[Tensor, "2 B T M"], run: Pass, cache: Cache | None) -> Float[Tensor, "2 B T M"]:
+    def _passes(
+        self, layout: Layout, memory: Tensor | None, memory_layout: Layout | None, extras: Extras | None
+    ) -> list[Pass]:
+        """For each block the pass over its position scheme: blocks with the same scheme share one, and all share a plan."""
+        plan = Plan()
+        schemes = [self.position, *cast(Iterable[PositionModule], self.block_positions)]
+        runs = [Pass.over(layout, scheme, plan) for scheme in schemes]
+        for run in runs:
+            run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
+        return [runs[i] for i in self.position_of]
+
+    def _both_streams(
+        self, x: Float[Tensor, "2 B T M"], runs: list[Pass], cache: Cache | None
+    ) -> Float[Tensor, "2 B T M"]:
         if cache is None and torch.is_grad_enabled():
-            return reversible([self.block(i) for i in range(len(self.blocks))], x, run)
-        for i, block in enumerate(self.blocks):
+            return reversible([self.block(i) for i in range(len(self.blocks))], x, runs)
+        for i, (block, run) in enumerate(zip(self.blocks, runs, strict=True)):
             x = block(x, run) if cache is None else self._step(i, x, run, cache)
         return x
 

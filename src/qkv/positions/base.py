@@ -30,7 +30,7 @@ class Widths(NamedTuple):
     grid: Grid | None = None  # of the image that the stack reads
 
 
-Tables = tuple[Tensor, Tensor]  # cos and sin, (B or 1, T, 1, R/2)
+Tables = tuple[Tensor, ...]  # of rotary positions, cos and sin: (B or 1, T, 1, R/2)
 
 
 class Position(Spec, role="position"):
@@ -80,7 +80,7 @@ class Bias:
 
 
 class PositionModule(nn.Module):
-    """The off value of all three: nothing is added, nothing turns, nothing is biased."""
+    """Adds, turns and biases nothing; a scheme overrides what it does."""
 
     max_positions: int | None = None  # the positions it is defined for; None is all
 
@@ -89,11 +89,18 @@ class PositionModule(nn.Module):
         return None
 
     def tables(self, layout: Layout) -> Tables | None:
-        """cos and sin for `rotate`, made once per pass."""
+        """What `rotate` needs, computed once per pass."""
         return None
 
     def rotate(self, x: Float[Tensor, "B T H D"], tables: Tables) -> Float[Tensor, "B T H D"]:
+        """Queries or keys, turned by where they are; a scheme that treats the two differently overrides the next two."""
         return x
+
+    def rotate_queries(self, q: Float[Tensor, "B T H D"], tables: Tables) -> Float[Tensor, "B T H D"]:
+        return self.rotate(q, tables)
+
+    def rotate_keys(self, k: Float[Tensor, "B T K D"], tables: Tables) -> Float[Tensor, "B T K D"]:
+        return self.rotate(k, tables)
 
     def bias(self, device: torch.device | None = None) -> Bias | None:
         """What to add to the scores of every layer, with its constants on `device`."""
