@@ -22,11 +22,11 @@ from qkv.core.layout import Layout, View
 from qkv.core.spec import Cost
 from qkv.data.batching.encoding import Encoder
 from qkv.data.source import Example, Source, Split, Table
-from qkv.data.task import Chance, Item, Task
+from qkv.data.task import Item, RandomContext, Task
 from qkv.experiments.preview import preview
 from qkv.experiments.train import train as run_recipe
 from qkv.layers.linear import Linear
-from qkv.metrics.base import Judge, Measured
+from qkv.metrics.base import Metric, MetricValue
 from qkv.patterns.basic import BlockMask, Interval, Pattern
 from qkv.positions.base import Bias, Position, PositionModule, Widths
 from qkv.recipes.recipe import Recipe
@@ -143,28 +143,28 @@ class Tones(Source, kind="tones-test"):
 class HowManyPeriods(Task, kind="periods-test"):
     """Waves as images one pixel high, cut into patches of samples; the class is the number of periods."""
 
-    words: ClassVar[bool] = False
+    needs_tokenizer: ClassVar[bool] = False
     n_labels = property(lambda self: 5)
 
-    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item:
+    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item:
         wave = np.float32(example["wave"])[None, None]
         return Item({"ids": wave}, np.int64(example["periods"]), tokens=9, example=example)
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
+    def metric(self, tokenizer: Encoder | None) -> Metric:
         return Right()
 
 
-class Right(Judge):
+class Right(Metric):
     """The share of classes that are right."""
 
     def __init__(self) -> None:
         self.right: list[bool] = []
 
-    def add(self, outputs: Tensor, batch: Batch) -> None:
+    def update(self, outputs: Tensor, batch: Batch) -> None:
         self.right += (outputs.argmax(-1) == batch.labels).tolist()
 
-    def found(self) -> dict[str, Measured]:
-        return {"accuracy": Measured(sum(self.right) / len(self.right))}
+    def compute(self) -> dict[str, MetricValue]:
+        return {"accuracy": MetricValue(sum(self.right) / len(self.right))}
 
 
 # -- and what everyone then does ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from qkv.data.source import Source
-from qkv.data.task import Chance, Item
+from qkv.data.task import Item, RandomContext
 from qkv.layers.patches import Patches
 from qkv.recipes.recipe import Recipe
 from qkv.tasks.detection.task import Detect
@@ -33,9 +33,9 @@ def test_a_source_of_ones_own_is_what_the_tasks_read(capsys: pytest.CaptureFixtu
         exec(compile(block, "docs/data-scenes.md", "exec"), names)
         assert capsys.readouterr().out == "2\n"
         source = Source.from_dict({"kind": "two-pictures"})
-        seen, chance = Patches(image=(16, 16), patch=(8, 8), after=2), Chance(np.random.default_rng(0), True)
+        seen, randomness = Patches(image=(16, 16), patch=(8, 8), after=2), RandomContext(np.random.default_rng(0), True)
         for task in (Segment(), Detect()):
-            settled = task.settle(source, None, seen)
-            assert isinstance(settled.item(next(source.examples("train")), None, chance), Item)
+            settled = task.resolve(source, None, seen)
+            assert isinstance(settled.item(next(source.examples("train")), None, randomness), Item)
     finally:
         del Source.kinds["two-pictures"]

@@ -15,8 +15,8 @@ from qkv.core.batch import Batch
 from qkv.core.layout import Grid
 from qkv.layers.patches import cut, masked_layout
 from qkv.look.pictures import draw
-from qkv.tasks.image_classification.metric import Recognized, Some
-from qkv.tasks.masked_images.metric import Reconstructed
+from qkv.tasks.image_classification.metric import ImageClassMetric, Some
+from qkv.tasks.masked_images.metric import ReconstructionMetric
 
 NAMES = tuple("abcdefg")
 
@@ -28,11 +28,11 @@ def pictures(count: int, name: str = "image") -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["image", "video"])
 def test_accuracy_and_the_first_five(name: str) -> None:
-    judge, scores = Recognized(NAMES), torch.arange(7.0).flip(0).expand(7, 7)  # a first, b second, …, g last
-    judge.add(scores, Batch({}, torch.arange(7), texts=tuple(pictures(7, name))))
-    found = judge.found()
+    metric, scores = ImageClassMetric(NAMES), torch.arange(7.0).flip(0).expand(7, 7)  # a first, b second, …, g last
+    metric.update(scores, Batch({}, torch.arange(7), texts=tuple(pictures(7, name))))
+    found = metric.compute()
     assert found["accuracy"].value == pytest.approx(1 / 7) and found["top5"].value == pytest.approx(5 / 7)
-    samples = judge.samples(3)
+    samples = metric.samples(3)
     assert [s["output"] for s in samples] == ["a"] * 3 and samples[0]["target"] in NAMES
     json.dumps(samples)
     drawn = str(draw(samples[0]["picture"]))
@@ -40,9 +40,9 @@ def test_accuracy_and_the_first_five(name: str) -> None:
 
 
 def test_five_classes_have_no_first_five() -> None:
-    judge = Recognized(NAMES[:5])
-    judge.add(torch.eye(5), Batch({}, torch.arange(5), texts=tuple(pictures(5))))
-    assert "top5" not in judge.found() and judge.found()["accuracy"].value == 1
+    metric = ImageClassMetric(NAMES[:5])
+    metric.update(torch.eye(5), Batch({}, torch.arange(5), texts=tuple(pictures(5))))
+    assert "top5" not in metric.compute() and metric.compute()["accuracy"].value == 1
 
 
 def test_a_few_of_many_are_drawn_evenly() -> None:
@@ -78,29 +78,29 @@ PIXELS = torch.randn(5, 3, 4, 8, generator=torch.Generator().manual_seed(0))
 TRUTH = cut(PIXELS, (2, 2), "last")
 
 
-def judged(said: Tensor, layout: Any, normalized: bool = False) -> Reconstructed:
-    judge = Reconstructed((0.5,) * 3, (0.2,) * 3)
+def judged(said: Tensor, layout: Any, normalized: bool = False) -> ReconstructionMetric:
+    metric = ReconstructionMetric((0.5,) * 3, (0.2,) * 3)
     inputs = {"ids": PIXELS} | ({"layout": layout} if layout is not None else {})
-    judge.read(Painter(said, normalized), Batch(inputs, PIXELS, texts=tuple({"where": str(i)} for i in range(5))))
-    return judge
+    metric.evaluate(Painter(said, normalized), Batch(inputs, PIXELS, texts=tuple({"where": str(i)} for i in range(5))))
+    return metric
 
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_knowing_all_is_1_and_knowing_the_mean_is_0(masked: bool) -> None:
     layout = masked_layout(Grid(2, 4, 1), torch.rand(5, 8), 0.75) if masked else None
     hidden = torch.ones(5, 8, dtype=torch.bool) if layout is None else Painter(TRUTH).hidden_patches(layout).bool()
-    assert judged(TRUTH, layout).found()["explained"].value == pytest.approx(1)
+    assert judged(TRUTH, layout).compute()["explained"].value == pytest.approx(1)
     mean = TRUTH[hidden].unflatten(-1, (4, 3)).mean((0, 1)).repeat(4).expand_as(TRUTH)
-    assert judged(mean, layout).found()["explained"].value == pytest.approx(0, abs=1e-5)
+    assert judged(mean, layout).compute()["explained"].value == pytest.approx(0, abs=1e-5)
     wrong = TRUTH.clone()
     wrong[~hidden] = 100  # which the loss is not on
-    assert judged(wrong, layout).found()["explained"].value == pytest.approx(1)
+    assert judged(wrong, layout).compute()["explained"].value == pytest.approx(1)
 
 
 def test_normalized_patches_are_set_back() -> None:
     mean, std = TRUTH.mean(-1, keepdim=True), (TRUTH.var(-1, keepdim=True) + 1e-6).sqrt()
-    found = judged((TRUTH - mean) / std, None, normalized=True).found()["explained"]
-    assert found.value == pytest.approx(1) and "taken from the truth" in found.how
+    found = judged((TRUTH - mean) / std, None, normalized=True).compute()["explained"]
+    assert found.value == pytest.approx(1) and "taken from the truth" in found.details
 
 
 def test_samples_show_what_was_seen_made_and_true() -> None:

@@ -1,4 +1,4 @@
-"""What is no number is no answer: outputs with NaN are measured as NaN by every judge, and nothing at all as nothing."""
+"""What is no number is no answer: outputs with NaN are measured as NaN by every metric, and nothing at all as nothing."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from torch import Tensor, nn
 
 from qkv.core.batch import Batch
 from qkv.layers.boxes import centered
-from qkv.metrics.base import Judge
+from qkv.metrics.base import Metric
 from qkv.models.heads.vision import Objects
-from qkv.tasks.detection.metric import Located
-from qkv.tasks.forecasting.metric import ForecastJudge
-from qkv.tasks.image_classification.metric import Recognized
-from qkv.tasks.multiple_choice.metric import Chosen
-from qkv.tasks.question_answering.metric import AnswersJudge
-from qkv.tasks.segmentation.metric import Segmented
-from qkv.tasks.sound_classification.metric import SoundClasses
-from qkv.tasks.tagging.metric import TagsJudge
-from qkv.tasks.text_classification.metric import Classes
-from qkv.tasks.text_regression.metric import Numbers, correlations
-from qkv.tasks.text_similarity.metric import Cosines
-from qkv.tasks.tokens import Tokens
+from qkv.tasks.detection.metric import BoxMetric
+from qkv.tasks.forecasting.metric import ForecastMetric
+from qkv.tasks.image_classification.metric import ImageClassMetric
+from qkv.tasks.multiple_choice.metric import ChoiceMetric
+from qkv.tasks.question_answering.metric import AnswerMetric
+from qkv.tasks.segmentation.metric import SegmentationMetric
+from qkv.tasks.sound_classification.metric import SoundClassMetric
+from qkv.tasks.tagging.metric import TagMetric
+from qkv.tasks.text_classification.metric import ClassMetric
+from qkv.tasks.text_regression.metric import NumberMetric, correlations
+from qkv.tasks.text_similarity.metric import SimilarityMetric
+from qkv.tasks.tokens import TokenMetric
 
 NAMES = tuple("abcdefg")
 LABELS = torch.tensor([0, 1, 0, 2])
@@ -40,29 +40,29 @@ BOXES = torch.tensor([[[0.1, 0.1, 0.5, 0.5], [0.5, 0.5, 0.9, 0.9]]])
 ASKED = [{"text": "q c", "context": "on off", "spans": [(0, 2), (3, 6)], "at": 0, "answers": ("on",), "question": "q"}]
 WINDOW = {"scale": 1.0, "mean": 0.0, "column": "c", "where": "w"}
 
-# Each judge, perfect outputs, and the batch that they are of.
-CASES: dict[str, tuple[Callable[[], Judge], Any, Batch]] = {
-    "classes": (lambda: Classes(NAMES), SCORES, Batch({}, LABELS, texts=tuple({"text": "t"} for _ in range(4)))),
-    "recognized": (lambda: Recognized(NAMES), SCORES, Batch({}, LABELS, texts=tuple(FIGURES))),
-    "sounds": (lambda: SoundClasses(NAMES), SCORES, Batch({}, LABELS, texts=tuple(FIGURES))),
+# Each metric, perfect outputs, and the batch that they are of.
+CASES: dict[str, tuple[Callable[[], Metric], Any, Batch]] = {
+    "classes": (lambda: ClassMetric(NAMES), SCORES, Batch({}, LABELS, texts=tuple({"text": "t"} for _ in range(4)))),
+    "recognized": (lambda: ImageClassMetric(NAMES), SCORES, Batch({}, LABELS, texts=tuple(FIGURES))),
+    "sounds": (lambda: SoundClassMetric(NAMES), SCORES, Batch({}, LABELS, texts=tuple(FIGURES))),
     "numbers": (
-        lambda: Numbers(lambda x: x),
+        lambda: NumberMetric(lambda x: x),
         torch.tensor([[1.0], [2.0], [4.0]]),
         Batch({}, torch.tensor([1.0, 2, 4]), texts=tuple({"text": "t"} for _ in range(3))),
     ),
     "chosen": (
-        Chosen,
+        ChoiceMetric,
         torch.tensor([[1.0], [0.0], [0.0], [1.0]]),
         Batch({}, torch.tensor([0, 1]), targets=ROWS, texts=({"text": "p", "choices": "xy"},) * 2),
     ),
-    "cosines": (Cosines, torch.eye(4), Batch({}, None, targets=ROWS, texts=({"text": "p"},) * 2)),
+    "cosines": (SimilarityMetric, torch.eye(4), Batch({}, None, targets=ROWS, texts=({"text": "p"},) * 2)),
     "forecast": (
-        ForecastJudge,
+        ForecastMetric,
         torch.ones(2, 3),
         Batch({"ids": torch.ones(2, 1, 1, 5)}, torch.ones(2, 3), texts=(WINDOW,) * 2),
     ),
     "located": (
-        lambda: Located(("a", "b"), *PLAIN),
+        lambda: BoxMetric(("a", "b"), *PLAIN),
         Objects(torch.eye(3)[None, :2] * 9, centered(BOXES)),
         Batch(
             {"ids": torch.rand(1, 3, 4, 4)},
@@ -70,10 +70,10 @@ CASES: dict[str, tuple[Callable[[], Judge], Any, Batch]] = {
             texts=({"where": "x", "size": (50, 50)},),
         ),
     ),
-    "tags": (lambda: TagsJudge(("a", "b"), "plain"), torch.eye(2)[None], Batch({}, LABELS[:1], texts=tuple(WORDS))),
-    "answers": (lambda: AnswersJudge(2, True), torch.eye(2)[None] * 3, Batch({}, None, texts=tuple(ASKED))),
+    "tags": (lambda: TagMetric(("a", "b"), "plain"), torch.eye(2)[None], Batch({}, LABELS[:1], texts=tuple(WORDS))),
+    "answers": (lambda: AnswerMetric(2, True), torch.eye(2)[None] * 3, Batch({}, None, texts=tuple(ASKED))),
     "segmented": (
-        lambda: Segmented(("a", "b"), *PLAIN),
+        lambda: SegmentationMetric(("a", "b"), *PLAIN),
         torch.eye(2)[None, :, :, None].expand(1, 2, 2, 2).clone(),
         Batch(
             {"ids": torch.rand(1, 3, 2, 2)},
@@ -109,9 +109,9 @@ def spoiled(outputs: Any, place: int, part: int) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_right_has_finite_scores(name: str) -> None:
     make, outputs, batch = CASES[name]
-    judge = make()
-    judge.read(Saying(outputs), batch)
-    found = judge.measured()
+    metric = make()
+    metric.evaluate(Saying(outputs), batch)
+    found = metric.results()
     assert found and all(math.isfinite(one.value) for one in found.values())
 
 
@@ -120,17 +120,17 @@ def test_what_is_right_has_finite_scores(name: str) -> None:
 @given(place=st.integers(0, 100), part=st.integers(0, 1), bad_first=st.booleans())
 def test_a_single_nan_leaves_no_score(name: str, place: int, part: int, bad_first: bool) -> None:
     make, outputs, batch = CASES[name]
-    judge = make()
+    metric = make()
     for bad in (bad_first, not bad_first):
-        judge.read(Saying(spoiled(outputs, place, part) if bad else outputs), batch)
-    found = judge.measured()
-    assert found and all(math.isnan(one.value) and "NaN, in 1 batch" in one.how for one in found.values())
+        metric.evaluate(Saying(spoiled(outputs, place, part) if bad else outputs), batch)
+    found = metric.results()
+    assert found and all(math.isnan(one.value) and "NaN, in 1 batch" in one.details for one in found.values())
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.filterwarnings("error")
 def test_nothing_measured_is_no_score(name: str) -> None:
-    assert not any(math.isfinite(one.value) for one in CASES[name][0]().found().values())
+    assert not any(math.isfinite(one.value) for one in CASES[name][0]().compute().values())
 
 
 class Language(nn.Module):
@@ -153,9 +153,9 @@ def test_tokens_of_nan_are_not_right(bad: bool) -> None:
     hidden = torch.nn.functional.one_hot(labels, 3).float()
     if bad:
         hidden[0, 0] = math.nan  # the greatest of which is said to be the first, which is right
-    judge = Tokens()
-    judge.read(Language(hidden), Batch({}, labels))
-    accuracy = judge.measured()["accuracy"].value
+    metric = TokenMetric()
+    metric.evaluate(Language(hidden), Batch({}, labels))
+    accuracy = metric.results()["accuracy"].value
     assert math.isnan(accuracy) if bad else accuracy == 1
 
 

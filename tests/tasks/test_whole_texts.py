@@ -11,7 +11,7 @@ from qkv.core.layout import Role
 from qkv.data.batching.batching import Batching, stream
 from qkv.data.readers.labelled import Labelled
 from qkv.data.source import Example, Skipped, Source, Split, Table
-from qkv.data.task import Chance
+from qkv.data.task import RandomContext
 from qkv.layers.embedding import Embedding
 from qkv.tasks.multiple_choice.task import Choice
 from qkv.tasks.text_classification.task import Classify
@@ -40,8 +40,8 @@ def tokenizer() -> Tokenizer:
     return train(TokenizerSpec.from_dict({"kind": "word", "vocab_size": 50}), [WORDS])
 
 
-def chance(training: bool = True) -> Chance:
-    return Chance(np.random.default_rng(0), training)
+def chance(training: bool = True) -> RandomContext:
+    return RandomContext(np.random.default_rng(0), training)
 
 
 def batch(task: Sentences, examples: list[Example], tokenizer: Tokenizer, split: Split = "train") -> Any:
@@ -55,11 +55,11 @@ LABELLED = [{"text": "a b", "label": "no"}, {"text": "c", "label": "yes"}, {"tex
 
 
 def test_classes_are_those_of_the_training_data(tokenizer: Tokenizer) -> None:
-    task = Classify().settle(Given(train=tuple(LABELLED)), tokenizer, PLAIN)
+    task = Classify().resolve(Given(train=tuple(LABELLED)), tokenizer, PLAIN)
     assert (task.classes, task.n_labels, task.segments) == (("no", "yes"), 2, 0)
     numbers = [{"text": "a", "label": str(i)} for i in (10, 9, 2)]
-    assert Classify().settle(Given(train=tuple(numbers)), tokenizer, PLAIN).classes == ("2", "9", "10")
-    kept = Classify(classes=("yes", "no")).settle(Given(train=tuple(LABELLED)), tokenizer, TYPED)
+    assert Classify().resolve(Given(train=tuple(numbers)), tokenizer, PLAIN).classes == ("2", "9", "10")
+    kept = Classify(classes=("yes", "no")).resolve(Given(train=tuple(LABELLED)), tokenizer, TYPED)
     assert (kept.classes, kept.segments) == (("yes", "no"), 2)
 
 
@@ -120,26 +120,26 @@ def test_a_label_that_is_none_is_refused_by_its_place_or_counted(
 
 def test_one_class_is_nothing_to_tell_apart(tokenizer: Tokenizer) -> None:
     with pytest.raises(ValueError, match="only the class 'x', and there is nothing to tell apart"):
-        Classify().settle(Given(train=({"text": "a", "label": "x"},)), tokenizer, PLAIN)
+        Classify().resolve(Given(train=({"text": "a", "label": "x"},)), tokenizer, PLAIN)
     with pytest.raises(ValueError, match="there is no label; name the column that holds it"):
-        Classify().settle(Given(train=({"text": "a"},)), tokenizer, PLAIN)
+        Classify().resolve(Given(train=({"text": "a"},)), tokenizer, PLAIN)
     with pytest.raises(ValueError, match=r"there is a score and no label; task=regress learns scores$"):
-        Classify().settle(Given(train=({"text": "a", "score": 3.5},)), tokenizer, PLAIN)
+        Classify().resolve(Given(train=({"text": "a", "score": 3.5},)), tokenizer, PLAIN)
 
 
 def test_many_decimals_are_no_classes(tokenizer: Tokenizer) -> None:
     stars = tuple({"text": "a", "label": f"{i / 2}"} for i in range(10))
-    assert len(Classify().settle(Given(train=stars), tokenizer, PLAIN).classes) == 10
+    assert len(Classify().resolve(Given(train=stars), tokenizer, PLAIN).classes) == 10
     scores = tuple({"text": "a", "label": f"{i / 7:.3f}"} for i in range(40))
     with pytest.raises(ValueError, match=r"40 numbers such as '0.000', which are hardly classes.* task=regress"):
-        Classify().settle(Given(train=scores), tokenizer, PLAIN)
+        Classify().resolve(Given(train=scores), tokenizer, PLAIN)
 
 
 SCORED = [{"text": "a", "pair": "b c", "score": "1"}, {"text": "d", "pair": "e", "score": 4.0}]
 
 
 def test_numbers_are_learned_in_units_of_their_spread(tokenizer: Tokenizer) -> None:
-    task = Regress().settle(Given(train=tuple(SCORED)), tokenizer, PLAIN)
+    task = Regress().resolve(Given(train=tuple(SCORED)), tokenizer, PLAIN)
     assert (task.center, task.spread, task.n_labels) == (2.5, 1.5, 1)
     found = batch(task, SCORED, tokenizer)
     assert sorted(found.labels.tolist()) == [-1, 1] and found.labels.dtype.is_floating_point
@@ -159,7 +159,7 @@ def test_a_score_that_is_none_is_refused_or_counted(score: Any, said: str, token
 
 
 def test_both_texts_of_a_pair_are_rows_apart(tokenizer: Tokenizer) -> None:
-    task = Similarity().settle(Given(train=tuple(SCORED)), tokenizer, TYPED)
+    task = Similarity().resolve(Given(train=tuple(SCORED)), tokenizer, TYPED)
     assert (task.low, task.high, task.n_labels) == (1, 4, None)
     found = batch(task, SCORED, tokenizer)
     assert found.inputs["ids"].shape[0] == 4 and sorted(found.labels.tolist()) == [0, 1]
@@ -171,17 +171,17 @@ def test_both_texts_of_a_pair_are_rows_apart(tokenizer: Tokenizer) -> None:
 
 def test_pairs_without_scores_belong_together_and_a_text_to_itself(tokenizer: Tokenizer) -> None:
     examples = [{"text": "a b"}, {"text": "c d", "pair": "e"}]
-    task = Similarity().settle(Given(train=tuple(examples)), tokenizer, PLAIN)
+    task = Similarity().resolve(Given(train=tuple(examples)), tokenizer, PLAIN)
     found = batch(task, examples, tokenizer)
     assert found.labels is None and found.counts == {"loss": 2}
     rows = found.targets["rows"][[e["text"] for e in found.texts].index("a b")]
     assert found.inputs["ids"][rows[0]].tolist() == found.inputs["ids"][rows[1]].tolist()
     with pytest.raises(ValueError, match="chooses pairs by their score, and these data have none"):
-        Similarity(positive=3).settle(Given(train=tuple(examples)), tokenizer, PLAIN)
+        Similarity(positive=3).resolve(Given(train=tuple(examples)), tokenizer, PLAIN)
 
 
 def test_only_what_is_alike_enough_is_trained_on_as_belonging_together(tokenizer: Tokenizer) -> None:
-    task = Similarity(positive=3).settle(Given(train=tuple(SCORED)), tokenizer, PLAIN)
+    task = Similarity(positive=3).resolve(Given(train=tuple(SCORED)), tokenizer, PLAIN)
     assert [isinstance(i, Skipped) for i in task.items(SCORED, tokenizer, chance(True))] == [True, False]
     assert not any(isinstance(i, Skipped) for i in task.items(SCORED, tokenizer, chance(False)))
 
@@ -224,7 +224,7 @@ def test_batches_are_no_larger_than_they_may_be(tokenizer: Tokenizer) -> None:
 
 def test_what_is_shown_names_the_class(tokenizer: Tokenizer) -> None:
     task = Classify(classes=("no", "yes"), segments=2)
-    lines = dict(task.show(batch(task, [LABELLED[1]], tokenizer), 0, tokenizer))
+    lines = dict(task.preview(batch(task, [LABELLED[1]], tokenizer), 0, tokenizer))
     assert lines["label"] == "yes" and "c" in lines["ids"] and set(lines) == {"ids", "token_types", "label"}
 
 
@@ -233,7 +233,7 @@ def test_a_file_says_where(tokenizer: Tokenizer, tmp_path: Any) -> None:
     (tmp_path / "v.csv").write_text("text,label\na,x\nb,z\n")
     paths = {"path": tmp_path / "t.csv", "validation_path": tmp_path / "v.csv", "test_path": tmp_path / "v.csv"}
     source = Labelled(**{name: str(path) for name, path in paths.items()})
-    task = Classify().settle(source, tokenizer, PLAIN)
+    task = Classify().resolve(source, tokenizer, PLAIN)
     with pytest.raises(ValueError, match=r"v.csv', line 3: the class 'z' is not in the training data"):
         next(stream(source, tokenizer, Batching(workers=0), seq2seq=False, task=task, split="test"))
     skipping = stream(

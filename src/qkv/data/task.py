@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..core.batch import IGNORE, Batch
 from ..core.spec import Spec
 from ..layers.embedding import Input
-from ..metrics.base import Judge
+from ..metrics.base import Metric
 from . import sketch
 from .batching.encoding import Encoded, Encoder
 from .batching.numpy_batch import LAYOUTS, Array, Cut, Spans, counted
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 SEQUENCES = (*LAYOUTS, "token_types")  # inputs that are padded where they have one axis
 
 
-class Chance(NamedTuple):
-    """Where randomness comes from, and whether the examples are trained on, and so may be changed by chance.
+class RandomContext(NamedTuple):
+    """A random generator, and whether the examples are for training and so may be augmented or corrupted at random.
 
-    `random` is seeded by (seed, epoch, pool) in training, by the pool alone in evaluation: what is drawn there is the same
+    `generator` is seeded by (seed, epoch, pool) in training and by the pool alone in evaluation, which draws the same
     each time.
     """
 
-    random: np.random.Generator
+    generator: np.random.Generator
     training: bool
 
 
@@ -73,19 +73,19 @@ class Task(Spec, role="task"):
     """How examples become batches, and how outputs are judged. A new one is a subclass with a `kind` and an `item`.
 
     class Length(Task, kind="length"):
-        def item(self, example, tokenizer, chance):
+        def item(self, example, tokenizer, randomness):
             ids = tokenizer.encode_batch([example["text"]])[0]
             return Item({"ids": np.array(ids)}, labels=np.float32(len(ids)))
 
     pool:  how many examples are read ahead and sorted by length, where the recipe does not say.
-    words: whether it needs a tokenizer.
-    goes_with: what of a recipe is another where this task takes the place of another's: "head", "objective", "training".
+    needs_tokenizer: whether it reads text.
+    recipe_defaults: the "head", "objective" and "training" that a recipe gets where this task replaces its own.
     roles: the control tokens that its tokenizer has to have, such as "mask"; one that is trained gets them.
     """
 
     pool: ClassVar[int] = 1024
-    words: ClassVar[bool] = True
-    goes_with: ClassVar[dict[str, dict[str, Any]]] = {}
+    needs_tokenizer: ClassVar[bool] = True
+    recipe_defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     roles: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -93,9 +93,9 @@ class Task(Spec, role="task"):
         """Markers that its tokenizer has to have, such as the sentinels of span corruption."""
         return ()
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         """The task with what is known only now filled in: the classes in the training data, the size of the images that
-        the model reads (`seen` is what its first stack reads). The run's recipe keeps what it gives.
+        the model reads (`inputs` is what its first stack reads). The run's recipe keeps what it gives.
 
         Raises ValueError where data, model and task don't fit together.
         """
@@ -119,7 +119,7 @@ class Task(Spec, role="task"):
         named = ", ".join(map(repr, classes[:_NAMED])) + (" …" if len(classes) > _NAMED else "")
         return (f"{len(classes):,} classes: {named}",)
 
-    def lacks(self, metric: str) -> str | None:
+    def why_missing(self, metric: str) -> str | None:
         """Why an evaluation does not give a metric that it gives on other data; None where nothing is known to stand in
         the way."""
         return None
@@ -128,13 +128,15 @@ class Task(Spec, role="task"):
         """What a tokenizer is trained on."""
         yield from (example[name] for name in TEXTS if name in example)
 
-    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
+    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
         """One example in arrays; or why it is left out, which is counted. Raises ValueError where it must not be."""
         raise NotImplementedError(f"{type(self).__name__} does not say what becomes of an example")
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
         """All examples of a pool, for a task that is faster with several at once. One may become several items."""
-        return [self.item(example, tokenizer, chance) for example in examples]
+        return [self.item(example, tokenizer, randomness) for example in examples]
 
     def collate(self, items: Sequence[Item], pad: int) -> Cut:
         """A batch: sequences padded on the right to the longest, labels of one axis with −100, all else stacked."""
@@ -160,11 +162,11 @@ class Task(Spec, role="task"):
         own = {} if labels is None else {"loss": counted(labels)}
         return own | {name: counted(target) for name, target in targets.items()}
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
+    def metric(self, tokenizer: Encoder | None) -> Metric:
         """What collects a model's outputs and measures them."""
-        return Judge()
+        return Metric()
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """What the model sees in one row of a batch, as named lines of text, for `qkv show RECIPE --data`; pictures and
         series are drawn."""
         lines = []
@@ -174,11 +176,11 @@ class Task(Spec, role="task"):
                 real = batch.inputs[at].lengths if at and at in batch.inputs else None
                 own = value[row][: real[row]] if real else value[row]
                 alone = name == "label" and not own.ndim
-                lines.append((name, self.named(own.item()) if alone else said(own, tokenizer, name)))
+                lines.append((name, self.label_text(own.item()) if alone else said(own, tokenizer, name)))
                 lines += [("", line) for line in drawn(own)]
         return lines
 
-    def named(self, label: float) -> str:
+    def label_text(self, label: float) -> str:
         """A label in words."""
         classes: Sequence[str] = getattr(self, "classes", ())
         return classes[int(label)] if classes else f"{label:.4g}"
@@ -190,7 +192,9 @@ class TextTask(Task):
     Documents are tokenized once and remembered (`Batching.cache`); `rows` changes ids alone, anew in each epoch.
     """
 
-    def rows(self, found: Encoded, tokenizer: Encoder, batching: Batching, chance: Chance, counts: Counts) -> Rows:
+    def rows(
+        self, found: Encoded, tokenizer: Encoder, batching: Batching, randomness: RandomContext, counts: Counts
+    ) -> Rows:
         """The rows that a pool's documents become, see `data.batching.rows`."""
         raise NotImplementedError(f"{type(self).__name__} does not say what becomes of running text")
 

@@ -42,7 +42,7 @@ class Evaluated:
     available:  how many the split holds; None where counting them would have taken too long.
     metrics:    by name, exact_match from 0 to 1, bleu and chrf from 0 to 100; loss is nats per token, and other terms of the
                 objective stand under their own names. Of a task, the terms of its loss, each by what it counts, and what
-                its judge measures.
+                its metric measures.
     counts:     by metric, how many examples it covers, where that is not all that were taken.
     signatures: how a metric was computed, where there is more than one way.
     samples:    `{"source", "target", "output"}`, without "target" where there is no one truth.
@@ -171,7 +171,7 @@ class Evaluator:
         split: Split,
         examples: int,
         left: int | None,
-        found: dict[str, metrics.Measured],
+        found: dict[str, metrics.MetricValue],
         shown: list[dict[str, str]],
         kept: int,
         notes: list[str],
@@ -182,7 +182,7 @@ class Evaluator:
             split,
             examples,
             {name: one.value for name, one in found.items()},
-            {name: one.how for name, one in found.items() if one.how},
+            {name: one.details for name, one in found.items() if one.details},
             spread(shown, kept),
             notes,
             clock.seconds,
@@ -202,8 +202,8 @@ class Evaluator:
     def _judged(
         self, task: Task, model: AnyModel, split: Split, limit: int | None, kept: int, clock: Clock
     ) -> Evaluated:
-        """Every term of the loss, and what the task's judge makes of the model's outputs."""
-        judge, batching = task.judge(self.tokenizer), self.batching.replace(workers=0, shuffle=False)
+        """Every term of the loss, and what the task's metric makes of the model's outputs."""
+        metric, batching = task.metric(self.tokenizer), self.batching.replace(workers=0, shuffle=False)
         source, seq2seq, rows, terms = self.source, model.is_encoder_decoder, 0, TermSums()
         rest: Iterable[int] = ()
         if limit is not None and not isinstance(task, TextTask):  # batches are sorted by length: take the first before
@@ -220,15 +220,15 @@ class Evaluator:
                 rows += len(batch.texts) or batch.rows
                 moved = batch.to(model.device)
                 terms.add(terms_of(self.objective, model, moved))
-                judge.read(model, moved)
+                metric.evaluate(model, moved)
                 if limit is not None and rows >= limit:
                     break
             notes = said(batches)
             if limit is not None:
                 rest = (len(batch.texts) or batch.rows for batch in batches)
             left = clock.tally(rest)
-        found = {name: metrics.Measured(mean, "") for name, mean in terms.means.items()} | judge.measured()
-        return self._evaluated(split, rows, left, found, judge.samples(kept), kept, notes, clock)
+        found = {name: metrics.MetricValue(mean, "") for name, mean in terms.means.items()} | metric.results()
+        return self._evaluated(split, rows, left, found, metric.samples(kept), kept, notes, clock)
 
     def _examples(self, found: Iterator[Example], split: Split, limit: int | None, kept: int) -> list[Example]:
         """What outputs are made for: of pairs all up to the limit, of running text some to be shown."""
@@ -290,7 +290,7 @@ class Evaluator:
         ]
         return shown, cut
 
-    def _of_outputs(self, shown: list[dict[str, str]], wanted: tuple[Metric, ...]) -> dict[str, metrics.Measured]:
+    def _of_outputs(self, shown: list[dict[str, str]], wanted: tuple[Metric, ...]) -> dict[str, metrics.MetricValue]:
         outputs, truths = [one["output"] for one in shown], [one["target"] for one in shown]
         found = {}
         if "exact-match" in wanted:

@@ -46,17 +46,17 @@ class Likelihood:
     rows: int = 0
     examples: int = 0
 
-    def found(self, wanted: tuple[Metric, ...]) -> dict[str, metrics.Measured]:
+    def found(self, wanted: tuple[Metric, ...]) -> dict[str, metrics.MetricValue]:
         """The means of all terms, and what follows from the one named `loss`: the likelihood of the tokens.
 
         An objective without such a term has the weighted sum of its terms as its loss, and no perplexity.
         """
         means = self.terms.means
         total = sum(self.terms.weights[name] * mean for name, mean in means.items())
-        found = {name: metrics.Measured(mean, "") for name, mean in {"loss": total, **means}.items()}
+        found = {name: metrics.MetricValue(mean, "") for name, mean in {"loss": total, **means}.items()}
         nll, count = self.terms.sums.get("loss", (0.0, 0))
         if "perplexity" in wanted and count:
-            found["perplexity"] = metrics.Measured(metrics.perplexity(nll, int(count)), "")
+            found["perplexity"] = metrics.MetricValue(metrics.perplexity(nll, int(count)), "")
         if "bits-per-byte" in wanted and count and self.size:
-            found["bits_per_byte"] = metrics.Measured(metrics.bits_per_byte(nll, self.size), "")
+            found["bits_per_byte"] = metrics.MetricValue(metrics.bits_per_byte(nll, self.size), "")
         return found

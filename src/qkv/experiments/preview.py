@@ -93,7 +93,7 @@ def preview(recipe: Recipe, folder: Path | None = None) -> Preview:
     numbers = range(min(ROWS, batch.rows))
     rows: list[PreviewRow | TaskRow] = []
     if task is not None:
-        rows += [TaskRow(task.show(batch, i, tokenizer)) for i in numbers]
+        rows += [TaskRow(task.preview(batch, i, tokenizer)) for i in numbers]
     elif tokenizer is not None:
         rows += [_row(tokenizer, batch, i) for i in numbers]
     return Preview(rows, batch.rows, batch.tokens, batch.slots, batch.counts, size)
@@ -118,7 +118,7 @@ def first_seen(
             return [*lines, *(f"  it is skipped: {why}" for why in batches.report.skipped)]
     if recipe.task is not None:
         said = [
-            (name, line) for name, line in recipe.task.show(batch, 0, tokenizer) if name
+            (name, line) for name, line in recipe.task.preview(batch, 0, tokenizer) if name
         ]  # pictures have nameless lines
     else:
         said = [] if tokenizer is None else _row(tokenizer, batch, 0).lines()

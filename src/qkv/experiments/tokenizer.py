@@ -18,7 +18,7 @@ def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:
     Raises ValueError where there is none and texts are to be read.
     """
     task = recipe.task
-    if task is not None and not task.words:
+    if task is not None and not task.needs_tokenizer:
         return None
     markers = (*recipe.data.special, *(task.special if task is not None else ()))
     if recipe.model.directory:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..data.media import audio
-from ..data.task import Chance
+from ..data.task import RandomContext
 from ..directories.preprocessor import Preprocessor
 from ..models.heads.vision import ImageClassifier
 from ..models.transformer import Transformer
@@ -67,7 +67,7 @@ def _pictures(task: ImageClassify, paths: Paths) -> Tensor:
     """Of pictures, or of videos, which the model reads as such."""
     what = "video" if isinstance(task, VideoClassify) else "image"
     examples = [{what: task.read(path), "where": str(path)} for path in paths]
-    return torch.from_numpy(task.stacked(examples, Chance(np.random.default_rng(0), training=False)).pictures)
+    return torch.from_numpy(task.stacked(examples, RandomContext(np.random.default_rng(0), training=False)).pictures)
 
 
 def _preprocessed(one: Preprocessor, paths: Paths) -> Tensor:

@@ -12,14 +12,14 @@ from torch.utils import _pytree
 from ..core.batch import Batch
 
 
-class Measured(NamedTuple):
+class MetricValue(NamedTuple):
     """A number, and how it was computed where there is more than one way."""
 
     value: float
-    how: str = ""
+    details: str = ""
 
 
-class Judge:
+class Metric:
     """Collects outputs batch by batch; then it has metrics, and samples to be shown.
 
     The plain one measures nothing beyond the loss. A task's own is a subclass that has an `add`.
@@ -27,32 +27,32 @@ class Judge:
 
     nans: int = 0  # batches of which an output is NaN
 
-    def read(self, model: nn.Module, batch: Batch) -> None:
-        """Ask the model, which is in evaluation mode, about a batch on its device, and `add` what it says: the head's
-        outputs, on the CPU, in fp32. A judge that wants something else of the model overrides this."""
-        if type(self).add is not Judge.add:
-            said = said_of(model, batch)
-            self.hear(said)
-            self.add(said, batch)
+    def evaluate(self, model: nn.Module, batch: Batch) -> None:
+        """Run the model, which is in evaluation mode, on a batch on its device, and `update` with the head's outputs, on the
+        CPU, in fp32. A metric that needs something else of the model overrides this."""
+        if type(self).update is not Metric.update:
+            said = model_outputs(model, batch)
+            self.check_nan(said)
+            self.update(said, batch)
 
-    def hear(self, outputs: Any) -> None:
+    def check_nan(self, outputs: Any) -> None:
         """Note whether outputs hold NaN, of which sorting and argmax would make an answer like any other."""
         tensors = (one for one in _pytree.tree_leaves(outputs) if isinstance(one, Tensor))
         self.nans += any(bool(one.isnan().any()) for one in tensors)
 
-    def add(self, outputs: Any, batch: Batch) -> None:
+    def update(self, outputs: Any, batch: Batch) -> None:
         """Take in what the model says of a batch; `batch.texts` are the examples behind its rows."""
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         """The metrics by name. Asked once, after all batches."""
         return {}
 
-    def measured(self) -> dict[str, Measured]:
+    def results(self) -> dict[str, MetricValue]:
         """The metrics by name; none is a number where an output was none."""
         if not self.nans:
-            return self.found()
+            return self.compute()
         how = f"the model's outputs hold NaN, in {self.nans:,} batch{'es' if self.nans > 1 else ''}"
-        return {name: Measured(math.nan, how) for name in self.found()}
+        return {name: MetricValue(math.nan, how) for name in self.compute()}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         """At most so many outputs beside the truth: `{"source", "output", "target"}`, texts, and perhaps a "picture". Where
@@ -63,7 +63,7 @@ class Judge:
         return []
 
 
-def said_of(model: nn.Module, batch: Batch) -> Any:
+def model_outputs(model: nn.Module, batch: Batch) -> Any:
     """What a model says of a batch on its device: the head's outputs, on the CPU, in fp32."""
     return _pytree.tree_map_only(Tensor, _at_hand, model(**batch.inputs))
 

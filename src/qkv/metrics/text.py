@@ -8,30 +8,30 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from .base import Measured
+from .base import MetricValue
 
 
-def exact_match(outputs: Sequence[str], truths: Sequence[str]) -> Measured:
+def exact_match(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
     """The fraction, 0 to 1, of outputs that equal the truth, character for character but for space around them."""
     right = sum(a.strip() == b.strip() for a, b in zip(outputs, truths, strict=True))
-    return Measured(right / len(truths), f"nrefs:1|n:{len(truths)}|strip:yes")
+    return MetricValue(right / len(truths), f"nrefs:1|n:{len(truths)}|strip:yes")
 
 
-def bleu(outputs: Sequence[str], truths: Sequence[str], tokenize: str = "13a") -> Measured:
+def bleu(outputs: Sequence[str], truths: Sequence[str], tokenize: str = "13a") -> MetricValue:
     """Corpus BLEU, 0 to 100 (Papineni et al. 2002), by sacreBLEU (Post 2018)."""
     from sacrebleu.metrics import BLEU
 
     return _sacre(BLEU(tokenize=tokenize), outputs, truths)
 
 
-def chrf(outputs: Sequence[str], truths: Sequence[str]) -> Measured:
+def chrf(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
     """Corpus chrF2, 0 to 100 (Popović 2015), by sacreBLEU."""
     from sacrebleu.metrics import CHRF
 
     return _sacre(CHRF(), outputs, truths)
 
 
-def word_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> Measured:
+def word_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
     """WER: the words to replace, insert and delete, of all outputs together, ÷ the words of all truths, by jiwer. 0 is best;
     more than 1 where outputs are longer than the truth. NaN where no truth has a word."""
     import jiwer
@@ -39,20 +39,20 @@ def word_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> Measured:
     return _error_rate(jiwer.process_words(list(truths), list(outputs)), "words")
 
 
-def character_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> Measured:
+def character_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
     """CER: as WER, of characters, spaces between words included."""
     import jiwer
 
     return _error_rate(jiwer.process_characters(list(truths), list(outputs)), "characters")
 
 
-def _error_rate(found: Any, what: str) -> Measured:
+def _error_rate(found: Any, what: str) -> MetricValue:
     edits = found.substitutions + found.insertions + found.deletions
     size = found.hits + found.substitutions + found.deletions
-    return Measured(edits / size if size else math.nan, f"jiwer|edits:{edits}|{what}:{size}|case:as it is")
+    return MetricValue(edits / size if size else math.nan, f"jiwer|edits:{edits}|{what}:{size}|case:as it is")
 
 
-def rouge(outputs: Sequence[str], truths: Sequence[str], what: str) -> Measured:
+def rouge(outputs: Sequence[str], truths: Sequence[str], what: str) -> MetricValue:
     """ROUGE, 0 to 100 (Lin 2004): the mean over the texts of the F1 of words (`what` is "rouge1"), of pairs of words
     ("rouge2"), or of the longest common subsequence of words ("rougeL").
 
@@ -60,7 +60,7 @@ def rouge(outputs: Sequence[str], truths: Sequence[str], what: str) -> Measured:
     have none, and so score 0.
     """
     shares = [_rouge_f1(_words(a), _words(b), what) for a, b in zip(outputs, truths, strict=True)]
-    return Measured(100 * math.fsum(shares) / len(shares), "mean F1|words:a-z0-9|case:lower|stemmer:no")
+    return MetricValue(100 * math.fsum(shares) / len(shares), "mean F1|words:a-z0-9|case:lower|stemmer:no")
 
 
 def _rouge_f1(output: list[str], truth: list[str], what: str) -> float:
@@ -98,6 +98,6 @@ def bits_per_byte(nll: float, size: int) -> float:
     return nll / (math.log(2) * size)
 
 
-def _sacre(metric: Any, outputs: Sequence[str], truths: Sequence[str]) -> Measured:
+def _sacre(metric: Any, outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
     found = metric.corpus_score(list(outputs), [list(truths)])
-    return Measured(float(found.score), str(metric.get_signature()))
+    return MetricValue(float(found.score), str(metric.get_signature()))

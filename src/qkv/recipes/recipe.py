@@ -268,9 +268,9 @@ class Recipe(Spec):
             )
         self._check_stacks(self.task, spec)
         first = spec.encoder or spec.output
-        task = self.task.settle(self.data, tokenizer, first.embedding)
+        task = self.task.resolve(self.data, tokenizer, first.embedding)
         task = task.with_global_tokens() if has_global_tokens(first) else task
-        if (why := task.lacks(self.training.metric)) is not None:
+        if (why := task.why_missing(self.training.metric)) is not None:
             raise ValueError(f"training.metric is {self.training.metric!r}, but {why}")
         made = self.model_copy(update={"task": task})
         head, n = _reading_last(self.head, spec) or spec.head, task.n_labels
@@ -407,7 +407,7 @@ def _for_another_task(whole: dict[str, Any], made: dict[str, Any], named: list[l
     kinds = [node.get("kind") if isinstance(node := tree.get("task"), dict) else node for tree in (whole, made)]
     if None in kinds or kinds[0] == kinds[1]:
         return made
-    for part, wanted in getattr(spec_at(made, ["task"], Recipe), "goes_with", {}).items():
+    for part, wanted in getattr(spec_at(made, ["task"], Recipe), "recipe_defaults", {}).items():
         own = _at(made, [part]) or {}
         if part == "training":
             free = {key: value for key, value in wanted.items() if [part, key] not in named}

@@ -12,7 +12,7 @@ from ..core.batch import Batch
 from ..data.batching.batching import Batching
 from ..data.batching.pools import by_length, cut_rows
 from ..data.source import Example, Skipped
-from ..data.task import Chance, Item, Task
+from ..data.task import Item, RandomContext, Task
 from ..models.long_texts import reads_unpadded
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def asked(run: Run, task: Task, examples: Sequence[Example]) -> Iterator[Asked]:
 
     Raises ValueError with an example's "where" for one that an evaluation would skip.
     """
-    chance, items, whose = Chance(np.random.default_rng(0), training=False), list[Item](), list[int]()
+    randomness, items, whose = RandomContext(np.random.default_rng(0), training=False), list[Item](), list[int]()
     for number, example in enumerate(examples):
-        for made in task.items([example], run.tokenizer, chance):
+        for made in task.items([example], run.tokenizer, randomness):
             if isinstance(made, Skipped):
                 raise ValueError(f"{example['where']} is {made}, so there is nothing to say of it")
             items.append(made)

@@ -12,7 +12,7 @@ from pydantic import model_validator
 from ..data.media.augment import Augmentation, RandomResizedCrop
 from ..data.media.images import Fit, fitted, normalized
 from ..data.source import Example, Skipped
-from ..data.task import Chance
+from ..data.task import RandomContext
 from .pictures import PictureTask
 
 
@@ -39,10 +39,10 @@ class AugmentedTask(PictureTask):
             raise ValueError("random-resized-crop cuts from the pictures as they come, so it is the first augmentation")
         return self
 
-    def stacked(self, examples: Sequence[Example], chance: Chance) -> Stack:
+    def stacked(self, examples: Sequence[Example], randomness: RandomContext) -> Stack:
         """All pictures of a pool, changed by chance in training."""
         placed, kept, skipped = [], [], {}
-        changes = self.augment if chance.training else ()
+        changes = self.augment if randomness.training else ()
         first = changes[0] if changes and isinstance(changes[0], RandomResizedCrop) else None
         for i, example in enumerate(examples):
             pixels = self.pixels(example)
@@ -50,9 +50,11 @@ class AugmentedTask(PictureTask):
                 skipped[i] = pixels
                 continue
             size = self.size
-            placed.append(fitted(pixels, size, self.fit) if first is None else first.cut(pixels, size, chance.random))
+            placed.append(
+                fitted(pixels, size, self.fit) if first is None else first.cut(pixels, size, randomness.generator)
+            )
             kept.append(i)
         stack = np.stack(placed) if placed else np.empty((0, self.channels, *self.size), np.uint8)
         for change in changes[0 if first is None else 1 :]:
-            stack = change(stack, chance.random)
+            stack = change(stack, randomness.generator)
         return Stack(normalized(stack, self.mean, self.std), kept, skipped)

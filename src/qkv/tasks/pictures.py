@@ -33,7 +33,7 @@ class PictureTask(Task):
     """
 
     pool: ClassVar[int] = 128  # all of them are in memory at once, in numbers
-    words: ClassVar[bool] = False
+    needs_tokenizer: ClassVar[bool] = False
 
     image: Size | None = None
     channels: int = 3
@@ -42,14 +42,14 @@ class PictureTask(Task):
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
-        if not isinstance(seen, Patches):
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
+        if not isinstance(inputs, Patches):
             raise ValueError(f"the task {self.kind!r} is on pictures, and this model reads none; take one over patches")
-        size = self.image or seen.image
-        grid = seen.grid_of(size)
+        size = self.image or inputs.image
+        grid = inputs.grid_of(size)
         if not grid.patches:
             raise ValueError(f"pictures of {size[0]} × {size[1]} pixels hold no patch of the model; raise task.image")
-        made = self.replace({"image": size, "channels": seen.channels, "tokens": grid.tokens})
+        made = self.replace({"image": size, "channels": inputs.channels, "tokens": grid.tokens})
         if made.bits is None:
             made = made.replace({"bits": getattr(source, "depth", None) or _depth(source)})
         if made.mean and made.std:

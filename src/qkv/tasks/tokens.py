@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from ..core.batch import IGNORE, Batch
-from ..metrics.base import Judge, Measured
+from ..metrics.base import Metric, MetricValue
 
 AT_ONCE = 1024  # places of which logits are held
 
 
-class Tokens(Judge):
+class TokenMetric(Metric):
     """The share of labels that are the model's first choice, and the entropy of the labels' own frequencies.
 
     The entropy −Σ p log p (nats; p: shares of the words among these labels) is the least loss that one distribution for all
@@ -31,7 +31,7 @@ class Tokens(Judge):
     def count(self) -> int:
         return int(self.seen.sum())
 
-    def read(self, model: Any, batch: Batch) -> None:
+    def evaluate(self, model: Any, batch: Batch) -> None:
         self.take(model, model.hidden(**batch.inputs), batch)
 
     def take(self, model: Any, hidden: Tensor, batch: Batch) -> Tensor:
@@ -39,7 +39,7 @@ class Tokens(Judge):
         assert batch.labels is not None
         counts = batch.labels != IGNORE
         labels, places = batch.labels[counts], hidden[counts]
-        self.hear(places)
+        self.check_nan(places)
         chunks = [model.head(part[None])[0].argmax(-1) for part in places.split(AT_ONCE)]
         said = torch.cat(chunks) if chunks else labels
         self.right += int((said == labels).sum())
@@ -48,12 +48,14 @@ class Tokens(Judge):
         self.seen = np.pad(self.seen, (0, wide - len(self.seen))) + np.pad(tally, (0, wide - len(tally)))
         return said
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         if not self.count:
             return {}
         return {
-            self.accuracy: Measured(self.right / self.count, "share of the labels that are the model's first choice"),
-            "unigram_entropy": Measured(entropy(self.seen), "−Σ p log p over the words of the same labels, in nats"),
+            self.accuracy: MetricValue(
+                self.right / self.count, "share of the labels that are the model's first choice"
+            ),
+            "unigram_entropy": MetricValue(entropy(self.seen), "−Σ p log p over the words of the same labels, in nats"),
         }
 
 

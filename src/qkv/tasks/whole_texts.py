@@ -15,7 +15,7 @@ from ..data.batching.encoding import Encoder
 from ..data.batching.numpy_batch import Array, Cut, Spans
 from ..data.batching.rows import OVER_LONG
 from ..data.source import Example, Skipped, Source
-from ..data.task import Chance, Item, Task, joined, said
+from ..data.task import Item, RandomContext, Task, joined, said
 from ..layers.embedding import Input
 from .framing import Framed, framed
 
@@ -60,9 +60,9 @@ class Sentences(Task):
     def with_global_tokens(self) -> Self:
         return self if self.global_tokens else self.replace(global_tokens="first")
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         """Raises ValueError where the data have no labels, or none that tell anything apart."""
-        return self._filled(seen)
+        return self._filled(inputs)
 
     def texts(self, example: Example) -> Iterator[str]:
         yield from (text for row in self.sides(example) for text in row)
@@ -79,17 +79,19 @@ class Sentences(Task):
 
     # -- batches --------------------------------------------------------------------------------------------------
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
         assert tokenizer is not None
         sides = [self.sides(example) for example in examples]
-        ids = self._ids([text for rows in sides for row in rows for text in row], tokenizer, chance)
+        ids = self._ids([text for rows in sides for row in rows for text in row], tokenizer, randomness)
         return [
             self._item(example, [tuple(islice(ids, len(row))) for row in rows], tokenizer)
             for example, rows in zip(examples, sides, strict=True)
         ]
 
-    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
-        return self.items([example], tokenizer, chance)[0]
+    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
+        return self.items([example], tokenizer, randomness)[0]
 
     def collate(self, items: Sequence[Item], pad: int) -> Cut:
         """The rows of all examples one after the other. `rows` of the targets says which are whose, (B, K), −1 for none."""
@@ -112,7 +114,7 @@ class Sentences(Task):
             texts=tuple(item.example for item in items),
         )
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """The rows of one example, and what is to be said of it."""
         lines: list[tuple[str, str]] = []
         for at in (number for number in batch.targets["rows"][row].tolist() if number >= 0):
@@ -120,17 +122,17 @@ class Sentences(Task):
             for name in ("ids", "token_types"):
                 if name in batch.inputs:
                     lines.append((name, said(batch.inputs[name][at][:real], tokenizer, name)))
-        return lines if batch.labels is None else [*lines, ("label", self.named(batch.labels[row].item()))]
+        return lines if batch.labels is None else [*lines, ("label", self.label_text(batch.labels[row].item()))]
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
-    def _ids(self, texts: list[str], tokenizer: Any, chance: Chance) -> Iterator[Sequence[int]]:
+    def _ids(self, texts: list[str], tokenizer: Any, randomness: RandomContext) -> Iterator[Sequence[int]]:
         """Of each text in turn; split by chance where the tokenizer does that in training."""
-        drawn = chance.training and bool(getattr(tokenizer, "dropout", 0))
+        drawn = randomness.training and bool(getattr(tokenizer, "dropout", 0))
         for start in range(0, len(texts), _AT_ONCE):
             some = texts[start : start + _AT_ONCE]
             if drawn:
-                yield from tokenizer.sample(some, chance.random.integers(2**62, size=len(some)).tolist())
+                yield from tokenizer.sample(some, randomness.generator.integers(2**62, size=len(some)).tolist())
             else:
                 yield from tokenizer.encode_batch(some)
 
@@ -142,9 +144,9 @@ class Sentences(Task):
         made = Framings({"ids": framings[0].ids}, label, example=example, rows=framings)
         return Skipped(OVER_LONG) if self.over_long == "skip" and made.cut else made
 
-    def _filled(self, seen: Input, **found: Any) -> Self:
+    def _filled(self, inputs: Input, **found: Any) -> Self:
         """With what was found in every field that is not given."""
-        found["segments"] = int(getattr(seen, "token_types", 0))
+        found["segments"] = int(getattr(inputs, "token_types", 0))
         return self.replace({name: value for name, value in found.items() if getattr(self, name) in (None, ())})
 
     def _refused(self, example: Example, what: str, reason: str) -> Skipped:

@@ -14,7 +14,7 @@ import pytest
 from qkv.data.media.audio import encode, resampled
 from qkv.data.readers.sounds import CALLS, Calls, Sounds
 from qkv.data.source import Counts, Skipped, read
-from qkv.data.task import Chance
+from qkv.data.task import RandomContext
 from qkv.experiments.train import train
 from qkv.inference.run import load
 from qkv.layers.patches import Patches
@@ -115,12 +115,12 @@ def test_sounds_are_cut_or_stand_in_silence() -> None:
 
 def test_training_hides_and_shifts_by_chance_and_evaluation_does_not(folder: Path) -> None:
     source = Sounds(path=str(folder))
-    task = Sound(n_fft=64, hop=40).settle(source, None, IMAGE)
+    task = Sound(n_fft=64, hop=40).resolve(source, None, IMAGE)
     assert task.classes == ("high", "low") and task.n_labels == 2
     example = next(source.examples("train", shuffle=False))
 
     def made(training: bool, seed: int) -> Any:
-        item = task.item(example, None, Chance(np.random.default_rng(seed), training))
+        item = task.item(example, None, RandomContext(np.random.default_rng(seed), training))
         assert not isinstance(item, Skipped)
         return item.arrays["ids"]
 
@@ -128,7 +128,7 @@ def test_training_hides_and_shifts_by_chance_and_evaluation_does_not(folder: Pat
     np.testing.assert_array_equal(made(True, 0), made(True, 0))
     np.testing.assert_array_equal(made(False, 0), made(False, 1))
     with pytest.raises(ValueError, match="no class 'dog' in the training data"):
-        task.item({**example, "label": "dog"}, None, Chance(np.random.default_rng(0), False))
+        task.item({**example, "label": "dog"}, None, RandomContext(np.random.default_rng(0), False))
 
 
 def test_made_calls_are_of_all_classes_and_the_same_each_time() -> None:

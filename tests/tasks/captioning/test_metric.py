@@ -10,7 +10,7 @@ from qkv.core.batch import IGNORE, Batch
 from qkv.core.layout import Layout
 from qkv.generation import generate
 from qkv.look.pictures import draw
-from qkv.tasks.captioning.metric import Captioned
+from qkv.tasks.captioning.metric import CaptionMetric
 from qkv.tokenizers.kinds import Word
 from qkv.tokenizers.tokenizer import train
 
@@ -52,13 +52,13 @@ class Echo:
 
 def test_captions_and_answers_are_compared_with_the_truth() -> None:
     texts = [("", "a red circle"), ("how many ?", "two"), ("how many ?", "a")]
-    model, judge = Echo(["a red circle", "two", "two"]), Captioned(WORDS, 20, *PLAIN)
-    judge.read(model, batch_of(texts))  # type: ignore[arg-type]
+    model, metric = Echo(["a red circle", "two", "two"]), CaptionMetric(WORDS, 20, *PLAIN)
+    metric.evaluate(model, batch_of(texts))  # type: ignore[arg-type]
     assert model.asked == [[END], [END, *WORDS.encode("how many ?"), END], [END, *WORDS.encode("how many ?"), END]]
-    found = {name: one.value for name, one in judge.found().items()}
+    found = {name: one.value for name, one in metric.compute().items()}
     assert found["exact"] == pytest.approx(2 / 3)
     assert (found["exact_captions"], found["exact_answers"]) == (1, 0.5) and "bleu" in found
-    first, second = judge.samples(2)
+    first, second = metric.samples(2)
     assert first["output"] == first["target"] == "a red circle" and second["source"] == "how many ?"
     assert "data:image/png;base64," in str(draw(first["picture"]))
 
@@ -75,8 +75,8 @@ def test_a_model_writes_from_pixels_what_it_says_step_by_step() -> None:
         d_ff=16,
     )
     model = qkv.build(spec).eval()
-    batch, judge = batch_of([("", "a red circle"), ("how many ?", "two")]), Captioned(WORDS, 12, *PLAIN)
-    judge.read(model, batch)
+    batch, metric = batch_of([("", "a red circle"), ("how many ?", "two")]), CaptionMetric(WORDS, 12, *PLAIN)
+    metric.evaluate(model, batch)
     pixels, prompts = batch.inputs["ids"], [[END], [END, *WORDS.encode("how many ?"), END]]
     made = generate(model, pixels, target=prompts, eos_id=END, max_new_tokens=5)
     for row, prompt in enumerate(prompts):

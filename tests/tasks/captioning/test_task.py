@@ -12,7 +12,7 @@ from qkv.data.batching.batching import Batching, stream
 from qkv.data.readers.captions import Captions
 from qkv.data.source import SPLITS, Skipped
 from qkv.data.synthetic.shapes import Scenes
-from qkv.data.task import Chance, Item
+from qkv.data.task import Item, RandomContext
 from qkv.layers.patches import Patches
 from qkv.tasks.captioning.task import Caption
 from qkv.tokenizers.kinds import Word
@@ -28,9 +28,9 @@ def tokenizer() -> Tokenizer:
 
 
 def items(tokenizer: Tokenizer, *texts: tuple[str, str], **fields: int) -> list[Item | Skipped]:
-    task = Caption(mean=(0.0,) * 3, std=(1.0,) * 3, **fields).settle(Scenes(), tokenizer, SEEN)
+    task = Caption(mean=(0.0,) * 3, std=(1.0,) * 3, **fields).resolve(Scenes(), tokenizer, SEEN)
     examples = [{"image": PICTURE, "question": asked, "answer": answer} for asked, answer in texts]
-    return task.items(examples, tokenizer, Chance(np.random.default_rng(0), True))
+    return task.items(examples, tokenizer, RandomContext(np.random.default_rng(0), True))
 
 
 def test_a_caption_is_learned_from_its_first_word_to_its_end(tokenizer: Tokenizer) -> None:
@@ -58,7 +58,7 @@ def test_what_is_too_long_or_says_nothing_is_counted(tokenizer: Tokenizer) -> No
 
 def test_batches_of_pictures_and_words(tokenizer: Tokenizer) -> None:
     source = Scenes(size=(16, 16), train=40)
-    task = Caption().settle(source, tokenizer, SEEN)
+    task = Caption().resolve(source, tokenizer, SEEN)
     assert set(task.texts({"question": "", "answer": "a"})) == {"a"}
     with stream(source, tokenizer, Batching(tokens=200, workers=0), seq2seq=True, task=task) as batches:
         batch = next(batches)

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from qkv.core.batch import IGNORE, Batch
 from qkv.data.readers.boxes import Coco
-from qkv.data.task import Chance, Item
+from qkv.data.task import Item, RandomContext
 from qkv.layers.boxes import centered
 from qkv.layers.patches import Patches
 from qkv.look.pictures import draw
 from qkv.models.heads.vision import Objects
-from qkv.tasks.detection.metric import Located
+from qkv.tasks.detection.metric import BoxMetric
 from qkv.tasks.detection.task import Detect
 
 PLAIN = (0.0,) * 3, (1.0,) * 3
@@ -47,21 +47,21 @@ CLASSES = torch.tensor([[0, 1], [0, IGNORE]])
 
 
 def test_everything_found_is_1_and_what_is_surely_wrong_costs() -> None:
-    judge = Located(("a", "b"), *PLAIN)
-    judge.add(said([[(0, 0.9), (1, 0.8)], [(0, 0.7), (-1, 0.0)]], TRUTH), batch_of(CLASSES, TRUTH))
-    found = judge.found()
+    metric = BoxMetric(("a", "b"), *PLAIN)
+    metric.update(said([[(0, 0.9), (1, 0.8)], [(0, 0.7), (-1, 0.0)]], TRUTH), batch_of(CLASSES, TRUTH))
+    found = metric.compute()
     assert found["map"].value == pytest.approx(1) and found["map50"].value == pytest.approx(1)
-    judge = Located(("a", "b"), *PLAIN)
-    judge.add(said([[(1, 0.9), (0, 0.8)], [(1, 0.7), (-1, 0.0)]], TRUTH), batch_of(CLASSES, TRUTH))
-    assert judge.found()["map50"].value == pytest.approx(0, abs=1e-6)
+    metric = BoxMetric(("a", "b"), *PLAIN)
+    metric.update(said([[(1, 0.9), (0, 0.8)], [(1, 0.7), (-1, 0.0)]], TRUTH), batch_of(CLASSES, TRUTH))
+    assert metric.compute()["map50"].value == pytest.approx(0, abs=1e-6)
 
 
 def test_a_box_of_iou_0_7_counts_at_0_5_alone() -> None:
     near = TRUTH.clone()
     near[..., 2] = near[..., 0] + 0.7 * (near[..., 2] - near[..., 0])  # 70 % of each, within it
-    judge = Located(("a", "b"), *PLAIN)
-    judge.add(said([[(0, 0.9), (1, 0.8)], [(0, 0.7), (-1, 0.0)]], near), batch_of(CLASSES, TRUTH))
-    found = judge.found()
+    metric = BoxMetric(("a", "b"), *PLAIN)
+    metric.update(said([[(0, 0.9), (1, 0.8)], [(0, 0.7), (-1, 0.0)]], near), batch_of(CLASSES, TRUTH))
+    found = metric.compute()
     assert found["map50"].value == pytest.approx(1)
     assert found["map"].value == pytest.approx(0.45, abs=0.06)  # 0.5 … 0.65, and perhaps 0.7, of ten thresholds
 
@@ -70,15 +70,15 @@ def test_average_precision_is_the_area_under_its_curve() -> None:
     """The surest detection finds one of two objects, the next none, the third the other: 1 up to recall ½, then ⅔."""
     truth = torch.tensor([[[0.1, 0.1, 0.3, 0.3], [0.6, 0.6, 0.9, 0.9]]])
     made = torch.tensor([[[0.1, 0.1, 0.3, 0.3], [0.3, 0.7, 0.5, 0.9], [0.6, 0.6, 0.9, 0.9]]])
-    judge = Located(("a",), *PLAIN)
-    judge.add(said([[(0, 0.9), (0, 0.8), (0, 0.7)]], made, labels=1), batch_of(torch.tensor([[0, 0]]), truth))
-    assert judge.found()["map50"].value == pytest.approx((51 + 50 * 2 / 3) / 101, abs=1e-3)
+    metric = BoxMetric(("a",), *PLAIN)
+    metric.update(said([[(0, 0.9), (0, 0.8), (0, 0.7)]], made, labels=1), batch_of(torch.tensor([[0, 0]]), truth))
+    assert metric.compute()["map50"].value == pytest.approx((51 + 50 * 2 / 3) / 101, abs=1e-3)
 
 
 def test_what_is_shown() -> None:
-    judge = Located(("a", "<b>"), *PLAIN)
-    judge.add(said([[(0, 0.9), (1, 0.3)], [(0, 0.7), (-1, 0.0)]], TRUTH), batch_of(CLASSES, TRUTH))
-    first, second = judge.samples(5)
+    metric = BoxMetric(("a", "<b>"), *PLAIN)
+    metric.update(said([[(0, 0.9), (1, 0.3)], [(0, 0.7), (-1, 0.0)]], TRUTH), batch_of(CLASSES, TRUTH))
+    first, second = metric.samples(5)
     assert (first["source"], first["target"], first["output"]) == ("0.jpg", "1 a, 1 <b>", "1 a")
     assert second["output"] == second["target"] == "1 a"
     assert len(first["picture"]["truth"]) == 2 and len(first["picture"]["made"]) == 1
@@ -87,9 +87,9 @@ def test_what_is_shown() -> None:
 
 
 def test_pictures_without_objects_have_no_precision() -> None:
-    judge = Located(("a",), *PLAIN)
-    judge.add(said([[(0, 0.9)]], TRUTH[:1, :1], labels=1), batch_of(torch.tensor([[IGNORE]]), TRUTH[:1, :1]))
-    assert judge.found() == {}
+    metric = BoxMetric(("a",), *PLAIN)
+    metric.update(said([[(0, 0.9)]], TRUTH[:1, :1], labels=1), batch_of(torch.tensor([[IGNORE]]), TRUTH[:1, :1]))
+    assert metric.compute() == {}
 
 
 def made_coco(folder: Path, random: np.random.Generator) -> dict[str, Any]:
@@ -133,10 +133,10 @@ def test_crowds_are_ignored_as_by_pycocotools_from_the_file_to_the_metric(tmp_pa
     path = str(tmp_path / "all.json")
     source = Coco(path=path, validation_path=path, test_path=path)
     task = Detect(mean=(0.0,) * 3, std=(1.0,) * 3, flip=False)
-    task = task.settle(source, None, Patches(image=(32, 48), patch=(8, 8)))
-    judge, detections = Located(task.classes, *PLAIN), []
+    task = task.resolve(source, None, Patches(image=(32, 48), patch=(8, 8)))
+    metric, detections = BoxMetric(task.classes, *PLAIN), []
     for number, example in enumerate(source.table("test")):
-        (item,) = task.items([example], None, Chance(random, training=False))
+        (item,) = task.items([example], None, RandomContext(random, training=False))
         assert isinstance(item, Item) and len(item.targets["classes"]) == sum(
             not one["iscrowd"] for one in whole["annotations"] if one["image_id"] == number
         )
@@ -149,16 +149,16 @@ def test_crowds_are_ignored_as_by_pycocotools_from_the_file_to_the_metric(tmp_pa
         outputs = said([list(zip(classes, sure.tolist(), strict=True))], torch.tensor(edges, dtype=torch.float32)[None])
         targets = {name: torch.as_tensor(part)[None] for name, part in item.targets.items()}
         batch = Batch({"ids": torch.rand(1, 3, 16, 16)}, targets=targets, texts=(item.example,))
-        judge.add(outputs, batch)
+        metric.update(outputs, batch)
         detections += [
             {"image_id": number, "category_id": k + 1, "bbox": box.tolist(), "score": float(np.float32(score))}
             for k, box, score in zip(classes, twice, sure, strict=True)
         ]
-    found, wanted = judge.found(), official(whole, detections)
+    found, wanted = metric.compute(), official(whole, detections)
     assert [found["map"].value, found["map50"].value] == pytest.approx(wanted, abs=2e-3)
     without = {**whole, "annotations": [one for one in whole["annotations"] if not one["iscrowd"]]}
     assert official(without, detections)[1] < wanted[1] - 0.05  # what leaving crowds out would say
-    assert "40 objects and 20 ignored" in found["map"].how
+    assert "40 objects and 20 ignored" in found["map"].details
 
 
 def test_what_is_found_on_a_difficult_object_counts_not_at_all() -> None:
@@ -166,15 +166,15 @@ def test_what_is_found_on_a_difficult_object_counts_not_at_all() -> None:
     made = torch.tensor([[[0.6, 0.6, 0.9, 0.9], [0.6, 0.6, 0.9, 0.88], [0.6, 0.6, 0.7, 0.7], [0.1, 0.1, 0.3, 0.3]]])
     values = []
     for crowd in (False, True):
-        judge = Located(("a",), *PLAIN)
+        metric = BoxMetric(("a",), *PLAIN)
         batch = batch_of(torch.tensor([[0]]), truth)
         batch.texts[0]["ignored"] = [(0, np.array([0.6, 0.6, 0.9, 0.9], np.float32), crowd)]
-        judge.add(said([[(0, 0.9), (0, 0.8), (0, 0.7), (0, 0.6)]], made, labels=1), batch)
-        values.append(judge.found()["map50"].value)
+        metric.update(said([[(0, 0.9), (0, 0.8), (0, 0.7), (0, 0.6)]], made, labels=1), batch)
+        values.append(metric.compute()["map50"].value)
     assert values == pytest.approx([0.5, 1])  # the small one lies in a crowd, but has no IoU of a half
 
 
 def test_nothing_found_is_0() -> None:
-    judge = Located(("a",), *PLAIN)
-    judge.add(said([[]], torch.zeros(1, 0, 4), labels=1), batch_of(torch.tensor([[0]]), TRUTH[:1, :1]))
-    assert judge.found()["map"].value == 0
+    metric = BoxMetric(("a",), *PLAIN)
+    metric.update(said([[]], torch.zeros(1, 0, 4), labels=1), batch_of(torch.tensor([[0]]), TRUTH[:1, :1]))
+    assert metric.compute()["map"].value == 0

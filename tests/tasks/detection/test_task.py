@@ -10,7 +10,7 @@ from qkv.core.batch import IGNORE
 from qkv.data.batching.batching import Batching, stream
 from qkv.data.source import Skipped
 from qkv.data.synthetic.shapes import Shapes
-from qkv.data.task import Chance, Item
+from qkv.data.task import Item, RandomContext
 from qkv.layers.patches import Patches
 from qkv.tasks.detection.task import Detect
 
@@ -19,7 +19,7 @@ SEEN = Patches(image=(32, 48), patch=(8, 8), after=5)
 
 def settled(**fields: Any) -> Detect:
     given = {"mean": (0.0,) * 3, "std": (1.0,) * 3, "classes": ("dark", "light"), "flip": False, **fields}
-    return Detect(**given).settle(Shapes(), None, SEEN)
+    return Detect(**given).resolve(Shapes(), None, SEEN)
 
 
 def example(**changes: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def example(**changes: Any) -> dict[str, Any]:
 
 
 def made(task: Detect, one: dict[str, Any], training: bool = False, seed: int = 0) -> list[Item | Skipped]:
-    return task.items([one], None, Chance(np.random.default_rng(seed), training))
+    return task.items([one], None, RandomContext(np.random.default_rng(seed), training))
 
 
 def seen_boxes(numbers: np.ndarray) -> dict[int, list[float]]:
@@ -66,7 +66,9 @@ def test_pictures_are_drawn_to_the_models_size_and_boxes_are_shares_of_it() -> N
     np.testing.assert_allclose(item.targets["boxes"][0], [24 / 96, 24 / 64, 32 / 96, 16 / 64], atol=1e-6)
 
 
-@pytest.mark.parametrize("fields", [{"flip": True}, {"turn": True}, {"crop": 0.6, "flip": True, "turn": True}])
+@pytest.mark.parametrize(
+    "fields", [{"flip": True}, {"vertical_flip": True}, {"crop": 0.6, "flip": True, "vertical_flip": True}]
+)
 def test_boxes_move_along_with_what_is_in_them(fields: dict[str, Any]) -> None:
     differ = set()
     for seed in range(12):
@@ -120,7 +122,7 @@ def test_a_batch_pads_what_has_fewer_objects_and_counts_the_others() -> None:
     assert cut.targets["classes"].tolist() == [[0, 1], [IGNORE, IGNORE], [0, IGNORE]]
     assert cut.targets["boxes"].shape == (3, 2, 4) and cut.counts == {"class": 3, "box": 3, "giou": 3}
     assert (cut.targets["boxes"][..., 2:] > 0).all()
-    shown = task.show(cut.batch({}), 0, None)
+    shown = task.preview(cut.batch({}), 0, None)
     objects = [text for name, text in shown if name == "object"]
     assert objects[0] == "dark at 0.250 0.375 0.333 0.250 (center, width and height)" and len(objects) == 2
 
@@ -132,7 +134,7 @@ def _first(count: int) -> dict[str, Any]:
 
 def test_a_stream_of_made_pictures() -> None:
     source = Shapes(size=(32, 32), train=30, most=2)
-    task = Detect().settle(source, None, SEEN)
+    task = Detect().resolve(source, None, SEEN)
     assert task.classes == ("circle", "cross", "square", "triangle") and task.tokens == 4 * 6 + 1 + 5
     with stream(source, None, Batching(tokens=10 * task.tokens, workers=0), seq2seq=False, task=task) as batches:
         batch = next(batches)

@@ -10,15 +10,15 @@ import torch
 
 from qkv.core.batch import Batch
 from qkv.data.readers.series import Waves
-from qkv.data.task import Chance
+from qkv.data.task import RandomContext
 from qkv.experiments.train import train
 from qkv.layers.patches import Patches, image_layout
 from qkv.models.heads.series import Forecaster
 from qkv.recipes.recipe import Recipe
-from qkv.tasks.forecasting.metric import ForecastJudge
+from qkv.tasks.forecasting.metric import ForecastMetric
 from qkv.tasks.forecasting.task import Forecast
 
-CHANCE = Chance(np.random.default_rng(0), True)
+CHANCE = RandomContext(np.random.default_rng(0), True)
 
 
 def test_each_column_is_normalized_by_its_own_history() -> None:
@@ -54,13 +54,13 @@ def test_a_flat_history_weighs_no_more_than_another() -> None:
 
 
 def test_errors_are_of_the_values_before_normalization() -> None:
-    judge = ForecastJudge()
+    metric = ForecastMetric()
     about = ({"scale": 2.0, "mean": 5.0, "column": "a", "where": "rows 1 to 5"},)
     inputs = {"ids": torch.tensor([[[[0.0, 1.0]]]])}
-    judge.add(torch.tensor([[1.0, 2.0]]), Batch(inputs, torch.tensor([[0.0, 0.0]]), texts=about))
-    found = {name: one.value for name, one in judge.found().items()}
+    metric.update(torch.tensor([[1.0, 2.0]]), Batch(inputs, torch.tensor([[0.0, 0.0]]), texts=about))
+    found = {name: one.value for name, one in metric.compute().items()}
     assert found == {"mse": (4 + 16) / 2, "mae": (2 + 4) / 2, "last_value_mse": 4.0}
-    (sample,) = judge.samples(3)
+    (sample,) = metric.samples(3)
     assert sample["picture"] == {"kind": "forecast", "past": [5, 7], "truth": [5, 5], "made": [7, 9]}
 
 

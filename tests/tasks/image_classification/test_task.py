@@ -12,7 +12,7 @@ import torch
 from qkv.data.media.augment import CutMix, Flip, MixUp, RandomResizedCrop
 from qkv.data.readers.images import Digits
 from qkv.data.source import Example, Skipped, Source, Split, Table
-from qkv.data.task import Chance, Item
+from qkv.data.task import Item, RandomContext
 from qkv.layers.embedding import Embedding
 from qkv.layers.patches import Patches
 from qkv.tasks.image_classification.task import ImageClassify
@@ -35,11 +35,11 @@ def colored(label: Any, height: int = 8, width: int = 8, channels: int = 3) -> E
 
 SEEN = Patches(image=(8, 8), patch=(4, 4), channels=3)
 DATA = Colors(given=(colored("red"), colored("blue"), colored("red", 16, 12)))
-TASK = ImageClassify().settle(DATA, None, SEEN)
+TASK = ImageClassify().resolve(DATA, None, SEEN)
 
 
-def chance(training: bool = True, seed: int = 0) -> Chance:
-    return Chance(np.random.default_rng(seed), training)
+def chance(training: bool = True, seed: int = 0) -> RandomContext:
+    return RandomContext(np.random.default_rng(seed), training)
 
 
 def items(task: ImageClassify, examples: list[Example], training: bool = True) -> list[Item]:
@@ -52,13 +52,13 @@ def test_it_is_settled_by_data_and_model() -> None:
     assert TASK.classes == ("blue", "red") and TASK.n_labels == 2
     assert (TASK.image, TASK.channels, TASK.tokens) == ((8, 8), 3, 5)
     assert ImageClassify.from_dict(TASK.to_dict()) == TASK
-    assert ImageClassify(classes=("red", "blue")).settle(DATA, None, SEEN).classes == ("red", "blue")
-    assert ImageClassify().settle(Digits(), None, SEEN).classes == tuple("0123456789")
+    assert ImageClassify(classes=("red", "blue")).resolve(DATA, None, SEEN).classes == ("red", "blue")
+    assert ImageClassify().resolve(Digits(), None, SEEN).classes == tuple("0123456789")
 
 
 def test_numbers_are_in_their_order() -> None:
     data = Colors(given=tuple(colored(n) for n in (10, 9, 2)))
-    assert ImageClassify().settle(data, None, SEEN).classes == ("2", "9", "10")
+    assert ImageClassify().resolve(data, None, SEEN).classes == ("2", "9", "10")
 
 
 def test_a_batch_is_normalized_pictures_and_class_numbers() -> None:
@@ -113,12 +113,12 @@ def test_strange_labels(label: Any, said: str, reason: str) -> None:
 )
 def test_one_class_is_nothing_to_tell(given: tuple[Example, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        ImageClassify().settle(Colors(given=given), None, SEEN)
+        ImageClassify().resolve(Colors(given=given), None, SEEN)
 
 
 def test_a_model_that_reads_text_sees_no_pictures() -> None:
     with pytest.raises(ValueError, match="this model reads none"):
-        ImageClassify().settle(DATA, None, Embedding())
+        ImageClassify().resolve(DATA, None, Embedding())
 
 
 def test_cuts_from_whole_pictures_come_first() -> None:

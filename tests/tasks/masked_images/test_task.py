@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qkv.data.batching.batching import Batching, stream
 from qkv.data.readers.images import Digits
 from qkv.data.source import Skipped
-from qkv.data.task import Chance
+from qkv.data.task import RandomContext
 from qkv.layers.patches import Patches, shown_patches
 from qkv.tasks.masked_images.task import MaskedPatches
 
@@ -19,12 +19,12 @@ SEEN = Patches(image=(8, 8), patch=(2, 2), channels=1)
 
 
 def settled(**fields: float) -> MaskedPatches:
-    return MaskedPatches(**fields).settle(Digits(), None, SEEN)
+    return MaskedPatches(**fields).resolve(Digits(), None, SEEN)
 
 
 def cut(task: MaskedPatches, rows: int = 6, seed: int = 0):  # type: ignore[no-untyped-def]
     examples = [Digits().table("train")[i] for i in range(rows)]
-    made = task.items(examples, None, Chance(np.random.default_rng(seed), training=True))
+    made = task.items(examples, None, RandomContext(np.random.default_rng(seed), training=True))
     return task.collate([one for one in made if not isinstance(one, Skipped)], 0)
 
 

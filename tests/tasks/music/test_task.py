@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from qkv.core.batch import IGNORE
 from qkv.data import train_tokenizer
 from qkv.data.media.notes import Frame, spelled
-from qkv.data.task import Chance, Item
+from qkv.data.task import Item, RandomContext
 from qkv.look.pictures import draw
 from qkv.tasks.music.task import Music
 from qkv.tokenizers.kinds import TokenizerSpec
@@ -23,7 +23,7 @@ TOKENIZER = train_tokenizer(TokenizerSpec.from_dict({"kind": "word"}), Music(tra
 
 def items(task: Music, training: bool = False, seed: int = 0) -> list[Item]:
     example = {"text": spelled(PIECE), "frames": PIECE}
-    return task.items([example], TOKENIZER, Chance(np.random.default_rng(seed), training))  # type: ignore[return-value]
+    return task.items([example], TOKENIZER, RandomContext(np.random.default_rng(seed), training))  # type: ignore[return-value]
 
 
 class Uniform(nn.Module):
@@ -45,13 +45,13 @@ def test_windows_count_every_word_once() -> None:
 def test_the_likelihood_of_a_frame_is_that_of_its_words() -> None:
     for longest in (16, 500):
         task = Music(longest=longest)
-        judge = task.judge(TOKENIZER)
+        metric = task.metric(TOKENIZER)
         for item in items(task):
-            judge.read(Uniform(), task.collate([item], 0).batch({}))
+            metric.evaluate(Uniform(), task.collate([item], 0).batch({}))
         words = sum(len(frame) + 1 for frame in PIECE)
-        found = judge.found()["frame_nll"]
+        found = metric.compute()["frame_nll"]
         assert math.isclose(found.value, words / len(PIECE) * math.log(TOKENIZER.vocab_size), rel_tol=1e-6)
-        assert "24 frames" in found.how
+        assert "24 frames" in found.details
 
 
 def test_training_moves_pieces_and_reads_a_part_of_long_ones() -> None:
@@ -76,9 +76,9 @@ def test_samples_are_drawn_as_piano_rolls() -> None:
             return torch.cat([ids, new], 1)
 
     task = Music(prompt=2, goes_on=4)
-    judge = task.judge(TOKENIZER)
-    judge.read(Rising(), task.collate(items(task), 0).batch({}))
-    (sample,) = judge.samples(1)
+    metric = task.metric(TOKENIZER)
+    metric.evaluate(Rising(), task.collate(items(task), 0).batch({}))
+    (sample,) = metric.samples(1)
     assert (sample["source"], sample["output"]) == ("E4 C4 . .", "E4 . G4 C3 .")
     assert sample["picture"]["prompt"] == 2 and sample["picture"]["made"][-1] == (48, 3, 4)
     drawn = str(draw(sample["picture"]))

@@ -47,7 +47,7 @@ def opened(
 ) -> Any:
     task = Task.from_dict(task) if isinstance(task, dict) else task
     source = Prose(more=more)
-    task = task.settle(source, tokenizer, Embedding(token_types=2))
+    task = task.resolve(source, tokenizer, Embedding(token_types=2))
     batching = Batching.from_dict({"context": 32, "tokens": 256, "workers": 0, **settings})
     return stream(source, tokenizer, batching, seq2seq=False, task=task, split=split, epochs=1)
 
@@ -139,9 +139,9 @@ def test_documents_are_packed_without_seeing_one_another(tokenizer: Tokenizer) -
 
 def test_show_says_what_was_hidden(tokenizer: Tokenizer) -> None:
     (batch, *_) = opened(MaskedLanguageModel(), tokenizer)
-    lines = dict(MaskedLanguageModel().show(batch, 0, tokenizer))
+    lines = dict(MaskedLanguageModel().preview(batch, 0, tokenizer))
     assert lines["read"].startswith("[CLS] ") and "[MASK]{" in "".join(
-        dict(MaskedLanguageModel().show(batch, row, tokenizer))["read"] for row in range(4)
+        dict(MaskedLanguageModel().preview(batch, row, tokenizer))["read"] for row in range(4)
     )
     assert lines["second sentence"] in ("follows the first", "another text's")
 

@@ -15,7 +15,7 @@ from qkv.core.layout import Role
 from qkv.data import train_tokenizer
 from qkv.data.source import Skipped
 from qkv.data.synthetic.facts import Facts
-from qkv.data.task import Chance, Item
+from qkv.data.task import Item, RandomContext
 from qkv.layers.embedding import Embedding
 from qkv.tasks.question_answering.task import Answer
 from qkv.tokenizers.kinds import TokenizerSpec
@@ -37,7 +37,7 @@ def asked(words: list[str], answer: tuple[int, int] | None, question: str = "who
 
 
 def windows(task: Answer, one: dict[str, Any], training: bool = False) -> list[Item]:
-    made = task.items([one], TOKENIZER, Chance(np.random.default_rng(0), training))
+    made = task.items([one], TOKENIZER, RandomContext(np.random.default_rng(0), training))
     assert all(isinstance(item, Item) for item in made)
     return made  # type: ignore[return-value]
 
@@ -64,13 +64,13 @@ def test_perfect_scores_give_the_answer_back_from_any_window(
     made = windows(task, one)
     assert all(len(item.arrays["ids"]) <= longest for item in made)
     assert any(item.labels.any() for item in made)  # an answer as short as the overlap is whole in one of them
-    judge = task.judge(TOKENIZER)
+    metric = task.metric(TOKENIZER)
     for item in made:
         batch = task.collate([item], 0).batch({})
         assert batch.counts == {"loss": 2}
-        judge.add(perfect(item)[None], batch)
-    assert judge.found()["exact"].value == 1.0
-    assert judge.samples(1)[0]["output"] == one["answers"][0]
+        metric.update(perfect(item)[None], batch)
+    assert metric.compute()["exact"].value == 1.0
+    assert metric.samples(1)[0]["output"] == one["answers"][0]
 
 
 def test_windows_cover_the_context_and_have_the_question() -> None:
@@ -92,21 +92,21 @@ def test_no_answer_is_said_by_the_first_token() -> None:
     (item,) = windows(task, one)
     assert item.labels.tolist() == [0, 0]
     batch = task.collate([item], 0).batch({})
-    judge = task.judge(TOKENIZER)
-    judge.add(perfect(item)[None], batch)
-    assert {name: one.value for name, one in judge.found().items()} == {"exact": 1.0, "token_f1": 1.0}
-    assert judge.samples(1)[0]["output"] == "(no answer)"
-    always = task.replace(unanswerable=False).judge(TOKENIZER)
-    always.add(perfect(item)[None], batch)
-    assert always.found()["exact"].value == 0.0
-    cautious = task.replace(margin=99.0).judge(TOKENIZER)
-    cautious.add(perfect(item)[None], batch)
-    assert cautious.found()["exact"].value == 0.0
+    metric = task.metric(TOKENIZER)
+    metric.update(perfect(item)[None], batch)
+    assert {name: one.value for name, one in metric.compute().items()} == {"exact": 1.0, "token_f1": 1.0}
+    assert metric.samples(1)[0]["output"] == "(no answer)"
+    always = task.replace(unanswerable=False).metric(TOKENIZER)
+    always.update(perfect(item)[None], batch)
+    assert always.compute()["exact"].value == 0.0
+    cautious = task.replace(margin=99.0).metric(TOKENIZER)
+    cautious.update(perfect(item)[None], batch)
+    assert cautious.compute()["exact"].value == 0.0
 
 
 def test_made_facts_can_be_answered_from_their_text() -> None:
     source = Facts(train=200, validation=20, test=50)
-    task = Answer().settle(source, TOKENIZER, Embedding())
+    task = Answer().resolve(source, TOKENIZER, Embedding())
     assert task.unanswerable is True
     for one in source.examples("test"):
         (answer,), (start,) = one["answers"], one["starts"]
@@ -121,13 +121,13 @@ def test_what_can_not_be_read_is_told_or_skipped() -> None:
     with pytest.raises(ValueError, match="overlap by less than half"):
         Answer(longest=32, overlap=16)
     (skipped,) = Answer(longest=16, overlap=0).items(
-        [asked(WORDS, (0, 1), question=" ".join(WORDS))], TOKENIZER, Chance(np.random.default_rng(0), True)
+        [asked(WORDS, (0, 1), question=" ".join(WORDS))], TOKENIZER, RandomContext(np.random.default_rng(0), True)
     )
     assert skipped == Skipped("with a question that fills the row")
     from qkv.data import Reverse
 
     with pytest.raises(ValueError, match="gives no questions"):
-        Answer().settle(Reverse(), TOKENIZER, Embedding())
+        Answer().resolve(Reverse(), TOKENIZER, Embedding())
 
 
 def test_the_question_sees_all_where_the_model_has_such_tokens() -> None:

@@ -13,7 +13,7 @@ from qkv.core.batch import IGNORE
 from qkv.data.batching.batching import Batching, stream
 from qkv.data.source import Source, Split, Table
 from qkv.data.synthetic.shapes import Shapes
-from qkv.data.task import Chance
+from qkv.data.task import RandomContext
 from qkv.layers.embedding import Embedding
 from qkv.layers.patches import Patches
 from qkv.tasks.segmentation.task import Segment, tiles
@@ -38,7 +38,7 @@ def example(
 
 def settled(examples: list[dict[str, Any]], image: tuple[int, int] = (16, 24), **fields: Any) -> Segment:
     task = Segment(mean=(0.5,) * 3, std=(0.5,) * 3, **fields)
-    return task.settle(Given.model_construct(given=tuple(examples)), None, Patches(image=image, patch=(8, 8)))
+    return task.resolve(Given.model_construct(given=tuple(examples)), None, Patches(image=image, patch=(8, 8)))
 
 
 def classes_seen(numbers: np.ndarray) -> np.ndarray:
@@ -47,7 +47,7 @@ def classes_seen(numbers: np.ndarray) -> np.ndarray:
 
 
 def items(task: Segment, one: dict[str, Any], training: bool, seed: int = 0) -> list[Any]:
-    return task.items([one], None, Chance(np.random.default_rng(seed), training))
+    return task.items([one], None, RandomContext(np.random.default_rng(seed), training))
 
 
 def test_what_masks_hold_decides_the_classes() -> None:
@@ -56,13 +56,13 @@ def test_what_masks_hold_decides_the_classes() -> None:
     assert settled([example(values=(0, 1, 255))]).values == (0, 1)
     assert settled([example(values=(0, 1, 255))], classes=("a", "b", "c")).n_labels == 3
     assert settled([example(values=(7, 9))], values=(7, 9)).classes == ("0", "1")
-    assert Segment().settle(Shapes(), None, Patches(image=(64, 64))).classes[:2] == ("background", "circle")
+    assert Segment().resolve(Shapes(), None, Patches(image=(64, 64))).classes[:2] == ("background", "circle")
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_crops_and_turns_are_the_same_for_picture_and_mask(seed: int) -> None:
     one = example()
-    task = settled([one], crops=3, turn=True)
+    task = settled([one], crops=3, rotate=True)
     made = items(task, one, training=True, seed=seed)
     assert len(made) == 3
     for item in made:
@@ -109,7 +109,7 @@ def test_a_small_picture_stands_on_what_is_not_counted() -> None:
 
 def test_batches_hold_what_a_model_and_a_loss_take() -> None:
     source = Shapes(size=(32, 32), train=16, validation=3)
-    task = Segment().settle(source, None, Patches(image=(16, 16), patch=(4, 4)))
+    task = Segment().resolve(source, None, Patches(image=(16, 16), patch=(4, 4)))
     batch = next(iter(stream(source, None, Batching(tokens=17 * 8, workers=0), seq2seq=False, task=task)))
     assert batch.inputs["ids"].shape == (8, 3, 16, 16) and batch.labels is not None
     assert batch.labels.shape == (8, 16, 16) and batch.counts == {"loss": 8 * 256} and batch.tokens == 8 * 17
@@ -148,7 +148,7 @@ def test_settings_that_do_not_fit_are_refused(fields: dict[str, Any], said: str)
 
 def test_a_model_that_reads_no_pictures_is_refused() -> None:
     with pytest.raises(ValueError, match="on pictures, and this model reads none"):
-        Segment().settle(Shapes(), None, Embedding())
+        Segment().resolve(Shapes(), None, Embedding())
 
 
 def test_views_by_right_angles_are_of_squares() -> None:

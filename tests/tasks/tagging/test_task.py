@@ -15,7 +15,7 @@ from qkv.data import train_tokenizer
 from qkv.data.source import Skipped
 from qkv.data.synthetic.mentions import Mentions
 from qkv.data.synthetic.proteins import Folds
-from qkv.data.task import Chance, Item
+from qkv.data.task import Item, RandomContext
 from qkv.layers.embedding import Embedding
 from qkv.tasks.pieces import pieces_of
 from qkv.tasks.tagging.task import Tag, first_pieces
@@ -28,7 +28,7 @@ KINDS = [
     {"kind": "word"},
     {"kind": "char"},
 ]
-CHANCE = Chance(np.random.default_rng(0), False)
+CHANCE = RandomContext(np.random.default_rng(0), False)
 
 
 def tokenizer(kind: dict[str, Any]) -> Tokenizer:
@@ -45,7 +45,7 @@ def example(words: list[str]) -> dict[str, Any]:
 
 
 def items(task: Tag, one: dict[str, Any], name: str = "bpe", training: bool = False) -> list[Item]:
-    made = task.items([one], ALL[name], Chance(CHANCE.random, training))
+    made = task.items([one], ALL[name], RandomContext(CHANCE.generator, training))
     assert all(isinstance(item, Item) for item in made)
     return made  # type: ignore[return-value]
 
@@ -76,11 +76,11 @@ def test_a_long_text_becomes_rows_that_hold_every_word_once(words: list[str], lo
         np.cumsum([0, *(len(item.example["at"]) for item in made)])[:-1]
     )
     task = Tag(tags=("O", "X"), longest=longest)
-    judge = task.judge(ALL["bpe"])
+    metric = task.metric(ALL["bpe"])
     for item in reversed(made):  # whatever the order of batches
         batch = task.collate([item], 0).batch({})
-        judge.add(torch.nn.functional.one_hot(batch.labels.clamp(min=0), 2).float(), batch)
-    assert judge.found()["accuracy"].value == 1.0
+        metric.update(torch.nn.functional.one_hot(batch.labels.clamp(min=0), 2).float(), batch)
+    assert metric.compute()["accuracy"].value == 1.0
 
 
 def test_symbols_of_a_string_are_words_and_hidden_ones_are_not_counted() -> None:
@@ -91,10 +91,10 @@ def test_symbols_of_a_string_are_words_and_hidden_ones_are_not_counted() -> None
     assert item.labels.tolist() == [IGNORE, 1, 1, IGNORE, IGNORE, 0, 0, IGNORE]
     batch = task.collate([item], 0).batch({})
     assert batch.counts == {"loss": 4}
-    judge = task.judge(ALL["char"])
-    judge.add(torch.tensor([[[1.0, 0.0]] * 8]), batch)
-    assert judge.found()["accuracy"].value == 0.5
-    assert judge.samples(1) == [{"source": text, "output": "CCCCCC", "target": "HH--CC"}]
+    metric = task.metric(ALL["char"])
+    metric.update(torch.tensor([[[1.0, 0.0]] * 8]), batch)
+    assert metric.compute()["accuracy"].value == 0.5
+    assert metric.samples(1) == [{"source": text, "output": "CCCCCC", "target": "HH--CC"}]
 
 
 def test_entities_are_found_across_rows() -> None:
@@ -102,32 +102,32 @@ def test_entities_are_found_across_rows() -> None:
     task = Tag(longest=8, tags=("O", "B-X", "I-X"))
     assert task.scheme is None
     made = items(task, {"text": " ".join(words), "words": words, "tags": tags})
-    judge = task.judge(ALL["bpe"])
+    metric = task.metric(ALL["bpe"])
     for item in made:
         batch = task.collate([item], 0).batch({})
-        judge.add(torch.nn.functional.one_hot(batch.labels.clamp(min=0), 3).float(), batch)
-    assert judge.found()["entity_f1"].value == 1.0
-    assert judge.samples(1)[0]["output"] == "a Loka/B-X Meri/I-X sat"
+        metric.update(torch.nn.functional.one_hot(batch.labels.clamp(min=0), 3).float(), batch)
+    assert metric.compute()["entity_f1"].value == 1.0
+    assert metric.samples(1)[0]["output"] == "a Loka/B-X Meri/I-X sat"
 
 
 def test_words_in_rows_that_did_not_come_are_not_counted() -> None:
     task = Tag(tags=("O", "X"), longest=10)
     made = items(task, example(WORDS))
-    judge = task.judge(ALL["bpe"])
+    metric = task.metric(ALL["bpe"])
     batch = task.collate([made[-1]], 0).batch({})
-    judge.add(torch.nn.functional.one_hot(batch.labels.clamp(min=0), 2).float(), batch)
-    found = judge.found()["accuracy"]
-    assert len(made) > 1 and found.value == 1.0 and found.how == f"of {len(made[-1].example['at'])} words"
+    metric.update(torch.nn.functional.one_hot(batch.labels.clamp(min=0), 2).float(), batch)
+    found = metric.compute()["accuracy"]
+    assert len(made) > 1 and found.value == 1.0 and found.details == f"of {len(made[-1].example['at'])} words"
 
 
 def test_tags_that_training_lacked_count_as_errors() -> None:
     task = Tag(tags=("NOUN", "VERB"))
     one = {"text": "cat sat", "words": ["cat", "sat"], "tags": ["NOUN", "ADV"], "where": "'f', line 3"}
     (item,) = items(task, one)
-    judge = task.judge(ALL["bpe"])
-    judge.add(torch.tensor([[[1.0, 0.0]] * len(item.arrays["ids"])]), task.collate([item], 0).batch({}))
-    found = judge.found()["accuracy"]
-    assert found.value == 0.5 and "1 of them with a tag that training lacked" in found.how
+    metric = task.metric(ALL["bpe"])
+    metric.update(torch.tensor([[[1.0, 0.0]] * len(item.arrays["ids"])]), task.collate([item], 0).batch({}))
+    found = metric.compute()["accuracy"]
+    assert found.value == 0.5 and "1 of them with a tag that training lacked" in found.details
     with pytest.raises(ValueError, match="'f', line 3: 'sat' has the tag 'ADV'"):
         items(task, one, training=True)
 
@@ -140,7 +140,7 @@ def test_what_does_not_fit_together_is_told() -> None:
     with pytest.raises(ValueError, match="gives no tags"):
         from qkv.data import Reverse
 
-        Tag().settle(Reverse(), None, Embedding())
+        Tag().resolve(Reverse(), None, Embedding())
     with pytest.raises(ValueError, match="says where its tokens stand"):
         Tag(tags=("O", "X")).items([example(["cat"])], None, CHANCE)
 
@@ -151,9 +151,9 @@ def test_a_text_without_a_token_is_skipped() -> None:
 
 
 def test_made_data_settle_the_tags() -> None:
-    task = Tag().settle(Mentions(), None, Embedding())
+    task = Tag().resolve(Mentions(), None, Embedding())
     assert task.scheme == "iob2" and task.n_labels == 9 and task.tags[0] == "O"
-    assert Tag().settle(Folds(), None, Embedding()).scheme == "plain"
+    assert Tag().resolve(Folds(), None, Embedding()).scheme == "plain"
 
 
 @pytest.mark.parametrize(

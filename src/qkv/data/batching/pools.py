@@ -14,7 +14,7 @@ import numpy as np
 from ...core.batch import IGNORE
 from ...core.shuffle import Shuffle, mix
 from ..source import Counts, Skipped, Source, Split, Table, order, read
-from ..task import Chance, Item, Task, TextTask
+from ..task import Item, RandomContext, Task, TextTask
 from . import rows as making
 from .encoding import Encoded, Encoder, Memory, Reach, Reader, Speak, sides_of, speaking
 from .numpy_batch import Cut, Spans, counted
@@ -163,9 +163,9 @@ class Pools:
             random.shuffle(cuts)
         return cuts
 
-    def _chance(self, epoch: int, number: int) -> Chance:
+    def _chance(self, epoch: int, number: int) -> RandomContext:
         training = self.split == "train"
-        return Chance(np.random.default_rng(mix(self.seed, epoch, number) if training else number), training)
+        return RandomContext(np.random.default_rng(mix(self.seed, epoch, number) if training else number), training)
 
     @property
     def _words(self) -> Encoder:

@@ -12,12 +12,12 @@ from ...core.batch import IGNORE, Batch
 from ...data.batching.encoding import Encoder
 from ...data.media.images import pictured
 from ...data.media.png import png
-from ...metrics.base import Judge, Measured
+from ...metrics.base import Metric, MetricValue
 
 _KEPT = 32  # pictures kept to be shown
 
 
-class Captioned(Judge):
+class CaptionMetric(Metric):
     """exact: the share of outputs that are the truth to the letter, and of captions and answers each where there are both;
     bleu: of the captions (Papineni et al. 2002), by sacreBLEU.
 
@@ -31,7 +31,7 @@ class Captioned(Judge):
         self._tokenizer, self._longest, self._scale = cast(Any, tokenizer), longest, (mean, std)
         self._shown: list[dict[str, Any]] = []
 
-    def read(self, model: nn.Module, batch: Batch) -> None:
+    def evaluate(self, model: nn.Module, batch: Batch) -> None:
         outputs = written(model, batch.inputs["ids"], _prompts(batch), self._tokenizer, self._longest)
         for row, (about, output) in enumerate(zip(batch.texts, outputs, strict=True)):
             one = {"source": about["question"], "output": output, "target": about["answer"]}
@@ -40,7 +40,7 @@ class Captioned(Judge):
                 one["picture"] = {"kind": "image", "image": png(pixels)}
             self._shown.append(one)
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         if not self._shown:
             return {}
         asked = [one for one in self._shown if one["source"]]
@@ -53,7 +53,7 @@ class Captioned(Judge):
 
             metric = BLEU()
             score = metric.corpus_score([one["output"] for one in said], [[one["target"] for one in said]])
-            found["bleu"] = Measured(float(score.score), str(metric.get_signature()))
+            found["bleu"] = MetricValue(float(score.score), str(metric.get_signature()))
         return found
 
     def samples(self, count: int) -> list[dict[str, Any]]:
@@ -77,6 +77,6 @@ def _prompts(batch: Batch) -> list[list[int]]:
     return [row[: n + 1] for row, n in zip(batch.inputs["target"].tolist(), first, strict=True)]
 
 
-def _exact(shown: list[dict[str, Any]]) -> Measured:
+def _exact(shown: list[dict[str, Any]]) -> MetricValue:
     right = sum(one["output"].strip() == one["target"].strip() for one in shown)
-    return Measured(right / len(shown), f"of {len(shown):,}, to the letter")
+    return MetricValue(right / len(shown), f"of {len(shown):,}, to the letter")

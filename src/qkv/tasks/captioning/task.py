@@ -12,10 +12,10 @@ from ...core.batch import IGNORE
 from ...data.batching.encoding import Encoder
 from ...data.batching.numpy_batch import Array
 from ...data.source import Example, Skipped
-from ...data.task import Chance, Item
-from ...metrics.base import Judge
+from ...data.task import Item, RandomContext
+from ...metrics.base import Metric
 from ..pictures import PictureTask
-from .metric import Captioned
+from .metric import CaptionMetric
 
 
 class Caption(PictureTask, kind="caption"):
@@ -30,17 +30,19 @@ class Caption(PictureTask, kind="caption"):
     """
 
     pool: ClassVar[int] = 256
-    words: ClassVar[bool] = True
+    needs_tokenizer: ClassVar[bool] = True
 
     max_length: int = Field(default=128, ge=2)
 
     def texts(self, example: Example) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(example[name] for name in ("question", "answer") if example.get(name))
 
-    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
-        return self.items([example], tokenizer, chance)[0]
+    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
+        return self.items([example], tokenizer, randomness)[0]
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
         assert tokenizer is not None
         asked = tokenizer.encode_batch([example.get("question", "") for example in examples])
         answers = tokenizer.encode_batch([example["answer"] for example in examples])
@@ -71,5 +73,5 @@ class Caption(PictureTask, kind="caption"):
         start = end if tokenizer.bos_id is None else tokenizer.bos_id
         return [start, *asked, end] if len(asked) else [start]
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Captioned(tokenizer, self.max_length, self.mean, self.std)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return CaptionMetric(tokenizer, self.max_length, self.mean, self.std)

@@ -16,7 +16,7 @@ from ...core.batch import IGNORE, Batch
 from ...data.media.images import pictured
 from ...data.media.png import class_color, png
 from ...layers.boxes import corners
-from ...metrics.base import Judge, Measured
+from ...metrics.base import Metric, MetricValue
 
 _KEPT = 16  # pictures kept to be shown
 SHOWN = 0.5  # how sure a detection is that is shown
@@ -42,7 +42,7 @@ class Detections(NamedTuple):
         return Detections(self.classes[which], self.boxes[which], self.sure[which])
 
 
-class Located(Judge):
+class BoxMetric(Metric):
     """map: the mean over classes and over IoU 0.5, 0.55 … 0.95 of the average precision; map50: at IoU 0.5 alone.
 
     Every detection counts once, for the class that it finds likeliest, "no object" left aside. What lies on an ignored
@@ -57,7 +57,7 @@ class Located(Judge):
         self._objects = 0  # that are to be found
         self._kept: list[dict[str, Any]] = []
 
-    def add(self, outputs: Any, batch: Batch) -> None:
+    def update(self, outputs: Any, batch: Batch) -> None:
         said = detections(outputs)
         truths = corners(batch.targets["boxes"].cpu())
         for row, about in enumerate(batch.texts):
@@ -100,14 +100,14 @@ class Located(Judge):
             }
         )
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         if not self._objects:
             return {}
         precision = average_precision(self._images, self._truths, self._made, len(self._classes))
         how = f"COCO's average precision, by pycocotools, {self._objects:,} objects"
         ignored = len(self._truths) - self._objects
         how += f" and {ignored:,} ignored" if ignored else ""
-        return {"map": Measured(precision[0], how), "map50": Measured(precision[1], f"{how}, at IoU 0.5")}
+        return {"map": MetricValue(precision[0], how), "map50": MetricValue(precision[1], f"{how}, at IoU 0.5")}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return self._kept[:count]

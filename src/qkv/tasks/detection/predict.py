@@ -16,7 +16,7 @@ from ...data.source import Example
 from ...directories.preprocessor import Preprocessor
 from ...inference.classify import labels_of
 from ...look.pictures import draw
-from ...metrics.base import said_of
+from ...metrics.base import model_outputs
 from ...models.heads.vision import Detector
 from ...models.transformer import Transformer
 from ..asking import asked, parts_of
@@ -59,7 +59,7 @@ def detected_by_head(run: Run, paths: Sequence[str], threshold: float) -> Iterat
     for path in paths:
         pixels = way.read(path)
         seen = torch.from_numpy(way.numbers(pixels))[None]
-        (found,) = detections(said_of(run.model, Batch({"ids": seen}).to(run.model.device)))
+        (found,) = detections(model_outputs(run.model, Batch({"ids": seen}).to(run.model.device)))
         yield _prediction(classes, way.read, path, pixels.shape[1:], found.surer(threshold).surest_first())
 
 
@@ -72,7 +72,7 @@ def _of_pictures(run: Run, task: Detect, paths: Sequence[str], threshold: float)
     examples: list[Example] = [{"image": task.read(path), "where": path} for path in paths]
     found: dict[int, Detections] = {}
     for of, batch in asked(run, task, examples):
-        found |= zip(of, detections(said_of(run.model, batch)), strict=True)
+        found |= zip(of, detections(model_outputs(run.model, batch)), strict=True)
     for number, example in enumerate(examples):
         size = example["image"].shape[1:]
         made = found[number].surer(threshold).surest_first()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,11 @@ from ...data.batching.encoding import Encoder
 from ...data.batching.numpy_batch import Array, Cut
 from ...data.media.images import Pixels
 from ...data.source import Example, Skipped, Source
-from ...data.task import Chance, Item
+from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from ..pictures import PictureTask, lit
-from .metric import Located
+from .metric import BoxMetric
 
 Boxes = NDArray[np.float32]  # (n, 4): left, top, right and bottom edge, in pixels
 _EDGE = 1.0  # pixels that a box may go over the edge of its picture, as annotation tools have it, and is cut there
@@ -34,7 +34,7 @@ class Detect(PictureTask, kind="detect"):
     classes: names that there are; those in the training data by default.
     bad:     what becomes of an object outside its picture, of no area, or of a class that is not known: "refuse" it, or
              "skip" it, which is counted.
-    flip:    turn training pictures around by chance, left and right; turn: and upside down.
+    flip:    turn training pictures around by chance, left and right; vertical_flip: and upside down.
     crop:    a training picture is cut by chance to no less than this share of its sides; 1 for none.
     visible: the share of an object that a crop must show for it to be one there.
     crops:   how often a training picture is shown in each epoch, each time cut and turned around anew.
@@ -43,17 +43,19 @@ class Detect(PictureTask, kind="detect"):
     Pictures are drawn to the model's size, whatever their shape.
     """
 
+    renamed: ClassVar[dict[str, str]] = {"turn": "vertical_flip"}
+
     classes: tuple[str, ...] = ()
     bad: Literal["refuse", "skip"] = "refuse"
     flip: bool = True
-    turn: bool = False
+    vertical_flip: bool = False
     crop: float = Field(default=1.0, gt=0, le=1)
     visible: float = Field(default=0.4, gt=0, le=1)
     crops: int = Field(default=1, ge=1)
     light: float = Field(default=0.0, ge=0, lt=1)
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
-        made = super().settle(source, tokenizer, seen)
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
+        made = super().resolve(source, tokenizer, inputs)
         if made.classes:
             return made
         names = {name for example in source.examples("train", shuffle=False) for name in example.get("names", ())}
@@ -65,10 +67,12 @@ class Detect(PictureTask, kind="detect"):
     def n_labels(self) -> int:
         return len(self.classes)
 
-    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
-        return self.items([example], tokenizer, chance)[0]
+    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
+        return self.items([example], tokenizer, randomness)[0]
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
         made: list[Item | Skipped] = []
         for example in examples:
             pixels = self.pixels(example)
@@ -76,21 +80,23 @@ class Detect(PictureTask, kind="detect"):
                 made.append(pixels)
                 continue
             boxes, classes, reasons = self._objects(example, pixels)
-            times = self.crops if chance.training else 1  # read once, which takes as long as the rest
-            made += [self._made(pixels, boxes, classes, example, chance) for _ in range(times)]
+            times = self.crops if randomness.training else 1  # read once, which takes as long as the rest
+            made += [self._made(pixels, boxes, classes, example, randomness) for _ in range(times)]
             made += reasons
         return made
 
-    def _made(self, pixels: Pixels, boxes: Boxes, classes: NDArray[np.int64], example: Example, chance: Chance) -> Item:
+    def _made(
+        self, pixels: Pixels, boxes: Boxes, classes: NDArray[np.int64], example: Example, randomness: RandomContext
+    ) -> Item:
         about = {"where": example.get("where", ""), "size": pixels.shape[1:]}
-        if not chance.training:
+        if not randomness.training:
             about["ignored"] = self._ignored(example, pixels)
-        if chance.training:
-            pixels, boxes, kept = self._changed(pixels, boxes, chance.random)
+        if randomness.training:
+            pixels, boxes, kept = self._changed(pixels, boxes, randomness.generator)
             classes = classes[kept]
         numbers = self.numbers(self.drawn(pixels))
-        if chance.training and self.light:
-            numbers = lit(numbers, self.light, chance.random)
+        if randomness.training and self.light:
+            numbers = lit(numbers, self.light, randomness.generator)
         targets = {"boxes": centered(boxes / sides(*pixels.shape[1:])), "classes": classes}
         return Item({"ids": numbers}, targets=targets, tokens=self.tokens, example=about)
 
@@ -138,7 +144,7 @@ class Detect(PictureTask, kind="detect"):
         kept = np.ones(len(boxes), bool)
         if self.crop < 1:
             pixels, boxes, kept = self._cropped(pixels, boxes, random)
-        for axis, wanted in ((2, self.flip), (1, self.turn)):
+        for axis, wanted in ((2, self.flip), (1, self.vertical_flip)):
             if wanted and random.random() < 0.5:
                 pixels, boxes = np.flip(pixels, axis), flipped(boxes, pixels.shape[axis], across=axis == 2)
         return np.ascontiguousarray(pixels), boxes, kept
@@ -167,11 +173,11 @@ class Detect(PictureTask, kind="detect"):
         objects = int((targets["classes"] != IGNORE).sum())
         return {"class": len(targets["classes"]), "box": objects, "giou": objects}
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Located(self.classes, self.mean, self.std)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return BoxMetric(self.classes, self.mean, self.std)
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        lines = [line for line in super().show(batch, row, tokenizer) if line[0] not in ("classes", "boxes")]
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+        lines = [line for line in super().preview(batch, row, tokenizer) if line[0] not in ("classes", "boxes")]
         for number, box in zip(batch.targets["classes"][row], batch.targets["boxes"][row], strict=True):
             if number != IGNORE:
                 said = " ".join(f"{share:.3f}" for share in box.tolist())

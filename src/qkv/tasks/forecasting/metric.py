@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...core.batch import Batch
-from ...metrics.base import Judge, Measured
+from ...metrics.base import Metric, MetricValue
 
 _KEPT = 64  # forecasts from which samples are chosen
 
 
-class ForecastJudge(Judge):
+class ForecastMetric(Metric):
     """Mean squared and mean absolute error, over every value of every column of every window, in the source's units.
 
     `last_value_mse` is the error of saying that nothing changes any more, what a forecast has to beat.
@@ -25,7 +25,7 @@ class ForecastJudge(Judge):
         self.count = 0
         self.kept: list[dict[str, Any]] = []
 
-    def add(self, outputs: Tensor, batch: Batch) -> None:
+    def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
         labels = batch.labels[:, 0] if batch.labels.ndim == 3 else batch.labels  # without what they were divided by
         past, made, truth = (restored(x, batch) for x in (batch.inputs["ids"][:, 0, 0], outputs, labels))
@@ -36,14 +36,14 @@ class ForecastJudge(Judge):
         for i in range(min(len(truth), _KEPT - len(self.kept))):
             self.kept.append({"about": batch.texts[i], "past": past[i], "made": made[i], "truth": truth[i]})
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         if not self.count:
             return {}
         how = "values less the training split's mean, over its standard deviation"
         return {
-            "mse": Measured(self.squared / self.count, how),
-            "mae": Measured(self.absolute / self.count, how),
-            "last_value_mse": Measured(self.still / self.count, "the last value of the history, repeated"),
+            "mse": MetricValue(self.squared / self.count, how),
+            "mae": MetricValue(self.absolute / self.count, how),
+            "last_value_mse": MetricValue(self.still / self.count, "the last value of the history, repeated"),
         }
 
     def samples(self, count: int) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...data.readers.series import Numbers, Series
 from ...data.source import Source
-from ...metrics.base import said_of
+from ...metrics.base import model_outputs
 from ..asking import asked
 from ..prediction import Prediction
 from .metric import restored
@@ -45,7 +45,7 @@ def forecast(run: Run, task: Forecast, source: Source, path: str) -> Prediction:
     ]
     made = np.empty((task.horizon, len(names)))
     for of, batch in asked(run, task, examples):
-        made[:, of] = restored(said_of(run.model, batch), batch).T
+        made[:, of] = restored(model_outputs(run.model, batch), batch).T
     made = made * spread + center
     table = _table(names, made)
     fields = {"columns": list(names), "values": made.tolist()}

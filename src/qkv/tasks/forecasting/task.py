@@ -14,11 +14,11 @@ from ...data.batching.encoding import Encoder
 from ...data.batching.numpy_batch import Array
 from ...data.readers.series import SeriesSource
 from ...data.source import Example, Skipped, Source
-from ...data.task import Chance, Item, Task
+from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...layers.patches import Patches
-from ...metrics.base import Judge
-from .metric import ForecastJudge
+from ...metrics.base import Metric
+from .metric import ForecastMetric
 
 EPSILON = 1e-5  # of the variance, as RevIN has it
 
@@ -37,7 +37,7 @@ class Forecast(Task, kind="forecast"):
     """
 
     pool: ClassVar[int] = 512
-    words: ClassVar[bool] = False
+    needs_tokenizer: ClassVar[bool] = False
 
     normalized: bool = True
     history: int = 0
@@ -47,26 +47,28 @@ class Forecast(Task, kind="forecast"):
     center: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         if not isinstance(source, SeriesSource):
             raise ValueError(
                 f"forecasts are of series, and the data are of the kind {source.kind!r}; take series or waves"
             )
-        if not isinstance(seen, Patches) or seen.channels != 1 or seen.image != (1, source.history):
+        if not isinstance(inputs, Patches) or inputs.channels != 1 or inputs.image != (1, source.history):
             raise ValueError(
                 f"a history of {source.history} values is read as an image of 1 × {source.history} with one channel: give "
                 f"model.image=[1,{source.history}], model.channels=1 and patches one high, such as model.patch=[1,8]"
             )
         center, spread = (tuple(one.tolist()) for one in source.scaling())
         scaled = {"columns": source.values()[1], "center": center, "spread": spread}
-        sizes = {"history": source.history, "horizon": source.horizon, "tokens": seen.grid.tokens}
+        sizes = {"history": source.history, "horizon": source.horizon, "tokens": inputs.grid.tokens}
         return self.replace({**sizes, **scaled})
 
     @property
     def n_labels(self) -> int | None:
         return self.horizon or None
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
         """One item for each column of each window."""
         return [self._column(one, j) for one in examples for j in range(one["history"].shape[1])]
 
@@ -84,9 +86,9 @@ class Forecast(Task, kind="forecast"):
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
         return {} if labels is None else {"loss": labels[:, 0].size}
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         assert batch.labels is not None
-        return super().show(replace(batch, labels=batch.labels[:, 0]), row, tokenizer)
+        return super().preview(replace(batch, labels=batch.labels[:, 0]), row, tokenizer)
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return ForecastJudge()
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return ForecastMetric()

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...data.media.png import png
-from ...metrics.base import Measured
-from ..text_classification.metric import Classes
+from ...metrics.base import MetricValue
+from ..text_classification.metric import ClassMetric
 
 T = TypeVar("T")
 
@@ -19,15 +19,15 @@ _TOP = 5
 _SHOWN = 3  # classes with their probabilities
 
 
-class Recognized(Classes):
-    """As `Classes`; with more than five classes also `top5`, how often the truth is among the five highest scores."""
+class ImageClassMetric(ClassMetric):
+    """As `ClassMetric`; with more than five classes also `top5`, how often the truth is among the five highest scores."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(names)
         self._among = 0
         self._pictures: Some[tuple[dict[str, Any], int, list[float]]] = Some(64)
 
-    def add(self, outputs: Tensor, batch: Batch) -> None:
+    def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
         truth, scores = batch.labels.cpu(), outputs
         np.add.at(self._table, (truth.tolist(), scores.argmax(-1).tolist()), 1)
@@ -36,10 +36,10 @@ class Recognized(Classes):
         for example, label, row in zip(batch.texts, truth.tolist(), scores.softmax(-1).tolist(), strict=True):
             self._pictures.add((example, label, row))
 
-    def found(self) -> dict[str, Measured]:
-        found = super().found()
+    def compute(self) -> dict[str, MetricValue]:
+        found = super().compute()
         if found and len(self.names) > _TOP:
-            found["top5"] = Measured(self._among / int(self._table.sum()))
+            found["top5"] = MetricValue(self._among / int(self._table.sum()))
         return found
 
     def samples(self, count: int) -> list[dict[str, Any]]:

@@ -15,11 +15,11 @@ from ...data.batching.numpy_batch import Array
 from ...data.classes import in_order, named
 from ...data.media.augment import Mixing, mixed
 from ...data.source import Example, Skipped, Source
-from ...data.task import Chance, Item
+from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from ..augmented_pictures import AugmentedTask
-from .metric import Recognized
+from .metric import ImageClassMetric
 
 
 class ImageClassify(AugmentedTask, kind="image-classify"):
@@ -36,8 +36,8 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
     mix: tuple[Mixing, ...] = ()
     strange: Literal["refuse", "skip"] = "refuse"
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
-        made = super().settle(source, tokenizer, seen)
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
+        made = super().resolve(source, tokenizer, inputs)
         return made if made.classes else made.replace({"classes": self._classes(source)})
 
     def _classes(self, source: Source) -> tuple[str, ...]:
@@ -62,20 +62,22 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
     def n_labels(self) -> int | None:
         return len(self.classes) or None
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
-        stack = self.stacked(examples, chance)
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
+        stack = self.stacked(examples, randomness)
         pictures, made = stack.pictures, dict[int, Item | Skipped](stack.skipped)
         numbers = [self._label(examples[i]) for i in stack.kept]
         labels: Sequence[Any] = numbers
         good = [k for k, number in enumerate(numbers) if not isinstance(number, Skipped)]
-        if self.mix and chance.training and good:
+        if self.mix and randomness.training and good:
             shares = np.eye(len(self.classes), dtype=np.float32)[[int(numbers[k]) for k in good]]
             pictures, labels = pictures.copy(), list(numbers)
-            pictures[good], shares = mixed(pictures[good], shares, self.mix, chance.random)
+            pictures[good], shares = mixed(pictures[good], shares, self.mix, randomness.generator)
             for k, row in zip(good, shares, strict=True):
                 labels[k] = row
         for i, picture, label in zip(stack.kept, pictures, labels, strict=True):
-            about = {} if chance.training else examples[i]
+            about = {} if randomness.training else examples[i]
             skipped = isinstance(label, Skipped)
             made[i] = label if skipped else Item({"ids": picture}, label, tokens=self.tokens, example=about)
         return [made[i] for i in range(len(examples))]
@@ -98,13 +100,13 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         """One label a picture, also where it is a row of shares."""
         return {"loss": 0 if labels is None else len(labels)}
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """The picture and its class; of two that are mixed, the share of each."""
         if batch.labels is None or batch.labels.ndim == 1:
-            return super().show(batch, row, tokenizer)
+            return super().preview(batch, row, tokenizer)
         shares = zip(self.classes, batch.labels[row].tolist(), strict=True)
         label = ", ".join(f"{share:.0%} {name}" for name, share in shares if share)
-        return [*super().show(replace(batch, labels=None), row, tokenizer), ("label", label)]
+        return [*super().preview(replace(batch, labels=None), row, tokenizer), ("label", label)]
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Recognized(self.classes)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return ImageClassMetric(self.classes)

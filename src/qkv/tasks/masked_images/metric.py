@@ -14,13 +14,13 @@ from ...core.layout import Grid
 from ...data.media.images import pictured
 from ...data.media.png import png
 from ...layers.patches import cut, joined
-from ...metrics.base import Judge, Measured
+from ...metrics.base import Metric, MetricValue
 from ..image_classification.metric import Some
 
 _HIDDEN = 0.5  # the brightness of what is hidden, 0 … 1
 
 
-class Reconstructed(Judge):
+class ReconstructionMetric(Metric):
     """explained: 1 − Σ (x̂ − x)² / Σ (x − x̄)² over the pixels x of all patches that the loss is on, x̄ being the mean of
     each channel: 0 for a model that knows the mean color alone, 1 for one that knows every pixel."""
 
@@ -31,7 +31,7 @@ class Reconstructed(Judge):
         self._given = False  # whether mean and deviation of each patch are taken from the truth
         self._pictures: Some[tuple[str, dict[str, NDArray[Any]], float]] = Some(32)
 
-    def read(self, model: nn.Module, batch: Batch) -> None:
+    def evaluate(self, model: nn.Module, batch: Batch) -> None:
         head: Any = model.head
         assert batch.labels is not None
         patch, layout, pixels = head.spec.patch, batch.inputs.get("layout"), batch.labels
@@ -68,10 +68,10 @@ class Reconstructed(Judge):
         self._sum += channels.sum((0, 1)).cpu().numpy()
         self._squares += float(channels.square().sum())
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         spread = self._squares - float((self._sum**2).sum()) / max(self._count, 1)
         how = "mean and deviation of each patch taken from the truth" if self._given else ""
-        return {"explained": Measured(1 - self._wrong / spread, how)} if spread > 0 else {}
+        return {"explained": MetricValue(1 - self._wrong / spread, how)} if spread > 0 else {}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [

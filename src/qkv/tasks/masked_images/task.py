@@ -18,12 +18,12 @@ from ...data import sketch
 from ...data.batching.encoding import Encoder
 from ...data.batching.numpy_batch import Array, Cut, Shown
 from ...data.source import Example, Skipped, Source
-from ...data.task import Chance, Item, drawn, said
+from ...data.task import Item, RandomContext, drawn, said
 from ...layers.embedding import Input
 from ...layers.patches import Patches, shown_patches
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from ..augmented_pictures import AugmentedTask
-from .metric import Reconstructed
+from .metric import ReconstructionMetric
 
 _ORDER = "order"  # of the patches of a picture: a number for each, those with the least are shown
 
@@ -50,10 +50,10 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
             raise ValueError("nothing is hidden of the pictures; give task.masked, task.noise or task.coarse")
         return self
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
-        made = super().settle(source, tokenizer, seen)
-        assert isinstance(seen, Patches)
-        grid = seen.grid_of(made.size)
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
+        made = super().resolve(source, tokenizer, inputs)
+        assert isinstance(inputs, Patches)
+        grid = inputs.grid_of(made.size)
         shown = int(grid.patches * (1 - self.masked))
         if not shown or (self.masked and shown == grid.patches):
             what = "all" if not shown else "none"
@@ -63,14 +63,16 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
             raise ValueError(f"task.coarse={self.coarse} does not divide pictures of {height} × {width} pixels")
         return made.replace({"grid": tuple(grid), "tokens": grid.before + shown + grid.after})
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
         assert self.grid is not None
-        stack = self.stacked(examples, chance)
+        stack = self.stacked(examples, randomness)
         made = dict[int, Item | Skipped](stack.skipped)
-        seen = self.corrupted(stack.pictures, chance.random)
-        order = chance.random.random((len(seen), self.grid.patches), np.float32)
+        seen = self.corrupted(stack.pictures, randomness.generator)
+        order = randomness.generator.random((len(seen), self.grid.patches), np.float32)
         for i, picture, truth, places in zip(stack.kept, seen, stack.pictures, order, strict=True):
-            about = {} if chance.training else {"where": examples[i].get("where", "")}
+            about = {} if randomness.training else {"where": examples[i].get("where", "")}
             made[i] = Item({"ids": picture}, truth, {_ORDER: places}, self.tokens, about)
         return [made[i] for i in range(len(examples))]
 
@@ -100,7 +102,7 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
         counted = patches - int(patches * (1 - self.masked)) if self.masked else patches
         return {"loss": 0 if labels is None else len(labels) * counted}
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """What is left of the picture, and the picture that is to be made of it."""
         assert self.grid is not None and batch.labels is not None
         seen, truth = batch.inputs["ids"][row], batch.labels[row]
@@ -116,5 +118,5 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
             first += [("", line) for line in sketch.picture(seen, away)]
         return [*first, ("label", said(truth, tokenizer, "label")), *(("", line) for line in drawn(truth))]
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Reconstructed(self.mean, self.std)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return ReconstructionMetric(self.mean, self.std)

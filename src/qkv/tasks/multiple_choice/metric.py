@@ -1,4 +1,4 @@
-"""Chosen candidates beside the right ones."""
+"""ChoiceMetric candidates beside the right ones."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 from torch import Tensor
 
 from ...core.batch import Batch
-from ...metrics.base import Judge, Measured
+from ...metrics.base import Metric, MetricValue
 from ..samples import evenly
 
 
-class Chosen(Judge):
+class ChoiceMetric(Metric):
     """The candidate with the highest score is chosen."""
 
     def __init__(self) -> None:
         self._shown: list[tuple[dict[str, Any], int, int]] = []
 
-    def add(self, outputs: Tensor, batch: Batch) -> None:
+    def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
         said = of_candidates(outputs, batch).argmax(-1).tolist()
         self._shown += zip(batch.texts, batch.labels.tolist(), said, strict=True)
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         if not self._shown:
             return {}
-        return {"accuracy": Measured(sum(truth == said for _, truth, said in self._shown) / len(self._shown))}
+        return {"accuracy": MetricValue(sum(truth == said for _, truth, said in self._shown) / len(self._shown))}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [

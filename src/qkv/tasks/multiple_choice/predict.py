@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...data.source import Example
-from ...metrics.base import said_of
+from ...metrics.base import model_outputs
 from ..asking import asked
 from ..prediction import Prediction
 from .metric import of_candidates
@@ -23,7 +23,7 @@ def chosen(run: Run, task: Choice, lines: Sequence[str]) -> list[Prediction]:
     examples = [_example(line, f"text {number}") for number, line in enumerate(lines, 1)]
     shares: dict[int, list[float]] = {}
     for of, batch in asked(run, task, examples):
-        shares |= zip(of, of_candidates(said_of(run.model, batch), batch).softmax(-1).tolist(), strict=True)
+        shares |= zip(of, of_candidates(model_outputs(run.model, batch), batch).softmax(-1).tolist(), strict=True)
     return [
         _prediction(line, one["choices"], shares[i]) for i, (line, one) in enumerate(zip(lines, examples, strict=True))
     ]

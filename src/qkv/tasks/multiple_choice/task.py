@@ -8,9 +8,9 @@ import numpy as np
 
 from ...data.batching.encoding import Encoder
 from ...data.source import Example, Skipped
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from ..whole_texts import Sentences
-from .metric import Chosen
+from .metric import ChoiceMetric
 
 
 class Choice(Sentences, kind="choice"):
@@ -37,5 +37,5 @@ class Choice(Sentences, kind="choice"):
             return self._refused(example, what, "whose answer is no candidate")
         return np.int64(answer)
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Chosen()
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return ChoiceMetric()

@@ -14,14 +14,14 @@ from ...core.batch import IGNORE, Batch
 from ...data.batching.encoding import Encoder
 from ...data.media.midi import written
 from ...data.media.notes import END, Frame, frames_in, is_music, runs, spelled
-from ...metrics.base import Judge, Measured
+from ...metrics.base import Metric, MetricValue
 from ...tokenizers.tokenizer import Tokenizer
 
 _KEPT = 32  # beginnings of pieces that are remembered
 _WORDS = 6  # tokens of a frame, about
 
 
-class MusicJudge(Judge):
+class MusicMetric(Metric):
     """`frame_nll`: −log p of a frame given all frames before it, in nats, the mean over the frames of all pieces.
 
     A frame's probability is the product of those of its notes, from the highest down, and of the full stop behind them. As
@@ -39,7 +39,7 @@ class MusicJudge(Judge):
         self._model: nn.Module | None = None
         self._begun: list[list[Frame]] = []
 
-    def read(self, model: nn.Module, batch: Batch) -> None:
+    def evaluate(self, model: nn.Module, batch: Batch) -> None:
         labels = batch.labels
         assert labels is not None
         logits = model(**batch.inputs).float()
@@ -52,12 +52,12 @@ class MusicJudge(Judge):
         begun = [example["frames"] for example in batch.texts if example["begins"]]
         self._begun += begun[: _KEPT - len(self._begun)]
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         if not self._frames:
             return {}
         how = f"nats, the mean of {self._frames:,} frames, each as its notes from the highest down"
         how += f"; {self._unknown:,} notes that training lacked are alike" if self._unknown else ""
-        return {"frame_nll": Measured(self._nll / self._frames, how)}
+        return {"frame_nll": MetricValue(self._nll / self._frames, how)}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [self._sample(frames, number) for number, frames in enumerate(self._begun[:count])]

@@ -11,9 +11,9 @@ from ...core.batch import IGNORE
 from ...data.batching.encoding import Encoder
 from ...data.media.notes import Frame, moved, spelled
 from ...data.source import Example, Skipped
-from ...data.task import Chance, Item, Task
-from ...metrics.base import Judge
-from .metric import MusicJudge
+from ...data.task import Item, RandomContext, Task
+from ...metrics.base import Metric
+from .metric import MusicMetric
 
 
 class Music(Task, kind="music"):
@@ -36,10 +36,13 @@ class Music(Task, kind="music"):
         for steps in range(-self.transpose, self.transpose + 1):
             yield spelled(moved(_frames(example), steps))
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
         assert tokenizer is not None
         steps = [
-            int(chance.random.integers(-self.transpose, self.transpose + 1)) if chance.training else 0 for _ in examples
+            int(randomness.generator.integers(-self.transpose, self.transpose + 1)) if randomness.training else 0
+            for _ in examples
         ]
         played = [moved(_frames(example), by) for example, by in zip(examples, steps, strict=True)]
         made: list[Item | Skipped] = []
@@ -48,8 +51,8 @@ class Music(Task, kind="music"):
             whole = np.array([*before, *ids, *after], np.int64)
             if len(whole) < 2:
                 made.append(Skipped("of one token"))
-            elif chance.training:
-                start = int(chance.random.integers(max(1, len(whole) - self.longest)))
+            elif randomness.training:
+                start = int(randomness.generator.integers(max(1, len(whole) - self.longest)))
                 made.append(_row(example, whole, start, start, self.longest))
             else:
                 made += self._windows(example, whole)
@@ -63,8 +66,8 @@ class Music(Task, kind="music"):
             seen = start + self.longest
             start += self.longest // 2
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return MusicJudge(tokenizer, self.prompt, self.goes_on)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return MusicMetric(tokenizer, self.prompt, self.goes_on)
 
 
 def _frames(example: Example) -> list[Frame]:

@@ -11,12 +11,12 @@ from ...data.batching.encoding import Encoded, Encoder
 from ...data.batching.ragged import Ids, Ragged
 from ...data.batching.rows import Limits, Rows, frame_of_pairs, packed_pairs, pair_rows
 from ...data.source import Counts, Source
-from ...data.task import Chance, TextTask
+from ...data.task import RandomContext, TextTask
 from ...layers.embedding import Input
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from ...tokenizers.tokenizer import Tokenizer
 from . import corruption
-from .denoising_metric import Restored
+from .denoising_metric import DenoisingMetric
 from .lexicon import lexicon
 from .masked import TOO_SHORT, leave_out, mask_of, room_for
 
@@ -33,14 +33,16 @@ class _Rewriting(TextTask):
     """Texts are cut into rows of `batching.context` tokens; of each the encoder reads one rewriting, and the decoder says
     another. A text of a single token is skipped and counted."""
 
-    def rows(self, found: Encoded, tokenizer: Encoder, batching: Batching, chance: Chance, counts: Counts) -> Rows:
+    def rows(
+        self, found: Encoded, tokenizer: Encoder, batching: Batching, randomness: RandomContext, counts: Counts
+    ) -> Rows:
         texts, frame = found.sides[0].compact(), frame_of_pairs(tokenizer)
         room = room_for(batching.context, len(frame.before) + len(frame.after))
-        cut, _ = corruption.windows(texts, room, chance.random if chance.training else None)
+        cut, _ = corruption.windows(texts, room, randomness.generator if randomness.training else None)
         leave_out(counts, TOO_SHORT, texts.lengths < 2)
         whole = cut.compact()
         nothing = np.zeros(len(whole), np.int32)
-        sides = self.rewritten(whole, tokenizer, chance.random)
+        sides = self.rewritten(whole, tokenizer, randomness.generator)
         pairs = Encoded(np.arange(len(whole)), sides, nothing)
         rows = pair_rows(pairs, tokenizer, Limits(self.longest(batching.context), "cut"), Counts())
         return packed_pairs(rows, batching.context) if batching.packing else rows
@@ -53,9 +55,9 @@ class _Rewriting(TextTask):
         """Tokens of the longer side, with what stands around it."""
         return context
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
+    def metric(self, tokenizer: Encoder | None) -> Metric:
         assert isinstance(tokenizer, Tokenizer)
-        return Restored(tokenizer)
+        return DenoisingMetric(tokenizer)
 
 
 class SpanCorruption(_Rewriting, kind="span-corruption"):
@@ -77,7 +79,7 @@ class SpanCorruption(_Rewriting, kind="span-corruption"):
     def special(self) -> tuple[str, ...]:
         return tuple(SENTINEL.format(i) for i in range(self.sentinels))
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         self._ids(tokenizer)
         return self
 
@@ -111,7 +113,7 @@ class Denoising(_Rewriting, kind="denoising"):
     permute: bool = True
     ends: tuple[str, ...] = (".", "!", "?", "\n")
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         mask_of(tokenizer)
         return self
 

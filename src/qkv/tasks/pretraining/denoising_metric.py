@@ -8,12 +8,12 @@ import torch
 
 from ...core.batch import IGNORE, Batch
 from ...tokenizers.tokenizer import Tokenizer
-from ..tokens import Tokens
+from ..tokens import TokenMetric
 
 SHOWN = 8  # rows kept to be shown
 
 
-class Restored(Tokens):
+class DenoisingMetric(TokenMetric):
     """Accuracy of the target's tokens. Samples are generated greedily, from what the encoder reads."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:

@@ -13,15 +13,15 @@ from ...data.batching.encoding import Encoded, Encoder
 from ...data.batching.ragged import Ids, Ragged
 from ...data.batching.rows import Rows, packed
 from ...data.source import Counts, Source
-from ...data.task import Chance, TextTask
+from ...data.task import RandomContext, TextTask
 from ...layers.embedding import Input
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from ...tokenizers.tokenizer import Tokenizer
 from ..framing import Around, frame_of
 from . import corruption
 from .corruption import Flags
 from .lexicon import Lexicon, lexicon
-from .masked_metric import MaskedTokens
+from .masked_metric import MaskedTokenMetric
 from .sentence_pairs import sentence_pairs
 
 if TYPE_CHECKING:
@@ -69,19 +69,21 @@ class MaskedLanguageModel(TextTask, kind="masked-language-model"):
             )
         return self
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         lexicon_of(self, tokenizer)
         return self
 
-    def rows(self, found: Encoded, tokenizer: Encoder, batching: Batching, chance: Chance, counts: Counts) -> Rows:
-        words, random = lexicon_of(self, tokenizer), chance.random
+    def rows(
+        self, found: Encoded, tokenizer: Encoder, batching: Batching, randomness: RandomContext, counts: Counts
+    ) -> Rows:
+        words, random = lexicon_of(self, tokenizer), randomness.generator
         assert isinstance(tokenizer, Tokenizer)
         texts = found.sides[0].compact()
         targets: dict[str, NDArray[np.int64]] = {}
         frame = frame_of(tokenizer, 2 if self.next_sentence else 1)
         room = room_for(batching.context, frame.size)
         if not self.next_sentence:
-            cut, _ = corruption.windows(texts, room, random if chance.training else None)
+            cut, _ = corruption.windows(texts, room, random if randomness.training else None)
             leave_out(counts, TOO_SHORT, texts.lengths < 2)
             parts = [cut]
         elif batching.packing:
@@ -118,10 +120,10 @@ class MaskedLanguageModel(TextTask, kind="masked-language-model"):
         hidden = corruption.hidden(ids, which, mask, words.ordinary, random, shares, together)
         return hidden, corruption.labels_of(ids, which)
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return MaskedTokens(tokenizer)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return MaskedTokenMetric(tokenizer)
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """The tokens as they are read, with `{what they were}` behind those that are predicted."""
         assert batch.labels is not None
         ids, labels = batch.inputs["ids"][row].tolist(), batch.labels[row].tolist()

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from ...core.batch import IGNORE, Batch
 from ...data.batching.encoding import Encoder
-from ...metrics.base import Measured
-from ..tokens import Tokens
+from ...metrics.base import MetricValue
+from ..tokens import TokenMetric
 
 NEXT = "next_sentence"
 SHOWN = 8  # rows kept to be shown
 
 
-class MaskedTokens(Tokens):
+class MaskedTokenMetric(TokenMetric):
     """Accuracy at the hidden places, and of next-sentence prediction where the model has a classifier for it."""
 
     accuracy = "masked_accuracy"
@@ -26,21 +26,21 @@ class MaskedTokens(Tokens):
         self.known: list[bool] = []
         self.shown: list[dict[str, Any]] = []
 
-    def read(self, model: Any, batch: Batch) -> None:
+    def evaluate(self, model: Any, batch: Batch) -> None:
         hidden = model.hidden(**batch.inputs)
         said = self.take(model, hidden, batch)
         if NEXT in batch.targets and getattr(model, "classifier", None) is not None:
             scores = model.classifier(model.pooler(hidden, batch.inputs["layout"]))
-            self.hear(scores)
+            self.check_nan(scores)
             self.known += (scores.argmax(-1) == batch.targets[NEXT]).tolist()
         self._keep(said, batch)
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         more = {}
         if self.known:
             share = sum(self.known) / len(self.known)
-            more["sentence_accuracy"] = Measured(share, "half of the second sentences follow the first")
-        return super().found() | more
+            more["sentence_accuracy"] = MetricValue(share, "half of the second sentences follow the first")
+        return super().compute() | more
 
     def _keep(self, said: Tensor, batch: Batch) -> None:
         """Some rows as they were read, as the model fills them in, and as they were."""

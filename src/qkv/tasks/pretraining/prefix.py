@@ -12,12 +12,12 @@ from ...data.batching.encoding import Encoded, Encoder
 from ...data.batching.ragged import Ragged
 from ...data.batching.rows import Rows
 from ...data.source import Counts
-from ...data.task import Chance, TextTask
-from ...metrics.base import Judge
+from ...data.task import RandomContext, TextTask
+from ...metrics.base import Metric
 from ...tokenizers.tokenizer import Tokenizer
 from . import corruption
 from .masked import TOO_SHORT, leave_out, room_for
-from .prefix_metric import Continued
+from .prefix_metric import PrefixMetric
 
 if TYPE_CHECKING:
     from ...data.batching.batching import Batching
@@ -30,13 +30,15 @@ class PrefixLanguageModel(TextTask, kind="prefix-language-model"):
     A text of a single token is skipped and counted.
     """
 
-    def rows(self, found: Encoded, tokenizer: Encoder, batching: Batching, chance: Chance, counts: Counts) -> Rows:
-        texts, random = found.sides[0].compact(), chance.random
+    def rows(
+        self, found: Encoded, tokenizer: Encoder, batching: Batching, randomness: RandomContext, counts: Counts
+    ) -> Rows:
+        texts, random = found.sides[0].compact(), randomness.generator
         bos, eos = (-1 if token is None else token for token in (tokenizer.bos_id, tokenizer.eos_id))
         # A row is one token longer than its input, which is what the labels are ahead of it.
         room = room_for(batching.context + 1, int(bos >= 0))
         leave_out(counts, TOO_SHORT, texts.lengths < 2)
-        cut, owner = corruption.windows(texts, room, random if chance.training else None)
+        cut, owner = corruption.windows(texts, room, random if randomness.training else None)
         final = np.append(owner[1:] != owner[:-1], True)[: len(owner)] & found.ends[owner] & (cut.lengths < room)
         whole = cut.framed(np.full(len(cut), bos, np.int32), np.where(final, eos, -1).astype(np.int32))
         inputs = whole.part(leave=1)
@@ -50,6 +52,6 @@ class PrefixLanguageModel(TextTask, kind="prefix-language-model"):
         roles = np.where(place < before, np.int32(Role.PREFIX), np.int32(Role.PLAIN))
         return Rows(inputs, Ragged.runs(labels, inputs.lengths), roles=Ragged.runs(roles, inputs.lengths))
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
+    def metric(self, tokenizer: Encoder | None) -> Metric:
         assert isinstance(tokenizer, Tokenizer)
-        return Continued(tokenizer)
+        return PrefixMetric(tokenizer)

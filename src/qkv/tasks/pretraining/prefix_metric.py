@@ -9,12 +9,12 @@ import torch
 from ...core.batch import IGNORE, Batch
 from ...core.layout import Layout, Role
 from ...tokenizers.tokenizer import Tokenizer
-from ..tokens import Tokens
+from ..tokens import TokenMetric
 
 SHOWN = 8  # rows kept to be shown
 
 
-class Continued(Tokens):
+class PrefixMetric(TokenMetric):
     """Accuracy of the tokens behind the prefix. Samples are greedy; the prefix is read from both sides, as in training."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:

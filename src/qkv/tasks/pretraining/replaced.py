@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...data.batching.encoding import Encoder
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from .masked import MaskedLanguageModel, Share
-from .replaced_metric import Replaced
+from .replaced_metric import ReplacedTokenMetric
 
 
 class ReplacedTokens(MaskedLanguageModel, kind="replaced-tokens"):
@@ -18,5 +18,5 @@ class ReplacedTokens(MaskedLanguageModel, kind="replaced-tokens"):
     swapped: Share = 0.0
     next_sentence: bool = False
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Replaced(tokenizer)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return ReplacedTokenMetric(tokenizer)

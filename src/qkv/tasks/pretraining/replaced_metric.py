@@ -8,13 +8,13 @@ from torch import Tensor
 
 from ...core.batch import IGNORE, Batch
 from ...data.batching.encoding import Encoder
-from ...metrics.base import Measured
-from ..tokens import Tokens
+from ...metrics.base import MetricValue
+from ..tokens import TokenMetric
 
 SHOWN = 8  # rows kept to be shown
 
 
-class Replaced(Tokens):
+class ReplacedTokenMetric(TokenMetric):
     """Precision and recall of the tokens that are called replaced (log-odds above 0), and how good the generator is."""
 
     accuracy = "masked_accuracy"
@@ -25,13 +25,13 @@ class Replaced(Tokens):
         self.called = self.found_out = self.replaced = self.tokens = 0
         self.shown: list[dict[str, Any]] = []
 
-    def read(self, model: Any, batch: Batch) -> None:
+    def evaluate(self, model: Any, batch: Batch) -> None:
         generator = model.head.generator
         self.take(generator, generator.hidden(**batch.inputs), batch)
         made = model.head.replace(batch.inputs, batch.labels)
         real = batch.inputs["layout"].valid.expand(made.ids.shape)
         said = model(**{**batch.inputs, "ids": made.ids})[..., 0]
-        self.hear(said[real])
+        self.check_nan(said[real])
         called = (said > 0) & real
         self.called += int(called.sum())
         self.replaced += int(made.replaced.sum())
@@ -39,11 +39,11 @@ class Replaced(Tokens):
         self.tokens += int(real.sum())
         self._keep(batch, made.ids, called, made.replaced, real)
 
-    def found(self) -> dict[str, Measured]:
-        share = Measured(self.replaced / max(self.tokens, 1), "share of the tokens that the generator replaced")
-        precision = Measured(self.found_out / max(self.called, 1), "of the tokens called replaced, those that are")
-        recall = Measured(self.found_out / max(self.replaced, 1), "of the replaced tokens, those called so")
-        return super().found() | {"replaced": share, "precision": precision, "recall": recall}
+    def compute(self) -> dict[str, MetricValue]:
+        share = MetricValue(self.replaced / max(self.tokens, 1), "share of the tokens that the generator replaced")
+        precision = MetricValue(self.found_out / max(self.called, 1), "of the tokens called replaced, those that are")
+        recall = MetricValue(self.found_out / max(self.replaced, 1), "of the replaced tokens, those called so")
+        return super().compute() | {"replaced": share, "precision": precision, "recall": recall}
 
     def _keep(self, batch: Batch, ids: Tensor, called: Tensor, replaced: Tensor, real: Tensor) -> None:
         """Some rows with the replaced tokens in ⟦brackets⟧, and with those that the model calls so."""

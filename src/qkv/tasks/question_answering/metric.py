@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...core.batch import Batch
-from ...metrics.base import Judge, Measured
+from ...metrics.base import Metric, MetricValue
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -58,7 +58,7 @@ class Asked:
     none: float = float("inf")
 
 
-class AnswersJudge(Judge):
+class AnswerMetric(Metric):
     """Reads scores (B, T, 2) of windows: `batch.texts` say by `"spans"` which characters of the context each token from
     `"at"` on shows.
 
@@ -70,7 +70,7 @@ class AnswersJudge(Judge):
         self._longest, self._unanswerable, self._margin = longest, unanswerable, margin
         self._all: dict[int, Asked] = {}
 
-    def add(self, outputs: Tensor, batch: Batch) -> None:
+    def update(self, outputs: Tensor, batch: Batch) -> None:
         for scores, example in zip(outputs, batch.texts, strict=True):
             asked = self._all.setdefault(id(example["text"]), Asked(example))
             spans, at = example["spans"], example["at"]
@@ -89,15 +89,15 @@ class AnswersJudge(Judge):
         nothing = self._unanswerable and asked.none - asked.score > self._margin
         return "" if nothing else asked.answer
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         pairs = [(self.said(asked), asked.example["answers"]) for asked in self._all.values()]
         if not pairs:
             return {}
         n, none = len(pairs), sum(truths == ("",) for _, truths in pairs)
         how = f"as SQuAD's script, {n:,} questions" + (f", {none:,} of them without an answer" if none else "")
         return {
-            "exact": Measured(sum(exact(*pair) for pair in pairs) / n, how),
-            "token_f1": Measured(sum(token_f1(*pair) for pair in pairs) / n, how),
+            "exact": MetricValue(sum(exact(*pair) for pair in pairs) / n, how),
+            "token_f1": MetricValue(sum(token_f1(*pair) for pair in pairs) / n, how),
         }
 
     def samples(self, count: int) -> list[dict[str, Any]]:

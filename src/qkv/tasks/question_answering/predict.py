@@ -36,13 +36,13 @@ def answered(run: Run, task: Answer, lines: Sequence[str]) -> list[Prediction]:
     A long text is read in windows; the answer is the best of all of them.
     """
     examples = [_example(line, f"text {number}") for number, line in enumerate(lines, 1)]
-    judge = task.judge(run.tokenizer)
+    metric = task.metric(run.tokenizer)
     for _, batch in asked(run, task, examples):
-        judge.read(run.model, batch)
+        metric.evaluate(run.model, batch)
     made = []
     for line, example in zip(lines, examples, strict=True):
-        best = judge.asked(example)
-        said = judge.said(best)
+        best = metric.asked(example)
+        said = metric.said(best)
         found = Found(said or None, best.start if said else None, best.score, best.none)
         made.append(Prediction(line, found, said or NONE, vars(found)))
     return made
@@ -50,6 +50,6 @@ def answered(run: Run, task: Answer, lines: Sequence[str]) -> list[Prediction]:
 
 def _example(line: str, where: str) -> Example:
     question, context = parted(line, ("QUESTION", "CONTEXT"), where)
-    # The text is an object of its own, by which the judge knows the windows of a question.
+    # The text is an object of its own, by which the metric knows the windows of a question.
     text = f"{question}\n{context}"
     return {"text": text, "question": question, "context": context, "answers": ("",), "starts": (0,), "where": where}

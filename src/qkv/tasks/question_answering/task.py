@@ -13,11 +13,11 @@ from ...core.batch import Batch
 from ...data.batching.encoding import Encoder
 from ...data.batching.numpy_batch import Cut, Spans
 from ...data.source import Example, Skipped, Source
-from ...data.task import Chance, Item, Task
+from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ..framing import frame_of, framed
 from ..pieces import Pieces, pieces_of
-from .metric import AnswersJudge
+from .metric import AnswerMetric
 
 
 class Answer(Task, kind="answer"):
@@ -56,7 +56,7 @@ class Answer(Task, kind="answer"):
             )
         return self
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         if self.unanswerable is not None:
             return self
         examples = source.examples("train", shuffle=False)
@@ -65,14 +65,16 @@ class Answer(Task, kind="answer"):
     def texts(self, example: Example) -> Iterator[str]:
         yield from (example["question"], example["context"])
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
         asked = pieces_of([example["question"] for example in examples], tokenizer)
         read = pieces_of([example["context"] for example in examples], tokenizer)
         made: list[Item | Skipped] = []
         for example, question, context in zip(examples, asked, read, strict=True):
             if not len(context):
                 made.append(Skipped("without a token"))
-            elif chance.training and len(question) > self.longest // 4:
+            elif randomness.training and len(question) > self.longest // 4:
                 made.append(Skipped("with a question that fills the row"))
             else:
                 made += self._windows(example, question.ids[: self.longest // 4], context, tokenizer)
@@ -106,10 +108,10 @@ class Answer(Task, kind="answer"):
         spans = Spans([len(item.arrays["ids"]) for item in items], global_tokens=asked)
         return replace(made, placed={**made.placed, "ids": spans})
 
-    def judge(self, tokenizer: Encoder | None) -> AnswersJudge:
-        return AnswersJudge(self.longest_answer, bool(self.unanswerable), self.margin)
+    def metric(self, tokenizer: Encoder | None) -> AnswerMetric:
+        return AnswerMetric(self.longest_answer, bool(self.unanswerable), self.margin)
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """The row's tokens, with the answer between brackets."""
         assert batch.labels is not None
         tokens = tokenizer.tokens(batch.inputs["ids"][row].tolist()[: batch.inputs["layout"].lengths[row]])

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from ...core.batch import IGNORE, Batch
 from ...data.media.images import pictured
 from ...data.media.png import class_color, class_png, png
-from ...metrics.base import Judge, Measured, said_of
+from ...metrics.base import Metric, MetricValue, model_outputs
 
 Views = Literal[1, 2, 4, 8]
 _FLIPS: tuple[tuple[int, ...], ...] = ((), (3,), (2,), (2, 3))  # the axes of each
@@ -33,7 +33,7 @@ class _Canvas:
     confusion: NDArray[np.int64]
 
 
-class Segmented(Judge):
+class SegmentationMetric(Metric):
     """What is said of pictures in `views` (`seen_in`), and how good it is.
 
     miou: the mean over the classes of |truth ∩ prediction| / |truth ∪ prediction| in pixels, all pictures together;
@@ -47,12 +47,12 @@ class Segmented(Judge):
         self._confusion = np.zeros((len(classes), len(classes)), np.int64)
         self._kept: dict[str, _Canvas] = {}
 
-    def read(self, model: nn.Module, batch: Batch) -> None:
+    def evaluate(self, model: nn.Module, batch: Batch) -> None:
         said = seen_in(self._views, model, batch)
-        self.hear(said)
-        self.add(said, batch)
+        self.check_nan(said)
+        self.update(said, batch)
 
-    def add(self, outputs: Tensor, batch: Batch) -> None:
+    def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
         labels = batch.labels.cpu()
         for row, (made, truth) in enumerate(zip(likeliest(outputs, labels.shape[1:]), labels, strict=True)):
@@ -83,15 +83,15 @@ class Segmented(Judge):
         canvas.truth[here][own] = truth[part][own]
         canvas.made[here] = np.where(own | (canvas.made[here] == IGNORE), made[part], canvas.made[here])
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         shares = ious(self._confusion)
         pixels = int(self._confusion.sum())
         right = np.trace(self._confusion) / pixels if pixels else float("nan")
         named = ((name, share) for name, share in zip(self._classes, shares, strict=True) if np.isfinite(share))
         how = ", ".join(f"{name} {share:.3f}" for name, share in named)
         return {
-            "miou": Measured(_mean(shares), f"of classes in all pixels together: {how}"),
-            "pixel_accuracy": Measured(float(right)),
+            "miou": MetricValue(_mean(shares), f"of classes in all pixels together: {how}"),
+            "pixel_accuracy": MetricValue(float(right)),
         }
 
     def samples(self, count: int) -> list[dict[str, Any]]:
@@ -119,13 +119,13 @@ def seen_in(views: Views, model: nn.Module, batch: Batch) -> Tensor:
     A model without a sense of orientation errs otherwise in each (Ronneberger et al. 2015 average so over their test set).
     """
     if views == 1:
-        outputs: Tensor = said_of(model, batch)
+        outputs: Tensor = model_outputs(model, batch)
         return outputs
     found = []
     pixels = batch.inputs["ids"]
     for axes, turned in product(_FLIPS[:views], (False, True)[: 1 + (views == 8)]):
         seen = pixels.flip(axes)
-        said = said_of(model, replace(batch, inputs={**batch.inputs, "ids": seen.mT if turned else seen}))
+        said = model_outputs(model, replace(batch, inputs={**batch.inputs, "ids": seen.mT if turned else seen}))
         found.append((said.mT if turned else said).flip(axes).softmax(1))
     return torch.stack(found).mean(0)
 

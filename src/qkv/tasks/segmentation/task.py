@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise, product
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,11 @@ from ...data.batching.encoding import Encoder
 from ...data.media.images import Pixels, Size
 from ...data.readers.masks import Mask, read_mask
 from ...data.source import Example, Skipped, Source
-from ...data.task import Chance, Item, Task
+from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from ..pictures import PictureTask, lit
-from .metric import Segmented, Views
+from .metric import SegmentationMetric, Views
 
 _SEEN = 200  # training masks that are looked at for their values
 VOID = 255  # a pixel of no class, where masks hold classes by their numbers
@@ -35,21 +35,23 @@ class Segment(PictureTask, kind="segment"):
     values:  what stands for each class in a mask. By default 0 and 255 where there are no others; else 0, 1, 2 …, where
              255 is a pixel of no class, which isn't counted.
     crops:   how many random pieces of a training picture are shown in each epoch.
-    flip:    turn training pictures around by chance, left and right; turn: and by right angles, where up is like down.
+    flip:    turn training pictures around by chance, left and right; rotate: and by right angles, where up is like down.
     light:   how much brighter or darker training pictures are made at most, as a share.
     overlap: by how many pixels the tiles of a larger picture overlap in evaluation, where each pixel is predicted once, in
              the tile in whose middle it stands most; a quarter of a tile by default.
     views:   in how many orientations evaluation sees each tile, to take the mean of what is said
-             (`tasks.segmentation.metric.seen_in`): 2 suit what `flip` has taught, 8 what `turn` has.
+             (`tasks.segmentation.metric.seen_in`): 2 suit what `flip` has taught, 8 what `rotate` has.
 
     Pictures smaller than what the model reads stand on black, which isn't counted.
     """
+
+    renamed: ClassVar[dict[str, str]] = {"turn": "rotate"}
 
     classes: tuple[str, ...] = ()
     values: tuple[int, ...] = ()
     crops: int = Field(default=1, ge=1)
     flip: bool = True
-    turn: bool = False
+    rotate: bool = False
     light: float = Field(default=0.0, ge=0, lt=1)
     overlap: int | None = Field(default=None, ge=0)
     views: Views = 1
@@ -62,8 +64,8 @@ class Segment(PictureTask, kind="segment"):
             raise ValueError(f"values are different numbers from 0 to 255, not {list(self.values)}")
         return self
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
-        made = super().settle(source, tokenizer, seen)
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
+        made = super().resolve(source, tokenizer, inputs)
         if self.views == 8 and made.size[0] != made.size[1]:
             height, width = made.size
             raise ValueError(
@@ -77,10 +79,12 @@ class Segment(PictureTask, kind="segment"):
     def n_labels(self) -> int:
         return len(self.values)
 
-    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
-        return self.items([example], tokenizer, chance)[0]
+    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
+        return self.items([example], tokenizer, randomness)[0]
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
         made: list[Item | Skipped] = []
         for example in examples:
             pixels = self.pixels(example)
@@ -89,8 +93,8 @@ class Segment(PictureTask, kind="segment"):
                 continue
             labels = self._labels(example, pixels)
             cut = (
-                self._crops(example, pixels, labels, chance)
-                if chance.training
+                self._crops(example, pixels, labels, randomness)
+                if randomness.training
                 else self._tiles(example, pixels, labels)
             )
             made += cut
@@ -117,16 +121,18 @@ class Segment(PictureTask, kind="segment"):
 
     # -- training ---------------------------------------------------------------------------------------------------
 
-    def _crops(self, example: Example, pixels: Pixels, labels: NDArray[np.int64], chance: Chance) -> Iterator[Item]:
+    def _crops(
+        self, example: Example, pixels: Pixels, labels: NDArray[np.int64], randomness: RandomContext
+    ) -> Iterator[Item]:
         pixels, labels = _padded(pixels, labels, self.size)
-        random = chance.random
+        random = randomness.generator
         for _ in range(self.crops):
             top, left = (int(random.integers(n - side + 1)) for n, side in zip(labels.shape, self.size, strict=True))
             down, across = slice(top, top + self.size[0]), slice(left, left + self.size[1])
             both = pixels[:, down, across], labels[down, across]
             if self.flip and random.random() < 0.5:
                 both = both[0][..., ::-1], both[1][..., ::-1]
-            if self.turn:
+            if self.rotate:
                 turns = int(random.integers(4)) if self.size[0] == self.size[1] else 2 * int(random.integers(2))
                 both = np.rot90(both[0], turns, (1, 2)), np.rot90(both[1], turns)
             numbers = self.numbers(both[0])
@@ -157,9 +163,9 @@ class Segment(PictureTask, kind="segment"):
             {"ids": np.ascontiguousarray(numbers)}, np.ascontiguousarray(labels), tokens=self.tokens, example=about
         )
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         assert batch.labels is not None
-        lines = [line for line in super().show(batch, row, tokenizer) if line[0] != "label"]
+        lines = [line for line in super().preview(batch, row, tokenizer) if line[0] != "label"]
         truth = batch.labels[row]
         return [*lines, ("label", sketch.shares(truth, self.classes)), *(("", line) for line in sketch.mask(truth))]
 
@@ -167,8 +173,8 @@ class Segment(PictureTask, kind="segment"):
         """Pictures are cut into pieces, and keep their scale."""
         return Task.notes(self, example)
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Segmented(self.classes, self.mean, self.std, self.views)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return SegmentationMetric(self.classes, self.mean, self.std, self.views)
 
 
 class Place(NamedTuple):

@@ -10,21 +10,21 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ..samples import evenly
-from ..text_classification.metric import Classes
+from ..text_classification.metric import ClassMetric
 
 _KEPT = 200  # sounds from which samples are chosen
 
 
-class SoundClasses(Classes):
-    """As `Classes`; its samples are spectrograms."""
+class SoundClassMetric(ClassMetric):
+    """As `ClassMetric`; its samples are spectrograms."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(names)
         self._heard: list[dict[str, Any]] = []
 
-    def add(self, outputs: Tensor, batch: Batch) -> None:
+    def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
-        super().add(outputs, batch)
+        super().update(outputs, batch)
         rows = zip(batch.texts, batch.labels.tolist(), outputs.argmax(-1).tolist(), strict=True)
         for example, truth, said in list(rows)[: _KEPT - len(self._heard)]:
             mels = np.round(example["mels"], 2).tolist()

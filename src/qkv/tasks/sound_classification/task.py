@@ -16,11 +16,11 @@ from ...data.batching.encoding import Encoder
 from ...data.classes import Unseen, number_of, of_source
 from ...data.media.audio import Wave, log_mel, resampled
 from ...data.source import Example, Skipped, Source
-from ...data.task import Chance, Item, Task
+from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...layers.patches import Patches
-from ...metrics.base import Judge
-from .metric import SoundClasses
+from ...metrics.base import Metric
+from .metric import SoundClassMetric
 
 _SEEN = 200  # training sounds that mean and deviation are taken of
 
@@ -39,7 +39,7 @@ class Sound(Task, kind="sound"):
     """
 
     pool: ClassVar[int] = 512
-    words: ClassVar[bool] = False
+    needs_tokenizer: ClassVar[bool] = False
 
     n_fft: int = Field(default=256, ge=16)
     hop: int = Field(default=80, ge=1)
@@ -52,12 +52,12 @@ class Sound(Task, kind="sound"):
     std: float | None = None
     rate: int | None = None
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
-        if not isinstance(seen, Patches) or seen.channels != 1:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
+        if not isinstance(inputs, Patches) or inputs.channels != 1:
             raise ValueError(
                 "sounds are read as images of one channel, mel bands × frames; give the model patches of such"
             )
-        made = self.replace({"image": seen.image, "tokens": seen.grid.tokens})
+        made = self.replace({"image": inputs.image, "tokens": inputs.grid.tokens})
         if not made.classes:
             made = made.replace({"classes": of_source(source)})
         if made.mean is None or made.std is None or made.rate is None:
@@ -71,27 +71,27 @@ class Sound(Task, kind="sound"):
     def n_labels(self) -> int | None:
         return len(self.classes) or None
 
-    def item(self, example: Example, tokenizer: Encoder | None, chance: Chance) -> Item | Skipped:
+    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
         number = number_of(example, self.classes, self.unseen)
         if isinstance(number, Skipped):
             return number
-        picture = self.picture(example["audio"], example["rate"], chance)
-        if chance.training and self.mask:
-            self._hide(picture, chance.random)
+        picture = self.picture(example["audio"], example["rate"], randomness)
+        if randomness.training and self.mask:
+            self._hide(picture, randomness.generator)
         about = {name: example[name] for name in ("label", "where")}
         return Item({"ids": picture[None]}, np.int64(number), tokens=self.tokens, example={**about, "mels": picture})
 
-    def picture(self, samples: Wave, rate: int, chance: Chance | None = None) -> NDArray[np.float32]:
+    def picture(self, samples: Wave, rate: int, randomness: RandomContext | None = None) -> NDArray[np.float32]:
         """What the model reads of a sound; one of another rate than the training sounds' is resampled."""
         assert self.mean is not None and self.std is not None
         wanted = self.rate or rate
-        mels = self.spectrogram(resampled(samples, rate, wanted), wanted, chance)
+        mels = self.spectrogram(resampled(samples, rate, wanted), wanted, randomness)
         return (mels - np.float32(self.mean)) / np.float32(self.std)
 
-    def spectrogram(self, samples: Wave, rate: int, chance: Chance | None = None) -> NDArray[np.float32]:
+    def spectrogram(self, samples: Wave, rate: int, randomness: RandomContext | None = None) -> NDArray[np.float32]:
         """(mels, frames) of a sound, in powers of ten."""
         mels, frames = self.image
-        samples = _placed(samples, frames * self.hop, chance)
+        samples = _placed(samples, frames * self.hop, randomness)
         found = log_mel(torch.from_numpy(samples)[None], rate, n_mels=mels, n_fft=self.n_fft, hop=self.hop)
         return found[0].numpy()
 
@@ -101,20 +101,22 @@ class Sound(Task, kind="sound"):
             start = random.integers(0, size - width + 1)
             picture[(slice(None),) * axis + (slice(start, start + width),)] = 0
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """The spectrogram, high pitches above low ones, and the class."""
-        lines = [line for line in super().show(batch, row, tokenizer) if line[0]]
+        lines = [line for line in super().preview(batch, row, tokenizer) if line[0]]
         drawn = sketch.picture(batch.inputs["ids"][row].flip(1))
         return [lines[0], *(("", line) for line in drawn), *lines[1:]]
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return SoundClasses(self.classes)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return SoundClassMetric(self.classes)
 
 
-def _placed(samples: Wave, length: int, chance: Chance | None) -> Wave:
+def _placed(samples: Wave, length: int, randomness: RandomContext | None) -> Wave:
     """So many samples: silence around a shorter sound, a part of a longer one; where is by chance in training."""
     room = abs(length - len(samples))
-    start = int(chance.random.integers(0, room + 1)) if chance is not None and chance.training else room // 2
+    start = (
+        int(randomness.generator.integers(0, room + 1)) if randomness is not None and randomness.training else room // 2
+    )
     if len(samples) >= length:
         return samples[start : start + length]
     whole = np.zeros(length, np.float32)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ...core.batch import Batch
-from ...metrics.base import Judge, Measured
+from ...metrics.base import Metric, MetricValue
 from ...metrics.entities import Scheme, agreement
 
 
@@ -28,7 +28,7 @@ class Tagged:
         return [mine for mine, _ in pairs], [true for _, true in pairs]
 
 
-class TagsJudge(Judge):
+class TagMetric(Metric):
     """Reads scores (B, T, tags) at the first token of each word: `batch.texts` say by `"at"` where these are (−1: nowhere),
     and by `"first"` which word they begin with.
 
@@ -40,7 +40,7 @@ class TagsJudge(Judge):
         self._names, self._scheme = tags, scheme
         self._all: dict[int, Tagged] = {}
 
-    def add(self, outputs: Tensor, batch: Batch) -> None:
+    def update(self, outputs: Tensor, batch: Batch) -> None:
         best = outputs.argmax(-1).tolist()
         for row, example in zip(best, batch.texts, strict=True):
             words = example["words"]
@@ -52,7 +52,7 @@ class TagsJudge(Judge):
         """What was found for the words of an example, the very object that its rows were made of."""
         return self._all[id(words)].found
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         told = [one.told for one in self._all.values()]
         counted = [(mine, true) for row in told for mine, true in zip(*row, strict=True) if true]
         if not counted:
@@ -62,16 +62,16 @@ class TagsJudge(Judge):
         if self._scheme == "plain":
             unseen = sum(true not in self._names for _, true in counted)
             said += f", {unseen:,} of them with a tag that training lacked" if unseen else ""
-        made = {"accuracy": Measured(right / len(counted), f"of {said}")}
+        made = {"accuracy": MetricValue(right / len(counted), f"of {said}")}
         return made if self._scheme == "plain" else made | self._entities(told)
 
-    def _entities(self, told: list[tuple[list[str], list[str]]]) -> dict[str, Measured]:
+    def _entities(self, told: list[tuple[list[str], list[str]]]) -> dict[str, MetricValue]:
         agreed = agreement((mine for mine, _ in told), (true for _, true in told), self._scheme)
         how = f"{self._scheme}, micro average, {agreed.true:,} entities, {agreed.predicted:,} predicted"
         return {
-            "entity_f1": Measured(agreed.f1, how),
-            "entity_precision": Measured(agreed.precision, how),
-            "entity_recall": Measured(agreed.recall, how),
+            "entity_f1": MetricValue(agreed.f1, how),
+            "entity_precision": MetricValue(agreed.precision, how),
+            "entity_recall": MetricValue(agreed.recall, how),
         }
 
     def samples(self, count: int) -> list[dict[str, Any]]:

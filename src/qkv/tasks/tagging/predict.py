@@ -27,11 +27,11 @@ def tagged(
     """
     cut = in_words or task.untagged
     examples: list[Example] = [{**cut(text), "where": f"text {number}"} for number, text in enumerate(texts, 1)]
-    judge = task.judge(run.tokenizer)
+    metric = task.metric(run.tokenizer)
     for _, batch in asked(run, task, examples):
-        judge.read(run.model, batch)
+        metric.evaluate(run.model, batch)
     return [
-        _prediction(task, text, example, judge.tags_of(example["words"]))
+        _prediction(task, text, example, metric.tags_of(example["words"]))
         for text, example in zip(texts, examples, strict=True)
     ]
 

@@ -13,12 +13,12 @@ from ...core.spec import nearest
 from ...data.batching.encoding import Encoder
 from ...data.batching.ragged import Index
 from ...data.source import Example, Skipped, Source
-from ...data.task import Chance, Item, Task
+from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...metrics.entities import Scheme, scheme_of
 from ..framing import Framed, frame_of, framed
 from ..pieces import Pieces, pieces_of
-from .metric import TagsJudge
+from .metric import TagMetric
 
 
 class Tag(Task, kind="tag"):
@@ -39,7 +39,7 @@ class Tag(Task, kind="tag"):
     symbols: bool | None = None
     longest: int = Field(default=256, ge=8)
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         """Raises ValueError where the data have no tags, or only one."""
         tags = self.tags or getattr(source, "tags", ()) or _tags_in(source)
         if len(tags) < 2:
@@ -51,23 +51,25 @@ class Tag(Task, kind="tag"):
     def n_labels(self) -> int | None:
         return len(self.tags) or None
 
-    def lacks(self, metric: str) -> str | None:
+    def why_missing(self, metric: str) -> str | None:
         if metric.startswith("entity_") and self.scheme == "plain":
             some = ", ".join(self.tags[:4]) + (" …" if len(self.tags) > 4 else "")
             return f"the tags spell no entities ({some}); give training.metric=accuracy"
         return None
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
         numbers = {tag: i for i, tag in enumerate(self.tags)}
         made: list[Item | Skipped] = []
         for example, pieces in zip(examples, pieces_of([e["text"] for e in examples], tokenizer), strict=True):
             first = first_pieces(example, pieces)
             labels = np.fromiter((numbers.get(tag, IGNORE) for tag in example["tags"]), np.int64, len(first))
-            if chance.training:
+            if randomness.training:
                 self._check(example, labels)
             if (first < 0).all():
                 made.append(Skipped("without a token"))
-            elif chance.training and (labels[first >= 0] == IGNORE).all():
+            elif randomness.training and (labels[first >= 0] == IGNORE).all():
                 made.append(Skipped("without a tag that is known"))
             else:
                 made += self._rows(example, pieces, first, labels, tokenizer)
@@ -106,10 +108,10 @@ class Tag(Task, kind="tag"):
         whole = words if isinstance(words, str) else " ".join(words)
         return {"text": whole, "words": words, "tags": [""] * len(words)}
 
-    def judge(self, tokenizer: Encoder | None) -> TagsJudge:
-        return TagsJudge(self.tags, self.scheme or scheme_of(self.tags))
+    def metric(self, tokenizer: Encoder | None) -> TagMetric:
+        return TagMetric(self.tags, self.scheme or scheme_of(self.tags))
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """The tokens, each label beside the token that it stands at."""
         ids, labels = batch.inputs["ids"][row].tolist(), batch.labels
         assert labels is not None

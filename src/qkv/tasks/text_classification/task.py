@@ -11,9 +11,9 @@ from ...data.batching.encoding import Encoder
 from ...data.classes import in_order, named
 from ...data.source import Example, Skipped, Source
 from ...layers.embedding import Input
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from ..whole_texts import Sentences, number
-from .metric import Classes
+from .metric import ClassMetric
 
 _DECIMALS = 20  # of which half stars may be classes; more are numbers
 _NO_CLASS = "whose label is no class"
@@ -24,7 +24,7 @@ class Classify(Sentences, kind="classify"):
     by size. The head is a `sequence-classifier`, with a score for each.
     """
 
-    goes_with: ClassVar[dict[str, dict[str, Any]]] = {
+    recipe_defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "head": {"kind": "sequence-classifier"},
         "objective": {"kind": "labels"},
         "training": {"metric": "accuracy", "mode": "max"},
@@ -32,9 +32,9 @@ class Classify(Sentences, kind="classify"):
 
     classes: tuple[str, ...] = ()
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         if self.classes:
-            return self._filled(seen)
+            return self._filled(inputs)
         found: set[str] = set()
         for example in source.examples("train", shuffle=False):
             name = named(example.get("label"))
@@ -52,7 +52,7 @@ class Classify(Sentences, kind="classify"):
                 f"the labels are {len(found):,} numbers such as {min(found)!r}, which are hardly classes; to learn numbers, "
                 "give task=regress, and data.score in place of data.label"
             )
-        return self._filled(seen, classes=in_order(found))
+        return self._filled(inputs, classes=in_order(found))
 
     @property
     def n_labels(self) -> int | None:
@@ -67,8 +67,8 @@ class Classify(Sentences, kind="classify"):
             return self._refused(example, f"{what}; give it examples to learn from", "of a class unseen in training")
         return np.int64(self.classes.index(name))
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Classes(self.classes)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return ClassMetric(self.classes)
 
 
 def _only_scored(example: Example) -> bool:

@@ -11,23 +11,23 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...data.batching.numpy_batch import Array
-from ...metrics.base import Judge, Measured
+from ...metrics.base import Metric, MetricValue
 from ..samples import evenly, read_of
 
 
-class Numbers(Judge):
+class NumberMetric(Metric):
     """The head's only output is the number, of which `score` makes what it means."""
 
     def __init__(self, score: Callable[[float], float]) -> None:
         self._score = score
         self._shown: list[tuple[str, float, float]] = []
 
-    def add(self, outputs: Tensor, batch: Batch) -> None:
+    def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
         numbers = outputs.reshape(len(outputs), -1)[:, 0].tolist()
         self._shown += zip(map(read_of, batch.texts), batch.labels.tolist(), numbers, strict=True)
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         return correlations([truth for _, truth, _ in self._shown], [said for _, _, said in self._shown])
 
     def samples(self, count: int) -> list[dict[str, Any]]:
@@ -42,13 +42,13 @@ class Numbers(Judge):
         ]
 
 
-def correlations(truth: Sequence[float], said: Sequence[float]) -> dict[str, Measured]:
+def correlations(truth: Sequence[float], said: Sequence[float]) -> dict[str, MetricValue]:
     """Of ranks (Spearman) and of values (Pearson), −1 to 1; 0 where either side is the same everywhere, and NaN where there
     is nothing, or a value is NaN or infinite."""
     a, b = np.asarray(truth, float), np.asarray(said, float)
     if not len(a) or not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return {name: Measured(math.nan) for name in ("spearman", "pearson")}
-    return {"spearman": Measured(pearson(ranks(a), ranks(b))), "pearson": Measured(pearson(a, b))}
+        return {name: MetricValue(math.nan) for name in ("spearman", "pearson")}
+    return {"spearman": MetricValue(pearson(ranks(a), ranks(b))), "pearson": MetricValue(pearson(a, b))}
 
 
 def pearson(a: Array, b: Array) -> float:

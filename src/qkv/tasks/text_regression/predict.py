@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...data.source import Example
 from ...inference.classify import numbers, similarity
 from ...inference.predict_classes import sides
-from ...metrics.base import said_of
+from ...metrics.base import model_outputs
 from ..asking import asked, parted
 from ..prediction import Prediction
 from .task import Regress
@@ -29,7 +29,7 @@ def scored(run: Run, task: Regress, lines: Sequence[str]) -> list[Prediction]:
     examples = [_example(task, line, f"text {number}") for number, line in enumerate(lines, 1)]
     scores: dict[int, float] = {}
     for of, batch in asked(run, task, examples):
-        scores |= zip(of, map(task.score, said_of(run.model, batch).flatten().tolist()), strict=True)
+        scores |= zip(of, map(task.score, model_outputs(run.model, batch).flatten().tolist()), strict=True)
     return [_prediction(line, scores[i]) for i, line in enumerate(lines)]
 
 

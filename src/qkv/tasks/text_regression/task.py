@@ -9,9 +9,9 @@ import numpy as np
 from ...data.batching.encoding import Encoder
 from ...data.source import Example, Skipped, Source
 from ...layers.embedding import Input
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from ..whole_texts import Sentences, number
-from .metric import Numbers
+from .metric import NumberMetric
 
 
 class Regress(Sentences, kind="regress"):
@@ -21,7 +21,7 @@ class Regress(Sentences, kind="regress"):
     center, spread: by default mean and standard deviation of the training scores.
     """
 
-    goes_with: ClassVar[dict[str, dict[str, Any]]] = {
+    recipe_defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "head": {"kind": "sequence-classifier"},
         "objective": {"kind": "labels"},
         "training": {"metric": "spearman", "mode": "max"},
@@ -32,9 +32,9 @@ class Regress(Sentences, kind="regress"):
     center: float | None = None
     spread: float | None = None
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         scores = scores_of(self, source)
-        return self._filled(seen, center=float(np.mean(scores)), spread=float(np.std(scores)) or 1.0)
+        return self._filled(inputs, center=float(np.mean(scores)), spread=float(np.std(scores)) or 1.0)
 
     @property
     def n_labels(self) -> int | None:
@@ -48,10 +48,10 @@ class Regress(Sentences, kind="regress"):
         """The score that the head means by its output."""
         return output * (self.spread or 1) + (self.center or 0)
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Numbers(self.score)
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return NumberMetric(self.score)
 
-    def named(self, label: float) -> str:
+    def label_text(self, label: float) -> str:
         return f"{self.score(label):.4g}"
 
 

@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...core.batch import Batch
-from ...metrics.base import Judge, Measured
+from ...metrics.base import Metric, MetricValue
 from ..samples import evenly, read_of
 from ..text_regression.metric import correlations
 
 
-class Cosines(Judge):
+class SimilarityMetric(Metric):
     """The outputs are vectors, the targets' `rows` (B, 2) say which two are a pair. Pairs without a label belong together:
     then what counts is whether the nearest of the batch's second vectors is the first one's own."""
 
@@ -22,7 +22,7 @@ class Cosines(Judge):
         self._shown: list[tuple[str, float | None, float]] = []
         self._right: list[bool] = []
 
-    def add(self, outputs: Tensor, batch: Batch) -> None:
+    def update(self, outputs: Tensor, batch: Batch) -> None:
         rows = batch.targets["rows"].cpu()
         first, second = (F.normalize(outputs[rows[:, i]], dim=-1) for i in (0, 1))
         cosines = (first * second).sum(-1).tolist()
@@ -30,14 +30,14 @@ class Cosines(Judge):
         self._right += ((first @ second.T).argmax(-1) == torch.arange(len(rows))).tolist()
         self._shown += zip(map(read_of, batch.texts), truths, cosines, strict=True)
 
-    def found(self) -> dict[str, Measured]:
+    def compute(self) -> dict[str, MetricValue]:
         judged = [(truth, said) for _, truth, said in self._shown if truth is not None]
         if judged:
             return correlations(*zip(*judged, strict=True))
         if not self._right:
             return {}
         how = "whether a text's own pair is the nearest of the batch's"
-        return {"accuracy": Measured(sum(self._right) / len(self._right), how)}
+        return {"accuracy": MetricValue(sum(self._right) / len(self._right), how)}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [

@@ -9,12 +9,12 @@ import numpy as np
 
 from ...data.batching.encoding import Encoder
 from ...data.source import Example, Skipped, Source
-from ...data.task import Chance, Item
+from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
-from ...metrics.base import Judge
+from ...metrics.base import Metric
 from ..text_regression.task import score_of, scores_of
 from ..whole_texts import Sentences
-from .metric import Cosines
+from .metric import SimilarityMetric
 
 
 class Similarity(Sentences, kind="similarity"):
@@ -28,7 +28,7 @@ class Similarity(Sentences, kind="similarity"):
     A text without a second one is paired with itself: by dropout it has two vectors (Gao et al. 2021, SimCSE).
     """
 
-    goes_with: ClassVar[dict[str, dict[str, Any]]] = {
+    recipe_defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "head": {"kind": "sentence-vector", "pool": "mean"},
         "objective": {"kind": "cosine"},
         "training": {"metric": "spearman", "mode": "max"},
@@ -38,14 +38,14 @@ class Similarity(Sentences, kind="similarity"):
     high: float | None = None
     positive: float | None = None
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         first = next(source.examples("train", shuffle=False), {})
         if "score" not in first:
             if self.positive is not None:
                 raise ValueError("task.positive chooses pairs by their score, and these data have none; leave it out")
-            return self._filled(seen)
+            return self._filled(inputs)
         scores = scores_of(self, source)
-        made = self._filled(seen, low=min(scores), high=max(scores))
+        made = self._filled(inputs, low=min(scores), high=max(scores))
         if made.low == made.high:
             raise ValueError(f"every pair of the training data has the score {made.low:g}; there is nothing to learn")
         return made
@@ -62,9 +62,11 @@ class Similarity(Sentences, kind="similarity"):
         low, high = self.low or 0.0, 1.0 if self.high is None else self.high
         return np.float32((score - low) / (high - low))
 
-    def items(self, examples: Sequence[Example], tokenizer: Encoder | None, chance: Chance) -> list[Item | Skipped]:
-        made = super().items(examples, tokenizer, chance)
-        if self.positive is None or not chance.training:
+    def items(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
+        made = super().items(examples, tokenizer, randomness)
+        if self.positive is None or not randomness.training:
             return made
         together = (float(example["score"]) >= self.positive for example in examples)
         return [
@@ -72,5 +74,5 @@ class Similarity(Sentences, kind="similarity"):
             for item, fits in zip(made, together, strict=True)
         ]
 
-    def judge(self, tokenizer: Encoder | None) -> Judge:
-        return Cosines()
+    def metric(self, tokenizer: Encoder | None) -> Metric:
+        return SimilarityMetric()

@@ -34,14 +34,14 @@ class VideoClassify(ImageClassify, kind="video-classify"):
     frames: int = Field(default=0, ge=0)
     tubelet: int = Field(default=0, ge=0)
 
-    def settle(self, source: Source, tokenizer: Encoder | None, seen: Input) -> Self:
+    def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         if self.augment:
             raise ValueError("task.augment changes single pictures and would tear a video's frames apart; leave it out")
         first = next(source.examples("train", shuffle=False), {})
         shape = np.shape(first.get("video", ()))
         if len(shape) != 4:
             raise ValueError(f"the task {self.kind!r} is on videos, and {source.kind!r} gives none")
-        channels = seen.channels if isinstance(seen, Patches) else 0
+        channels = inputs.channels if isinstance(inputs, Patches) else 0
         frames, depth = self.frames or shape[0], self.tubelet or max(1, channels // shape[1])
         if frames % depth or depth * shape[1] != channels:
             raise ValueError(
@@ -50,12 +50,12 @@ class VideoClassify(ImageClassify, kind="video-classify"):
                 f"{2 * shape[1]}), and as task.frames a number of whole tubelets"
             )
         made = self.replace({"frames": frames, "tubelet": depth})
-        height = (made.image or (seen.image if isinstance(seen, Patches) else (0, 0)))[0]
+        height = (made.image or (inputs.image if isinstance(inputs, Patches) else (0, 0)))[0]
         if height % (frames // depth):
             raise ValueError(
                 f"model.image is {height} high, which the {frames // depth} tubelets in time do not divide"
             )
-        return super(VideoClassify, made).settle(source, tokenizer, seen)
+        return super(VideoClassify, made).resolve(source, tokenizer, inputs)
 
     def pixels(self, example: Example) -> Pixels | Skipped:
         video = example.get("video")
@@ -70,11 +70,11 @@ class VideoClassify(ImageClassify, kind="video-classify"):
         """The frames in a file, with the model's channels. Raises ValueError that names the file where there are none."""
         return read(path, "gray" if self.channels == self.tubelet else "rgb", bits=self.bits or 16)
 
-    def show(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
+    def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """The first frame of every tubelet, from left to right, and the class."""
         seen = batch.inputs["ids"][row]
         moments = seen[: len(seen) // self.tubelet].unflatten(1, (-1, self._frame[0]))  # (C, T, H, W)
-        lines = [line for line in super().show(batch, row, tokenizer) if line[0]]
+        lines = [line for line in super().preview(batch, row, tokenizer) if line[0]]
         return [lines[0], *(("", line) for line in sketch.picture(moments.movedim(1, 2).flatten(2))), *lines[1:]]
 
     def notes(self, example: Example) -> tuple[str, ...]:
