@@ -13,7 +13,7 @@ from qkv.data.batching.batching import Batching, stream
 from qkv.data.source import Source, Split, Table
 from qkv.data.task import Task
 from qkv.layers.embedding import Embedding
-from qkv.tasks.pretraining.masked import MaskedLanguageModel
+from qkv.tasks.masked_language_modeling.task import MaskedLanguageModel
 from qkv.tokenizers.kinds import BPE, WordPiece
 from qkv.tokenizers.tokenizer import Tokenizer, train
 

@@ -1,1 +1,1 @@
-"""Pre-training on text: masked, prefix and denoising language modeling, and replaced-token detection."""
+"""What pre-training tasks on text share: corruption, the lexicon of a vocabulary, pairs of sentences."""

@@ -1,4 +1,4 @@
-"""What models of texts in two parts minimize: the loss of what is missing, of what a text was, of how it goes on."""
+"""Objectives of denoising: cross-entropy of the decoder's tokens, of the missing spans (T5) or the whole text (BART)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,3 @@ class SpanCorruption(_OfTargets, kind="span-corruption"):
 
 class Denoising(_OfTargets, kind="denoising"):
     """BART's: the whole text is said as it was (Lewis et al. 2020, §2.2)."""
-
-
-class PrefixLanguageModel(LabelObjective, kind="prefix-language-model"):
-    """Each token behind a prefix is predicted from all of the prefix and the tokens before it (Raffel et al. 2020, §3.2.3:
-    the decoder's pattern is `causal() | prefix()`). Where no token has the role PREFIX, that is language modeling."""
-
-    predicts_next = True

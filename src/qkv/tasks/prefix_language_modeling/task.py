@@ -15,9 +15,9 @@ from ...data.source import Counts
 from ...data.task import RandomContext, TextTask
 from ...metrics.base import Metric
 from ...tokenizers.tokenizer import Tokenizer
-from . import corruption
-from .masked import TOO_SHORT, leave_out, room_for
-from .prefix_metric import PrefixMetric
+from ..pretraining import corruption
+from ..pretraining.rows import TOO_SHORT, leave_out, room_for
+from .metric import PrefixMetric
 
 if TYPE_CHECKING:
     from ...data.batching.batching import Batching

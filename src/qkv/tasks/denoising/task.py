@@ -15,10 +15,10 @@ from ...data.task import RandomContext, TextTask
 from ...layers.embedding import Input
 from ...metrics.base import Metric
 from ...tokenizers.tokenizer import Tokenizer
-from . import corruption
-from .denoising_metric import DenoisingMetric
-from .lexicon import lexicon
-from .masked import TOO_SHORT, leave_out, mask_of, room_for
+from ..pretraining import corruption
+from ..pretraining.lexicon import lexicon
+from ..pretraining.rows import TOO_SHORT, leave_out, mask_of, room_for
+from .metric import DenoisingMetric
 
 if TYPE_CHECKING:
     from ...data.batching.batching import Batching

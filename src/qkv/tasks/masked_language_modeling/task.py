@@ -18,20 +18,18 @@ from ...layers.embedding import Input
 from ...metrics.base import Metric
 from ...tokenizers.tokenizer import Tokenizer
 from ..framing import Around, frame_of
-from . import corruption
-from .corruption import Flags
-from .lexicon import Lexicon, lexicon
-from .masked_metric import MaskedTokenMetric
-from .sentence_pairs import sentence_pairs
+from ..pretraining import corruption
+from ..pretraining.corruption import Flags
+from ..pretraining.lexicon import Lexicon, lexicon
+from ..pretraining.rows import TOO_SHORT, leave_out, mask_of, room_for
+from ..pretraining.sentence_pairs import sentence_pairs
+from .metric import MaskedTokenMetric
 
 if TYPE_CHECKING:
     from ...data.batching.batching import Batching
 
 NEXT = "next_sentence"  # the target, and its term of the loss
-TOO_SHORT, LONELY = (
-    "with fewer than two tokens",
-    ("without the second sentence that task.next_sentence asks for (task.next_sentence=false trains without it)"),
-)
+LONELY = "without the second sentence that task.next_sentence asks for (task.next_sentence=false trains without it)"
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -173,29 +171,3 @@ def lexicon_of(task: MaskedLanguageModel, tokenizer: Encoder | None) -> Lexicon:
     mask_of(tokenizer)
     assert isinstance(tokenizer, Tokenizer)
     return lexicon(tokenizer, task.ends)
-
-
-def mask_of(tokenizer: Encoder | None) -> int:
-    """The token that hides another. Raises ValueError where there is none."""
-    if not isinstance(tokenizer, Tokenizer) or tokenizer.mask_id is None:
-        name = "none at all" if not isinstance(tokenizer, Tokenizer) else f"{tokenizer.name}, has none"
-        raise ValueError(
-            f"the task needs a tokenizer with a mask token, and this one, {name}; give it one by tokenizer.mask=<mask>"
-        )
-    return tokenizer.mask_id
-
-
-def room_for(context: int, around: int) -> int:
-    """Tokens of text in a row. Raises ValueError where these are fewer than four."""
-    if context - around < 4:
-        raise ValueError(
-            f"batching.context is {context}, and {around} tokens stand around a row's text; raise it to {around + 4} or more"
-        )
-    return context - around
-
-
-def leave_out(counts: Counts, reason: str, which: Flags | int) -> None:
-    """Count texts that are in no row."""
-    n = int(np.sum(which))
-    if n:
-        counts.skipped[reason] += n

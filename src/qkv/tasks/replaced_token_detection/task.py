@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...data.batching.encoding import Encoder
 from ...metrics.base import Metric
-from .masked import MaskedLanguageModel, Share
-from .replaced_metric import ReplacedTokenMetric
+from ..masked_language_modeling.task import MaskedLanguageModel, Share
+from .metric import ReplacedTokenMetric
 
 
 class ReplacedTokens(MaskedLanguageModel, kind="replaced-tokens"):

@@ -1,0 +1,1 @@
+"""Denoising: span corruption (T5) and text infilling (BART): tasks, objectives and metric."""

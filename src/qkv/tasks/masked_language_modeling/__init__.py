@@ -1,0 +1,1 @@
+"""Masked language modeling (BERT), with next-sentence prediction: task, objective and metric."""

@@ -1,0 +1,1 @@
+"""Replaced-token detection (ELECTRA): task, objective and metric."""
