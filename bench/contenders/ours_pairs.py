@@ -16,7 +16,7 @@ from qkv.experiments.train import train
 from qkv.recipes.recipe import Recipe
 from qkv.training import loop
 from qkv.training.objective import SequenceToSequence
-from qkv.training.step import Stepper, Taken
+from qkv.training.step import Stepper, StepResult
 
 from .gate import Gate
 from .ours import training
@@ -100,7 +100,7 @@ class Gated(Stepper):
         super().__init__(model, *rest)
         Gated.facts = facts(model)
 
-    def take(self, batches: list[Batch], lr: float) -> Taken:
+    def take(self, batches: list[Batch], lr: float) -> StepResult:
         targets = sum(batch.counts["loss"] for batch in batches)
         tokens, slots = sum(batch.tokens for batch in batches), sum(batch.slots for batch in batches)
         self.gate.begin(target_tokens=targets, source_tokens=tokens - targets, slots=slots)

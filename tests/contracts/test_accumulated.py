@@ -14,10 +14,11 @@ from qkv.core.batch import IGNORE, Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
 from qkv.models.heads.text import LanguageModel
+from qkv.training.gradient_accumulation import weighed
 from qkv.training.objective import NextToken, Objective, SequenceToSequence
 from qkv.training.optimizers import SGD
 from qkv.training.settings import Training
-from qkv.training.step import Stepper, weighed
+from qkv.training.step import Stepper
 
 LENGTHS, SOURCES = [9, 1, 5, 3, 7, 2], [4, 2, 6, 1, 3, 5]
 CUTS = {"1+5": [1, 5], "2+1+3": [2, 1, 3], "one by one": [1] * 6}

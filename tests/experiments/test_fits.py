@@ -16,7 +16,7 @@ from qkv.families import preset
 from qkv.layers.lora import LoRA
 from qkv.training.objective import NextToken
 from qkv.training.settings import Training
-from qkv.training.weight_averaging import RunningAverage
+from qkv.training.weight_averaging import ExponentialMovingAverage
 
 CPU = torch.device("cpu")
 SPEC = preset("gpt", d_model=64, n_layers=4, n_heads=4, vocab_size=100, max_positions=128, dropout=0.0)
@@ -85,7 +85,7 @@ def test_where_the_system_says_nothing_nothing_is_refused(monkeypatch: pytest.Mo
 
 
 def test_the_plan_is_what_the_settings_say() -> None:
-    training = Training(precision="bf16", recompute="blocks", accumulate=3, average=RunningAverage())
+    training = Training(precision="bf16", recompute="blocks", accumulate=3, average=ExponentialMovingAverage())
     plan = plan_of(training, SPEC, CPU, None, packed=True, padded=True)
     assert (plan.dtype, plan.recompute, plan.accumulate, plan.copies) == (torch.bfloat16, "blocks", 3, 1)
     assert plan.packed and plan.padded and plan.loss is None

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from qkv.core.batch import IGNORE, Batch
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken
-from qkv.training.result import Outcome
+from qkv.training.result import TrainingResult
 from qkv.training.settings import Training
 
 VOCAB, WIDTH = 13, 8
@@ -76,7 +76,7 @@ def evaluate(model: nn.Module, step: int) -> dict[str, float]:
 QUICK: dict[str, Any] = {"max_steps": 12, "eval_every": 5, "save_every": 4, "log_every": 3, "accumulate": 2, "keep": 3}
 
 
-def train(out: Path, model: nn.Module | None = None, stream: Any = open_stream, **changes: Any) -> Outcome:
+def train(out: Path, model: nn.Module | None = None, stream: Any = open_stream, **changes: Any) -> TrainingResult:
     """A run of the tiny model, quick by default; `resume`, `evaluate`, `objective` and `seed` go to `fit`."""
     passed = {
         key: changes.pop(key)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from qkv.training import bf16_instructions as native
+from qkv.training import mixed_precision as native
 
 CPU = torch.device("cpu")
 

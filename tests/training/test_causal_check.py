@@ -14,7 +14,7 @@ import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.patterns.basic import Pattern, by_head, causal, full, prefix, window
-from qkv.training.causal_check import warn_of_foresight
+from qkv.training.causal_check import warn_of_lookahead
 from qkv.training.loop import fit
 from qkv.training.objective import Labels, NextToken, Objective, SequenceToSequence
 from qkv.training.settings import Training
@@ -28,7 +28,7 @@ def model(pattern: Pattern, preset: str = "gpt2", block: str = "*") -> Any:
 def said(model: Any, objective: Objective) -> list[str]:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        warn_of_foresight(model, objective)
+        warn_of_lookahead(model, objective)
     return [str(warning.message) for warning in found]
 
 

@@ -7,7 +7,7 @@ from train_stand_in import Tiny, batch
 from qkv.core.ranks import ALONE
 from qkv.training.checkpoints.weights import model_tensors, optimizer_tensors
 from qkv.training.gradient_clipping import update
-from qkv.training.mixed_precision import Mixed
+from qkv.training.mixed_precision import MixedPrecision
 from qkv.training.objective import NextToken
 from qkv.training.optimizers import Optimizer
 
@@ -23,7 +23,7 @@ def setup(kind: str = "adamw", fused: bool = True):
     optimizer = Optimizer.from_dict({"kind": kind, "lr": 0.1, "weight_decay": 0.1}).build(model)
     for group in optimizer.param_groups:
         group["fused"] = fused
-    return model, optimizer, Mixed("fp32", model, torch.device("cpu"))
+    return model, optimizer, MixedPrecision("fp32", model, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])

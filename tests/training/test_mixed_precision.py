@@ -5,7 +5,7 @@ from train_stand_in import Tiny, train
 
 from qkv.training import mixed_precision as module
 from qkv.training.logging.metrics_file import read_metrics
-from qkv.training.mixed_precision import LEAST_WIDTH, LEAST_WIDTHS, Mixed, check_device, choose, slow
+from qkv.training.mixed_precision import LEAST_WIDTH, LEAST_WIDTHS, MixedPrecision, check_device, choose, slow
 
 CPU = torch.device("cpu")
 
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 )
 def test_computes_in_its_precision_over_fp32_weights(precision, dtype):
     layer = nn.Linear(4, 4)
-    mixed = Mixed(precision, layer, CPU)
+    mixed = MixedPrecision(precision, layer, CPU)
     with mixed.autocast():
         out = layer(torch.ones(1, 4))
     assert out.dtype == dtype
@@ -72,7 +72,7 @@ def test_what_a_device_emulates_is_said_to_be_slow(native):
 
 def test_a_model_without_a_width_stays_in_fp32(native):
     native("amx_bf16")
-    assert Mixed("auto", nn.Linear(2, 2), CPU).precision == "fp32"
+    assert MixedPrecision("auto", nn.Linear(2, 2), CPU).precision == "fp32"
 
 
 def test_a_gpu_that_emulates_is_slow_but_allowed(monkeypatch):
@@ -83,14 +83,14 @@ def test_a_gpu_that_emulates_is_slow_but_allowed(monkeypatch):
 
 def test_weights_that_are_no_masters_are_refused():
     with pytest.raises(ValueError, match=r"weight is bfloat16"):
-        Mixed("bf16", nn.Linear(2, 2).bfloat16(), CPU)
-    Mixed("fp32", nn.Linear(2, 2).double(), CPU)
+        MixedPrecision("bf16", nn.Linear(2, 2).bfloat16(), CPU)
+    MixedPrecision("fp32", nn.Linear(2, 2).double(), CPU)
 
 
 def test_a_device_without_the_precision_is_refused(monkeypatch):
     monkeypatch.setattr(torch.amp, "is_autocast_available", lambda device: False)
     with pytest.raises(ValueError, match="has no bf16"):
-        Mixed("bf16", nn.Linear(2, 2), CPU)
+        MixedPrecision("bf16", nn.Linear(2, 2), CPU)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

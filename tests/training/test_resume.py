@@ -16,7 +16,7 @@ from train_stand_in import Tiny, open_stream, train
 from qkv.training.checkpoints import checkpoint
 from qkv.training.checkpoints.checkpoint import MODEL, OPTIMIZER, STATE, load_state
 from qkv.training.logging.metrics_file import read_metrics
-from qkv.training.result import Outcome
+from qkv.training.result import TrainingResult
 
 TIMES = ("elapsed", "tokens_per_s", "mfu")
 
@@ -37,7 +37,7 @@ def dies_at(microbatch: int):
     return opened
 
 
-def fingerprint(out: Path, outcome: Outcome) -> dict:
+def fingerprint(out: Path, outcome: TrainingResult) -> dict:
     """Everything that two runs must have in common."""
     state = load_state(outcome.checkpoint)
     state["run"].pop("elapsed")
@@ -184,7 +184,7 @@ def test_where_every_checkpoint_is_damaged_nothing_is_touched(tmp_path):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for _ in range(2):
         with pytest.raises(
-            ValueError, match=r"no checkpoint of .* is sound .*step-00000012/model.safetensors was chang"
+            ValueError, match=r"no checkpoint in .* is intact .*step-00000012/model.safetensors was chang"
         ):
             train(tmp_path, resume=True)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

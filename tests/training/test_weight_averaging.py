@@ -4,7 +4,7 @@ from train_stand_in import Tiny, train
 from qkv.training.checkpoints.checkpoint import AVERAGE, MODEL, load_tensors
 from qkv.training.checkpoints.weights import model_tensors, read_tensors
 from qkv.training.logging.metrics_file import read_metrics
-from qkv.training.weight_averaging import Average, NoAverage, Running, RunningAverage, mean
+from qkv.training.weight_averaging import Average, AveragedModel, ExponentialMovingAverage, NoAverage, mean
 
 
 def test_mean_is_taken_in_float64_and_leaves_integers_alone():
@@ -16,7 +16,7 @@ def test_mean_is_taken_in_float64_and_leaves_integers_alone():
 
 def test_running_average_by_hand():
     model = Tiny()
-    running = Running(RunningAverage(decay=0.5), model)
+    running = AveragedModel(ExponentialMovingAverage(decay=0.5), model)
     wanted = model.layer.weight.detach().clone()
     for step in (1, 20):
         with torch.no_grad():

@@ -12,7 +12,7 @@ from typing import Any
 from ..core import durable, plain_json
 from ..tokenizers.readers.tokenizer_json import CHAT_TEMPLATE
 from ..training.logging.metrics_file import read_metrics
-from ..training.logging.tensorboard import RUN_ID
+from ..training.logging.wandb import RUN_ID
 from .lock import LOCK, OWNER
 
 CONFIG = "config.json"

@@ -13,8 +13,8 @@ from ..data.batching.batching import Batching
 from ..directories.layout import State
 from ..recipes.recipe import Recipe
 from ..training.compiling import check_compiler
-from ..training.logging.tensorboard import check_boards
 from ..training.mixed_precision import check_device
+from ..training.run_log import check_loggers
 from ..training.settings import Training
 from .auto_settings import adopt
 
@@ -31,7 +31,7 @@ WORKERS_A_CORE = 4  # processes that read data; more only wait for one another
 
 def check_machine(training: Training, batching: Batching, device: torch.device) -> None:
     """That the machine can do what the settings ask for. Raises ValueError."""
-    check_boards(training.tensorboard, training.wandb)
+    check_loggers(training.tensorboard, training.wandb)
     there = cores()
     if batching.processes > WORKERS_A_CORE * there:
         raise ValueError(

@@ -13,11 +13,11 @@ from ..cost.machine import available
 from ..cost.memory import Loss, MakeOptimizer, Plan, ceiling, predict
 from ..layers.lora import Adapter, adapt
 from ..models.base import ModelSpec
+from ..training.gradient_accumulation import over_labels, weighed
 from ..training.mixed_precision import DTYPES, choose
 from ..training.objective import Objective, terms_of
 from ..training.settings import Training
-from ..training.step import over_labels, weighed
-from ..training.weight_averaging import RunningAverage
+from ..training.weight_averaging import ExponentialMovingAverage
 
 GIB = 1 << 30
 
@@ -41,7 +41,7 @@ def plan_of(
         dtype=None if precision == "fp32" else DTYPES[precision],
         recompute=training.recompute,
         accumulate=training.accumulate,
-        copies=int(isinstance(training.average, RunningAverage)),
+        copies=int(isinstance(training.average, ExponentialMovingAverage)),
         packed=packed,
         padded=padded,
         optimizer=_optimizer(training, adapter),

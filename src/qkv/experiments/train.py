@@ -52,7 +52,7 @@ from ..training.checkpoints.weights import model_tensors, replace_tensors
 from ..training.logging.progress_bar import span
 from ..training.loop import check_metric, fit
 from ..training.mixed_precision import DTYPES
-from ..training.result import Outcome
+from ..training.result import TrainingResult
 from .admission import admit, check_machine
 from .auto_settings import Chooser
 from .base import added_template, check_base, keep_base, model_of
@@ -74,7 +74,7 @@ class Trained:
     """What came of training: `evaluation` and `report` are None where the run was interrupted and waits to go on."""
 
     folder: Path
-    outcome: Outcome
+    outcome: TrainingResult
     evaluation: Evaluated | None = None
     report: Path | None = None
 
@@ -337,7 +337,7 @@ class Job:
             model.train(training)
         check_metric(self.recipe.training.metric, found)
 
-    def _finish(self, model: Any, outcome: Outcome) -> Trained:
+    def _finish(self, model: Any, outcome: TrainingResult) -> Trained:
         """Evaluate the delivered weights on the test split and write down what was found, `evaluation.json` and the page."""
         from .report.report import write_report
 

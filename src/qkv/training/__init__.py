@@ -1,6 +1,6 @@
 """Training: from batches to weights.
 
-`loop.fit` is the loop. `settings.Training` says how a run goes; its parts are values of their own: what is minimized
-(`objective`), how weights move (`optimizer`, `schedule`, `update`), in which numbers (`precision`), what is kept
-(`checkpoint`, `weights`, `average`, `state`, `rng`), and what is told (`meter`, `metrics`, `boards`, `progress`).
+`loop.fit` is the training loop and `settings.Training` its settings. Each part is a module: the loss (`objective`), the step
+(`step`, `gradient_accumulation`, `gradient_clipping`, `mixed_precision`), `optimizers` and `schedules`, weight averaging and
+early stopping, checkpoints and `resume`, and logging (`run_log`, `logging`).
 """

@@ -13,7 +13,7 @@ from ..patterns.basic import causal
 from .objective import Objective
 
 
-def warn_of_foresight(model: nn.Module, objective: Objective) -> None:
+def warn_of_lookahead(model: nn.Module, objective: Objective) -> None:
     """A warning for each pattern of the decoder that shows a query what comes after it, where that is to be predicted."""
     decoder = getattr(getattr(model, "spec", None), "decoder", None)
     if not objective.predicts_next or decoder is None:

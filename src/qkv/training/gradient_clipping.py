@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
 from ..core.ranks import Ranks
-from .mixed_precision import Mixed
+from .mixed_precision import MixedPrecision
 
 
 class Update(NamedTuple):
@@ -23,7 +23,7 @@ class Update(NamedTuple):
 def update(
     optimizer: torch.optim.Optimizer,
     loss: Tensor,
-    mixed: Mixed,
+    mixed: MixedPrecision,
     ranks: Ranks,
     clip_norm: float | None = None,
     clip_value: float | None = None,

@@ -16,30 +16,29 @@ from torch import nn
 
 from ..core.batch import Batch
 from ..core.ranks import ALONE, Ranks
-from .causal_check import warn_of_foresight
+from .causal_check import warn_of_lookahead
 from .checkpoints import checkpoint, rng
-from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
-from .checkpoints.state import Best, State
+from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, Checkpoints, Damaged
+from .checkpoints.state import State
 from .checkpoints.weights import (
     Tensors,
     all_finite,
     learned,
     load_model,
-    load_optimizer,
     model_tensors,
     optimizer_tensors,
     replace_tensors,
 )
 from .interrupt import Interrupt
-from .logging.progress_bar import Display
-from .logging.run_log import Journal
-from .logging.step_metrics import Measured, Meter
-from .logging.tensorboard import check_boards
+from .logging.progress_bar import ProgressBar
+from .logging.step_metrics import StepMetrics, StepRecord
 from .objective import Objective
-from .result import Diverged, Ending, Outcome
+from .result import Diverged, Ending, TrainingResult
+from .resume import forget_lost_best, newest_sound, restore, snapshot
+from .run_log import RunLog, check_loggers
 from .settings import Training
 from .step import Stepper
-from .weight_averaging import LastCheckpoints, Running, RunningAverage, mean
+from .weight_averaging import AveragedModel, ExponentialMovingAverage, LastCheckpoints, mean
 
 OpenStream = Callable[[dict[str, Any] | None], Iterator[Batch]]
 Evaluate = Callable[[nn.Module, int], dict[str, float]]
@@ -61,7 +60,7 @@ def fit(
     flops_per_token: float | None = None,
     peak_flops: float | None = None,
     console: Console | None = None,
-) -> Outcome:
+) -> TrainingResult:
     """Train a model, and leave the delivered weights in it and in `out`/model.safetensors.
 
     open_stream:     gives the batches that follow a position, or all from the first for None.
@@ -77,7 +76,7 @@ def fit(
     Raises Diverged, a ValueError, after `max_bad_steps` and where no finite weights came of the run; ValueError for
     settings or files that don't fit together; and OSError where the disk refuses.
     """
-    display = Display(
+    display = ProgressBar(
         console, training.max_steps, training.max_time, shown=ranks.rank == 0, max_epochs=training.max_epochs
     )
     trainer = Trainer(model, Stepper(model, objective, training, ranks), training, Path(out), evaluate, ranks, display)
@@ -85,7 +84,7 @@ def fit(
     trainer.utilization = flops_per_token / peak_flops if flops_per_token and peak_flops else None
     trainer.start(open_stream, seed, resume, begin)
     if ranks.rank == 0:
-        warn_of_foresight(model, objective)
+        warn_of_lookahead(model, objective)
     with display, Interrupt(display.say) as interrupt, closing(trainer):
         while True:
             ending = trainer.ending(interrupt.requested)
@@ -112,115 +111,49 @@ class Trainer:
         out: Path,
         evaluator: Evaluate | None,
         ranks: Ranks,
-        display: Display,
+        display: ProgressBar,
     ) -> None:
         self.model, self.stepper, self.training, self.out = model, stepper, training, out
         self.evaluator, self.ranks, self.display = evaluator, ranks, display
         self.fingerprint: dict[str, Any] = {"threads": torch.get_num_threads()}
         self.store = Checkpoints(out / "checkpoints", training.keep)
-        self.state, self.meter = State(), Meter()
-        self.running: Running | None = None
+        self.state, self.meter = State(), StepMetrics()
+        self.running: AveragedModel | None = None
         self.unsaved = self.exhausted = False
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
     def start(self, open_stream: OpenStream, seed: int, resume: bool, begin: Callable[[], None] | None = None) -> None:
         """Make everything stand where the run begins, or where its newest sound checkpoint left it."""
-        check_boards(self.training.tensorboard, self.training.wandb)
+        check_loggers(self.training.tensorboard, self.training.wandb)
         running = self.training.average
-        self.running = Running(running, self.model) if isinstance(running, RunningAverage) else None
-        saved = self._go_on() if resume and self.store.newest() else None
+        self.running = AveragedModel(running, self.model) if isinstance(running, ExponentialMovingAverage) else None
+        saved = self._resume() if resume and self.store.newest() else None
         if begin is not None:
             begin()
         newest = self.store.newest()
         if newest and not resume:
             raise ValueError(f"{self.out} already holds a run with {newest.name}; resume it, or choose another folder")
         pending = not self.meter.empty
-        self.journal = Journal(self.out, self.display, self.training, self.state.step, self.ranks.rank == 0, pending)
-        self.journal.begin(self.state.step, saved["training"] if saved else None, self.model)
+        self.log = RunLog(self.out, self.display, self.training, self.state.step, self.ranks.rank == 0, pending)
+        self.log.begin(self.state.step, saved["training"] if saved else None, self.model)
         self.display.begins_at(self.state.step)
         self.stream = iter(open_stream(self.state.position))
         if saved:
-            self.journal.differs(self.state.step, saved.get("fingerprint", {}), self.fingerprint)
+            self.log.differs(self.state.step, saved.get("fingerprint", {}), self.fingerprint)
             rng.restore(saved["rng"])
         else:
             rng.seed_all(seed + self.ranks.rank)
         self._born = time.monotonic() - self.state.elapsed
         self.model.train()
 
-    def _go_on(self) -> dict[str, Any]:
-        """Load the newest checkpoint that is sound. Damaged ones after it are set aside, and told."""
-        damaged: dict[Path, Damaged] = {}
-        for path in reversed(self.store.all()):
-            try:
-                saved = self._load(path)
-            except Damaged as error:
-                damaged[path] = error
-                continue
-            self.ranks.barrier()
-            for broken, why in damaged.items():
-                aside = self.store.set_aside(broken) if self.ranks.rank == 0 else broken
-                self.display.say(
-                    f"Note: {why}. Going on from {path.name}; what is left of the newer one is in {aside}."
-                )
-            if self.ranks.rank == 0:
-                self.store.go_on_from(path)
-            self._check_best(path)
-            return saved
-        why = next(iter(damaged.values()))
-        raise ValueError(
-            f"no checkpoint of {self.out} is sound ({why}); begin anew in another folder, or replace this one"
-        )
-
-    def _load(self, path: Path) -> dict[str, Any]:
-        checkpoint.check(path)
-        saved = checkpoint.load_state(path)
-        try:
-            self.state = State.from_dict(saved["run"])
-            self.meter.load(saved["window"])
-            self.stepper.mixed.load(saved["scaler"])
-            rng.restore(saved["rng"])
-            before, settings = saved["optimizer"], saved["training"]["optimizer"]
-        except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-            what = " ".join(str(error).split())
-            raise Damaged(f"{path / STATE} holds no state of a run ({type(error).__name__}: {what})") from None
-        now = self.training.optimizer.kind
-        if before != now:
-            raise ValueError(
-                f"{path} was trained with the optimizer {before!r}, and {now!r} can't go on with that one's state; "
-                f"resume with {before!r}, or start a new run"
-            )
-        load_model(self.model, checkpoint.load_tensors(path, MODEL), str(path / MODEL))
-        self._load_optimizer(path, settings)
-        if self.running and (path / AVERAGE).exists():
-            self.running.load(checkpoint.load_tensors(path, AVERAGE))
+    def _resume(self) -> dict[str, Any]:
+        path, (self.state, saved) = newest_sound(self.store, self._load, self.ranks, self.display.say)
+        forget_lost_best(self.store, self.state, path, self.display.say)
         return saved
 
-    def _check_best(self, newest: Path) -> None:
-        """Forget the best evaluation where its checkpoint can't be delivered any more."""
-        best = self.store.best()
-        if not self.state.best.step or best == newest:
-            return
-        try:
-            if best is None:
-                raise Damaged(f"the best checkpoint, of step {self.state.best.step:,}, is gone")
-            checkpoint.check(best)
-        except Damaged as error:
-            self.state.best = Best(stale=self.state.best.stale)
-            self.display.say(f"Note: {error}. The best weights are those of the best evaluation from here on.")
-
-    def _load_optimizer(self, path: Path, before: dict[str, Any]) -> None:
-        tensors, now = checkpoint.load_tensors(path, OPTIMIZER), self.training.optimizer.to_dict()
-        try:
-            load_optimizer(self.stepper.optimizer, tensors, str(path / OPTIMIZER))
-        except ValueError as error:
-            changed = [
-                f"{name} from {before.get(name)} to {now[name]}" for name in now if before.get(name) != now[name]
-            ]
-            if not changed:
-                raise
-            told = f"the optimizer's settings were changed ({', '.join(changed)})"
-            raise ValueError(f"{error}; {told}: resume with those of before, or start a new run") from None
+    def _load(self, path: Path) -> tuple[State, dict[str, Any]]:
+        return restore(path, self.model, self.stepper, self.training, self.meter, self.running)
 
     # -- one step -----------------------------------------------------------------------------------------------
 
@@ -239,16 +172,18 @@ class Trainer:
         state.move(batches[-1].position)
         state.tokens, self.unsaved = state.tokens + taken.tokens, True
         if taken.count:
-            self.meter.add(Measured(state.step, taken.count, before), taken)
+            self.meter.add(
+                StepRecord(state.step, taken.count, before), taken.loss, taken.grad_norm, taken.bad, taken.values
+            )
         else:
-            self._settle()
+            self._synchronize()
             state.guard.refuse(state.step, "empty")
-            self.journal.empty_step(state.step, before)
+            self.log.empty_step(state.step, before)
         if self.running:
             self.running.update(state.step)
         logs = self._falls_on(self.training.log_every)
         if logs or self.stepper.device.type == "cpu":
-            self._settle()
+            self._synchronize()
         self.meter.time(taken.tokens, time.perf_counter() - began)
         if logs:
             self._log_line()
@@ -259,24 +194,24 @@ class Trainer:
             raise ValueError("the training data gave no batch: it is empty, or every example was skipped")
         self.exhausted = True
 
-    def _settle(self) -> None:
+    def _synchronize(self) -> None:
         """Read the steps that the device has finished, and look for those that made no update."""
-        for done in self.meter.settle():
+        for done in self.meter.synchronize():
             if not done.bad:
                 self.state.guard.updated()
             elif math.isfinite(done.loss) and self.stepper.mixed.scaling:
                 self.state.guard.overflows += 1
-                self.journal.event("overflow", done.step)
+                self.log.event("overflow", done.step)
             else:
                 self.state.guard.refuse(done.step, "bad")
-                self.journal.bad_step(done)
+                self.log.bad_step(done)
 
     def _log_line(self) -> None:
         line = self.meter.line()
         rate = line["tokens_per_s"]
         line |= {"mfu": self.utilization * rate if self.utilization and rate else None}
         line |= {"lr": self.stepper.lr, "tokens": self.state.tokens, "elapsed": self.elapsed}
-        self.journal.train(self.state.step, line)
+        self.log.train(self.state.step, line)
 
     # -- evaluating and saving ----------------------------------------------------------------------------------
 
@@ -294,7 +229,7 @@ class Trainer:
             check_metric(training.metric, metrics)
         best = state.best.offer(state.step, metrics[training.metric], metrics, training.mode, training.min_delta)
         state.evaluated, state.metrics, self.unsaved = state.step, metrics, True
-        self.journal.evaluation(state.step, metrics, self.elapsed, best, state.best.stale)
+        self.log.evaluation(state.step, metrics, self.elapsed, best, state.best.stale)
 
     def _measure(self) -> dict[str, float]:
         assert self.evaluator is not None
@@ -325,33 +260,23 @@ class Trainer:
 
     def save(self, ending: Ending | None) -> None:
         """Save a checkpoint, unless the weights are not numbers any more: a good one is not given up for those."""
-        self._settle()
+        self._synchronize()
         self.unsaved = False
         tensors = model_tensors(self.model)
         if not all_finite(learned(self.model, tensors)):
-            self.journal.event("not saved", self.state.step, reason="the weights hold NaN or infinity")
+            self.log.event("not saved", self.state.step, reason="the weights hold NaN or infinity")
             return
-        self.journal.sync()
+        self.log.sync()
         if self.ranks.rank == 0:
             files: dict[str, Tensors] = {MODEL: tensors, OPTIMIZER: optimizer_tensors(self.stepper.optimizer)}
             if self.running:
                 files[AVERAGE] = self.running.tensors
             best = self._is_best()
             temporary = ending == "interrupted" and not best and not self._falls_on(self.training.save_every)
-            self.store.save(self.state.step, files, self._remembered(), best, temporary)
+            self.state.elapsed = self.elapsed
+            saved = snapshot(self.state, self.stepper, self.training, self.meter, self.fingerprint)
+            self.store.save(self.state.step, files, saved, best, temporary)
         self.ranks.barrier()
-
-    def _remembered(self) -> dict[str, Any]:
-        self.state.elapsed = self.elapsed
-        return {
-            "run": self.state.to_dict(),
-            "window": self.meter.state(),
-            "scaler": self.stepper.mixed.state(),
-            "rng": rng.capture(),
-            "optimizer": self.training.optimizer.kind,
-            "training": self.training.to_dict(),
-            "fingerprint": self.fingerprint,
-        }
 
     def _is_best(self) -> bool:
         return 0 < self.state.best.step == self.state.step
@@ -377,18 +302,18 @@ class Trainer:
         }
         found = next((ending for ending, holds in reasons.items() if holds), None)
         if found is not None:
-            self._settle()
+            self._synchronize()
         nothing_learned = state.guard.streak == state.step > 0  # no step of the run made an update
         return "bad steps" if nothing_learned and found not in (None, "interrupted") else found
 
-    def deliver(self, ending: Ending) -> Outcome:
+    def deliver(self, ending: Ending) -> TrainingResult:
         """Put the weights that the run is for into the model and into its folder."""
-        self._settle()
+        self._synchronize()
         if ending != "interrupted" and not self.meter.empty:
             self._log_line()
         state = self.state
         state.elapsed = self.elapsed
-        self.journal.end(state.step, ending)
+        self.log.end(state.step, ending)
         if ending == "bad steps" or not all_finite(learned(self.model, model_tensors(self.model))):
             raise Diverged(state, self.store.newest())
         tensors, source, metrics = self._choose()
@@ -397,12 +322,12 @@ class Trainer:
         load_model(self.model, tensors)
         if isinstance(self.training.average, LastCheckpoints) and self.evaluator and ending != "interrupted":
             metrics = self._measure()
-            self.journal.final(state.step, metrics, self.elapsed, source)
+            self.log.final(state.step, metrics, self.elapsed, source)
         weights = self.out / MODEL
         if self.ranks.rank == 0:
             replace_tensors(weights, tensors)
         self.ranks.barrier()
-        return Outcome(ending, state, metrics, self.store.newest(), weights, source)
+        return TrainingResult(ending, state, metrics, self.store.newest(), weights, source)
 
     def _choose(self) -> tuple[Tensors, str, dict[str, float]]:
         """The weights to deliver, what they are, and their evaluation where there was one."""
@@ -433,7 +358,7 @@ class Trainer:
 
     def close(self) -> None:
         """Let go of the log and of the data, which may have workers of its own."""
-        self.journal.close()
+        self.log.close()
         if hasattr(self.stream, "close"):
             self.stream.close()
 

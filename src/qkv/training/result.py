@@ -22,7 +22,7 @@ _WORDS: dict[Ending, str] = {
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingResult:
     """What `fit` hands back.
 
     ending:     why it stopped; `interrupted` is the one that waits to be resumed.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from ..core.spec import Spec, brief
-from .logging.tensorboard import WandB, read_wandb
+from .logging.wandb import WandB, read_wandb
 from .mixed_precision import PrecisionChoice
 from .optimizers import AdamW, NonNegative, Optimizer, Positive
 from .schedules import Decay, InverseSquareRoot, Schedule
@@ -80,7 +80,7 @@ class Training(Spec):
     recompute:   activation checkpointing: "blocks" keeps each block's input only and makes the rest again in the backward
                  pass, "alternate" every other block's; memory for a third more time.
     tensorboard: write TensorBoard's files too.
-    wandb:       log to Weights & Biases too: true, or settings, see `boards.WandB`.
+    wandb:       log to Weights & Biases too: true, or settings, see `logging.wandb`.
     """
 
     optimizer: Optimizer = AdamW()

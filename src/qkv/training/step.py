@@ -1,27 +1,28 @@
-"""One optimizer step: several batches weighed as if they were one, and one update of the weights."""
+"""One optimizer step: forward and backward over its batches, and one update of the weights."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from ..core.batch import Batch, Terms
+from ..core.batch import Batch
 from ..core.ranks import Ranks
 from ..layers.moe import Mixture
 from ..models.recurrent.model import RecurrentModel
 from ..models.transformer import TransformerModel
 from .compiling import compiled
+from .gradient_accumulation import over_labels, reported, weighed
 from .gradient_clipping import update
-from .mixed_precision import Mixed
+from .mixed_precision import MixedPrecision
 from .objective import Objective, terms_of
 from .settings import Training
 
 
 @dataclass(frozen=True)
-class Taken:
+class StepResult:
     """What a step did. The tensors are on the device, not waited for.
 
     count:     items that the loss was taken over; 0 where every label was ignored, and then nothing was done.
@@ -46,7 +47,7 @@ class Stepper:
         self.objective, self.training, self.ranks = objective, training, ranks
         self.device = next(model.parameters()).device
         self.optimizer = training.optimizer.build(model)  # first: what it freezes needs no fp32 masters
-        self.mixed = Mixed(training.precision, model, self.device)
+        self.mixed = MixedPrecision(training.precision, model, self.device)
         self.lr = training.optimizer.lr
         if isinstance(model, TransformerModel | RecurrentModel):
             model.recompute(training.recompute)
@@ -54,19 +55,19 @@ class Stepper:
         self.balanced = [module for module in model.modules() if isinstance(module, Mixture)]
         self.names: list[str] = []  # of the terms seen so far, which every rank reports in the same order
 
-    def take(self, batches: list[Batch], lr: float) -> Taken:
+    def take(self, batches: list[Batch], lr: float) -> StepResult:
         """Minimize Σ_terms weight · Σ_batches,ranks sum ÷ Σ_batches,ranks count at one learning rate."""
         self._set_lr(lr)
         totals, tokens = self._totals(batches)
         if not any(totals.values()):
             nothing = torch.zeros((), device=self.device)
-            return Taken(0, tokens, nothing, nothing, nothing, {})
+            return StepResult(0, tokens, nothing, nothing, nothing, {})
         loss, values = self._backward(batches, totals)
         clips = self.training.clip_norm, self.training.clip_value
         done = update(self.optimizer, loss, self.mixed, self.ranks, *clips)
         for module in self.balanced:
             module.rebalance(self.ranks)
-        return Taken(max(totals.values()), tokens, loss, done.grad_norm, done.bad, values)
+        return StepResult(max(totals.values()), tokens, loss, done.grad_norm, done.bad, values)
 
     def _set_lr(self, lr: float) -> None:
         """Set the learning rate; groups that learn at a share of it keep theirs."""
@@ -105,33 +106,3 @@ class Stepper:
         parts = [sum(losses, zero), *(sum((r[name] for r in reports if name in r), zero) for name in self.names)]
         loss, *values = self.ranks.sum(torch.stack(parts)).unbind()
         return loss, dict(zip(self.names, values, strict=True))
-
-
-def over_labels(terms: Terms, counts: dict[str, int]) -> Terms:
-    """One batch's terms. Those without a count of their own that count as many as `loss` does are divided by its total."""
-    labels = counts.get("loss")
-    return {
-        name: replace(term, over="loss") if term.over is None and name not in counts and term.count == labels else term
-        for name, term in terms.items()
-    }
-
-
-def weighed(terms: Terms, totals: dict[str, int]) -> Tensor:
-    """Σ weight · sum ÷ total over the terms of one batch."""
-    loss: Tensor | None = None
-    for name, term in terms.items():
-        if (term.over or name) not in totals:
-            raise ValueError(
-                f"the objective's term {name!r} has no count before the forward pass; its counts() must say"
-            )
-        part = term.sum * (term.weight / max(totals[term.over or name], 1))
-        loss = part if loss is None else loss + part
-    if loss is None:
-        raise ValueError("the objective gave no loss term")
-    return loss
-
-
-def reported(terms: Terms, totals: dict[str, int]) -> dict[str, Tensor]:
-    """One batch's share of what each term reports."""
-    values = {name: term.sum if term.value is None else term.value for name, term in terms.items()}
-    return {name: value.detach() / max(totals[terms[name].over or name], 1) for name, value in values.items()}

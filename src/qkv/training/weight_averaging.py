@@ -31,7 +31,7 @@ class LastCheckpoints(Average, kind="checkpoints"):
     last: Annotated[int, Field(ge=2)] = 5
 
 
-class RunningAverage(Average, kind="running"):
+class ExponentialMovingAverage(Average, kind="running"):
     """An exponential moving average, w̄ ← d · w̄ + (1 − d) · w at each step, which is also what evaluations see.
 
     d rises to `decay` as (1 + t) / (10 + t), so that the first random weights are soon forgotten.
@@ -40,10 +40,10 @@ class RunningAverage(Average, kind="running"):
     decay: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.999
 
 
-class Running:
+class AveragedModel:
     """The running average of one model's weights; other tensors (counters, tables) are the model's own."""
 
-    def __init__(self, spec: RunningAverage, model: nn.Module) -> None:
+    def __init__(self, spec: ExponentialMovingAverage, model: nn.Module) -> None:
         self.decay, self.model = spec.decay, model
         self.tensors = {name: tensor.clone() for name, tensor in model_tensors(model).items()}
         names = [name for name, tensor in self.tensors.items() if tensor.is_floating_point()]

@@ -20,8 +20,8 @@ from small import (
 
 from qkv.core.batch import IGNORE, Batch
 from qkv.layers.moe import Mixture
+from qkv.training.gradient_accumulation import weighed
 from qkv.training.objective import NextToken
-from qkv.training.step import weighed
 
 
 def with_experts(family: str, **options: Any) -> Any:

@@ -3,7 +3,8 @@ import math
 
 import pytest
 
-from qkv.training.checkpoints.state import Best, Guard, State
+from qkv.training.checkpoints.state import SkippedSteps, State
+from qkv.training.early_stopping import BestEvaluation
 
 
 def test_a_state_survives_json_nan_and_all():
@@ -18,7 +19,7 @@ def test_a_state_survives_json_nan_and_all():
 
 @pytest.mark.parametrize(("mode", "sign"), [("min", 1.0), ("max", -1.0)])
 def test_the_best_evaluation(mode, sign):
-    best = Best()
+    best = BestEvaluation()
     offers = [math.nan, 5.0, 4.0, 3.95, 6.0, 1.0]
     taken = [best.offer(i, sign * v, {"m": v}, mode, min_delta=0.1) for i, v in enumerate(offers, start=1)]
     assert taken == [False, True, True, False, False, True]
@@ -26,7 +27,7 @@ def test_the_best_evaluation(mode, sign):
 
 
 def test_a_streak_ends_with_an_update():
-    guard = Guard()
+    guard = SkippedSteps()
     for step in (4, 5):
         guard.refuse(step, "bad")
     guard.refuse(6, "empty")
@@ -37,7 +38,7 @@ def test_a_streak_ends_with_an_update():
 
 
 def test_the_later_of_equals_is_kept_and_counts_as_no_progress():
-    best = Best()
+    best = BestEvaluation()
     assert best.offer(1, 0.5, {"m": 0.5}, "max", 0.0)
     assert best.offer(2, 0.5, {"m": 0.5}, "max", 0.0)
     assert (best.step, best.stale) == (2, 1)

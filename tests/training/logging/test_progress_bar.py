@@ -3,13 +3,13 @@ import io
 import pytest
 from rich.console import Console
 
-from qkv.training.logging.progress_bar import Display, span
+from qkv.training.logging.progress_bar import ProgressBar, span
 
 
-def display(terminal: bool, **limits) -> tuple[Display, io.StringIO]:
+def display(terminal: bool, **limits) -> tuple[ProgressBar, io.StringIO]:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=120)
-    return Display(console, limits.get("max_steps"), limits.get("max_time"), shown=limits.get("shown", True)), out
+    return ProgressBar(console, limits.get("max_steps"), limits.get("max_time"), shown=limits.get("shown", True)), out
 
 
 LINE = {"step": 10, "loss": 1.25, "lr": 1e-3, "tokens_per_s": 12345.6, "mfu": 0.413, "elapsed": 20.0}
@@ -62,7 +62,7 @@ def test_how_far_and_how_long():
 
 def test_how_far_by_epochs():
     out = io.StringIO()
-    shown = Display(Console(file=out, width=120), None, None, shown=True, max_epochs=4)
+    shown = ProgressBar(Console(file=out, width=120), None, None, shown=True, max_epochs=4)
     shown.at(10, 0.0, 1.0)
     shown.at(20, 10.0, 2.0)
     assert shown.done(20, 10.0) == 0.5 and shown.left(20, 10.0) == pytest.approx(20.0)
@@ -91,7 +91,7 @@ class Closed(io.StringIO):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_terminal_that_was_closed_does_not_end_a_run(terminal):
-    shown = Display(Console(file=io.StringIO(), force_terminal=terminal), 100, None, shown=True)
+    shown = ProgressBar(Console(file=io.StringIO(), force_terminal=terminal), 100, None, shown=True)
     with shown:
         shown.console.file = Closed()
         shown.at(1, 1.0)

@@ -5,7 +5,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from train_stand_in import Tiny, train
 
-from qkv.training.logging.tensorboard import RUN_ID, TensorBoard, WandB, WandBoard
+from qkv.training.logging.tensorboard import TensorBoard
+from qkv.training.logging.wandb import RUN_ID, WandB, WandBoard
 from qkv.training.settings import Training
 
 

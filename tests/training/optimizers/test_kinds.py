@@ -17,7 +17,7 @@ from qkv.core.ranks import ALONE
 from qkv.training.checkpoints.checkpoint import MODEL, OPTIMIZER
 from qkv.training.checkpoints.weights import load_model, load_optimizer, model_tensors, optimizer_tensors
 from qkv.training.gradient_clipping import update
-from qkv.training.mixed_precision import Mixed
+from qkv.training.mixed_precision import MixedPrecision
 from qkv.training.objective import NextToken
 from qkv.training.optimizers import Optimizer
 from qkv.training.settings import Training
@@ -71,7 +71,7 @@ def gradients(model: nn.Module, index: int) -> torch.Tensor:
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 @pytest.mark.parametrize("first", [True, False])
 def test_a_bad_step_changes_nothing(name, poison, first):
-    model, mixed = Tiny(dropout=0.0), Mixed("fp32", Tiny(), torch.device("cpu"))
+    model, mixed = Tiny(dropout=0.0), MixedPrecision("fp32", Tiny(), torch.device("cpu"))
     optimizer = make(name, model)
     if not first:
         update(optimizer, gradients(model, 0), mixed, ALONE, clip_norm=1.0)

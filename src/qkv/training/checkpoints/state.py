@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from ..early_stopping import BestEvaluation
 from ..logging.metrics_file import from_json, to_json
 
 
 @dataclass
-class Guard:
+class SkippedSteps:
     """Counts the optimizer steps that made no update.
 
     bad:       the loss or a gradient was NaN or infinite.
@@ -41,27 +42,6 @@ class Guard:
 
 
 @dataclass
-class Best:
-    """The best evaluation so far, and how many came after it."""
-
-    step: int = 0
-    value: float = float("nan")
-    metrics: dict[str, float] = field(default_factory=dict)
-    stale: int = 0
-
-    def offer(self, step: int, value: float, metrics: dict[str, float], mode: str, min_delta: float) -> bool:
-        """Take the new evaluation if it is better by more than `min_delta`, or just as good: the later of equals is
-        longer trained. An equal one is no progress all the same. NaN never is."""
-        gain = self.value - value if mode == "min" else value - self.value
-        better = value == value and (not self.step or gain > min_delta)
-        self.stale = 0 if better else self.stale + 1
-        if better or value == self.value:
-            self.step, self.value, self.metrics = step, value, dict(metrics)
-            return True
-        return False
-
-
-@dataclass
 class State:
     """Where a run is.
 
@@ -80,8 +60,8 @@ class State:
     epoch_done: bool = False
     evaluated: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
-    best: Best = field(default_factory=Best)
-    guard: Guard = field(default_factory=Guard)
+    best: BestEvaluation = field(default_factory=BestEvaluation)
+    guard: SkippedSteps = field(default_factory=SkippedSteps)
 
     @property
     def epochs(self) -> float:

@@ -16,12 +16,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ...core.durable import write_file
-from .tensorboard import Board
 
 
 def to_json(value: Any) -> Any:
@@ -54,6 +53,14 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
                 continue
 
 
+class Logger(Protocol):
+    """What shows the numbers of the lines "train", "eval" and "final" as curves named `<type>/<name>`."""
+
+    def write(self, type: str, step: int, values: Mapping[str, float]) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class MetricsLog:
     """Appends to `metrics.jsonl`, after cutting away what lies beyond the step that a run resumes from (`after`).
 
@@ -61,13 +68,13 @@ class MetricsLog:
     steps' next line stands for it.
     """
 
-    def __init__(self, path: Path, after: int = 0, boards: Sequence[Board] = (), pending: bool = False) -> None:
+    def __init__(self, path: Path, after: int = 0, loggers: Sequence[Logger] = (), pending: bool = False) -> None:
         lines = read_metrics(path) if after and path.exists() else ()
         kept = [line for line in lines if _stays(line, after, pending)]
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, "".join(_line(line) for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
-        self._boards = boards
+        self._loggers = loggers
 
     def write(self, type: str, step: int, **values: Any) -> dict[str, Any]:
         line = {"type": type, "step": step, **values}
@@ -75,8 +82,8 @@ class MetricsLog:
         self._file.flush()
         if type in ("train", "eval", "final"):
             numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
-            for board in self._boards:
-                board.write(type, step, numbers)
+            for logger in self._loggers:
+                logger.write(type, step, numbers)
         return line
 
     def sync(self) -> None:
@@ -85,8 +92,8 @@ class MetricsLog:
 
     def close(self) -> None:
         self._file.close()
-        for board in self._boards:
-            board.close()
+        for logger in self._loggers:
+            logger.close()
 
 
 def _stays(line: dict[str, Any], after: int, pending: bool) -> bool:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 _EVERY = 15.0  # seconds between lines where there is no terminal
 
 
-class Display:
+class ProgressBar:
     """Shows the fraction of the run that is done, the last numbers and the time left. Silent when not `shown`."""
 
     def __init__(

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..step import Taken
 from .metrics_file import from_json, to_json
 
 
 @dataclass(frozen=True)
-class Measured:
+class StepRecord:
     """One optimizer step. `loss` is what was minimized, `values` what each term reports, per counted item.
 
     `position` is where the stream stood before the step: opened there, it gives the step's batches again.
@@ -28,7 +27,7 @@ class Measured:
     values: dict[str, float] | None = None
 
 
-class Meter:
+class StepMetrics:
     """Holds the steps' numbers on the device until `settle`, then on the host until `line` sums them up.
 
     The sums survive in checkpoints, so that a resumed run logs what an uninterrupted one would. The times do not: the
@@ -36,21 +35,21 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self._pending: list[tuple[Measured, list[str], Tensor]] = []
-        self._window: list[Measured] = []
+        self._pending: list[tuple[StepRecord, list[str], Tensor]] = []
+        self._window: list[StepRecord] = []
         self._tokens = 0
         self._seconds = 0.0
 
-    def add(self, step: Measured, taken: Taken) -> None:
+    def add(self, step: StepRecord, loss: Tensor, grad_norm: Tensor, bad: Tensor, values: dict[str, Tensor]) -> None:
         """Remember a step's numbers without asking the device for them."""
-        numbers = torch.stack([t.float() for t in (taken.loss, taken.grad_norm, taken.bad, *taken.values.values())])
-        self._pending.append((step, list(taken.values), numbers))
+        numbers = torch.stack([t.float() for t in (loss, grad_norm, bad, *values.values())])
+        self._pending.append((step, list(values), numbers))
 
     def time(self, tokens: int, seconds: float) -> None:
         self._tokens += tokens
         self._seconds += seconds
 
-    def settle(self) -> list[Measured]:
+    def synchronize(self) -> list[StepRecord]:
         """Ask the device, once, for every number that waits there; gives the steps since the last time."""
         if not self._pending:
             return []
@@ -92,4 +91,4 @@ class Meter:
         return [{**to_json(asdict(step)), "position": None} for step in self._window]
 
     def load(self, state: list[dict[str, Any]]) -> None:
-        self._window = [Measured(**from_json(step)) for step in state]
+        self._window = [StepRecord(**from_json(step)) for step in state]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..bf16_instructions import bf16_instructions
+from ..mixed_precision import bf16_instructions
 from .adamw import EagerAdamW, fusable
 from .base import Beta, Groups, Optimizer, Positive, split
 from .parameter_groups import hidden_matrices

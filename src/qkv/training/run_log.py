@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from ..optimizers.parameter_groups import count
-from ..result import Ending
-from ..settings import Training
-from .metrics_file import MetricsLog
-from .progress_bar import Display
-from .step_metrics import Measured
-from .tensorboard import Board, TensorBoard, WandBoard
+from .logging.metrics_file import Logger, MetricsLog
+from .logging.progress_bar import ProgressBar
+from .logging.step_metrics import StepRecord
+from .logging.tensorboard import TensorBoard
+from .logging.wandb import WandB, WandBoard
+from .optimizers.parameter_groups import count
+from .result import Ending
+from .settings import Training
 
 
-class Journal:
+class RunLog:
     """The log and the display of one run. A rank that doesn't lead keeps neither.
 
     after, pending: the step that the run goes on from, and whether steps up to it are still to be logged.
     """
 
     def __init__(
-        self, out: Path, display: Display, training: Training, after: int, leads: bool, pending: bool = False
+        self, out: Path, display: ProgressBar, training: Training, after: int, leads: bool, pending: bool = False
     ) -> None:
         self.display, self.training = display, training
-        boards = _boards(out, training, after) if leads else []
-        self.log = MetricsLog(out / "metrics.jsonl", after, boards, pending) if leads else None
+        loggers = _loggers(out, training, after) if leads else []
+        self.log = MetricsLog(out / "metrics.jsonl", after, loggers, pending) if leads else None
 
     def write(self, type: str, step: int, **values: Any) -> None:
         if self.log is not None:
@@ -91,7 +93,7 @@ class Journal:
         self.write("final", step, **metrics, elapsed=elapsed, weights=source)
         self.display.evaluation(step, metrics, f"({source})")
 
-    def bad_step(self, done: Measured) -> None:
+    def bad_step(self, done: StepRecord) -> None:
         self.event("bad step", done.step, loss=done.loss, grad_norm=done.grad_norm, **self._data(done.position))
         norm = f"the loss is {done.loss:g} and the gradients' norm {done.grad_norm:g}"
         self.display.say(f"step {done.step:,} made no update: {norm}")
@@ -137,10 +139,23 @@ def _short(before: Any, now: Any) -> str:
     return "changed" if isinstance(now, str) and len(now) == 64 else f"{before} → {now}"
 
 
-def _boards(out: Path, training: Training, after: int) -> list[Board]:
-    boards: list[Board] = []
+def _loggers(out: Path, training: Training, after: int) -> list[Logger]:
+    loggers: list[Logger] = []
     if training.tensorboard:
-        boards.append(TensorBoard(out / "tensorboard", after))
+        loggers.append(TensorBoard(out / "tensorboard", after))
     if training.wandb:
-        boards.append(WandBoard(training.wandb, out, training.to_dict(), after))
-    return boards
+        loggers.append(WandBoard(training.wandb, out, training.to_dict(), after))
+    return loggers
+
+
+def check_loggers(tensorboard: bool, wandb: WandB | None) -> None:
+    """That what is asked for is installed. Raises ValueError."""
+    if tensorboard:
+        _require("tensorboard", "training.tensorboard=false")
+    if wandb is not None:
+        _require("wandb", "training.wandb=false")
+
+
+def _require(library: str, off: str) -> None:
+    if importlib.util.find_spec(library) is None:
+        raise ValueError(f"{library} is asked for but not installed: pip install {library}, or set {off}")

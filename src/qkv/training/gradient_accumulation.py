@@ -1,0 +1,39 @@
+"""Gradient accumulation: the losses of several batches weighted so that they sum to the loss of one large batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from ..core.batch import Terms
+
+
+def over_labels(terms: Terms, counts: dict[str, int]) -> Terms:
+    """One batch's terms. Those without a count of their own that count as many as `loss` does are divided by its total."""
+    labels = counts.get("loss")
+    return {
+        name: replace(term, over="loss") if term.over is None and name not in counts and term.count == labels else term
+        for name, term in terms.items()
+    }
+
+
+def weighed(terms: Terms, totals: dict[str, int]) -> Tensor:
+    """Σ weight · sum ÷ total over the terms of one batch."""
+    loss: Tensor | None = None
+    for name, term in terms.items():
+        if (term.over or name) not in totals:
+            raise ValueError(
+                f"the objective's term {name!r} has no count before the forward pass; its counts() must say"
+            )
+        part = term.sum * (term.weight / max(totals[term.over or name], 1))
+        loss = part if loss is None else loss + part
+    if loss is None:
+        raise ValueError("the objective gave no loss term")
+    return loss
+
+
+def reported(terms: Terms, totals: dict[str, int]) -> dict[str, Tensor]:
+    """One batch's share of what each term reports."""
+    values = {name: term.sum if term.value is None else term.value for name, term in terms.items()}
+    return {name: value.detach() / max(totals[terms[name].over or name], 1) for name, value in values.items()}

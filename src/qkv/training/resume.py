@@ -1,0 +1,125 @@
+"""Resume an interrupted run: what a checkpoint holds, and how a run goes on from the newest one that is intact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..core.ranks import Ranks
+from .checkpoints import checkpoint, rng
+from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
+from .checkpoints.state import State
+from .checkpoints.weights import load_model, load_optimizer
+from .early_stopping import BestEvaluation
+from .logging.step_metrics import StepMetrics
+from .settings import Training
+from .step import Stepper
+from .weight_averaging import AveragedModel
+
+Say = Callable[[str], None]
+
+
+def snapshot(
+    state: State, stepper: Stepper, training: Training, meter: StepMetrics, fingerprint: dict[str, Any]
+) -> dict[str, Any]:
+    """What a checkpoint holds besides tensors."""
+    return {
+        "run": state.to_dict(),
+        "window": meter.state(),
+        "scaler": stepper.mixed.state(),
+        "rng": rng.capture(),
+        "optimizer": training.optimizer.kind,
+        "training": training.to_dict(),
+        "fingerprint": fingerprint,
+    }
+
+
+def restore(
+    path: Path,
+    model: nn.Module,
+    stepper: Stepper,
+    training: Training,
+    meter: StepMetrics,
+    average: AveragedModel | None,
+) -> tuple[State, dict[str, Any]]:
+    """Load a checkpoint: tensors into model, optimizer and average; returns the run's state and the whole snapshot.
+
+    Raises Damaged where the files are broken, ValueError where the optimizer's settings do not fit its state.
+    """
+    checkpoint.check(path)
+    saved = checkpoint.load_state(path)
+    try:
+        state = State.from_dict(saved["run"])
+        meter.load(saved["window"])
+        stepper.mixed.load(saved["scaler"])
+        rng.restore(saved["rng"])
+        before, settings = saved["optimizer"], saved["training"]["optimizer"]
+    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+        what = " ".join(str(error).split())
+        raise Damaged(f"{path / STATE} holds no state of a run ({type(error).__name__}: {what})") from None
+    now = training.optimizer.kind
+    if before != now:
+        raise ValueError(
+            f"{path} was trained with the optimizer {before!r}, and {now!r} can't go on with that one's state; "
+            f"resume with {before!r}, or start a new run"
+        )
+    load_model(model, checkpoint.load_tensors(path, MODEL), str(path / MODEL))
+    _restore_optimizer(path, stepper, training, settings)
+    if average and (path / AVERAGE).exists():
+        average.load(checkpoint.load_tensors(path, AVERAGE))
+    return state, saved
+
+
+def _restore_optimizer(path: Path, stepper: Stepper, training: Training, before: dict[str, Any]) -> None:
+    tensors, now = checkpoint.load_tensors(path, OPTIMIZER), training.optimizer.to_dict()
+    try:
+        load_optimizer(stepper.optimizer, tensors, str(path / OPTIMIZER))
+    except ValueError as error:
+        changed = [f"{name} from {before.get(name)} to {now[name]}" for name in now if before.get(name) != now[name]]
+        if not changed:
+            raise
+        raise ValueError(
+            f"{error}; the optimizer's settings were changed ({', '.join(changed)}): resume with those of before, or "
+            "start a new run"
+        ) from None
+
+
+def newest_sound(
+    store: Checkpoints, load: Callable[[Path], tuple[State, dict[str, Any]]], ranks: Ranks, say: Say
+) -> tuple[Path, tuple[State, dict[str, Any]]]:
+    """Load the newest checkpoint that is intact. Damaged ones after it are set aside, with a note."""
+    damaged: dict[Path, Damaged] = {}
+    for path in reversed(store.all()):
+        try:
+            loaded = load(path)
+        except Damaged as error:
+            damaged[path] = error
+            continue
+        ranks.barrier()
+        for broken, why in damaged.items():
+            aside = store.set_aside(broken) if ranks.rank == 0 else broken
+            say(f"Note: {why}. Going on from {path.name}; what is left of the newer one is in {aside}.")
+        if ranks.rank == 0:
+            store.go_on_from(path)
+        return path, loaded
+    why = next(iter(damaged.values()))
+    raise ValueError(
+        f"no checkpoint in {store.root.parent} is intact ({why}); begin anew in another folder, or replace this one"
+    )
+
+
+def forget_lost_best(store: Checkpoints, state: State, newest: Path, say: Say) -> None:
+    """Forget the best evaluation where its checkpoint is gone or damaged."""
+    best = store.best()
+    if not state.best.step or best == newest:
+        return
+    try:
+        if best is None:
+            raise Damaged(f"the best checkpoint, of step {state.best.step:,}, is gone")
+        checkpoint.check(best)
+    except Damaged as error:
+        state.best = BestEvaluation(stale=state.best.stale)
+        say(f"Note: {error}. The best weights are those of the best evaluation from here on.")
