@@ -37,6 +37,7 @@ _HOME = {
     "kv_cache.cache": ["Cache"],
     "kv_cache.kinds": ["CacheKind", "FullCache", "QuantizedCache", "SinkCache", "PagedCache"],
     "attention.feature_maps": ["FeatureMap", "Elu1", "Relu", "Favor"],
+    "attention.weighting": ["Weighting"],
     "attention.scores": ["Score", "ScaledDot", "Dot", "General", "Additive", "Concat", "Gaussian", "ExactMatch"],
     "attention.tap": ["record", "weights"],
     "data.vectors.vectors": ["Vectors"],
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from .attention.performer import Performer
     from .attention.scores import Additive, Concat, Dot, ExactMatch, Gaussian, General, ScaledDot, Score
     from .attention.tap import record, weights
+    from .attention.weighting import Weighting
     from .core.batch import Batch, Term, Terms
     from .core.layout import Layout, Role
     from .core.spec import Cost, Spec

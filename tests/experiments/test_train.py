@@ -146,7 +146,7 @@ def test_a_run_that_ends_before_its_first_step_is_not_in_the_way_of_another(
         raise ValueError("wandb could not start a run")
 
     with monkeypatch.context() as patch, pytest.raises(ValueError, match="could not start"):
-        patch.setattr("qkv.training.run_log.Journal.begin", refuses)
+        patch.setattr("qkv.training.run_log.RunLog.begin", refuses)
         train(Recipe.load("reverse", TINY), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
 

@@ -18,7 +18,7 @@ from ..kernels import sdpa
 from ..kernels.backends import BACKENDS
 from ..kernels.cpu import by_tiles, tiled
 from ..kernels.plan import Plan
-from ..kernels.request import Comparison, Request, Result, default_scale
+from ..kernels.request import Comparison, Request, Result, Weights, default_scale
 from ..kv_cache.quantization import QuantizedKV
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
@@ -50,6 +50,8 @@ def attend(
     clean: bool = False,
     name: str = "",
     score: Comparison | None = None,
+    weighting: Weights | None = None,
+    sinks: Float[Tensor, " H"] | None = None,
 ) -> Any:
     """softmax(scale · QKᵀ + bias) V over the pairs that pattern, segments and padding allow (Vaswani et al. 2017).
 
@@ -68,6 +70,8 @@ def attend(
         k, v: tensors, or `QuantizedKV` keys and values, as quantized caches have them.
         plan: what layers of one pass share. clean: padded keys and values are known to be zero already.
         score: what compares queries and keys in place of the scaled dot product (`attention.scores`): all T·S are held.
+        weighting: what makes weights of scores in place of the soft-max (`attention.weighting`): all T·S are held.
+        sinks: a logit for each head beside those of the keys, whose share of the soft-max goes to no value.
 
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that may see nothing gets 0, and
     a log-sum-exp of −∞. Raises ValueError for shapes that don't meet, and where an alignment would have to be guessed.
@@ -78,10 +82,13 @@ def attend(
         _warn_of_heads(q)
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
     check(q, k, v, layout, kv_layout, bias, dropout, softcap)
+    check_weighting(weighting, sinks, return_lse, q.shape[2])
     pattern = _sized(pattern, q, k) if pattern.unsized else pattern
     scale = default_scale(q.shape[-1]) if scale is None else scale
-    about = (pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse, plan or Plan(), name, score)
-    coded_too = backend == "auto" and clean and score is None and not tap.recording() and not in_forward_mode(q)
+    about = (pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse or sinks is not None)
+    about = (*about, plan or Plan(), name, score, weighting, sinks)
+    plain = score is None and weighting is None
+    coded_too = backend == "auto" and clean and plain and not tap.recording() and not in_forward_mode(q)
     result: Result | None = _over_codes(q, k, v, about) if coded_too else None
     if result is None:
         k, v = (x.dequantize() if isinstance(x, QuantizedKV) else x for x in (k, v))
@@ -93,7 +100,19 @@ def attend(
         request = Request(q, k, v, *about)
         tap.offer(request)
         result = BACKENDS[choose(request, backend)].run(request)
+        if sinks is not None:
+            result = _drained(result, sinks, return_lse)
     return result if layout.padding == "none" else _silence(result, layout)
+
+
+def _drained(result: Result, sinks: Tensor, return_lse: bool) -> Result:
+    """Attention with a further logit in the denominator, from attention without: out · σ(lse − sink), exact."""
+    assert isinstance(result, tuple)
+    out, lse = result
+    sink = sinks[:, None].to(lse.dtype)
+    kept = torch.sigmoid(lse - sink).transpose(1, 2).unsqueeze(-1)
+    out = (out * kept).to(out.dtype)
+    return (out, torch.logaddexp(lse, sink)) if return_lse else out
 
 
 def _sized(pattern: Pattern, q: Tensor, k: Tensor | QuantizedKV) -> Pattern:
@@ -125,7 +144,7 @@ def choose(request: Request, backend: str = "auto") -> str:
         if reason is not None:
             raise ValueError(f"backend {backend!r} can't serve this request: {reason}; choose another, or 'auto'")
         return backend
-    if request.score is not None or _forward(request):
+    if request.score is not None or request.weighting is not None or _forward(request):
         return "reference"
     size = request.q.shape[0] * request.n_heads * request.q.shape[1] * request.k.shape[1] * 4
     if BACKENDS["capped"].refuses(request) is None and size <= _DENSE >> 2:
@@ -140,8 +159,12 @@ def choose(request: Request, backend: str = "auto") -> str:
 
 
 def _by_other_scores(request: Request, backend: str) -> str | None:
-    """Why a kernel can't compare as the request wants it."""
-    if request.score is None or backend == "reference":
+    """Why a kernel can't compare, or weigh, as the request wants it."""
+    if backend == "reference":
+        return None
+    if request.weighting is not None:
+        return f"its weights are a soft-max, and those of {request.weighting.kind!r} only 'reference' computes"
+    if request.score is None:
         return None
     return f"it compares by dot products, and {type(request.score).__name__} is none, for which 'reference' holds all scores"
 
@@ -271,6 +294,14 @@ def check(
         raise ValueError(f"dropout is a probability in [0, 1), not {dropout}")
     if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):
         raise ValueError(f"softcap is a positive number, not {softcap}")
+
+
+def check_weighting(weighting: Weights | None, sinks: Tensor | None, return_lse: bool, n_heads: int) -> None:
+    if weighting is not None and (sinks is not None or return_lse):
+        wanted = "sinks belong" if sinks is not None else "a log-sum-exp belongs"
+        raise ValueError(f"{wanted} to the soft-max, and the weighting is {weighting.kind!r}; leave one of them out")
+    if sinks is not None and sinks.shape != (n_heads,):
+        raise ValueError(f"sinks are one logit for each of {n_heads} heads, not {tuple(sinks.shape)}")
 
 
 def _check_bias(bias: Tensor, scores: tuple[int, ...]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+import torch
 from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from ..patterns.basic import And, Causal, Full, Pattern
 from ..positions.base import Bias, PositionModule, Tables
 from .attend import attend
 from .scores import ScaledDot, Score
+from .weighting import Softmax, Weighting
 
 
 @dataclass(eq=False)
@@ -144,6 +146,9 @@ class Attention(Mixer, kind="attention"):
     `n_kv_heads` below `n_heads` is grouped-query attention, 1 multi-query. `d_head` is d_model / n_heads by default;
     `d_value`, the width of values, is d_head. `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
     queries and keys. `score` compares them in another way (`attention.scores`); positions turn what it makes of either.
+    `weighting` makes weights of scores in place of the soft-max (`attention.weighting`). `sink` adds a logit to those of the
+    keys, whose share goes to no value, so that a head may attend to nothing: "learned", one for each head (gpt-oss, OpenAI
+    2025), or "zero", softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one").
     """
 
     n_heads: int = Field(gt=0)
@@ -159,6 +164,8 @@ class Attention(Mixer, kind="attention"):
     qk_norm: Norm = NoNorm()
     backend: str = "auto"
     score: Score = ScaledDot()
+    weighting: Weighting = Softmax()
+    sink: Literal["none", "zero", "learned"] = "none"
 
     adds_bias = True
 
@@ -172,6 +179,16 @@ class Attention(Mixer, kind="attention"):
             )
         if self.scale is not None:
             raise ValueError(f"scale belongs to scaled dot products, and the score is {self.score.kind}; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _weighable(self) -> Attention:
+        soft = isinstance(self.weighting, Softmax)
+        if type(self).module is not Attention.module and not (soft and self.sink == "none"):
+            given = f"sink={self.sink}" if soft else f"weighting={self.weighting.kind}"
+            raise ValueError(f"{self.kind} weighs keys in a way of its own; {given} is for attention")
+        if self.sink != "none" and not soft:
+            raise ValueError(f"sink belongs to the soft-max, and weighting is {self.weighting.kind}; leave it out")
         return self
 
     @model_validator(mode="after")
@@ -222,10 +239,8 @@ class Attention(Mixer, kind="attention"):
         queries, keys, out = d_model * h * d, d_model * k * (d + e), h * e * d_model
         biases = (h * d + k * (d + e)) * self.bias + d_model * self._out_bias
         flops = 2 * ((queries + out) * tokens + keys * (memory or tokens)) + 2 * pairs * h * (self.score.width(d) + e)
-        norms = 2 * self.qk_norm.cost(d).parameters
-        return Cost(queries + keys + out + biases + norms, flops) + self.score.cost(
-            d, d, h, k, tokens, memory or tokens
-        )
+        more = 2 * self.qk_norm.cost(d).parameters + h * (self.sink == "learned")
+        return Cost(queries + keys + out + biases + more, flops) + self.score.cost(d, d, h, k, tokens, memory or tokens)
 
     @property
     def _out_bias(self) -> bool:
@@ -239,7 +254,9 @@ def _reach(pattern: Pattern) -> int | None:
 
 
 class MultiHeadAttention(nn.Module):
-    """The module of `Attention`. Parameters: q, k, v (H·D, K·D, K·E rows) and out."""
+    """The module of `Attention`. Parameters: q, k, v (H·D, K·D, K·E rows), out, and `sinks` (H) where they are learned."""
+
+    sinks: Tensor | None
 
     def __init__(self, spec: Attention, d_model: int, cross: bool, name: str) -> None:
         super().__init__()
@@ -250,6 +267,12 @@ class MultiHeadAttention(nn.Module):
         self.pattern, self.scale, self.softcap = spec.pattern, spec.scale, spec.softcap
         self.dropout, self.backend = spec.dropout, spec.backend
         self.score = None if isinstance(spec.score, ScaledDot) else spec.score.module(d, d, h, kv)
+        self.weighting = None if isinstance(spec.weighting, Softmax) else spec.weighting
+        zeros = None if spec.sink == "none" else torch.zeros(h)
+        if spec.sink == "learned":
+            self.sinks = nn.Parameter(zeros)
+        else:
+            self.register_buffer("sinks", zeros, persistent=False)
         self.q = Linear(d_model, h * d, spec.bias, into_scores=d)
         self.k = Linear(d_model, kv * d, spec.bias)
         self.v = Linear(d_model, kv * e, spec.bias)
@@ -320,6 +343,8 @@ class MultiHeadAttention(nn.Module):
             clean=clean,
             name=self.name + part,
             score=None if self.score is None else self.score.comparison(),
+            weighting=self.weighting,
+            sinks=self.sinks,
         )
 
     def rule(

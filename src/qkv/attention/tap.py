@@ -71,6 +71,7 @@ def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence
         bias=cut(bias),
         dropout=0.0,
         score=None if request.score is None else request.score.of(head),
+        sinks=None if request.sinks is None else request.sinks[head],
     )
     assert not isinstance(small.bias, Bias)
     with torch.no_grad():

@@ -35,9 +35,16 @@ def scores(request: Request, mask: Tensor | None) -> tuple[Float[Tensor, "B H T 
 
 
 def weights(request: Request, mask: Tensor | None) -> Float[Tensor, "B H T S"]:
-    """Attention weights; rows with nothing to see are zero."""
+    """Attention weights, what sinks take left out; rows with nothing to see are zero."""
     s, mask = scores(request, mask)
-    w = torch.softmax(s, -1)
+    w = _weights(request, s, mask)
+    if request.sinks is not None:
+        w = w * torch.sigmoid(torch.logsumexp(s, -1) - request.sinks[:, None].to(s.dtype)).unsqueeze(-1)
+    return w
+
+
+def _weights(request: Request, s: Float[Tensor, "B H T S"], mask: Tensor | None) -> Float[Tensor, "B H T S"]:
+    w = torch.softmax(s, -1) if request.weighting is None else request.weighting.weights(s, mask)
     return w if mask is None else torch.where(mask, w, 0.0)
 
 
@@ -49,9 +56,7 @@ def run(request: Request) -> Result:
     k, v = (t.masked_fill(bad[..., None], 0.0) for t in (request.k, request.v))
     clean = Request(**{**request.__dict__, "k": k, "v": v})
     s, mask = scores(clean, mask)
-    w = torch.softmax(s, -1)
-    if mask is not None:
-        w = torch.where(mask, w, 0.0)
+    w = _weights(request, s, mask)
     out = torch.nn.functional.dropout(w, request.dropout) @ _per_query_head(v, request).to(w.dtype)
     group = request.n_heads // request.n_kv_heads
     seen = bad.transpose(1, 2).repeat_interleave(group, 1)[:, :, None]  # (B, H, 1, S)

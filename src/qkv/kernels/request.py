@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from jaxtyping import Float
 from torch import Tensor
@@ -30,11 +30,23 @@ class Comparison:
         return self
 
 
+class Weights(Protocol):
+    """What makes weights of scores in place of the soft-max. `attention.weighting` has those that come with the library."""
+
+    kind: ClassVar[str]
+
+    def weights(self, scores: Float[Tensor, "B H T S"], mask: Tensor | None) -> Float[Tensor, "B H T S"]:
+        """Weights of the pairs that the mask allows; those of other pairs are ignored."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
     """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E), K dividing H, and how they are to meet.
 
-    score: how they are compared, where that is not by scaled dot products. held: the weights, where they are known already.
+    score: how they are compared, where that is not by scaled dot products. weighting: what makes weights of scores, where
+    that is no soft-max. sinks: a logit for each head beside those of the keys; `attend` applies it, backends need not.
+    held: the weights, where they are known already.
     """
 
     q: Float[Tensor, "B T H D"]
@@ -51,6 +63,8 @@ class Request:
     plan: Plan
     name: str = ""
     score: Comparison | None = None
+    weighting: Weights | None = None
+    sinks: Float[Tensor, " H"] | None = None
     held: Float[Tensor, "B H T S"] | None = None
 
     @property

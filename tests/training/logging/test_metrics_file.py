@@ -58,7 +58,7 @@ def test_boards_are_shown_the_numbers_of_training_and_evaluations(tmp_path):
             self.append("closed")
 
     board = Shown()
-    log = MetricsLog(tmp_path / "m.jsonl", boards=[board])
+    log = MetricsLog(tmp_path / "m.jsonl", loggers=[board])
     log.write("train", 3, loss=1.0, mfu=None, terms={"a": 1.0})
     log.write("event", 3, event="bad step", loss=NAN)
     log.write("eval", 3, loss=2.0, best=True)
