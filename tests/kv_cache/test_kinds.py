@@ -61,7 +61,7 @@ def test_kinds_have_short_names() -> None:
     assert CacheKind.model_validate("int4") == QuantizedCache(bits=4)
     with pytest.raises(ValueError, match="there is no cache 'sink'; did you mean 'sinks'"):
         named("sink")
-    with pytest.raises(ValueError, match=r"a group of 5 has to be even"):
+    with pytest.raises(ValueError, match=r"group has to be even, not 5"):
         QuantizedCache(bits=4, group=5)
     with pytest.raises(ValueError, match=r"bits: input should be 4 or 8, not 3"):
         QuantizedCache(bits=3)
@@ -275,7 +275,7 @@ def test_what_does_not_stream() -> None:
 
 def pages_held(cache: Cache) -> int:
     (slot_table,) = cache.slot_tables.values()
-    return len(slot_table.held())  # type: ignore[attr-defined]
+    return len(slot_table.pages_in_use())  # type: ignore[attr-defined]
 
 
 @settings(max_examples=60)

@@ -151,7 +151,7 @@ def _write(out: Path, rows: list[Any], tokens: bool) -> None:
 
     import numpy
 
-    from ..core.durable import write_file
+    from ..core.atomic import write_file
 
     there = [row for row in rows if row is not None]
     if not there:

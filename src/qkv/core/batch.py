@@ -1,4 +1,4 @@
-"""What one step of training or evaluation is fed, and what it gives back: `Batch` in, named `Term`s out."""
+"""`Batch`, the input of a training or evaluation step, and `Term`, a named part of its loss."""
 
 from __future__ import annotations
 

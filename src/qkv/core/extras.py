@@ -1,4 +1,4 @@
-"""What layers say beside their output: losses of their own, and statistics, collected over one pass by name."""
+"""Auxiliary losses and statistics of layers, such as the load balance of experts, collected over one forward pass."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 
 class Extra(NamedTuple):
-    """One named part of a pass's loss besides that of its labels.
+    """An auxiliary loss, or a statistic, of one pass.
 
     value: what is reported: a mean over the real tokens of the pass.
-    loss:  what is minimized, weighed already; None where the value is a statistic only.
+    loss:  what is minimized, already weighted; None for a mere statistic.
 
-    Such a loss is not a sum over tokens: it is taken over the pass as a whole. With accumulation each batch has its own,
-    and weighs as much as its labels do.
+    The loss is not a sum over tokens but one value for the pass. With gradient accumulation each micro-batch has its own,
+    weighted by its number of labels.
     """
 
     value: Tensor
@@ -26,7 +26,7 @@ Record = tuple[Tensor, ...]
 
 
 class Reporter(Protocol):
-    """A layer that adds one record to each training pass. At the pass's end its class sums up those of all its layers."""
+    """A layer that adds a record to each training pass, from which its class makes losses at the end of the pass."""
 
     @classmethod
     def auxiliary_losses(cls, records: Sequence[tuple[Self, Record]]) -> dict[str, Extra]: ...
@@ -42,12 +42,12 @@ class Extras:
         self.records.append((layer, record))
 
     def terms(self) -> dict[str, Extra]:
-        """Every class of layers sums up its records; names that two classes share are added up."""
-        found: dict[str, Extra] = {}
+        """The losses and statistics of every class of layers, by name."""
+        terms: dict[str, Extra] = {}
         classes: list[type[Reporter]] = []
         for layer, _ in self.records:
             if type(layer) not in classes:
                 classes.append(type(layer))
         for cls in classes:
-            found |= cls.auxiliary_losses([(layer, record) for layer, record in self.records if type(layer) is cls])
-        return found
+            terms |= cls.auxiliary_losses([(layer, record) for layer, record in self.records if type(layer) is cls])
+        return terms

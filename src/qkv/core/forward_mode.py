@@ -1,4 +1,4 @@
-"""Whether derivatives go forward (`torch.func.jvp`, `forward_ad`): custom operators would silently lose them."""
+"""Detect forward-mode differentiation (`torch.func.jvp`, `forward_ad`): custom operators silently lose tangents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 
 
 def in_forward_mode(*tensors: Tensor | None) -> bool:
-    """Whether one of these carries a tangent, or might: what a transform of `torch.func` has wrapped hides its own."""
+    """Whether one of these tensors carries a tangent, or may: tensors wrapped by `torch.func` hide theirs."""
     if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return False
     return any(x is not None and (_wrapped(x) or forward_ad.unpack_dual(x).tangent is not None) for x in tensors)

@@ -1,5 +1,4 @@
-"""What a graph compiler is to leave alone, said without loading it: `torch.compiler.disable` imports all of `torch._dynamo`,
-which takes a second, as soon as it decorates a function."""
+"""Decorators for `torch.compile` that don't load it: `torch.compiler.disable` imports `torch._dynamo`, a second's work."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ _R = TypeVar("_R")
 
 
 def untraced(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """`torch.compiler.disable`: a graph breaks here, and the function runs as it is."""
+    """`torch.compiler.disable`: the graph breaks here, and the function runs eagerly."""
     return _disable_dynamo(function)
 
 
 def constant(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """`torch.compiler.assume_constant_result`: a graph has what the function gives while it is traced."""
+    """`torch.compiler.assume_constant_result`: the graph keeps the result that the function returned during tracing."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function

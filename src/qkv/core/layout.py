@@ -1,4 +1,4 @@
-"""Where every token is: positions, segments and roles, and what the host knows about them.
+"""`Layout`: positions, segments and roles of the tokens in a batch, and what the host knows about them.
 
 A batch carries its `Layout` from the data to the kernel unchanged. Patterns and biases are functions of what stands
 here, never of tensor indices; so padding on either side, packing, cached decoding and sharded sequences are the same

@@ -1,4 +1,4 @@
-"""JSON that every reader takes: it has no word for NaN and the infinities, and so they are null."""
+"""Strict JSON: NaN and the infinities, which the format lacks, become null."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """A value as JSON, letters as they are."""
+    """A value as JSON, without escapes for letters outside ASCII."""
     return json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def finite(value: Any) -> Any:
-    """A value with None for each number that is not finite, all the way down."""
+    """A copy with None in place of every number that is not finite, at any depth."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

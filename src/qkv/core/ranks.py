@@ -1,7 +1,4 @@
-"""What a group of cooperating processes is, to code that must not know how they are connected.
-
-qkv itself trains in one process, which is the group `ALONE`.
-"""
+"""The interface of a group of training processes (ranks), and `ALONE`, the group of one."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from torch import Tensor
 
 
 class Ranks(Protocol):
-    """A group of processes that train one model: any object with these members."""
+    """A group of processes that train one model, however they are connected."""
 
     rank: int
     size: int

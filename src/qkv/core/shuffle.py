@@ -1,4 +1,4 @@
-"""Chance that depends on numbers alone: hashes of integers and texts, and shuffles that are computed, not stored."""
+"""Seeded hashes of integers and texts, and permutations that are computed instead of stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROUNDS = 6
 
 
 def mix(*numbers: int) -> int:
-    """A 64-bit hash of integers (splitmix64, chained): the seed of everything that chance decides at one place."""
+    """A 64-bit hash of integers (splitmix64, chained), used as a seed."""
     state = 0
     for number in numbers:
         state = (state ^ (number & _MASK)) + 0x9E3779B97F4A7C15 & _MASK

@@ -1,4 +1,4 @@
-"""The base of every spec: a frozen, validated value with a JSON form.
+"""`Spec`, the base of every model part and setting: a frozen, validated value with a JSON form.
 
 A model is a tree of specs. Every spec class belongs to a *role* (pattern, position, norm …) and has a `kind`, its name
 in JSON. A role is an open registry: a class written anywhere joins it by being defined,

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from ..core import durable, plain_json
+from ..core import atomic, plain_json
 from ..tokenizers.readers.tokenizer_json import CHAT_TEMPLATE
 from ..training.logging.metrics_file import read_metrics
 from ..training.logging.wandb import RUN_ID
@@ -85,7 +85,7 @@ def clear(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    durable.write_file(path, text.encode("utf-8"))
+    atomic.write_file(path, text.encode("utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:

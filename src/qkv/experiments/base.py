@@ -11,7 +11,7 @@ import torch
 
 from tokenizers import AddedToken
 
-from ..core import durable
+from ..core import atomic
 from ..directories import hub_load
 from ..directories.layout import BASE, CONFIG, GENERATION, read_json, write_json
 from ..directories.locate import has_tokenizer, is_hub, locate
@@ -133,4 +133,4 @@ def fingerprint(name: str) -> dict[str, str]:
     """The SHA-256 of a model's configuration and weights, by file."""
     folder = locate(name)
     files = [folder / CONFIG, *folder.glob("model*.safetensors"), *folder.glob("pytorch_model*.bin")]
-    return {path.name: durable.sha256(path) for path in sorted(files)}
+    return {path.name: atomic.sha256(path) for path in sorted(files)}

@@ -1,1 +1,1 @@
-"""What a model remembers while it decodes: full, paged, quantized, and windowed caches."""
+"""KV caches: full, paged, quantized and windowed."""

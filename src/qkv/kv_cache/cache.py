@@ -1,8 +1,9 @@
-"""`Cache`: everything that a model remembers while it decodes, of all its layers."""
+"""`Cache`: the KV cache of a whole model, one state for each attention layer."""
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,18 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ..core.layout import Layout
-from .full import CrossState, KeyValueState, LayerState
-from .slot_table import SlotTable, SlotTables
+from .full import CrossState, KeyValueState, LayerState, Serializable
+from .slot_table import SlotTables
 
-Make = Callable[[SlotTables, int | None], LayerState]  # given the tokens to make room for, where that is known
+Make = Callable[[SlotTables, int | None], LayerState]  # given the number of tokens to allocate, if known
 
 
 class Cache:
-    """A state for each attention of each layer, and what they share.
+    """A state for each attention layer, and what the layers share.
 
-    `layers[i]` is the ring that layer i needs (None: everything), or what makes its state. Layers of one size share a
-    slot_table. `about` says what the cache is of, in JSON's terms: what a file that is loaded has to agree with. `device` is
-    where it is loaded to.
+    `layers[i]` is the size of layer i's ring buffer (None: it keeps everything), or a function that makes its state. Layers
+    of one size share a slot table. `about` describes the model in JSON and has to agree with a file that is loaded;
+    `device` is where its tensors go.
     """
 
     def __init__(
@@ -44,40 +45,40 @@ class Cache:
             for make in layers
         ]
         if not self.slot_tables:
-            self.slot_tables[None]  # someone has to know where rows stand
-        for slot_table in self.slot_tables.values():
-            slot_table.open(batch_size)
+            self.slot_tables[None]  # at least one table has to know the positions of rows
+        for table in self.slot_tables.values():
+            table.open(batch_size)
         self.cross = [CrossState() for _ in layers] if cross else []
         self.length = 0  # columns fed so far, padding included
         self._longest = 0  # tokens of the longest row, as the host counts them
         self._next: Tensor | None = None  # (B,) next position of each row, where rows differ
 
     def admit(self, layout: Layout | None, count: int, device: torch.device) -> Layout:
-        """Tell every slot table of the next `count` tokens of each row; by default they continue where the row stands.
+        """Add the next `count` tokens of each row to every slot table; by default they continue the row.
 
-        Returns where they stand, which is in the stream, or in the cache where that is what positions mean.
+        Returns their layout: positions in the text, or in the cache for caches that renumber tokens.
         """
         if layout is None:
             layout = self._continued(count, device)
         uniform = layout.padding == "none" and layout.start == self.length and self._next is None
-        slot_tables = list(self.slot_tables.values())
-        for slot_table in slot_tables:
-            slot_table.check_admit(layout)
-        places = slot_tables[0].places(count)
+        tables = list(self.slot_tables.values())
+        for table in tables:
+            table.check_admit(layout)
+        places = tables[0].places(count)
         if places is None:
             self._check_context(layout, count)
         elif self.max_positions is not None and places > self.max_positions:
             raise self._too_long(places - 1)
         if not uniform:
             self._next = (layout.positions[..., 0].amax(1) + 1).expand(self.batch_size)
-        for slot_table in slot_tables:
-            slot_table.admit(layout)
+        for table in tables:
+            table.admit(layout)
         self.length += count
-        return slot_tables[0].placed(layout)
+        return tables[0].placed(layout)
 
     def _check_context(self, layout: Layout, count: int) -> None:
-        """Refuse what goes past the model's context. The host counts the longest row, whether it is still there or not;
-        only where that is too long is the device asked."""
+        """Raise ValueError past the model's context. The host counts the longest row there ever was; the device is only
+        asked where that count is too long."""
         if layout.start is not None and layout.padding == "none":
             self._longest = max(self._longest, layout.start + count)
         elif layout.lengths is not None:
@@ -102,71 +103,118 @@ class Cache:
         positions = self._next[:, None] + torch.arange(count, device=device)
         return Layout(positions, padding="none", sequential=True)
 
-    def _each(self) -> list[LayerState]:
+    def _states(self) -> list[LayerState]:
         return [*self.layers, *self.cross]
 
     def reorder(self, rows: Int[Tensor, " N"], cross: bool = True) -> None:
-        """Row i becomes what row `rows[i]` was: beams, duplicates for several samples, rows that are done dropped.
+        """Row i becomes the old row `rows[i]`: to follow beams, to sample several outputs, to drop finished rows.
 
-        `cross=False` where every row stays with its source (beams of one sentence change places): the encoder's keys are
-        then left alone.
+        `cross=False` leaves the encoder's keys alone, where every row keeps its source (beams of one sentence).
         """
-        for state in self._each() if cross else self.layers:
+        for state in self._states() if cross else self.layers:
             state.reorder(rows)
-        for slot_table in self.slot_tables.values():
-            slot_table.reorder(rows)
+        for table in self.slot_tables.values():
+            table.reorder(rows)
         self._next = None if self._next is None else self._next.index_select(0, rows)
         self.batch_size = len(rows)
 
     def fork(self, rows: Int[Tensor, " N"] | None = None) -> Cache:
-        """Another cache that goes on from these rows (all by default), as this one can too. Pages are shared by both, and
-        other kinds copied."""
+        """A second cache that continues from these rows (all by default). Both share pages; other kinds are copied."""
         twin = copy.deepcopy(self)
         if rows is not None:
             twin.reorder(rows)
         return twin
 
     def rewind(self, n: int) -> None:
-        """Take back the last n tokens of every row. Raises ValueError where a window has let go of what is needed."""
-        slot_tables = list(self.slot_tables.values())
-        every: list[SlotTable | LayerState] = [*slot_tables, *self.layers]
-        for each in every:
+        """Remove the last n tokens of every row. Raises ValueError where a window no longer has the tokens before them."""
+        tables = list(self.slot_tables.values())
+        for each in (*tables, *self.layers):
             each.check_rewind(n)
-        for each in every:
+        for each in (*tables, *self.layers):
             each.rewind(n)
         self.length -= n
         self._longest = max(self._longest - n, 0)
         if self._next is not None:
-            self._next = slot_tables[0].next_positions(self.batch_size) if self.length else None
+            self._next = tables[0].next_positions(self.batch_size) if self.length else None
 
     def crop(self, n: int) -> None:
-        """Keep the first n tokens of every row, padding at its left included."""
+        """Keep the first n tokens of every row, padding on its left included."""
         if not 0 <= n <= self.length:
             raise ValueError(f"can't crop to {n} tokens: {self.length} are held; give a number from 0 to {self.length}")
         self.rewind(self.length - n)
 
     def save(self, path: str | Path) -> None:
-        """Write all of it to a safetensors file, for `load` of a cache that the same model started."""
-        from .io import save
+        """Write the cache to a safetensors file, which `load` reads into a new cache of the same model.
 
-        save(self, path)
+        Raises ValueError for states that have no form in a file.
+        """
+        from . import io
+
+        tensors: dict[str, Tensor] = {}
+        for i, state in enumerate(self.layers):
+            tensors |= io.prefixed(f"layers.{i}", _serializable(state, i).tensors())
+        for i, cross in enumerate(self.cross):
+            if cross.filled:
+                tensors |= io.prefixed(f"cross.{i}", dict(zip("kv", cross.keys_values, strict=True)))
+                tensors |= io.prefixed(f"cross.{i}.layout", io.layout_tensors(cross.layout))
+        for i, table in enumerate(self.slot_tables.values()):  # "ledgers" in files
+            tensors |= io.prefixed(f"ledgers.{i}", table.tensors())
+            tensors |= io.prefixed(f"ledgers.{i}.kept", io.layout_tensors(table.kept))
+        if self._next is not None:
+            tensors["next"] = self._next
+        facts = {
+            "about": self.about,
+            "batch_size": self.batch_size,
+            "length": self.length,
+            "longest": self._longest,
+            "ledgers": [
+                {"length": table.length, "kept": io.layout_facts(table.kept)} for table in self.slot_tables.values()
+            ],
+            "cross": [io.layout_facts(cross.layout) if cross.filled else None for cross in self.cross],
+        }
+        io.write(path, facts, tensors)
 
     def load(self, path: str | Path) -> None:
-        """Become what was saved. Raises ValueError where the file is of another model or another kind of cache."""
-        from .io import load
+        """Fill this new cache from a file. Raises ValueError where the file is of another model or kind of cache, and then
+        changes nothing."""
+        from . import io
 
-        load(self, path)
+        facts, tensors = io.read(path, self.device)
+        if facts["about"] != json.loads(json.dumps(self.about)):
+            raise ValueError(
+                f"{path} is a cache of {io.describe(facts['about'])}, and this one is of {io.describe(self.about)}"
+            )
+        if self.length:
+            raise ValueError(f"the cache holds {self.length} tokens already; load into one that was just started")
+        for i, (table, known) in enumerate(zip(self.slot_tables.values(), facts["ledgers"], strict=True)):
+            own = io.below(f"ledgers.{i}", tensors)
+            table.restore(known["length"], io.layout_from(io.below("kept", own), known["kept"]), own)
+        for i, state in enumerate(self.layers):
+            _serializable(state, i).restore(io.below(f"layers.{i}", tensors))
+        for i, (cross, known) in enumerate(zip(self.cross, facts["cross"], strict=True)):
+            own = io.below(f"cross.{i}", tensors)
+            layout = io.layout_from(io.below("layout", own), known)
+            if layout is not None:
+                cross.fill(own["k"], own["v"], layout)
+        self.batch_size, self.length, self._longest = facts["batch_size"], facts["length"], facts["longest"]
+        self._next = tensors.get("next")
 
     @property
     def parts(self) -> dict[str, int]:
-        """Bytes held, by what they are: keys and values; or payload, scales and residual; or pages."""
+        """Bytes by kind: keys and values; payload, scales and residual; or pages."""
         sizes: dict[str, int] = {}
-        for state in self._each():
+        for state in self._states():
             for name, size in getattr(state, "parts", {"other": state.nbytes}).items():
                 sizes[name] = sizes.get(name, 0) + size
         return sizes
 
     @property
     def nbytes(self) -> int:
-        """Bytes of keys and values held."""
-        return sum(state.nbytes for state in self._each())
+        """Bytes of all keys and values."""
+        return sum(state.nbytes for state in self._states())
+
+
+def _serializable(state: object, layer: int) -> Serializable:
+    if not isinstance(state, Serializable):
+        raise ValueError(f"layer {layer} remembers in a {type(state).__name__}, which has no form in a file")
+    return state

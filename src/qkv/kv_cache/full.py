@@ -1,7 +1,7 @@
-"""What a layer remembers while a model decodes: keys and values in slots, which a shared `SlotTable` knows the tokens of.
+"""The plain KV cache of a layer: all keys and values, or a ring buffer of the last `size` tokens for windowed attention.
 
-The plain form keeps everything and grows, or is a ring of the last `size` tokens, which is all that a window ever sees.
-Others are chosen by a `CacheKind` (`kv_cache.kinds`), and mechanisms that are not soft-max over keys bring their own.
+Also the interfaces of all caches: `LayerState`, `State`, `Serializable`. Other forms are chosen by a `CacheKind`
+(`kv_cache.kinds`); mechanisms other than soft-max over keys bring their own state.
 """
 
 from __future__ import annotations
@@ -23,73 +23,73 @@ MaybeQuantized = Tensor | QuantizedKV
 
 
 class LayerState(Protocol):
-    """What one layer remembers, of whatever kind: how its mixer adds to it is between the two of them."""
+    """The decoding state of one layer, of any kind. How a mixer adds to its state is up to the two."""
 
     def reorder(self, rows: Int[Tensor, " N"]) -> None:
-        """Row i becomes what row `rows[i]` was."""
+        """Row i becomes the old row `rows[i]`."""
         ...
 
     def check_rewind(self, n: int) -> None:
-        """Raises ValueError where n tokens can't be taken back."""
+        """Raise ValueError where n tokens can't be removed again."""
         ...
 
     def rewind(self, n: int) -> None:
-        """Take back the last n tokens of every row."""
+        """Remove the last n tokens of every row."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are held."""
+        """Bytes in use."""
         ...
 
 
 class State(LayerState, Protocol):
-    """What a layer remembers that attends to keys and values.
+    """The state of a layer that attends to keys and values.
 
-    `unrotated`: it wants keys before positions turn them, and gives them so, to be turned by their places in `layout`.
+    `unrotated`: it takes and returns keys before rotary positions are applied, for those in `layout`.
     """
 
     unrotated: bool
 
     @property
     def layout(self) -> Layout:
-        """Where the tokens are whose keys and values the last `append` returned."""
+        """The layout of the keys and values that the last `append` returned."""
         ...
 
     def append(self, k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"]) -> tuple[MaybeQuantized, MaybeQuantized]:
-        """Remember the tokens that the slot table was last told of; returns keys and values to attend to."""
+        """Add the tokens that the slot table admitted last; returns the keys and values to attend to."""
         ...
 
 
 @runtime_checkable
-class Saved(Protocol):
+class Serializable(Protocol):
     """A state that can be written to a file."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that it holds, by name; empty where nothing has been fed to it yet."""
+        """Its tensors by name; none before the first token."""
         ...
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Become what was saved."""
+        """Take over saved tensors."""
         ...
 
     @property
     def parts(self) -> dict[str, int]:
-        """What its bytes consist of; they sum to `nbytes`."""
+        """Bytes by kind; they sum to `nbytes`."""
         ...
 
 
 class KeyValueState:
-    """Keys and values in slots, as its slot table says: everything, or a ring. Padding is stored as zeros.
+    """Keys and values of all tokens, or in a ring buffer, by its slot table. Padding is stored as zeros.
 
-    Heads stand before slots, as kernels read them: a head's keys lie together.
+    Buffers are (B, K, slots, D), as kernels read them: a head's keys are contiguous.
     """
 
     unrotated = False
 
     def __init__(self, slot_table: SlotTable, capacity: int | None = None) -> None:
         self.slot_table, self.capacity = slot_table, capacity or 0
-        self._k: Tensor | None = None  # (B, K, slots, D), slots ≥ what is held
+        self._k: Tensor | None = None  # (B, K, slots, D), with slots to spare
         self._v: Tensor | None = None
 
     @property
@@ -104,7 +104,7 @@ class KeyValueState:
         step, size = self.slot_table.step, self.slot_table.size
         if not step.wrapped:
             self._k, self._v = (
-                put(held, new, step.before, self.capacity, size) for held, new in ((self._k, k), (self._v, v))
+                put(buffer, new, step.before, self.capacity, size) for buffer, new in ((self._k, k), (self._v, v))
             )
             stop = step.before + step.count
             return self._k[:, :, :stop], self._v[:, :, :stop]
@@ -113,15 +113,15 @@ class KeyValueState:
             slot = step.before % size
             self._k[:, :, slot], self._v[:, :, slot] = k[:, :, 0], v[:, :, 0]
             return self._k[:, :, :size], self._v[:, :, :size]
-        held = min(step.before, size)
+        used = min(step.before, size)
         if self._k is not None and self._v is not None:
-            k, v = torch.cat([self._k[:, :, :held], k], 2), torch.cat([self._v[:, :, :held], v], 2)
+            k, v = torch.cat([self._k[:, :, :used], k], 2), torch.cat([self._v[:, :, :used], v], 2)
         index = ring_index(step.before, k.shape[2], size, k.device)
         self._k, self._v = k.index_select(2, index), v.index_select(2, index)
         return k, v
 
     def _used(self) -> list[Tensor]:
-        """Keys and values that are held, without the room for more."""
+        """Keys and values without the spare slots."""
         if self._k is None or self._v is None:
             return []
         used = min(self.slot_table.length, self._k.shape[2])
@@ -136,7 +136,7 @@ class KeyValueState:
         """The slot table refuses what can't be taken back."""
 
     def rewind(self, n: int) -> None:
-        """The slot table forgets; the slots are written over."""
+        """Nothing to do: the slots are overwritten."""
 
     def tensors(self) -> dict[str, Tensor]:
         return dict(zip("kv", self._used(), strict=False))
@@ -150,15 +150,15 @@ class KeyValueState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the keys and values that are held: 2 · tokens · K · d_head · bytes, for each row."""
+        """Bytes of keys and values: 2 · tokens · K · d_head · itemsize for each row."""
         return sum(t.numel() * t.element_size() for t in self._used())
 
 
 class InputState(KeyValueState):
-    """What a layer read so far, for a mixer that has no memory of its own and is run over all of it again at each step."""
+    """The inputs of a layer so far, for mixers without a state of their own, which are run over all of them at each step."""
 
     def add(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B S M"]:
-        """Append the inputs of the newest tokens and return those of all tokens."""
+        """Add the inputs of the newest tokens; returns those of all tokens."""
         rows = x.unsqueeze(2)
         return self.append(rows, rows[..., :0])[0].squeeze(2)
 
@@ -168,7 +168,7 @@ class InputState(KeyValueState):
 
 
 class CrossState:
-    """The encoder's keys and values, projected once a sentence."""
+    """The encoder's keys and values for cross-attention, projected once for each source."""
 
     PART = "encoder's keys and values"
     unrotated = False

@@ -1,4 +1,4 @@
-"""How keys and values are kept while a model decodes, as values: whole, in fewer bits, sinks and a window, or in pages."""
+"""Kinds of KV cache as specs: full, quantized, sinks with a window, and paged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT: Mapping[str, Mapping[str, Any]] = {"int8": {"kind": "quantized"}, "int4":
 
 
 class CacheKind(Spec, role="cache"):
-    """A form in which attention layers keep keys and values. In JSON also `int8` and `int4`, for quantized caches."""
+    """A form of the KV cache. In JSON also `int8` and `int4`, for quantized caches."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -27,28 +27,28 @@ class CacheKind(Spec, role="cache"):
         return handler(SHORT.get(value, value) if isinstance(value, str) else value)
 
     def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
-        """An empty memory for one layer, of which no step needs more than the last `size` tokens (None: all)."""
+        """An empty state for one layer, whose steps need no more than the last `size` tokens (None: all)."""
         raise NotImplementedError
 
     def check(self, position: PositionModule, max_positions: int | None) -> None:
-        """Raises ValueError where a model's positions or its context don't go with this kind."""
+        """Raise ValueError where a model's positions or context don't work with this kind."""
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
-        """Bytes that a layer holds of one row of so many tokens, by what they are."""
+        """Bytes by kind that a layer needs for one row of so many tokens."""
         return {"keys and values": tokens * heads * (d_key + d_value) * itemsize}
 
     def kept(self, tokens: int, window: int) -> int:
-        """How many of so many tokens, fed one by one, a layer with a window keeps."""
+        """How many of so many tokens, fed one by one, a layer with this window keeps."""
         return tokens
 
     @property
     def endless(self) -> bool:
-        """Whether text may go on past the model's context."""
+        """Whether text may continue past the model's context."""
         return False
 
 
 class FullCache(CacheKind, kind="full"):
-    """Keys and values as they are: of all tokens, or in a ring of as many as a layer's window sees."""
+    """Keys and values in full precision: of all tokens, or of those in a layer's window (a ring buffer)."""
 
     def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
         return KeyValueState(slot_tables[size], capacity)
@@ -58,11 +58,11 @@ class FullCache(CacheKind, kind="full"):
 
 
 class QuantizedCache(CacheKind, kind="quantized"):
-    """Keys and values in `bits` (KIVI, Liu et al. 2024): x ≈ scale · code + base, asymmetric, from least to greatest.
+    """Keys and values in `bits` (KIVI, Liu et al. 2024): x ≈ scale · code + zero point, asymmetric.
 
-    Keys have a scale and a base for each channel of a `group` of tokens, as keys differ most by channel; values have them
-    for each token and head. At least the newest `residual` tokens, and fewer than residual + group, stay as they are. Scales
-    and bases are bf16, so each token and head has 4 D/group + 4 bytes of them beside (D + E) · bits/8 of codes.
+    Keys have a scale and a zero point for each channel of a `group` of tokens, as keys differ most by channel; values have
+    them for each token and head. The newest tokens, at least `residual` and fewer than residual + group, stay in full
+    precision. Scales and zero points are bf16: 4 D/group + 4 bytes a token and head, beside (D + E) · bits/8 of codes.
     """
 
     bits: Literal[4, 8] = 8
@@ -72,7 +72,9 @@ class QuantizedCache(CacheKind, kind="quantized"):
     @model_validator(mode="after")
     def _halves(self) -> QuantizedCache:
         if self.bits == 4 and self.group % 2:
-            raise ValueError(f"4 bits put two tokens of a group into a byte, so a group of {self.group} has to be even")
+            raise ValueError(
+                f"with 4 bits two tokens of a group share a byte, so group has to be even, not {self.group}"
+            )
         return self
 
     def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
@@ -82,26 +84,26 @@ class QuantizedCache(CacheKind, kind="quantized"):
         return QuantizedState(slot_table, self.bits, self.group, self.residual)
 
     def _least(self, window: int) -> int:
-        """The tokens that a window's layer keeps at least: whole groups are let go, and the tail is no group yet."""
+        """The fewest tokens that a layer with a window keeps, since only whole quantized groups are evicted."""
         return max(window, self.group + self.residual)
 
     def kept(self, tokens: int, window: int) -> int:
         return tokens - max(0, tokens - 1 - self._least(window)) // self.group * self.group
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
-        coded = max(0, tokens - self.residual) // self.group * self.group
+        quantized = max(0, tokens - self.residual) // self.group * self.group
         return {
-            "payload": coded * heads * (d_key + d_value) * self.bits // 8,
-            "scales": heads * (coded // self.group * d_key + coded) * 4,
-            "residual": (tokens - coded) * heads * (d_key + d_value) * itemsize,
+            "payload": quantized * heads * (d_key + d_value) * self.bits // 8,
+            "scales": heads * (quantized // self.group * d_key + quantized) * 4,
+            "residual": (tokens - quantized) * heads * (d_key + d_value) * itemsize,
         }
 
 
 class SinkCache(CacheKind, kind="sinks"):
-    """The first `sinks` tokens and the last `window` (StreamingLLM, Xiao et al. 2023), for text without end.
+    """The first `sinks` tokens and the last `window` (StreamingLLM, Xiao et al. 2023), for endless text.
 
-    Keys are kept unturned, and turned by their places in the cache, which never go past sinks + window − 1: a model that
-    was trained on so many positions never sees another. All layers keep the same tokens.
+    Keys are stored unrotated, and rotated by their index in the cache, which is at most sinks + window − 1: a model never
+    meets a position that it was not trained on. All layers keep the same tokens.
     """
 
     sinks: int = Field(default=4, ge=0)
@@ -131,10 +133,10 @@ class SinkCache(CacheKind, kind="sinks"):
 
 
 class PagedCache(CacheKind, kind="paged"):
-    """Keys and values in pages of `page` tokens (PagedAttention, Kwon et al. 2023), which rows share as far as they are one.
+    """Keys and values in pages of `page` tokens (PagedAttention, Kwon et al. 2023). Rows share the pages of a common prefix.
 
-    A page is copied when one of its holders goes on in it, and free again when none is left. `pages` bounds those of a
-    layer; by default they grow. Layers with a window keep all tokens too.
+    A shared page is copied when one of its rows writes to it, and freed when no row uses it. `pages` limits their number in
+    each layer; by default it grows. Layers with a window keep all tokens too.
     """
 
     page: int = Field(default=16, gt=0)
@@ -144,12 +146,12 @@ class PagedCache(CacheKind, kind="paged"):
         return PagedState(slot_tables.of(BlockTable, self.page, self.pages))
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
-        held = -(-tokens // self.page) * self.page
-        return {"pages": held * heads * (d_key + d_value) * itemsize}
+        slots = -(-tokens // self.page) * self.page
+        return {"pages": slots * heads * (d_key + d_value) * itemsize}
 
 
 def named(how: CacheKind | Mapping[str, Any] | str | None) -> CacheKind:
-    """The kind that is meant: a value, its JSON form, a name such as `int8`; `full` by default."""
+    """A cache kind from a spec, its JSON form or a name such as `int8`; `full` by default."""
     if isinstance(how, CacheKind):
         return how
     if how is None:

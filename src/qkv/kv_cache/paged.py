@@ -1,4 +1,4 @@
-"""Pages that rows share (PagedAttention, Kwon et al. 2023): a common beginning is held once, and copied where rows part."""
+"""Paged KV cache (PagedAttention, Kwon et al. 2023): rows share the pages of a common prefix, copied on write."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .slot_table import SlotTable
 from .slots import put
 
 
-class Pages:
-    """Which pages of `size` tokens are free, and how many rows hold each of the others. `most` bounds them all.
+class PageAllocator:
+    """Free pages of `size` tokens, and the reference counts of the others. There are at most `most` pages.
 
-    Caches that are forks of one another share it.
+    Forks of a cache share it.
     """
 
     def __init__(self, size: int, most: int | None) -> None:
         self.size, self.most = size, most
-        self.holders: list[int] = []  # of each page
+        self.references: list[int] = []  # rows that use each page
         self._free: list[int] = []
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -29,119 +29,121 @@ class Pages:
 
     @property
     def left(self) -> int | None:
-        """How many pages there still are; None where nothing bounds them."""
-        return None if self.most is None else self.most - len(self.holders) + len(self._free)
+        """How many pages are left; None without a bound."""
+        return None if self.most is None else self.most - len(self.references) + len(self._free)
 
-    def take(self) -> int:
-        """A page for one holder."""
+    def allocate(self) -> int:
+        """A page for one row."""
         if self._free:
             page = self._free.pop()
         else:
-            page = len(self.holders)
-            self.holders.append(0)
-        self.holders[page] = 1
+            page = len(self.references)
+            self.references.append(0)
+        self.references[page] = 1
         return page
 
-    def hold(self, table: list[list[int]]) -> None:
-        """Every row of a table holds its pages once more."""
+    def retain(self, table: list[list[int]]) -> None:
+        """Add a reference to each page of each row of a table."""
         for row in table:
             for page in row:
-                self.holders[page] += 1
+                self.references[page] += 1
 
     def release(self, table: list[list[int]]) -> None:
         for row in table:
             for page in row:
-                self.holders[page] -= 1
-                if self.holders[page] == 0:
+                self.references[page] -= 1
+                if self.references[page] == 0:
                     self._free.append(page)
 
 
 class BlockTable(SlotTable):
-    """The block table: row b's tokens are in pages `table[b]`, in order, padding included."""
+    """Row b's tokens are in pages `rows[b]`, in order, padding included."""
 
     def __init__(self, size: int, most: int | None) -> None:
         super().__init__()
-        self._adopt(Pages(size, most), [])
+        self._adopt(PageAllocator(size, most), [])
 
-    def _adopt(self, pages: Pages, table: list[list[int]]) -> None:
-        self.pages, self.table = pages, table
-        self.copies: list[tuple[int, int]] = []  # pages that this step has to copy before it writes: from, to
-        weakref.finalize(self, pages.release, table)  # a cache that is dropped gives its pages back
+    def _adopt(self, pages: PageAllocator, rows: list[list[int]]) -> None:
+        self.pages, self.rows = pages, rows
+        self.copies: list[tuple[int, int]] = []  # pages to copy before this step writes: from, to
+        weakref.finalize(self, pages.release, rows)  # a deleted cache frees its pages
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BlockTable:
         twin = BlockTable.__new__(BlockTable)
         twin.__dict__.update(self.__dict__)
-        self.pages.hold(self.table)
-        twin._adopt(self.pages, [list(row) for row in self.table])
+        self.pages.retain(self.rows)
+        twin._adopt(self.pages, [list(row) for row in self.rows])
         return twin
 
     def check_admit(self, layout: Layout) -> None:
-        """Raises ValueError where the pages are fewer than a step needs, copies of shared ones included."""
-        left, size, rows = self.pages.left, self.pages.size, max(len(self.table), layout.shape[0])
-        need = rows * (-(-(self.length + layout.shape[1]) // size) - -(-self.length // size)) + len(self._parting())
+        """Raise ValueError where a step needs more pages than are left, copies of shared ones included."""
+        left, size, rows = self.pages.left, self.pages.size, max(len(self.rows), layout.shape[0])
+        need = rows * (-(-(self.length + layout.shape[1]) // size) - -(-self.length // size)) + len(
+            self._rows_to_copy()
+        )
         if left is not None and need > left:
             raise ValueError(
                 f"{self.length + layout.shape[1]} tokens in {rows} rows need {need} more pages of {size}, and {left} of "
-                f"{self.pages.most} are left; give the cache more pages, or crop or drop what holds them"
+                f"{self.pages.most} are left; give the cache more pages, or crop or delete caches that use them"
             )
 
-    def _parting(self) -> list[int]:
-        """The rows whose last page is begun and shared, so that they must have their own to go on: all but one of each."""
+    def _rows_to_copy(self) -> list[int]:
+        """The rows that need a copy of their last page, which is partly filled and shared: all but one of its rows."""
         if self.length % self.pages.size == 0:
             return []
-        holders = self.pages.holders
+        references = self.pages.references
         left: dict[int, int] = {}
         rows = []
-        for row, mine in enumerate(self.table):
+        for row, mine in enumerate(self.rows):
             page = mine[-1]
-            if left.setdefault(page, holders[page]) > 1:
+            if left.setdefault(page, references[page]) > 1:
                 left[page] -= 1
                 rows.append(row)
         return rows
 
     def open(self, rows: int) -> None:
-        self.table.extend([] for _ in range(rows - len(self.table)))
+        self.rows.extend([] for _ in range(rows - len(self.rows)))
 
     def admit(self, layout: Layout) -> None:
         self.copies = []
-        for row in self._parting():
-            mine = self.table[row]
-            old, mine[-1] = mine[-1], self.pages.take()
-            self.pages.holders[old] -= 1
+        for row in self._rows_to_copy():
+            mine = self.rows[row]
+            old, mine[-1] = mine[-1], self.pages.allocate()
+            self.pages.references[old] -= 1
             self.copies.append((old, mine[-1]))
         super().admit(layout)
         need = -(-self.length // self.pages.size)
-        for mine in self.table:
-            mine.extend(self.pages.take() for _ in range(need - len(mine)))
+        for mine in self.rows:
+            mine.extend(self.pages.allocate() for _ in range(need - len(mine)))
 
     def slots(self, start: int, stop: int, device: torch.device) -> Tensor:
-        """(B, stop − start) slots of the pool, page · size + place, in which tokens start … stop − 1 of each row are."""
+        """(B, stop − start) slots in the pool (page · size + offset) of tokens start … stop − 1 of each row."""
         size = self.pages.size
-        table = torch.tensor([row[start // size : -(-stop // size)] for row in self.table], device=device)
+        table = torch.tensor([row[start // size : -(-stop // size)] for row in self.rows], device=device)
         every = table[..., None] * size + torch.arange(size, device=device)
         return every.flatten(1)[:, start % size : start % size + stop - start]
 
     def reorder(self, rows: Tensor) -> None:
         super().reorder(rows)
-        table = [list(self.table[row]) for row in rows.tolist()]
-        self.pages.hold(table)
-        self.pages.release(self.table)
-        self.table[:] = table
+        table = [list(self.rows[row]) for row in rows.tolist()]
+        self.pages.retain(table)
+        self.pages.release(self.rows)
+        self.rows[:] = table
 
     def rewind(self, n: int) -> None:
         super().rewind(n)
         need = -(-self.length // self.pages.size)
-        for mine in self.table:
+        for mine in self.rows:
             self.pages.release([mine[need:]])
             del mine[need:]
 
-    def held(self) -> list[int]:
-        """The pages that this cache holds, each named once."""
-        return sorted({page for row in self.table for page in row})
+    def pages_in_use(self) -> list[int]:
+        """The pages of this cache, each once."""
+        return sorted({page for row in self.rows for page in row})
 
     def tensors(self) -> dict[str, Tensor]:
-        number = {page: i for i, page in enumerate(self.held())}
-        return {"table": torch.tensor([[number[page] for page in row] for row in self.table], dtype=torch.int64)}
+        number = {page: i for i, page in enumerate(self.pages_in_use())}
+        return {"table": torch.tensor([[number[page] for page in row] for row in self.rows], dtype=torch.int64)}
 
     def restore(self, length: int, kept: Layout | None, tensors: dict[str, Tensor]) -> None:
         super().restore(length, kept, tensors)
@@ -151,15 +153,15 @@ class BlockTable(SlotTable):
             raise ValueError(
                 f"the file holds {len(pages)} pages, and {self.pages.left} are left; give the cache more pages"
             )
-        own = {page: self.pages.take() for page in pages}
+        own = {page: self.pages.allocate() for page in pages}
         mine = [[own[page] for page in row] for row in table]
-        self.pages.hold(mine)
-        self.pages.release([list(own.values())])  # taken for one holder before there were rows
-        self.table[:] = mine
+        self.pages.retain(mine)
+        self.pages.release([list(own.values())])  # the references of `allocate`, before there were rows
+        self.rows[:] = mine
 
 
 class Pool:
-    """The pages of one layer, one after the other: keys and values (1, K, slots, D). Forks of a cache share it."""
+    """The pages of one layer in a row: keys and values (1, K, slots, D). Forks of a cache share it."""
 
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
@@ -169,7 +171,7 @@ class Pool:
 
 
 class PagedState:
-    """Keys and values in pages that a `BlockTable` keeps the table of."""
+    """Keys and values in the pages of a `BlockTable`."""
 
     unrotated = False
 
@@ -198,8 +200,8 @@ class PagedState:
         return keys, values
 
     def _make_room(self, new: tuple[Tensor, Tensor]) -> None:
-        """As many slots as the pages that were ever taken, doubling."""
-        slots = len(self.slot_table.pages.holders) * self.slot_table.pages.size
+        """Grow the pool, by doubling, to all pages that were ever allocated."""
+        slots = len(self.slot_table.pages.references) * self.slot_table.pages.size
         have = self.pool.tensors[0].shape[2] if self.pool.tensors else 0
         if have < slots:
             old: list[Tensor | None] = [*self.pool.tensors] or [None, None]
@@ -207,21 +209,21 @@ class PagedState:
             self.pool.tensors = [put(t, more, have) for t, more in zip(old, empty, strict=True)]
 
     def reorder(self, rows: Tensor) -> None:
-        """The slot table's table says it all."""
+        """Nothing to do: the block table names the pages."""
 
     def check_rewind(self, n: int) -> None:
         """The slot table refuses what can't be taken back."""
 
     def rewind(self, n: int) -> None:
-        """The slot table gives pages back."""
+        """Nothing to do: the block table frees pages."""
 
     def _pages(self) -> list[Tensor]:
-        """The pages that this cache holds, (1, K, pages · size, D)."""
+        """The pages of this cache, (1, K, pages · size, D)."""
         if not self.pool.tensors:
             return []
         size = self.slot_table.pages.size
-        held = torch.tensor(self.slot_table.held(), device=self.pool.tensors[0].device, dtype=torch.int64)
-        slots = (held[:, None] * size + torch.arange(size, device=held.device)).flatten()
+        pages = torch.tensor(self.slot_table.pages_in_use(), device=self.pool.tensors[0].device, dtype=torch.int64)
+        slots = (pages[:, None] * size + torch.arange(size, device=pages.device)).flatten()
         return [t.index_select(2, slots) for t in self.pool.tensors]
 
     def tensors(self) -> dict[str, Tensor]:
@@ -230,10 +232,10 @@ class PagedState:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         if not tensors:
             return
-        size, held = self.slot_table.pages.size, self.slot_table.held()
+        size, pages = self.slot_table.pages.size, self.slot_table.pages_in_use()
         self._make_room((tensors["k"], tensors["v"]))
         for t, x in zip(self.pool.tensors, (tensors["k"], tensors["v"]), strict=True):
-            for i, page in enumerate(held):
+            for i, page in enumerate(pages):
                 t[:, :, page * size : (page + 1) * size] = x[:, :, i * size : (i + 1) * size]
 
     @property
@@ -242,6 +244,6 @@ class PagedState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pages that are held, each counted once, whatever the number of rows that share it."""
-        held = len(self.slot_table.held()) * self.slot_table.pages.size
-        return sum(t.shape[1] * held * t.shape[3] * t.element_size() for t in self.pool.tensors)
+        """Bytes of the pages in use, each counted once however many rows share it."""
+        slots = len(self.slot_table.pages_in_use()) * self.slot_table.pages.size
+        return sum(t.shape[1] * slots * t.shape[3] * t.element_size() for t in self.pool.tensors)

@@ -1,4 +1,4 @@
-"""What a recurrent decoder remembers: its states, as large after a thousand tokens as after one."""
+"""The decoding state of a recurrent decoder, whose size does not depend on the number of tokens."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from torch import Tensor
 
 
 class RecurrentState:
-    """Named tensors (·, B, d), rows second as PyTorch has them in its states."""
+    """Named tensors (·, B, d), with rows second as in PyTorch's RNN states."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Float[Tensor, "L B D"]] = {}
+        self.values: dict[str, Float[Tensor, "L B D"]] = {}
 
     def reorder(self, rows: Int[Tensor, " N"]) -> None:
-        self.held = {name: t.index_select(1, rows) for name, t in self.held.items()}
+        self.values = {name: t.index_select(1, rows) for name, t in self.values.items()}
 
     def check_rewind(self, n: int) -> None:
         if n:
             raise ValueError(
-                f"a recurrent state has only what its last token left and can't rewind {n} of them; start again from the "
-                "source"
+                f"a recurrent state can't rewind: it does not keep what it was {n} tokens ago; start again from the source"
             )
 
     def rewind(self, n: int) -> None:
-        """Nothing to take back: `check_rewind` has refused."""
+        """Never called with n > 0: `check_rewind` refuses."""
 
     def tensors(self) -> dict[str, Tensor]:
-        return dict(self.held)
+        return dict(self.values)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        self.held = dict(tensors)
+        self.values = dict(tensors)
 
     @property
     def parts(self) -> dict[str, int]:
@@ -37,4 +36,4 @@ class RecurrentState:
 
     @property
     def nbytes(self) -> int:
-        return sum(t.numel() * t.element_size() for t in self.held.values())
+        return sum(t.numel() * t.element_size() for t in self.values.values())

@@ -1,4 +1,4 @@
-"""Attention sinks and a window (StreamingLLM, Xiao et al. 2023): text without end in a cache of one size."""
+"""KV cache of attention sinks and a window (StreamingLLM, Xiao et al. 2023): endless text in constant memory."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .slots import put, select
 
 
 class SinkSlotTable(SlotTable):
-    """The first `sinks` tokens of every row and its newest, in order. **Positions are places in the cache**, from 0 on.
+    """The first `sinks` tokens of every row and its newest, in order. **Positions count tokens in the cache**, from 0 on.
 
-    Before T tokens come, the oldest that are no sinks go, until what is held and what comes are `sinks` + `window` tokens;
-    so a step of one token sees as many. A longer step sees itself whole, and what there is room for beside it.
+    Before a step of T tokens, the oldest tokens after the sinks are evicted until `sinks` + `window` remain with the new
+    ones, which is what a step of one token attends to. A longer step attends to all of itself, and to what fits beside it.
     """
 
     def __init__(self, sinks: int, window: int) -> None:
         super().__init__()
         self.sinks, self.window = sinks, window
-        self.index: Tensor | None = None  # (B or 1, slots): which of the old slots this step keeps; None: all
+        self.index: Tensor | None = None  # (B or 1, slots): the old slots that this step keeps; None: all
         self._padding: Tensor | None = None  # (B,) padded slots at the left of each row
 
     def places(self, count: int) -> int:
@@ -30,8 +30,8 @@ class SinkSlotTable(SlotTable):
 
     def placed(self, layout: Layout) -> Layout:
         assert self._kept is not None
-        held = self._kept.shape[1]
-        return self._kept.slice(held - layout.shape[1], held)
+        slots = self._kept.shape[1]
+        return self._kept.slice(slots - layout.shape[1], slots)
 
     def check_admit(self, layout: Layout) -> None:
         if layout.padding not in ("none", "left") or (self.length and layout.padding != "none"):
@@ -42,30 +42,30 @@ class SinkSlotTable(SlotTable):
             raise ValueError("a cache of sinks and a window streams one document a row; give each a row of its own")
 
     def admit(self, layout: Layout) -> None:
-        held = 0 if self._kept is None else self._kept.shape[1]
-        let_go = min(held + layout.shape[1] - self.sinks - self.window, held - self.sinks)
-        self.index = self._remaining(held, let_go) if let_go > 0 else None
+        slots = 0 if self._kept is None else self._kept.shape[1]
+        evicted = min(slots + layout.shape[1] - self.sinks - self.window, slots - self.sinks)
+        self.index = self._remaining(slots, evicted) if evicted > 0 else None
         if self.index is not None and self._kept is not None:
-            self._kept = _picked(self._kept, self.index)
+            self._kept = _select_slots(self._kept, self.index)
         super().admit(layout)
         if layout.padding == "left":
             self._padding = (layout.positions[..., 0] < 0).sum(1)
-        assert self._seen is not None
-        self._seen = self._kept = self._numbered(self._seen)
+        assert self._attended is not None
+        self._attended = self._kept = self._numbered(self._attended)
 
-    def _remaining(self, held: int, let_go: int) -> Tensor:
-        """Which of the slots stay: padding goes first, then what follows the sinks."""
+    def _remaining(self, slots: int, evicted: int) -> Tensor:
+        """The slots that stay: padding is evicted first, then the tokens after the sinks."""
         assert self._kept is not None
-        slot = torch.arange(held - let_go, device=self._kept.device)[None]
+        slot = torch.arange(slots - evicted, device=self._kept.device)[None]
         if self._padding is None:
-            return torch.where(slot < self.sinks, slot, slot + let_go)
-        gone = self._padding.clamp(max=let_go)[:, None]
+            return torch.where(slot < self.sinks, slot, slot + evicted)
+        gone = self._padding.clamp(max=evicted)[:, None]
         self._padding = self._padding - gone[:, 0]
         sink = slot < self._padding[:, None] + self.sinks
-        return torch.where(sink, slot + gone, slot + let_go)
+        return torch.where(sink, slot + gone, slot + evicted)
 
     def _numbered(self, layout: Layout) -> Layout:
-        """A layout with places for positions."""
+        """The layout with positions counted in the cache."""
         if self._padding is None:
             full = Layout.full(layout.shape[1], device=layout.device)
             return replace(full, segments=layout.segments, roles=layout.roles)
@@ -97,8 +97,8 @@ class SinkSlotTable(SlotTable):
         self._padding = tensors.get("padding")
 
 
-def _picked(layout: Layout, index: Tensor) -> Layout:
-    """The slots of a layout that are named by (B or 1, slots) indices."""
+def _select_slots(layout: Layout, index: Tensor) -> Layout:
+    """The slots of a layout at (B or 1, slots) indices."""
     rows = max(len(index), layout.shape[0])
 
     def pick(t: Tensor | None) -> Tensor | None:
@@ -108,7 +108,7 @@ def _picked(layout: Layout, index: Tensor) -> Layout:
 
     return replace(
         layout,
-        positions=layout.positions[:, : index.shape[1]],  # numbered anew afterwards
+        positions=layout.positions[:, : index.shape[1]],  # renumbered afterwards
         segments=pick(layout.segments),
         roles=pick(layout.roles),
         lengths=None,
@@ -116,13 +116,13 @@ def _picked(layout: Layout, index: Tensor) -> Layout:
 
 
 class SinkState:
-    """Keys that no position has turned, and values, of the tokens that a `SinkSlotTable` keeps."""
+    """Unrotated keys, and values, of the tokens in a `SinkSlotTable`."""
 
     unrotated = True
 
     def __init__(self, slot_table: SinkSlotTable) -> None:
         self.slot_table = slot_table
-        self._held: list[Tensor] = []  # keys and values, (B, K, slots, D)
+        self._buffers: list[Tensor] = []  # keys and values, (B, K, slots, D)
         self._count = 0
 
     @property
@@ -131,22 +131,22 @@ class SinkState:
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         new = (k.transpose(1, 2), v.transpose(1, 2))
-        if not self._held:
-            self._held = [x[:, :, :0] for x in new]
+        if not self._buffers:
+            self._buffers = [x[:, :, :0] for x in new]
         index = self.slot_table.index
         if index is not None:
-            self._held, self._count = [_taken(t, index) for t in self._used()], index.shape[1]
+            self._buffers, self._count = [_gather_slots(t, index) for t in self._used()], index.shape[1]
         room = self.slot_table.sinks + self.slot_table.window
-        self._held = [put(t, x, self._count, room) for t, x in zip(self._held, new, strict=True)]
+        self._buffers = [put(t, x, self._count, room) for t, x in zip(self._buffers, new, strict=True)]
         self._count += k.shape[1]
         keys, values = (t.transpose(1, 2) for t in self._used())
         return keys, values
 
     def _used(self) -> list[Tensor]:
-        return [t[:, :, : self._count] for t in self._held]
+        return [t[:, :, : self._count] for t in self._buffers]
 
     def reorder(self, rows: Tensor) -> None:
-        self._held = [select(t, rows, self._count) for t in self._held]
+        self._buffers = [select(t, rows, self._count) for t in self._buffers]
 
     def check_rewind(self, n: int) -> None:
         """The slot table refuses what can't be taken back."""
@@ -158,8 +158,8 @@ class SinkState:
         return dict(zip("kv", self._used(), strict=False))
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        self._held = [tensors[name] for name in "kv"] if tensors else []
-        self._count = self._held[0].shape[2] if self._held else 0
+        self._buffers = [tensors[name] for name in "kv"] if tensors else []
+        self._count = self._buffers[0].shape[2] if self._buffers else 0
 
     @property
     def parts(self) -> dict[str, int]:
@@ -167,12 +167,12 @@ class SinkState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the keys and values that are held."""
+        """Bytes of keys and values."""
         return sum(t.numel() * t.element_size() for t in self._used())
 
 
-def _taken(t: Tensor, index: Tensor) -> Tensor:
-    """The slots of (B, K, slots, D) that (B or 1, n) indices name."""
+def _gather_slots(t: Tensor, index: Tensor) -> Tensor:
+    """The slots of (B, K, slots, D) at (B or 1, n) indices."""
     if len(index) == 1:
         return t.index_select(2, index[0])
     return t.gather(2, index[:, None, :, None].expand(-1, t.shape[1], -1, t.shape[3]))

@@ -1,4 +1,4 @@
-"""Slot tables: which token each slot of a KV cache holds. Layers that keep the same tokens share one."""
+"""Slot tables: which token each slot of a KV cache holds. Layers that keep the same tokens share a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind = TypeVar("Kind", bound="SlotTable")
 
 @dataclass
 class _Step:
-    """Where the tokens of this step go. `wrapped`: the ring is full, so they take the place of the oldest."""
+    """Where the tokens of this step go. `wrapped`: the ring buffer is full, so they replace the oldest."""
 
     before: int
     count: int
@@ -24,25 +24,25 @@ class _Step:
 
 
 class SlotTable:
-    """Which token each slot holds: positions, segments, roles. `size` slots in a ring, or as many as it takes.
+    """Positions, segments and roles of the tokens in a layer's slots: a ring buffer of `size` slots, or all tokens.
 
-    Cache kinds with rules of their own for what is let go, or for where it is kept, subclass it.
+    Cache kinds that evict tokens by other rules, or keep them elsewhere, subclass it.
     """
 
     def __init__(self, size: int | None = None) -> None:
         self.size = size
-        self.length = 0  # tokens ever admitted, padding included, less those rewound
+        self.length = 0  # tokens admitted and not rewound, padding included
         self.step = _Step(0, 0, False)
-        self._kept: Layout | None = None  # what the slots hold
-        self._seen: Layout | None = None  # what this step attends to
+        self._kept: Layout | None = None  # the tokens in the slots
+        self._attended: Layout | None = None  # the tokens that this step attends to
 
     @property
     def layout(self) -> Layout:
-        assert self._seen is not None, "admit() comes first"
-        return self._seen
+        assert self._attended is not None, "admit() comes first"
+        return self._attended
 
     def open(self, rows: int) -> None:
-        """Begin with so many rows."""
+        """Start with so many rows."""
 
     def places(self, count: int) -> int | None:
         """The longest context after a step of `count` tokens, in a cache without end that counts positions in the cache
@@ -50,36 +50,36 @@ class SlotTable:
         return None
 
     def placed(self, layout: Layout) -> Layout:
-        """Where the tokens stand that were just admitted."""
+        """The layout of the tokens that were just admitted."""
         return layout
 
     def check_admit(self, layout: Layout) -> None:
-        """Raises ValueError where there is no room for the tokens of a step."""
+        """Raise ValueError where there is no room for the tokens of a step."""
 
     def admit(self, layout: Layout) -> None:
-        """Take note of the tokens of one step."""
+        """Add the tokens of one step."""
         count, before = layout.shape[1], self.length
         self.step = _Step(before, count, self.size is not None and before + count > self.size)
         self.length += count
         if not self.step.wrapped:
-            self._seen = self._kept = layout if self._kept is None else joined(self._kept, layout)
+            self._attended = self._kept = layout if self._kept is None else joined(self._kept, layout)
         elif count == 1 and self._kept is not None and before >= self.size:  # type: ignore[operator]
-            self._seen = self._kept = _overwritten(self._kept, layout, before % self.size)  # type: ignore[operator]
+            self._attended = self._kept = _overwritten(self._kept, layout, before % self.size)  # type: ignore[operator]
         else:
-            self._seen = layout if self._kept is None else joined(self._kept, layout)
-            self._kept = _ring_order(self._seen, before, self.size)  # type: ignore[arg-type]
+            self._attended = layout if self._kept is None else joined(self._kept, layout)
+            self._kept = _ring_order(self._attended, before, self.size)  # type: ignore[arg-type]
 
     def next_positions(self, batch_size: int) -> Tensor:
-        """(B,) one past the last real token that is held."""
+        """(B,) the position after the last real token."""
         assert self._kept is not None
         return (self._kept.positions[..., 0].amax(1) + 1).expand(batch_size)
 
     def reorder(self, rows: Tensor) -> None:
         self._kept = None if self._kept is None else self._kept.select(rows)
-        self._seen = self._kept
+        self._attended = self._kept
 
     def check_rewind(self, n: int) -> None:
-        """Raises ValueError where n tokens can't be taken back."""
+        """Raise ValueError where n tokens can't be removed again."""
         if n < 0 or n > self.length:
             raise ValueError(f"can't rewind {n} tokens: {self.length} are held")
         if n and self.size is not None and self.length > self.size:
@@ -91,24 +91,24 @@ class SlotTable:
     def rewind(self, n: int) -> None:
         self.length -= n
         if n and self._kept is not None:
-            self._seen = self._kept = self._kept.slice(0, self.length) if self.length else None
+            self._attended = self._kept = self._kept.slice(0, self.length) if self.length else None
 
     @property
     def kept(self) -> Layout | None:
-        """What the slots hold; None where that is nothing."""
+        """The tokens in the slots, if any."""
         return self._kept
 
     def tensors(self) -> dict[str, Tensor]:
-        """What it knows besides `length` and `kept`, to be saved with them."""
+        """What to save besides `length` and `kept`."""
         return {}
 
     def restore(self, length: int, kept: Layout | None, tensors: dict[str, Tensor]) -> None:
-        """Become what was saved."""
-        self.length, self._seen, self._kept = length, kept, kept
+        """Take over saved values."""
+        self.length, self._attended, self._kept = length, kept, kept
 
 
 class SlidingSlotTable(SlotTable):
-    """At least the last `keep` tokens, in order: the oldest are let go `by` at a time. `first` counts those that are."""
+    """At least the last `keep` tokens, in order; the oldest are evicted `by` at a time. `first` counts those evicted."""
 
     def __init__(self, keep: int, by: int) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class SlidingSlotTable(SlotTable):
         self.length -= n
         if n and self._kept is not None:
             left = self.length - self.first
-            self._seen = self._kept = self._kept.slice(0, left) if left else None
+            self._attended = self._kept = self._kept.slice(0, left) if left else None
 
     def tensors(self) -> dict[str, Tensor]:
         return {"first": torch.tensor(self.first)}
@@ -145,7 +145,7 @@ class SlidingSlotTable(SlotTable):
 
 
 class SlotTables(dict[Hashable, SlotTable]):
-    """The slot_tables of a model's layers, by the size of their ring; one is made when it is first asked for."""
+    """The slot tables of a model's layers, by the size of their ring buffer, created on demand."""
 
     def __missing__(self, size: Hashable) -> SlotTable:
         assert size is None or isinstance(size, int)
@@ -153,17 +153,17 @@ class SlotTables(dict[Hashable, SlotTable]):
         return self[size]
 
     def of(self, kind: type[Kind], *about: Any) -> Kind:
-        """The slot table of another kind that is made by `kind(*about)`, shared by all who ask for the same."""
+        """The slot table `kind(*about)`, shared by all layers that ask for the same."""
         key = (kind, *about)
         if key not in self:
             self[key] = kind(*about)
-        found = self[key]
-        assert isinstance(found, kind)
-        return found
+        table = self[key]
+        assert isinstance(table, kind)
+        return table
 
 
 def joined(old: Layout, new: Layout) -> Layout:
-    """Slots of the one, then of the other."""
+    """The slots of `old`, then those of `new`."""
     follows = old.start is not None and new.start == old.start + old.shape[1] and old.padding == "none"
     unmarked = all(t is None for t in (old.roles, new.roles, old.segments, new.segments))
     if follows and unmarked and new.padding == "none" and old.sequential and new.sequential:
@@ -208,26 +208,26 @@ def _overwritten(old: Layout, new: Layout, slot: int) -> Layout:
     )
 
 
-def _ring_order(seen: Layout, before: int, size: int) -> Layout:
-    """The last `size` tokens, each in slot (its number mod size)."""
-    index = ring_index(before, seen.shape[1], size, seen.device)
+def _ring_order(attended: Layout, before: int, size: int) -> Layout:
+    """The last `size` tokens, token i in slot i mod size."""
+    index = ring_index(before, attended.shape[1], size, attended.device)
 
     def pick(x: Tensor | None) -> Tensor | None:
         return None if x is None else x.index_select(1, index)
 
     return Layout(
-        pick(seen.positions),  # type: ignore[arg-type]
-        pick(seen.segments),
-        pick(seen.roles),
-        padding="none" if seen.padding == "none" else "mixed",
-        one_segment=seen.one_segment,
+        pick(attended.positions),  # type: ignore[arg-type]
+        pick(attended.segments),
+        pick(attended.roles),
+        padding="none" if attended.padding == "none" else "mixed",
+        one_segment=attended.one_segment,
     )
 
 
-def ring_index(before: int, seen: int, size: int, device: torch.device) -> Tensor:
-    """For each slot, where its token stands in what is seen: the slots as they were, then this step's tokens."""
+def ring_index(before: int, attended: int, size: int, device: torch.device) -> Tensor:
+    """For each slot, the index of its token among the old slots followed by this step's tokens."""
     old = min(before, size)
     slot = torch.arange(size, device=device)
-    last = before + seen - old - 1
+    last = before + attended - old - 1
     newest = last - (last - slot) % size  # the latest token number that falls into the slot
     return torch.where(newest >= before, old + newest - before, slot)

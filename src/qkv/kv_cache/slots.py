@@ -1,28 +1,28 @@
-"""Buffers with slots for tokens along their third axis, (B, K, slots, …): written in place, doubled when full."""
+"""Growing buffers (B, K, slots, …) of a KV cache: written in place, doubled when full."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 
-def put(held: Tensor | None, new: Tensor, at: int, room: int = 0, most: int | None = None) -> Tensor:
-    """`held` with `new` written from slot `at` on; a larger buffer where that is past its end.
+def put(buffer: Tensor | None, new: Tensor, at: int, room: int = 0, most: int | None = None) -> Tensor:
+    """Write `new` from slot `at` on, into a larger copy of the buffer where it does not fit.
 
-    Doubling makes n tokens cost O(n) copies. `room` slots are made at once, `most` at most.
+    Doubling makes n tokens cost O(n) copies. A new buffer has at least `room` slots, or exactly `most`.
     """
     need = at + new.shape[2]
-    if held is None or held.shape[2] < need:
+    if buffer is None or buffer.shape[2] < need:
         slots = max(need + 64, 2 * at, room) if most is None else most
         larger = new.new_empty(*new.shape[:2], slots, *new.shape[3:])
-        if held is not None:
-            larger[:, :, :at] = held[:, :, :at]
-        held = larger
-    held[:, :, at:need] = new
-    return held
+        if buffer is not None:
+            larger[:, :, :at] = buffer[:, :, :at]
+        buffer = larger
+    buffer[:, :, at:need] = new
+    return buffer
 
 
-def select(held: Tensor, rows: Tensor, used: int) -> Tensor:
-    """The given rows of the slots that are used, with the room that there was for more."""
-    out = held.new_empty(len(rows), *held.shape[1:])
-    out[:, :, :used] = held[:, :, :used].index_select(0, rows)
+def select(buffer: Tensor, rows: Tensor, used: int) -> Tensor:
+    """The given rows of the used slots, in a buffer of the same number of slots."""
+    out = buffer.new_empty(len(rows), *buffer.shape[1:])
+    out[:, :, :used] = buffer[:, :, :used].index_select(0, rows)
     return out

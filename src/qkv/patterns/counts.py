@@ -1,25 +1,35 @@
-"""What a pattern amounts to over n contiguous positions, without an n×n mask.
+"""Count the pairs that a pattern allows over n positions, and find empty rows, by a quadtree instead of an n×n mask.
 
-A quadtree over the score matrix: tiles of which the pattern's `block` says that all or none is allowed are done with at
-once, the others split down to 64×64, and what is still open then is looked at pair by pair.
+Tiles of the score matrix that the pattern's `block` knows to be full or empty are settled at once; the others are split
+down to 64×64, and what is then still open is evaluated pair by pair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from ..core.layout import View
-from .intervals import Interval
-
-if TYPE_CHECKING:
-    from .algebra import Pattern
+from .intervals import BlockMask, Interval
 
 LEAF = 64
-_AT_ONCE = 1 << 22  # pairs looked at together
+_AT_ONCE = 1 << 22  # pairs evaluated together
+
+
+class Pattern(Protocol):
+    """The members of `patterns.algebra.Pattern` that counting needs."""
+
+    def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor: ...
+    def block(self, q: Interval, k: Interval) -> BlockMask: ...
+    @property
+    def turns(self) -> int: ...
+    @property
+    def per_head(self) -> bool: ...
+    @property
+    def recurrence(self) -> tuple[int, int] | None: ...
 
 
 def pairs(pattern: Pattern, n: int) -> int:

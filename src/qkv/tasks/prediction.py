@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.durable import write_file
+from ..core.atomic import write_file
 
 
 @dataclass(frozen=True, eq=False)

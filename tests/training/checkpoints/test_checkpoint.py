@@ -12,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qkv.core import durable
+from qkv.core import atomic
 from qkv.training.checkpoints import checkpoint
 from qkv.training.checkpoints.checkpoint import (
     MODEL,
@@ -65,7 +65,7 @@ def test_what_a_killed_save_had_still_to_do_is_done_when_the_run_goes_on(tmp_pat
     store = Checkpoints(tmp_path, keep=2)
     save(store, 2, best=True), save(store, 4), save(store, 5, temporary=True)
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "remove_folder", lambda path: None)
+        patch.setattr(atomic, "remove_folder", lambda path: None)
         patch.setattr(Checkpoints, "_point", lambda *_: None)
         save(store, 6), save(store, 8)
     again = Checkpoints(tmp_path, keep=2)
@@ -185,7 +185,7 @@ def test_a_full_disk_is_a_clear_error_and_the_checkpoint_before_stays(tmp_path, 
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint if call == "write_tensors" else durable, call, full)
+        patch.setattr(checkpoint if call == "write_tensors" else atomic, call, full)
         with pytest.raises(OSError, match=r"step-00000002 could not be saved: No space left.*step-00000001, is intact"):
             save(store, 2)
     assert [p.name for p in tmp_path.glob(".*")] == [] and steps(store) == [1]
@@ -234,7 +234,7 @@ def test_killed_at_every_call_of_a_save(tmp_path, monkeypatch, again):
     """Deterministic, and so complete: a save that stops at its n-th system call, for every n."""
     patched = [(os, "fsync"), (Path, "rename"), (Path, "replace"), (Path, "mkdir"), (checkpoint, "write_tensors")]
     patched += [(Path, "unlink"), (Path, "rmdir")]
-    monkeypatch.setattr(durable.shutil, "rmtree", remove_one_by_one)
+    monkeypatch.setattr(atomic.shutil, "rmtree", remove_one_by_one)
     for n in range(200):
         root = tmp_path / str(n)
         store = Checkpoints(root, keep=1)

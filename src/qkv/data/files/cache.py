@@ -66,7 +66,7 @@ def kept(path: Path, stamp: Stamp, what: str, made: Callable[[], Chunks], small:
 
 
 def _kept_as(place: Path, mark: bytes, chunks: Chunks) -> mmap.mmap:
-    with atomic.whole(place) as beside, beside.open("wb") as out:
+    with atomic.replacing(place) as beside, beside.open("wb") as out:
         digest, length = hashlib.sha256(), 0
         for chunk in chunks:
             digest.update(chunk)

@@ -273,7 +273,7 @@ class RecurrentModel(nn.Module):
             raise ValueError(f"a recurrent model has states and no keys to keep, so there is no {how.kind} cache of it")
         memory = self.read(source, source_layout)
         state = RecurrentState()
-        state.held = self.decoder.begin(memory)
+        state.values = self.decoder.begin(memory)
 
         def layer(slot_tables: SlotTables, capacity: int | None) -> LayerState:
             return state
@@ -294,7 +294,7 @@ class RecurrentModel(nn.Module):
         (state,) = cache.layers
         assert isinstance(state, RecurrentState)
         rows = Rows.of(cache.admit(layout, ids.shape[1], ids.device), len(ids))
-        hidden, state.held = self._decode(ids, rows, self._remembered(cache), state.held, finals=True)
+        hidden, state.values = self._decode(ids, rows, self._remembered(cache), state.values, finals=True)
         return self.head(hidden) if all_positions else self.head(hidden[:, -1:]).squeeze(1)
 
     def _remembered(self, cache: Cache) -> Memory:

@@ -194,7 +194,7 @@ def write_bytes(path: Path, data: bytes) -> Path:
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > STALE:
                 left.unlink()
-    with atomic.whole(path) as beside:
+    with atomic.replacing(path) as beside:
         beside.write_bytes(data)
     return path
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...core import durable
+from ...core import atomic
 from .weights import Tensors, read_tensors, write_tensors
 
 MODEL, OPTIMIZER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
@@ -50,7 +50,7 @@ class Checkpoints:
         self.root, self.keep = root, keep
         self.temporary: Path | None = None
         if root.is_dir():
-            durable.tidy(root)
+            atomic.tidy(root)
 
     # -- what is there ------------------------------------------------------------------------------------------
 
@@ -78,9 +78,9 @@ class Checkpoints:
         """Rename a checkpoint that can't be read, so that it counts as none; what is left of it may still serve someone."""
         aside = self.root / f"damaged-{damaged.name}"
         if aside.exists():
-            durable.remove_folder(aside)
+            atomic.remove_folder(aside)
         damaged.rename(aside)
-        durable.sync_folder(self.root)
+        atomic.sync_folder(self.root)
         return aside
 
     # -- saving -------------------------------------------------------------------------------------------------
@@ -103,13 +103,13 @@ class Checkpoints:
             self.root.mkdir(parents=True, exist_ok=True)
             held = target if best else self.best()
             _write(beside, files, {"state": dict(state), "best": held.name if held else None, "temporary": temporary})
-            durable.replace_folder(beside, target)
+            atomic.replace_folder(beside, target)
             self._point(target, held)
         except OSError as error:
             shutil.rmtree(beside, ignore_errors=True)
             raise self._lost(target, error) from error
         if self.temporary not in (None, target):
-            durable.remove_folder(self.temporary)
+            atomic.remove_folder(self.temporary)
         self.temporary = target if temporary else None
         if not temporary:
             self._prune()
@@ -121,7 +121,7 @@ class Checkpoints:
         self._point(newest, best)
         for path in self.all():
             if path not in (newest, best) and _is_temporary(path):
-                durable.remove_folder(path)
+                atomic.remove_folder(path)
         self.temporary = newest if _is_temporary(newest) else None
         if self.temporary is None:
             self._prune()
@@ -131,7 +131,7 @@ class Checkpoints:
             name = b"" if path is None else f"{path.name}\n".encode()
             at = self.root / pointer
             if name and not (at.is_file() and at.read_bytes() == name):
-                durable.write_file(at, name)
+                atomic.write_file(at, name)
 
     def _lost(self, target: Path, error: OSError) -> OSError:
         kept = next((path for path in reversed(self.all()) if path != target), None)
@@ -143,7 +143,7 @@ class Checkpoints:
         best = self.best()
         for path in self.all()[: -self.keep]:
             if path != best:
-                durable.remove_folder(path)
+                atomic.remove_folder(path)
 
 
 def _write(folder: Path, files: Mapping[str, Tensors], said: Mapping[str, Any]) -> None:
@@ -154,11 +154,11 @@ def _write(folder: Path, files: Mapping[str, Tensors], said: Mapping[str, Any]) 
     for name, tensors in files.items():
         path = folder / name
         write_tensors(path, tensors)
-        durable.sync_file(path)
-        sums[name] = {"sha256": durable.sha256(path), "bytes": path.stat().st_size}
+        atomic.sync_file(path)
+        sums[name] = {"sha256": atomic.sha256(path), "bytes": path.stat().st_size}
     content = {**said, "files": sums}
     text = json.dumps({"sha256": _digest(content), **content}, allow_nan=False)
-    durable.write_file(folder / STATE, text.encode())
+    atomic.write_file(folder / STATE, text.encode())
 
 
 # -- reading ----------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _check(path: Path, known: Mapping[str, Any]) -> None:
         raise Damaged(f"{path} is missing")
     if path.stat().st_size != known["bytes"]:
         raise Damaged(f"{path} holds {path.stat().st_size} bytes, not the {known['bytes']} written")
-    if durable.sha256(path) != known["sha256"]:
+    if atomic.sha256(path) != known["sha256"]:
         raise Damaged(f"{path} was changed after it was saved (its SHA-256 differs)")
 
 

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ...core import checksums, durable
+from ...core import atomic, checksums
 from ...core.spec import nearest
 from ...layers.lora import trained
 from ..optimizers.state import Eager
@@ -126,11 +126,8 @@ def _umask() -> int:
 
 def replace_tensors(path: Path, tensors: Tensors) -> None:
     """Atomically replace a safetensors file by one with checksums."""
-    beside = path.with_name(f".tmp-{path.name}")
-    write_tensors(beside, tensors, checked=True)
-    durable.sync_file(beside)
-    beside.replace(path)
-    durable.sync_folder(path.parent)
+    with atomic.replacing(path) as beside:
+        write_tensors(beside, tensors, checked=True)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...core.durable import write_file
+from ...core.atomic import write_file
 
 
 def to_json(value: Any) -> Any:

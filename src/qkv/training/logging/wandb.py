@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from ...core.durable import write_file
+from ...core.atomic import write_file
 from ...core.spec import Spec
 
 RUN_ID = "wandb-run-id"
