@@ -10,8 +10,7 @@ from qkv.attention.linear import linear_attention
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
-from qkv.kernels.cpu.regrouped import groupings
-from qkv.kernels.cpu.strips import n_scores, plain_plan
+from qkv.kernels.cpu.block_plan import consecutive, share
 from qkv.patterns.basic import Pattern, dilated, global_tokens, strided
 from qkv.patterns.bigbird import BigBird
 from qkv.training.objective import NextToken
@@ -140,11 +139,10 @@ def patterns(tokens: int, window: int) -> dict[str, Pattern]:
     }
 
 
-def needed(pattern: Pattern, tokens: int, size: int = 64) -> float:
+def needed(pattern: Pattern, tokens: int) -> float:
     """The share of 64 × 64 blocks that have an allowed pair, after regrouping where a rule has gaps."""
-    plans = [group.plan for group in groupings(pattern, tokens, size)]
-    plans = plans or [plain_plan(pattern, tokens, tokens, 0, 0, size)]
-    return sum(map(n_scores, plans)) / tokens**2
+    plans = consecutive(pattern, tokens, tokens, 0, 0)
+    return 1.0 if plans is None else share((plans,), tokens, tokens)
 
 
 def inputs(tokens: int, heads: int, width: int, backward: bool, precision: str = "fp32") -> tuple[torch.Tensor, ...]:

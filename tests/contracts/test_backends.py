@@ -26,6 +26,7 @@ from small import (
 )
 from torch import Tensor
 
+import qkv
 from qkv.attention.attend import attend
 from qkv.core.layout import Layout
 from qkv.positions.base import Bias, Position, Widths
@@ -246,14 +247,11 @@ def run(built: Any) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def test_the_longest_places_are_more_than_one_tile() -> None:
-    from qkv.kernels.cpu.tiles import Problem
+    from qkv.kernels.cpu.flash_attention import tile_grid
 
     rows, layout, kv_layout = PLACES["long"]()
-    q, k = randn(rows, layout.shape[1], H, 8), randn(rows, kv_layout.shape[1], H, 8)
-    where, marks = [layout.positions, kv_layout.positions], [None] * 4
-    tiles = Problem(q, k, k, [], where, marks, '{"kind": "full"}', "", 1.0, 0.0, 0.0, torch.tensor(0))
-    assert len(tiles.blocks.maybe) > 1
-    assert tiles.blocks.n_cols > 1
+    grid = tile_grid(qkv.full(), layout, kv_layout, rows * H, "cpu")
+    assert min(grid.blocks.maybe.shape) > 1
 
 
 def test_with_prefix_marks_the_first_tokens() -> None:

@@ -16,7 +16,7 @@ from ..core.spec import nearest
 from ..kernels import quantized_kv as coded
 from ..kernels import sdpa
 from ..kernels.backends import BACKENDS
-from ..kernels.cpu import by_tiles, tiled
+from ..kernels.cpu import bf16_amx, tiled
 from ..kernels.plan import Plan
 from ..kernels.request import Comparison, Request, Result, Weights, default_scale
 from ..kv_cache.quantization import QuantizedKV
@@ -151,7 +151,7 @@ def choose(request: Request, backend: str = "auto") -> str:
         return "capped"
     if BACKENDS["sdpa"].refuses(request) is not None:
         return "reference" if size <= _DENSE >> 6 else "tiled"
-    if by_tiles.expected(request):
+    if bf16_amx.expected(request):
         return "tiled"
     if size > _DENSE and _falls_to_plain_mathematics(request):
         return "tiled"
@@ -185,7 +185,7 @@ def _leaves_out_much(request: Request) -> bool:
     narrow = request.q.dtype == torch.bfloat16
     if request.q.shape[1] < 64:
         return False
-    if request.q.device.type == "cpu" and sdpa.hides(request) and tiled.by_kernel(request):
+    if request.q.device.type == "cpu" and sdpa.hides(request) and tiled.compiled(request):
         return tiled.share(request) < _SPARSE_BY_KERNEL[narrow]
     return request.k.shape[1] >= 1024 and tiled.share(request) < _SPARSE[narrow]
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from ..core.spec import nearest
-from ..kernels.blocks import block_map
+from ..kernels.block_map import block_map
 from ..patterns.basic import Full, Pattern
 from ..positions.base import Bias
 from .attend import attend, merge
@@ -165,7 +165,7 @@ class Problem:
         if (rank, owner) not in self._seen:
             sizes = self.queries.chunk, self.keys.chunk
             blocks = block_map(self.pattern, self.q_layouts[rank], self.kv_layouts[owner], *sizes)
-            self._seen[rank, owner] = any(map(any, blocks.maybe))
+            self._seen[rank, owner] = bool(blocks.maybe.any())
         return self._seen[rank, owner]
 
     def step(self, rank: int, owner: int, q: Tensor, held: Parcel, tensors: Sequence[Tensor]) -> Any:

@@ -23,7 +23,7 @@ from ..patterns.basic import Pattern
 from ..positions.base import Bias
 from ..positions.bias import ALiBi, T5Buckets
 from . import pairwise
-from .blocks import block_map
+from .block_map import block_map
 from .plan import same_segment
 from .request import Request, Result
 
@@ -162,7 +162,7 @@ def _make_block_mask(request: Request) -> BlockMask:
 
     device = request.q.device
     blocks = block_map(request.pattern, request.layout, request.kv_layout, _BLOCK, _BLOCK)
-    maybe, surely = (torch.tensor(x, device=device) for x in (blocks.maybe, blocks.surely))
+    maybe, surely = blocks.maybe.to(device), blocks.surely.to(device)
     return BlockMask.from_kv_blocks(
         *_listed(maybe & ~surely),
         *_listed(surely),

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from qkv.attention.attend import attend
 from qkv.core.layout import Layout
-from qkv.kernels.cpu import tiled, tiles
+from qkv.kernels.block_map import block_map
+from qkv.kernels.cpu import flash_attention, tiled
 from qkv.patterns.basic import Pattern, causal, prefix, sinks, window
 from qkv.positions.base import Bias, Position, Widths
 from qkv.positions.bias import ALiBi, T5Buckets
@@ -21,7 +22,11 @@ T, HEADS = 21, 4
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """4×8 tiles, so that 21 tokens make many, the last ones short."""
-    monkeypatch.setattr(tiles.Problem, "_sizes", lambda self, device: (4, 8))
+
+    def grid(pattern: Pattern, q: Layout, k: Layout, *_: Any) -> flash_attention.Grid:
+        return flash_attention.Grid(4, 8, block_map(pattern, q, k, 4, 8))
+
+    monkeypatch.setattr(flash_attention, "tile_grid", grid)
 
 
 def t5() -> Bias:
@@ -134,13 +139,13 @@ def test_nan_reaches_the_queries_that_see_it_and_no_others() -> None:
 
 def test_blocks_that_a_pattern_rules_out_are_never_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     touched: list[tuple[int, int, bool]] = []
-    scores = tiles.Problem.scores
+    scores = flash_attention.Problem.scores
 
     def spy(self: Any, q: Tensor, tile: Any) -> Any:
         touched.append((tile.a, tile.c, tile.sure))
         return scores(self, q, tile)
 
-    monkeypatch.setattr(tiles.Problem, "scores", spy)
+    monkeypatch.setattr(flash_attention.Problem, "scores", spy)
     n = 64
     attend(*(torch.randn(1, n, 1, 4) for _ in range(3)), pattern=causal() & window(8), backend="tiled")
     for a, c, _ in touched:

@@ -11,12 +11,12 @@ import torch
 from jaxtyping import BFloat16, Float, Int
 from torch import Tensor
 
-from .compiler import compiler, library
+from .compiler import available, library
 from .sparse import SIDE, BlockPlan, Lies
 
 WIDEST = 256  # heads are at most so wide
 # Known before anything is built, and while a graph is traced.
-LIKELY = bool(getattr(torch.cpu, "_is_amx_tile_supported", bool)()) and compiler() is not None
+LIKELY = bool(getattr(torch.cpu, "_is_amx_tile_supported", bool)()) and available()
 
 
 @dataclass(frozen=True, eq=False)

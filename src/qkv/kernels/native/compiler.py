@@ -30,6 +30,11 @@ def compiler() -> str | None:
     return os.environ.get("CXX", "").strip() or shutil.which("g++") or shutil.which("clang++")
 
 
+def available() -> bool:
+    """Whether kernels may be had: there is a compiler."""
+    return compiler() is not None
+
+
 @cache
 def library(name: str) -> ctypes.CDLL | None:
     """The kernels in NAME.cpp, built once for this machine and source. None, and a line in the log, where they can't be."""

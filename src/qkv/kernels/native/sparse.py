@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .compiler import library
+from .compiler import available, library
 
 SIDE = 64  # queries, and keys, of a block
 WIDEST, UNIT = 128, 16  # heads are at most so wide, and by so many numbers
@@ -62,10 +62,15 @@ class _Plan(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in (*_parts, "slopes")]
 
 
+def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether the kernels, where they can be had, take heads of these widths in this precision: at most fp32, on the CPU."""
+    widths = all(x.shape[3] <= WIDEST and x.shape[3] % UNIT == 0 for x in (q, v))
+    return widths and q.device.type == "cpu" and q.dtype != torch.float64 and available()
+
+
 def serves(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether the kernels take heads of these widths, in this precision: fp32 or less, on the CPU."""
-    fits = all(x.shape[3] <= WIDEST and x.shape[3] % UNIT == 0 for x in (q, v))
-    return fits and q.device.type == "cpu" and q.dtype != torch.float64 and library("sparse") is not None
+    """Whether the kernels take these: as `fits`, and the kernels are there, built where they weren't yet."""
+    return fits(q, k, v) and library("sparse") is not None
 
 
 def forward(

@@ -1,4 +1,4 @@
-"""Which tiles of a score matrix a kernel has to touch: from intervals, never from a mask of all pairs."""
+"""Block maps: which tiles of the score matrix a kernel has to visit, from intervals and never from a mask of all pairs."""
 
 from __future__ import annotations
 
@@ -6,47 +6,46 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from ..core.layout import Layout
 from ..patterns.basic import Interval, Pattern
 
 
-@dataclass(frozen=True)
-class Blocks:
+@dataclass(frozen=True, eq=False)
+class BlockMap:
     """For each tile: may some pair be allowed, and is every pair surely allowed (so that it needs no mask)?"""
 
-    maybe: list[list[bool]]
-    surely: list[list[bool]]
-
-    @property
-    def n_cols(self) -> int:
-        return len(self.maybe[0]) if self.maybe else 0
+    maybe: Bool[Tensor, "rows cols"]
+    surely: Bool[Tensor, "rows cols"]
 
     def columns(self, row: int) -> list[int]:
         """The key blocks that a query block has to visit."""
-        return [j for j, flag in enumerate(self.maybe[row]) if flag]
+        return self.maybe[row].nonzero()[:, 0].tolist()
 
 
-class Side(NamedTuple):
+class BlockBounds(NamedTuple):
     """Blocks of queries, or of keys: their bounds, whether each has a real token, and whether it has no other."""
 
     interval: Interval
     some: Tensor
     every: Tensor
 
-    def at(self, index: Any) -> Side:
+    def at(self, index: Any) -> BlockBounds:
         """The blocks that an index takes; None makes an axis."""
-        return Side(Interval(*(t[index] for t in self.interval)), self.some[index], self.every[index])
+        return BlockBounds(Interval(*(t[index] for t in self.interval)), self.some[index], self.every[index])
 
 
-def block_map(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, cols: int) -> Blocks:
+def block_map(pattern: Pattern, layout: Layout, kv_layout: Layout, rows: int, cols: int) -> BlockMap:
     """Tiles of rows × cols over all batch rows together; conservative where rows of the batch differ."""
-    maybe, surely = verdict(pattern, side(layout, rows).at((slice(None), None)), side(kv_layout, cols))
-    return Blocks(maybe.tolist(), surely.tolist())
+    q, k = block_bounds(layout, rows), block_bounds(kv_layout, cols)
+    maybe, surely = decide(pattern, q.at((slice(None), None)), k)
+    n = len(q.some), len(k.some)
+    return BlockMap(maybe.expand(n), surely.expand(n))
 
 
-def verdict(pattern: Pattern, q: Side, k: Side) -> tuple[Tensor, Tensor]:
+def decide(pattern: Pattern, q: BlockBounds, k: BlockBounds) -> tuple[Tensor, Tensor]:
     """(maybe, surely) for blocks of queries against blocks of keys, which broadcast: pattern, segments and padding."""
     (some, q_all), (k_some, k_all) = q[1:], k[1:]
     maybe, surely = (torch.as_tensor(x).cpu() for x in pattern.block(q.interval, k.interval))
@@ -55,7 +54,7 @@ def verdict(pattern: Pattern, q: Side, k: Side) -> tuple[Tensor, Tensor]:
     return maybe, surely & maybe & (q_low == k_low) & (q_high == k_high) & (q_low == q_high) & q_all & k_all
 
 
-def side(layout: Layout, size: int) -> Side:
+def block_bounds(layout: Layout, size: int) -> BlockBounds:
     """The blocks of `size` tokens, over all batch rows together, bounded over real tokens."""
     position = layout.positions[..., 0].cpu()
     valid = position >= 0
@@ -74,7 +73,9 @@ def side(layout: Layout, size: int) -> Side:
     zeros = torch.zeros(len(blocks), dtype=torch.int64)
     any_role, all_role = (zeros if isinstance(b, int) else b for b in bits)
     some, every = (_each(blocks, size, valid.long(), how) > 0 for how in ("amax", "amin"))
-    return Side(Interval(low(position), high(position), low(segment), high(segment), any_role, all_role), some, every)
+    return BlockBounds(
+        Interval(low(position), high(position), low(segment), high(segment), any_role, all_role), some, every
+    )
 
 
 def _each(blocks: range, size: int, x: Tensor | None, how: str) -> Tensor:
@@ -82,10 +83,10 @@ def _each(blocks: range, size: int, x: Tensor | None, how: str) -> Tensor:
     if x is None:
         return torch.zeros(len(blocks), dtype=torch.int64)
     whole = x.shape[1] // size * size
-    found = [getattr(x[:, :whole].reshape(x.shape[0], -1, size), how)((0, 2))]
+    parts = [getattr(x[:, :whole].reshape(x.shape[0], -1, size), how)((0, 2))]
     if whole < x.shape[1]:
-        found.append(getattr(x[:, whole:], how)().reshape(1))
-    return torch.cat(found)
+        parts.append(getattr(x[:, whole:], how)().reshape(1))
+    return torch.cat(parts)
 
 
 def _bits(role: Tensor, valid: Tensor, blocks: range, size: int, want: object) -> Tensor:
@@ -94,8 +95,8 @@ def _bits(role: Tensor, valid: Tensor, blocks: range, size: int, want: object) -
     for bit in range(int(role.max()).bit_length()):
         flag = (role >> bit) & 1
         if want is any:
-            found = _each(blocks, size, flag.masked_fill(~valid, 0), "amax")
+            has = _each(blocks, size, flag.masked_fill(~valid, 0), "amax")
         else:
-            found = _each(blocks, size, flag.masked_fill(~valid, 1), "amin")
-        out |= found << bit
+            has = _each(blocks, size, flag.masked_fill(~valid, 1), "amin")
+        out |= has << bit
     return out

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from qkv.attention.attend import attend, choose
 from qkv.core.layout import Layout
-from qkv.kernels.cpu import by_tiles
+from qkv.kernels.cpu import bf16_amx, block_plan
 from qkv.kernels.native import bf16
 from qkv.kernels.plan import Plan
 from qkv.kernels.request import Request
@@ -56,8 +56,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return forward(*given)
 
     monkeypatch.setattr(bf16, "forward", counted)
-    monkeypatch.setattr(by_tiles, "_WORTH", 1)
-    monkeypatch.setattr(by_tiles, "_WORTH_FORWARD", 1)
+    monkeypatch.setattr(bf16_amx, "_MIN_SCORES", 1)
+    monkeypatch.setattr(bf16_amx, "_MIN_SCORES_FORWARD", 1)
     return count
 
 
@@ -141,7 +141,7 @@ def test_all_shapes(b: int, group: int, kv: int, t: int, d: int, e: int) -> None
     sizes = ((group * kv, d), (kv, d), (kv, e), (group * kv, e))
     given = [drawn(b, t, h, n, seed=i) for i, (h, n) in enumerate(sizes)]
     layout = Layout.full(t)
-    way = by_tiles.ByTiles(*given[:3], by_tiles.by_blocks.plain(causal(), t, t, 0, 0), None, d**-0.5)  # type: ignore[arg-type]
+    way = bf16_amx.Bf16Attention(*given[:3], block_plan.consecutive(causal(), t, t, 0, 0)[0], None, d**-0.5)  # type: ignore[arg-type, index]
     out, lse = way.forward()  # type: ignore[misc]
     wanted = both_ways("reference", given, torch.float64, pattern=causal(), layout=layout, kv_layout=layout)
     found = [out, *way.backward(out, lse, given[3], None)]  # type: ignore[misc]
@@ -230,4 +230,4 @@ def test_whom_they_serve() -> None:
         request(global_tokens(first=4) | window(8), LAYOUTS["left"]),  # where a token's place is not its number
         request(causal(), plain, scale=-1.0),
     ):
-        assert not by_tiles.expected(other)
+        assert not bf16_amx.expected(other)

@@ -1,4 +1,4 @@
-"""Attention in bf16 by our own kernels for CPUs with AMX: whom they serve, and by which plan."""
+"""Attention in bf16 by the C++ kernels for CPUs with AMX, Intel's matrix unit: which requests they serve, and how."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from ..native.bf16 import Marks
 from ..native.sparse import BlockPlan
 from ..plan import first_position
 from ..request import Request
-from . import by_blocks
-from .remembered import Remembered
+from . import block_plan
+from .block_plan import Tokens
+from .identity_cache import IdentityCache
 
 # Scores for which the kernels are called, and built where they aren't yet: in training, where the fused function is slow,
 # and otherwise.
-_WORTH, _WORTH_FORWARD = 1 << 16, 1 << 18
-_ROWS = 16  # queries below which most of a tile would be empty
+_MIN_SCORES, _MIN_SCORES_FORWARD = 1 << 16, 1 << 18
+_MIN_ROWS = 16  # queries below which most of a tile would be empty
 
 
 @dataclass
-class ByTiles:
-    """As `ByBlocks`. Nothing comes back where hidden keys or values may not be finite."""
+class Bf16Attention:
+    """As `BlockSparse`. Results are None where hidden keys or values may not be finite."""
 
     q: Tensor
     k: Tensor
@@ -49,7 +50,7 @@ def expected(request: Request) -> bool:
     if not bare or not bf16.fits(*tensors, request.scale):
         return False
     trained = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    if not _enough(request.q, request.k, _WORTH if trained else _WORTH_FORWARD):
+    if not _enough(request.q, request.k, _MIN_SCORES if trained else _MIN_SCORES_FORWARD):
         return False
     q, k, rule = request.layout, request.kv_layout, request.pattern
     if rule.per_head or rule.regroup() is not None:
@@ -59,36 +60,25 @@ def expected(request: Request) -> bool:
         isinstance(rule, Full) or min(first_position(q), first_position(k)) >= 0 or (straight and _by_distance(rule))
     ):
         return False
-    # While a graph is traced nothing is built: should that fail later, the other ways of `tiled` serve.
+    # While a graph is traced nothing is built: should that fail later, the other kernels of `tiled` serve.
     return torch.compiler.is_compiling() or isinstance(request.q, FakeTensor) or bf16.ready()
 
 
-def find(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    rule: Pattern,
-    positions: list[Tensor],
-    marks: list[Tensor | None],
-    q_start: int,
-    k_start: int,
-    scale: float,
-) -> ByTiles | None:
-    """The kernels' way for what `tiled` is given, where it is open."""
-    if rule.per_head or rule.regroup() is not None or not _enough(q, k, _WORTH) or not bf16.serves(q, k, v, scale):
+def find(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens, scale: float) -> Bf16Attention | None:
+    """The kernels, where they serve."""
+    if rule.per_head or rule.regroup() is not None or not _enough(q, k, _MIN_SCORES) or not bf16.serves(q, k, v, scale):
         return None
-    t, s = q.shape[1], k.shape[1]
-    if min(q_start, k_start) >= 0:
-        plan = by_blocks.plain(rule, t, s, q_start, k_start)
-        return None if plan is None else ByTiles(q, k, v, plan, None, scale)
-    found = _marks(rule, positions, marks)
-    plan = by_blocks.plain(rule, t, s, 0, 0) if found else None
-    return None if plan is None else ByTiles(q, k, v, plan, found, scale)
+    marks = None if tokens.known else _marks(rule, tokens)
+    if marks is None and not tokens.known:
+        return None
+    starts = (tokens.q_start, tokens.k_start) if tokens.known else (0, 0)
+    plans = block_plan.consecutive(rule, q.shape[1], k.shape[1], *starts)
+    return None if plans is None else Bf16Attention(q, k, v, plans[0], marks, scale)
 
 
 def _enough(q: Tensor, k: Tensor, least: int) -> bool:
     t, s = q.shape[1], k.shape[1]
-    return t >= _ROWS and q.shape[0] * q.shape[2] * t * s >= least
+    return t >= _MIN_ROWS and q.shape[0] * q.shape[2] * t * s >= least
 
 
 def _by_distance(rule: Pattern) -> bool:
@@ -98,20 +88,21 @@ def _by_distance(rule: Pattern) -> bool:
     return isinstance(rule, Full | Causal | Window)
 
 
-_remembered: Remembered[tuple[Marks, bool]] = Remembered()
+_cache: IdentityCache[tuple[Marks, bool]] = IdentityCache()
 
 
-def _marks(rule: Pattern, positions: list[Tensor], marks: list[Tensor | None]) -> Marks | None:
-    """Segments, and what is padding, as marks, remembered; None where the rule, and tokens' positions, ask for more than
+def _marks(rule: Pattern, tokens: Tokens) -> Marks | None:
+    """Segments, and what is padding, as marks, cached; None where the rule, and tokens' positions, ask for more than
     these and tokens' numbers can tell."""
-    made, straight = _remembered.of("marks", [*positions, *marks[:2]], lambda: _made(positions, marks))
-    return made if isinstance(rule, Full) or (straight and _by_distance(rule)) else None
+    positions, segments = tokens.positions, tokens.marks[:2]
+    marks, straight = _cache.get("marks", [*positions, *segments], lambda: _compute_marks(positions, segments))
+    return marks if isinstance(rule, Full) or (straight and _by_distance(rule)) else None
 
 
-def _made(positions: list[Tensor], marks: list[Tensor | None]) -> tuple[Marks, bool]:
+def _compute_marks(positions: list[Tensor], segments: list[Tensor | None]) -> tuple[Marks, bool]:
     """The marks, and whether queries and keys of one mark are as far apart as their numbers say."""
     each = []
-    for place, segment, padding in zip(positions, marks[:2], (-1, -2), strict=True):
+    for place, segment, padding in zip(positions, segments, (-1, -2), strict=True):
         valid = place[..., 0] >= 0
         own = torch.zeros_like(valid, dtype=torch.int32) if segment is None else segment.to(torch.int32)
         each.append(torch.where(valid, own, padding).contiguous())

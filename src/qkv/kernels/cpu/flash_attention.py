@@ -1,4 +1,4 @@
-"""FlashAttention's algorithm over square tiles (Dao et al. 2022), forward and backward, for whatever a score may be made of.
+"""FlashAttention in plain PyTorch (Dao et al. 2022): tiles and an online soft-max, forward and backward, for every request.
 
 A row of tiles keeps its greatest score so far and the sum of what has been exponentiated, so no row of weights is ever
 whole; the backward pass makes the weights again from the log-sum-exp. Tiles that a pattern rules out are never touched.
@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,9 +18,11 @@ from torch import Tensor
 from ...core.layout import Layout, View
 from ...patterns.basic import Pattern
 from ...positions.base import Position
-from ..blocks import Blocks, block_map
+from ..block_map import BlockMap, block_map
 from ..plan import allowed_by_head
+from .block_plan import Tokens
 
+_SMALL, _MANY_HEADS = 64, 8  # side of a small tile, and heads from which it is large enough for a product
 _LOG2_E = math.log2(math.e)
 DENSE = "dense"  # the name of a bias that is a plain tensor
 
@@ -56,8 +59,7 @@ class Problem:
         k: Tensor,
         v: Tensor,
         tensors: list[Tensor],
-        positions: list[Tensor],
-        marks: list[Tensor | None],
+        tokens: Tokens,
         pattern: str,
         bias: str,
         scale: float,
@@ -73,19 +75,12 @@ class Problem:
         self.tensors, self.bias, self.scale, self.softcap = tensors, bias, scale, softcap
         self.dropout, self.seed = dropout, int(seed) if dropout else 0
         self.pattern = pattern_of(pattern)
-        self.q_layout, self.k_layout = layouts_of(positions, marks)
-        self.rows, self.cols = self._sizes(q.device.type)
-        self.blocks: Blocks = block_map(self.pattern, self.q_layout, self.k_layout, self.rows, self.cols)
+        self.q_layout, self.k_layout = tokens.layouts()
+        grid = tile_grid(self.pattern, self.q_layout, self.k_layout, self.batch * self.h, q.device.type)
+        self.rows, self.cols, self.blocks = grid
         self.k, self.v, self.bad = self._clean(self.per_kv_head(k), self.per_kv_head(v))
         self.q = q
         self.buffers: dict[str, Tensor] = {}
-
-    def _sizes(self, device: str) -> tuple[int, int]:
-        """Tile sides: on a CPU the scores of a tile should stay in its caches, on a GPU there should be enough of them."""
-        cols = min(256, _round_up(self.s, 16))
-        budget = (1 << 20 if device == "cpu" else 1 << 24) // (self.n * self.group * cols)
-        rows = min(256, max(16, 1 << max(0, budget).bit_length() - 1) if budget else 16)
-        return min(rows, _round_up(self.t, 16)), cols
 
     def per_kv_head(self, x: Tensor) -> Tensor:
         """(B, S, K, E) → (B·K, S, E)."""
@@ -114,10 +109,10 @@ class Problem:
 
     def tiles(self, a: int, b: int) -> Iterator[Tile]:
         i = a // self.rows
+        surely = self.blocks.surely[i].tolist()
         for j in self.blocks.columns(i):
             c = j * self.cols
-            number = i * self.blocks.n_cols + j
-            yield Tile(a, b, c, min(c + self.cols, self.s), self.blocks.surely[i][j], j, number)
+            yield Tile(a, b, c, min(c + self.cols, self.s), surely[j], j, i * len(surely) + j)
 
     def row_blocks(self) -> Iterator[tuple[int, int]]:
         for a in range(0, self.t, self.rows):
@@ -195,15 +190,42 @@ def _cut(bias: Tensor, tile: Tile) -> Tensor:
     return rows if bias.shape[3] == 1 else rows[..., tile.c : tile.d]
 
 
-def layouts_of(positions: list[Tensor], marks: list[Tensor | None]) -> tuple[Layout, Layout]:
-    """Of queries and of keys, from positions of both, segments of both and roles of both."""
-    q, k = (Layout(x, marks[i], marks[i + 2], one_segment=marks[i] is None) for i, x in enumerate(positions))
-    return q, k
-
-
 def finite(k: Tensor, v: Tensor) -> bool:
     """Whether two quick sums rule out NaN and Inf. One that overflows does not, which only makes it slower."""
     return bool((k.sum(dtype=torch.float32) + v.sum(dtype=torch.float32)).isfinite())
+
+
+class Grid(NamedTuple):
+    """Sides of the tiles, in queries and keys, and which of them are visited."""
+
+    rows: int
+    cols: int
+    blocks: BlockMap
+
+    @property
+    def visited(self) -> int:
+        """Scores that a head computes, those beyond the edges counted."""
+        return int(self.blocks.maybe.sum()) * self.rows * self.cols
+
+
+def tile_grid(pattern: Pattern, layout: Layout, kv_layout: Layout, heads: int, device: str) -> Grid:
+    """Large tiles, which waste least time between products, or small ones where they leave out a quarter more.
+
+    `heads` are those of all rows. On a CPU the scores of a tile should stay in its caches, on a GPU there should be enough.
+    """
+
+    def grid(rows: int, cols: int) -> Grid:
+        return Grid(rows, cols, block_map(pattern, layout, kv_layout, rows, cols))
+
+    (t, s), small = (layout.shape[1], kv_layout.shape[1]), _SMALL if heads >= _MANY_HEADS else 2 * _SMALL
+    cols = min(256, _round_up(s, 16))
+    budget = (1 << 20 if device == "cpu" else 1 << 24) // (heads * cols)
+    rows = min(256, max(16, 1 << max(0, budget).bit_length() - 1) if budget else 16)
+    large = grid(min(rows, _round_up(t, 16)), cols)
+    if device != "cpu" or large.visited > t * s // 2:
+        return large
+    finer = grid(min(small, large.rows), small)
+    return finer if 4 * finer.visited <= 3 * large.visited else large
 
 
 def _round_up(n: int, unit: int) -> int:

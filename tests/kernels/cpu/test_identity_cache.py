@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from qkv.kernels.cpu.remembered import Remembered
+from qkv.kernels.cpu.identity_cache import IdentityCache
 
 
 def test_is_made_once_for_the_same_tensors_in_the_same_places() -> None:
-    made, known = [], Remembered[int]()
+    made, known = [], IdentityCache[int]()
 
     def asked(*tensors: torch.Tensor | None, what: str = "a") -> int:
-        return known.of(what, tensors, lambda: made.append(1) or len(made))
+        return known.get(what, tensors, lambda: made.append(1) or len(made))
 
     x, y = torch.zeros(2), torch.zeros(2)
     assert asked(x, None) == asked(x, None) == 1
@@ -23,7 +23,7 @@ def test_is_made_once_for_the_same_tensors_in_the_same_places() -> None:
 
 
 def test_keeps_few_and_keeps_no_tensor_alive() -> None:
-    known = Remembered[int]()
+    known = IdentityCache[int]()
     for _ in range(100):
-        known.of("a", [torch.zeros(1)], lambda: 0)
-    assert len(known._known) <= 8
+        known.get("a", [torch.zeros(1)], lambda: 0)
+    assert len(known._entries) <= 8

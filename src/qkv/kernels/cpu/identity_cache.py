@@ -1,0 +1,33 @@
+"""Cache by the identity of tensors: what all layers of a pass ask about the same batch is computed once."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+from torch import Tensor
+
+Value = TypeVar("Value")
+_SIZE = 8
+
+
+class IdentityCache(Generic[Value]):
+    """Values keyed by tensor objects and by how often each was written to. It keeps no tensor alive."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Hashable, tuple[list[weakref.ref[Tensor]], Value]] = {}
+
+    def get(self, what: Hashable, tensors: Sequence[Tensor | None], compute: Callable[[], Value]) -> Value:
+        """The value for `what` and these tensors, computed the first time; None stands for its place."""
+        key = (what, *(None if x is None else (id(x), 0 if x.is_inference() else x._version) for x in tensors))
+        present = [x for x in tensors if x is not None]
+        if key in self._entries:
+            refs, value = self._entries[key]
+            if all(ref() is x for ref, x in zip(refs, present, strict=True)):
+                return value
+        value = compute()
+        if len(self._entries) >= _SIZE:
+            self._entries.pop(next(iter(self._entries)))
+        self._entries[key] = [weakref.ref(x) for x in present], value
+        return value
