@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from qkv.data.files.random_access import open_bytes
+from qkv.data.files.compressed import open_bytes
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from random import Random
 
-from qkv.data.files.random_access import open_bytes
+from qkv.data.files.compressed import open_bytes
 
 _ALIKE = (
     200  # of the translations in the order of their lengths, how many around the right one the others are drawn from

@@ -69,7 +69,7 @@ def multi30k(vocab_size: int, tokens: int, sentences: int | None = None) -> Pair
 
 
 def _tokenized(place: Path, settings: tuple[str, ...], tokens: int) -> Pairs:
-    from qkv.data.batching.batching import stream
+    from qkv.data.loader.stream import stream
     from qkv.experiments.tokenizer import make
     from qkv.recipes.recipe import Recipe
 

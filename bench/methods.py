@@ -13,7 +13,7 @@ import argparse
 import re
 from pathlib import Path
 
-from qkv.data.files.random_access import open_bytes
+from qkv.data.files.compressed import open_bytes
 
 _DECLARED = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _TOKEN = re.compile(r"[A-Za-z]+|\d+|\S")

@@ -20,7 +20,6 @@ from qkv.attention.multi_head import Mixer, Pass
 from qkv.core.batch import Batch, Term, Terms
 from qkv.core.layout import Layout, View
 from qkv.core.spec import Cost
-from qkv.data.batching.encoding import Encoder
 from qkv.data.source import Example, Source, Split, Table
 from qkv.data.task import Item, RandomContext, Task
 from qkv.experiments.preview import preview
@@ -30,6 +29,7 @@ from qkv.metrics.base import Metric, MetricValue
 from qkv.patterns.basic import BlockMask, Interval, Pattern
 from qkv.positions.base import Bias, Position, PositionModule, Widths
 from qkv.recipes.recipe import Recipe
+from qkv.tokenizers.protocol import Encoder
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken, Objective
 from qkv.training.settings import Training

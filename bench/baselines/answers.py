@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from qkv.data.readers.questions import Questions
+from qkv.data.readers.squad import Questions
 from qkv.tasks.question_answering.metric import exact, token_f1
 
 _WORD = re.compile(r"\w+")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from qkv.data.media.images import decode
-from qkv.data.readers.boxes import Voc
+from qkv.data.readers.coco_voc import Voc
 from qkv.tasks.detection.metric import average_precision
 
 NAMES = ("Platelets", "RBC", "WBC")

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from qkv.data.media.images import normalized, statistics
-from qkv.data.readers.images import Idx, Images, ImageSource
-from qkv.data.readers.video import MovingDigits
+from qkv.data.readers.images import Images, ImageSource
+from qkv.data.readers.mnist_idx import Idx
 from qkv.data.source import Source, Split
+from qkv.data.synthetic.moving_digits import MovingDigits
 
 Set = tuple[Tensor, Tensor]  # pictures (n, C, H, W), normalized, and the number of each one's class
 

@@ -7,8 +7,8 @@ import math
 from collections import Counter, defaultdict
 from typing import Any
 
-from qkv.data.media.notes import END, Frame, spelled
-from qkv.data.readers.music import Scores
+from qkv.data.media.note_names import END, Frame, spelled
+from qkv.data.readers.midi_scores import Scores
 
 _KEYS = range(21, 109)  # of a piano
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from qkv.data.readers.pairs import Pairs
+from qkv.data.readers.parallel_text import Pairs
 from qkv.metrics import text as metrics
 
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from qkv.data.media.images import decode, read
-from qkv.data.readers.boxes import Voc
-from qkv.data.readers.masks import read_mask
+from qkv.data.readers.coco_voc import Voc
+from qkv.data.readers.segmentation_masks import read_mask
 from qkv.data.synthetic.shapes import Scenes
 from qkv.tasks.detection.metric import average_precision
 from qkv.tasks.segmentation.metric import ious

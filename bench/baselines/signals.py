@@ -15,7 +15,7 @@ def mean_spectrum(words: list[str]) -> dict[str, Any]:
     from sklearn.preprocessing import StandardScaler
 
     from qkv.data.media.audio import log_mel
-    from qkv.data.readers.sounds import Sounds
+    from qkv.data.readers.audio import Sounds
 
     parser = argparse.ArgumentParser(prog="mean-spectrum")
     parser.add_argument("path")
@@ -44,7 +44,7 @@ def linear_forecast(words: list[str]) -> dict[str, Any]:
     Zeng et al. 2023); and the last value repeated."""
     from sklearn.linear_model import Ridge
 
-    from qkv.data.readers.series import Series
+    from qkv.data.readers.time_series import Series
 
     parser = argparse.ArgumentParser(prog="linear-forecast")
     parser.add_argument("path")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from qkv.data.readers.choices import Choices
-from qkv.data.readers.labelled import Labelled
+from qkv.data.readers.labelled_text import Labelled
+from qkv.data.readers.multiple_choice import Choices
 
 Texts = tuple[list[str], list[str]]
 

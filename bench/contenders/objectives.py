@@ -8,7 +8,7 @@ from typing import Any
 
 from qkv.core.batch import Batch
 from qkv.core.ranks import ALONE
-from qkv.data.batching.batching import stream
+from qkv.data.loader.stream import stream
 from qkv.directories.build import build
 from qkv.experiments.tokenizer import make
 from qkv.recipes.recipe import Recipe

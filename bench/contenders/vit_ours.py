@@ -11,7 +11,8 @@ import numpy as np
 import qkv
 from qkv.core.batch import Batch
 from qkv.core.ranks import ALONE
-from qkv.data.batching.batching import Batching, stream
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
 from qkv.data.source import Source, Split, Table
 from qkv.tasks.image_classification.task import ImageClassify
 from qkv.training.objective import Labels

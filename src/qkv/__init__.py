@@ -40,7 +40,7 @@ _HOME = {
     "attention.weighting": ["Weighting"],
     "attention.scores": ["Score", "ScaledDot", "Dot", "General", "Additive", "Concat", "Gaussian", "ExactMatch"],
     "attention.tap": ["record", "weights"],
-    "data.vectors.vectors": ["Vectors"],
+    "data.vectors.word_vectors": ["Vectors"],
     "attention.multi_head": ["Attention", "Mixer"],
     "models.block": ["Block"],
     "attention.bigbird": ["BlockSparseAttention"],

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from qkv.cli.errors import USER, describe
-from qkv.data.batching.workers import WorkerDied
+from qkv.data.loader.workers import WorkerDied
 
 
 def test_an_allocation_that_fails_is_told_as_such() -> None:

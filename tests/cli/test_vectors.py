@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from qkv.cli.vectors import app
-from qkv.data.vectors.files import read
+from qkv.data.vectors.word2vec_format import read
 from qkv.tokenizers.tokenizer import train
 
 

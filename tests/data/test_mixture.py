@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data.mixture import Mixture, shares
-from qkv.data.readers.pairs import Pairs
-from qkv.data.synthetic.toys import Reverse, Sort
+from qkv.data.readers.parallel_text import Pairs
+from qkv.data.synthetic.copy_reverse_sort import Reverse, Sort
 
 
 def pairs(path: Path, count: int, word: str) -> Pairs:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from qkv.cost.machine import cores
-from qkv.data.batching.batching import Batching
+from qkv.data.batching.settings import Batching
 from qkv.experiments.admission import admit, check_machine
 from qkv.recipes.recipe import Recipe
 from qkv.training.settings import Training

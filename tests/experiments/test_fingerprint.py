@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qkv.data.readers.pairs import Pairs
+from qkv.data.readers.parallel_text import Pairs
 from qkv.data.source import Source, Split, Table
-from qkv.data.synthetic.toys import Reverse
+from qkv.data.synthetic.copy_reverse_sort import Reverse
 from qkv.experiments.fingerprint import fingerprint
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from qkv.core.batch import IGNORE
-from qkv.data.batching.batching import stream
+from qkv.data.loader.stream import stream
 from qkv.directories.build import build
 from qkv.experiments.preview import preview
 from qkv.experiments.tokenizer import make

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from qkv.core.batch import Batch
-from qkv.data.batching.batching import stream
+from qkv.data.loader.stream import stream
 from qkv.experiments.tokenizer import make
 from qkv.recipes.recipe import Recipe, packaged
 

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 from run_tiny import CHAT, LANGUAGE_MODEL, TINY, write_chats, write_text
 
-from qkv.data.flow import Flow
 from qkv.data.source import Source, Split, Table
+from qkv.data.tables import StreamTable
 from qkv.directories import layout as directory
 from qkv.directories.layout import State
 from qkv.experiments import fits
@@ -339,7 +339,7 @@ class Endless(Source, kind="endless"):
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         most = None if split == "train" else 20
-        return Flow(
+        return StreamTable(
             lambda: ({"source": f"{n} cats", "target": f"{n}"} for n in itertools.islice(itertools.count(), most))
         )
 

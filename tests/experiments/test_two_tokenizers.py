@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from qkv.cli import main
-from qkv.data.batching.batching import stream
+from qkv.data.loader.stream import stream
 from qkv.experiments.preview import preview
 from qkv.experiments.tokenizer import make
 from qkv.experiments.train import train

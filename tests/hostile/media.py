@@ -207,13 +207,13 @@ def _picture(file: Path) -> Any:
 
 
 def _video(file: Path) -> Any:
-    from qkv.data.readers.video import decode_frames
+    from qkv.data.media.video import decode_frames
 
     return decode_frames(file.read_bytes(), "gray")
 
 
 def _mask(file: Path) -> Any:
-    from qkv.data.readers.masks import read_mask
+    from qkv.data.readers.segmentation_masks import read_mask
 
     return read_mask(file)
 
@@ -231,7 +231,7 @@ def _music(file: Path) -> Any:
 
 
 def _idx(file: Path) -> Any:
-    from qkv.data.readers.images import _read_idx
+    from qkv.data.readers.mnist_idx import _read_idx
 
     return _read_idx(file)
 

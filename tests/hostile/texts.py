@@ -21,14 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qkv.data.readers import (  # noqa: F401  (their kinds)
-    choices,
-    labelled,
-    pairs,
-    questions,
-    series,
-    text,
-)
+from qkv.data.readers import multiple_choice as choices  # noqa: F401  (their kinds)
 from qkv.data.source import SPLITS, Source
 
 SECONDS = 5.0  # for one file of some kilobytes on a busy machine; a healthy one takes milliseconds

@@ -19,9 +19,9 @@ from PIL import Image
 
 from qkv.cli import main
 from qkv.data.media import images, midi
-from qkv.data.media.notes import frames_in
-from qkv.data.readers.masks import read_mask
-from qkv.data.readers.series import Series, SeriesSource
+from qkv.data.media.note_names import frames_in
+from qkv.data.readers.segmentation_masks import read_mask
+from qkv.data.readers.time_series import Series, SeriesSource
 from qkv.experiments.evaluate import evaluate_run
 from qkv.experiments.train import train
 from qkv.inference.run import Run, load

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.readers.boxes import Voc
-from qkv.data.readers.sounds import Sounds
+from qkv.data.readers.audio import Sounds
+from qkv.data.readers.coco_voc import Voc
 from qkv.experiments.tokenizer import make
 from qkv.positions.bias import ALiBi
 from qkv.positions.rotary import Rotary

@@ -10,8 +10,8 @@ import pytest
 import torch
 from run_tiny import LANGUAGE_MODEL, write_text
 
-from qkv.data.vectors.files import write
-from qkv.data.vectors.vectors import Vectors
+from qkv.data.vectors.word2vec_format import write
+from qkv.data.vectors.word_vectors import Vectors
 from qkv.directories.build import build
 from qkv.experiments.train import train as train_run
 from qkv.families import preset

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from qkv.core.layout import Role
-from qkv.data.batching.batching import Batching, stream
-from qkv.data.readers.labelled import Labelled
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
+from qkv.data.readers.labelled_text import Labelled
 from qkv.data.source import Example, Skipped, Source, Split, Table
 from qkv.data.task import RandomContext
 from qkv.layers.embedding import Embedding

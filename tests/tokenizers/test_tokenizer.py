@@ -18,9 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_tokenizers import CONTROLS, LOSSLESS, NEVER_UNKNOWN, SPECS, TEXTS, anything, hostile, made
 
+from qkv.data.tokenizer_training import train_from_files
 from qkv.tokenizers.bpe import Step
 from qkv.tokenizers.kinds import BPE, ROLES, Byte, Char, TokenizerSpec, Unigram, Word, WordPiece
-from qkv.tokenizers.tokenizer import Tokenizer, train, train_from_files
+from qkv.tokenizers.tokenizer import Tokenizer, train
 from tokenizers import Tokenizer as Raw
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 

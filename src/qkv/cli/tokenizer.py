@@ -62,8 +62,8 @@ def train(
     json: Json = False,
 ) -> None:
     """Train a tokenizer on text files. With --trace it need not be saved."""
+    from ..data.tokenizer_training import train_from_files
     from ..tokenizers.kinds import TokenizerSpec
-    from ..tokenizers.tokenizer import train_from_files
 
     if out is None and not trace:
         raise ValueError("say where the tokenizer goes, with --out DIR (only --trace can do without)")

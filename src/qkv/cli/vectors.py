@@ -14,7 +14,7 @@ import typer
 from .say import console, echo
 
 if TYPE_CHECKING:
-    from ..data.vectors.vectors import Found, Vectors
+    from ..data.vectors.word_vectors import Found, Vectors
 
 app = typer.Typer(no_args_is_help=True, help="Learn static word vectors, or look at some.")
 
@@ -60,9 +60,9 @@ def train(
         glove,
         skipgram,
     )
-    from ..data.vectors.files import write
     from ..data.vectors.training import Corpus
     from ..data.vectors.training import method as choose
+    from ..data.vectors.word2vec_format import write
 
     given = {"negatives": negatives, "subsample": subsample, "x_max": x_max}
     chosen = choose(method, width=width, window=window, epochs=epochs, lr=lr, **given)
@@ -114,7 +114,7 @@ def coverage(
     keep_first: KeepFirst = False,
 ) -> None:
     """Show how many of a tokenizer's words have a vector, and how much of some text."""
-    from ..data.files.random_access import Lines
+    from ..data.files.lines import Lines
     from ..recipes.vectors import coverage as covered
     from ..tokenizers.tokenizer import Tokenizer
 
@@ -134,7 +134,7 @@ def convert(
     overwrite: Overwrite = False,
 ) -> None:
     """Write vectors in another form, in UTF-8."""
-    from ..data.vectors.files import as_form, write
+    from ..data.vectors.word2vec_format import as_form, write
 
     _free(out, overwrite)
     vectors = _read(file, encoding, keep_first)
@@ -143,7 +143,7 @@ def convert(
 
 
 def _read(file: Path, encoding: str, keep_first: bool) -> Vectors:
-    from ..data.vectors.files import read
+    from ..data.vectors.word2vec_format import read
 
     vectors = read(file, encoding=encoding, keep_first=keep_first)
     for note in vectors.notes:

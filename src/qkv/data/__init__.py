@@ -3,14 +3,16 @@
 from ..tokenizers.kinds import TokenizerSpec
 from ..tokenizers.tokenizer import Tokenizer
 from ..tokenizers.tokenizer import train as train_tokenizer
-from .batching.batching import Batching, Stream, stream
+from .batching.settings import Batching
+from .loader.stream import Stream, stream
 from .readers.hub_datasets import Datasets
-from .readers.pairs import Pairs
-from .readers.stdlib_text import StandardLibrary
-from .readers.text import JsonLines, Text
+from .readers.jsonl import JsonLines
+from .readers.parallel_text import Pairs
+from .readers.python_stdlib import StandardLibrary
+from .readers.text import Text
 from .source import SPLITS, Counts, Example, Skipped, Source, Split, Table
+from .synthetic.copy_reverse_sort import Copy, Reverse, Sort
 from .synthetic.localise import Localise
-from .synthetic.toys import Copy, Reverse, Sort
 
 __all__ = [
     "SPLITS",

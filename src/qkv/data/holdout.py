@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..core.shuffle import text_hash
 from .source import TEXTS, Example, Skipped, Source, Split, Table
+from .tables import SubsetTable
 
 SHARE = 50  # one in so many examples is held out for each split that has no file of its own
 MOST = 1000  # and about so many at most
@@ -62,7 +63,7 @@ class HoldingSource(Source):
         if not self._missing:
             return whole
         cut = _choose(self, self.stamp())
-        return Remaining(whole, self, cut) if split == "train" else Chosen(whole, cut.members[split])
+        return Remaining(whole, self, cut) if split == "train" else SubsetTable(whole, cut.members[split])
 
     @property
     def _missing(self) -> tuple[Split, ...]:
@@ -234,17 +235,3 @@ class Remaining:
         if isinstance(entry, dict) and self._cut.key(self._source, self._table, i, entry) in self._cut.held:
             return None
         return entry
-
-
-class Chosen:
-    """Some entries of a table."""
-
-    def __init__(self, table: Table, indices: tuple[int, ...]) -> None:
-        self._table, self._indices = table, indices
-        self.weight = getattr(table, "weight", 1)
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, i: int) -> Example | Skipped | None:
-        return self._table[self._indices[i]]

@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 
 from ..core.shuffle import Shuffle, mix
 from ..core.spec import Spec
-from .files.random_access import Joined
 from .source import Example, Skipped, Source, Split, Table
+from .tables import ConcatTable
 
 
 class Part(Spec):
@@ -57,11 +57,11 @@ class Mixture(Source, kind="mixture"):
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         tables = [_Prefixed(p.source.table(split, seed=seed, epoch=epoch), p.prefix) for p in self.parts]
         if split != "train":
-            return Joined(tables)
-        whole = Joined(tables)
+            return ConcatTable(tables)
+        whole = ConcatTable(tables)
         counts = shares([len(table) for table in tables], len(whole), self.temperature, self.limit)
         drawn = [_Drawn(t, n, mix(seed, i), epoch * n) for i, (t, n) in enumerate(zip(tables, counts, strict=True))]
-        return Joined(drawn)
+        return ConcatTable(drawn)
 
 
 def shares(sizes: Sequence[int], total: int, temperature: float = 1.0, limit: int | None = None) -> list[int]:

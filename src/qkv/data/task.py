@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,13 @@ from ..core.batch import IGNORE, Batch
 from ..core.spec import Spec
 from ..layers.embedding import Input
 from ..metrics.base import Metric
-from . import sketch
-from .batching.encoding import Encoded, Encoder
-from .batching.numpy_batch import LAYOUTS, Array, Cut, Spans, counted
+from ..tokenizers.protocol import Encoder
+from . import ascii_art
+from .batching.encoded import Encoded
+from .batching.numpy_batch import LAYOUTS, Array, NumpyBatch, PaddedLayout, count_labels
 from .batching.rows import Rows
+from .batching.settings import Batching
 from .source import TEXTS, Counts, Example, Skipped, Source
-
-if TYPE_CHECKING:
-    from .batching.batching import Batching
 
 SEQUENCES = (*LAYOUTS, "token_types")  # inputs that are padded where they have one axis
 
@@ -138,15 +137,17 @@ class Task(Spec, role="task"):
         """All examples of a pool, for a task that is faster with several at once. One may become several items."""
         return [self.item(example, tokenizer, randomness) for example in examples]
 
-    def collate(self, items: Sequence[Item], pad: int) -> Cut:
+    def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         """A batch: sequences padded on the right to the longest, labels of one axis with −100, all else stacked."""
         first = items[0]
         arrays = {name: joined([item.arrays[name] for item in items], name, pad) for name in first.arrays}
         labels = None if first.labels is None else joined([np.asarray(i.labels) for i in items], "labels", IGNORE)
-        placed = {n: Spans([len(i.arrays[n]) for i in items]) for n in LAYOUTS if n in arrays and arrays[n].ndim == 2}
+        placed = {
+            n: PaddedLayout([len(i.arrays[n]) for i in items]) for n in LAYOUTS if n in arrays and arrays[n].ndim == 2
+        }
         targets = {name: np.stack([np.asarray(item.targets[name]) for item in items]) for name in first.targets}
         lengths = [item.lengths for item in items]
-        return Cut(
+        return NumpyBatch(
             arrays,
             dict(placed),
             labels,
@@ -159,8 +160,8 @@ class Task(Spec, role="task"):
 
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
         """How many labels each term of the loss counts: "loss" those of the head, others by the name of their target."""
-        own = {} if labels is None else {"loss": counted(labels)}
-        return own | {name: counted(target) for name, target in targets.items()}
+        own = {} if labels is None else {"loss": count_labels(labels)}
+        return own | {name: count_labels(target) for name, target in targets.items()}
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
         """What collects a model's outputs and measures them."""
@@ -230,7 +231,7 @@ def drawn(value: Any) -> list[str]:
     if not value.is_floating_point() or value.ndim not in (1, 3):
         return []
     flat = value.ndim == 1 or value.shape[:2] == (1, 1)
-    return [sketch.series(value.flatten())] if flat else sketch.picture(value)
+    return [ascii_art.series(value.flatten())] if flat else ascii_art.picture(value)
 
 
 def _token(number: int, tokenizer: Any) -> str:

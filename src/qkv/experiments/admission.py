@@ -9,7 +9,7 @@ import torch
 
 from ..core.spec import brief
 from ..cost.machine import cores
-from ..data.batching.batching import Batching
+from ..data.batching.settings import Batching
 from ..directories.layout import State
 from ..recipes.recipe import Recipe
 from ..training.compiling import check_compiler

@@ -13,7 +13,8 @@ import torch
 from ..core import plain_json
 from ..core.batch import IGNORE, Batch
 from ..core.spec import nearest
-from ..data.batching.batching import Batching, Stream, stream
+from ..data.batching.settings import Batching
+from ..data.loader.stream import Stream, stream
 from ..data.source import SPLITS, Example, Source, Split, Table
 from ..data.task import Task, TextTask
 from ..directories.run_config import Use

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ..core.batch import IGNORE, Batch
-from ..data.batching.batching import stream
 from ..data.holdout import HoldingSource
+from ..data.loader.stream import stream
 from ..data.source import SPLITS, TEXTS, Example, Source
 from ..directories.layout import TOKENIZER
 from ..recipes.recipe import Recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.batch import Batch
 from ..cost.count import Shape
-from ..data.batching.batching import Batching
+from ..data.batching.settings import Batching
 
 
 def widest(batches: list[Batch], batching: Batching) -> Shape:

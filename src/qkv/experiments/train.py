@@ -16,9 +16,9 @@ from torch import nn
 from ..core.batch import Batch
 from ..core.device import choose
 from ..cost.throughput import flops_per_token, peak_flops
-from ..data.batching.batching import Stream, count, stream
+from ..data.loader.stream import Stream, count, stream
 from ..data.source import SPLITS, Example, Split
-from ..data.vectors.vectors import Vectors
+from ..data.vectors.word_vectors import Vectors
 from ..directories.adapters import save_adapter
 from ..directories.build import build
 from ..directories.layout import (

@@ -15,13 +15,8 @@ from .. import (
 )
 from .. import tasks as objectives  # noqa: F401  (their kinds)
 from ..core.spec import Spec, explain, nearest
-from ..data.batching.batching import Batching
-from ..data.batching.encoding import Encoder
-from ..data.readers import (  # noqa: F401  (their kinds)
-    pairs,
-    stdlib_text,
-    text,
-)
+from ..data.batching.settings import Batching
+from ..data.readers import parallel_text as pairs  # noqa: F401  (their kinds)
 from ..data.source import Source
 from ..data.synthetic import (  # noqa: F401  (their kinds)
     localise as cldr,
@@ -38,6 +33,7 @@ from ..models.heads.text import Head, SequenceClassifier, Span, TokenClassifier
 from ..models.long_texts import has_global_tokens
 from ..models.transformer import Transformer
 from ..tokenizers.kinds import TokenizerSpec
+from ..tokenizers.protocol import Encoder
 from ..training.objective import Objective, SequenceToSequence
 from ..training.settings import Training
 from . import overrides, places, yamls

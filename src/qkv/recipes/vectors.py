@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import Spec
-from ..data.vectors import files as vector_files
-from ..data.vectors.vectors import Vectors
+from ..data.vectors import word2vec_format as vector_files
+from ..data.vectors.word_vectors import Vectors
 from ..layers.embedding import TokenEmbedding
 from ..models.base import ModelSpec
 from ..models.build import build
@@ -25,7 +25,7 @@ class StaticVectors(Spec):
 
     path:       a file of word2vec or GloVe.
     frozen:     keep the whole table as it is; what is tied to it is then fixed too.
-    encoding, keep_first: see `qkv.data.vectors.files.read`.
+    encoding, keep_first: see `qkv.data.vectors.word2vec_format.read`.
     """
 
     path: str

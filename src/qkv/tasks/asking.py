@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..core.batch import Batch
-from ..data.batching.batching import Batching
-from ..data.batching.pools import by_length, cut_rows
+from ..data.batching.bucketing import batch_edges, bucketed_order
+from ..data.batching.settings import Batching
 from ..data.source import Example, Skipped
 from ..data.task import Item, RandomContext, Task
 from ..models.long_texts import reads_unpadded
@@ -42,10 +42,10 @@ def asked(run: Run, task: Task, examples: Sequence[Example]) -> Iterator[Asked]:
             items.append(made)
             whose.append(number)
     own, source = np.array([item.lengths for item in items], np.int64).T
-    chosen, batching = by_length(own, source), Batching() if run.recipe is None else run.recipe.batching
+    chosen, batching = bucketed_order(own, source), Batching() if run.recipe is None else run.recipe.batching
     pad = 0 if run.tokenizer is None else run.tokenizer.pad_id or 0
     most = 1 if reads_unpadded(run.model) else batching.max_rows
-    for start, stop in pairwise(cut_rows(own[chosen], source[chosen], batching.tokens, most)):
+    for start, stop in pairwise(batch_edges(own[chosen], source[chosen], batching.tokens, most)):
         part = chosen[start:stop].tolist()
         batch = task.collate([items[i] for i in part], pad).batch({})
         yield Asked([whose[i] for i in part], batch.to(run.model.device))

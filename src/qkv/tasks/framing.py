@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.batching.encoding import Encoder
+from ..tokenizers.protocol import Encoder
 
 Ids = Sequence[int]
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ..data.batching.encoding import Encoder
 from ..data.media.image_files import content_of
 from ..data.media.images import Color, Pixels, Size, decode, depth, normalized, read, resized, statistics
 from ..data.source import Example, Skipped, Source
 from ..data.task import Task
 from ..layers.embedding import Input
 from ..layers.patches import Patches
+from ..tokenizers.protocol import Encoder
 
 _LOOKED_AT = 16  # training pictures that the bits of gray ones are taken of
 _SEEN = 200  # training pictures that mean and deviation are taken of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..data.batching.encoding import Encoder
 from ..data.batching.ragged import Index
+from ..tokenizers.protocol import Encoder
 from ..tokenizers.tokenizer import Tokenizer
 
 

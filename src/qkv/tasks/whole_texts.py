@@ -11,12 +11,12 @@ import numpy as np
 from pydantic import Field
 
 from ..core.batch import Batch
-from ..data.batching.encoding import Encoder
-from ..data.batching.numpy_batch import Array, Cut, Spans
+from ..data.batching.numpy_batch import Array, NumpyBatch, PaddedLayout
 from ..data.batching.rows import OVER_LONG
 from ..data.source import Example, Skipped, Source
 from ..data.task import Item, RandomContext, Task, joined, said
 from ..layers.embedding import Input
+from ..tokenizers.protocol import Encoder
 from .framing import Framed, framed
 
 TEXTS = ("text", "pair")
@@ -93,7 +93,7 @@ class Sentences(Task):
     def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
         return self.items([example], tokenizer, randomness)[0]
 
-    def collate(self, items: Sequence[Item], pad: int) -> Cut:
+    def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         """The rows of all examples one after the other. `rows` of the targets says which are whose, (B, K), −1 for none."""
         owned = [cast(Framings, item).rows for item in items]
         rows = [row for some in owned for row in some]
@@ -101,9 +101,9 @@ class Sentences(Task):
         if (self.segments or 0) > 1:
             arrays["token_types"] = joined([row.token_types for row in rows], "token_types", 0)
         first = (1,) * len(rows) if self.global_tokens == "first" else ()
-        spans = Spans([len(row.ids) for row in rows], global_tokens=first)
+        spans = PaddedLayout([len(row.ids) for row in rows], global_tokens=first)
         labels = None if items[0].labels is None else np.stack([np.asarray(item.labels) for item in items])
-        return Cut(
+        return NumpyBatch(
             arrays,
             {"ids": spans},
             labels,

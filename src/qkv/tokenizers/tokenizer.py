@@ -19,14 +19,13 @@ import tokenizers
 from tokenizers import models, processors
 
 from ..core.spec import nearest
-from ..data.batching.encoding import Frame
-from ..data.files.random_access import Lines
 from . import subword_sampling as subwords
 from .chat.conversations import Conversations
 from .chat.template import ChatTemplate
 from .from_file import FromFile as FromFile  # its kind, `file`, is known from here on
 from .kinds import TokenizerSpec, Trace
 from .pipelines import BYTES, byte_symbols
+from .protocol import Frame
 from .readers import reading as tokenizer_reading
 from .readers import tokenizer_json as tokenizer_file
 from .readers.tokenizer_json import ALL_ROLES, Extra, Parts, explained, said
@@ -54,18 +53,6 @@ def train(
     if spec.chat_template is not None:
         extra = replace(extra, config={**extra.config, "chat_template": spec.chat_template})
     return Tokenizer(raw, extra)
-
-
-def train_from_files(
-    spec: TokenizerSpec | str,
-    files: Iterable[str | Path],
-    *,
-    progress: bool = False,
-    trace: Trace | None = None,
-) -> Tokenizer:
-    """`train` on the lines of text files, plain or .gz. Raises ValueError for one that is missing, empty or not UTF-8."""
-    opened = [Lines(file) for file in files]
-    return train(spec, (lines[i] for lines in opened for i in range(len(lines))), progress=progress, trace=trace)
 
 
 class Templated(NamedTuple):

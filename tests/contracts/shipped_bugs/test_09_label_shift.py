@@ -12,8 +12,9 @@ from small import (
 from torch.nn import functional as F
 
 from qkv.core.batch import IGNORE
-from qkv.data.batching.batching import Batching, stream
-from qkv.data.synthetic.toys import Reverse
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
+from qkv.data.synthetic.copy_reverse_sort import Reverse
 
 
 @every_family

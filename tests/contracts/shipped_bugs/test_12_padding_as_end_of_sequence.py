@@ -9,8 +9,9 @@ from small import (
 )
 
 from qkv.core.batch import IGNORE
-from qkv.data.batching.batching import Batching, stream
-from qkv.data.synthetic.toys import Reverse
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
+from qkv.data.synthetic.copy_reverse_sort import Reverse
 from qkv.generation import generate
 
 

@@ -12,9 +12,10 @@ from small import (
 )
 
 from qkv.core.batch import IGNORE
-from qkv.data.batching.batching import Batching, stream
 from qkv.data.batching.packing import pack
-from qkv.data.synthetic.toys import Reverse
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
+from qkv.data.synthetic.copy_reverse_sort import Reverse
 from qkv.patterns.basic import full
 
 

@@ -10,8 +10,9 @@ from letters import Letters
 from torch import Tensor
 
 from qkv.core.batch import Batch
-from qkv.data.batching.batching import Batching, stream
-from qkv.data.synthetic.toys import Reverse
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
+from qkv.data.synthetic.copy_reverse_sort import Reverse
 
 
 @pytest.mark.parametrize("seq2seq", [True, False])

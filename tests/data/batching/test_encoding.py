@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data.batching import encoding
-from qkv.data.batching.encoding import Encoded, Memory, Reach, Reader, Stopped, speaking
+from qkv.data.batching.encoded import Encoded
+from qkv.data.batching.encoding import CharacterLimit, Reader, Stopped, encode_function
+from qkv.data.batching.token_cache import TokenCache
 from qkv.data.source import Counts, Example, Skipped
 
 TABLE: list[Example | Skipped | None] = [
@@ -30,10 +32,10 @@ def told(found: Encoded | None) -> list[tuple[int, ...]]:
     return list(zip(found.places.tolist(), *spell, found.pieces.tolist(), strict=True))
 
 
-def reading(indices: list[int], memory: Memory | None = None) -> tuple[list[tuple[int, ...]], Counts]:
+def reading(indices: list[int], memory: TokenCache | None = None) -> tuple[list[tuple[int, ...]], Counts]:
     counts, tokenizer = Counts(), Characters()
-    reader = Reader(Reach(20, True), memory=memory)
-    return told(reader.read(TABLE, np.array(indices, np.int64), speaking(tokenizer, None), counts)), counts
+    reader = Reader(CharacterLimit(20, True), memory=memory)
+    return told(reader.read(TABLE, np.array(indices, np.int64), encode_function(tokenizer, None), counts)), counts
 
 
 def test_good_examples_are_encoded_and_the_others_counted() -> None:
@@ -45,7 +47,7 @@ def test_good_examples_are_encoded_and_the_others_counted() -> None:
 @given(st.lists(st.permutations(range(7)).flatmap(lambda p: st.integers(0, 7).map(lambda n: p[:n])), max_size=6))
 def test_a_memory_gives_what_reading_gives(asked: list[list[int]]) -> None:
     for budget in (0, 100, 160, 1 << 20):
-        memory = Memory(len(TABLE), budget)
+        memory = TokenCache(len(TABLE), budget)
         for indices in asked:
             again, counts = reading(indices, memory)
             plain, expected = reading(indices)
@@ -54,7 +56,7 @@ def test_a_memory_gives_what_reading_gives(asked: list[list[int]]) -> None:
 
 
 def test_what_is_remembered_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = Memory(len(TABLE), 1 << 20)
+    memory = TokenCache(len(TABLE), 1 << 20)
     first = reading([0, 2, 4, 6, 1], memory)
     monkeypatch.setitem(globals(), "TABLE", [Skipped("gone")] * 7)
     assert reading([0, 2, 4, 6, 1], memory)[0] == first[0]
@@ -65,7 +67,7 @@ def test_a_huge_text_is_tokenized_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(encoding, "_PART", 10)
     tokenizer, texts = Characters(), ["a" * 95, "", "b" * 10]
     table: list[Example] = [{"text": text} for text in texts]
-    found = Reader(None).read(table, np.arange(3), speaking(tokenizer, None), Counts())
+    found = Reader(None).read(table, np.arange(3), encode_function(tokenizer, None), Counts())
     assert [line[1] for line in told(found)] == texts and tokenizer.longest_seen == 10
 
 
@@ -73,7 +75,7 @@ def test_a_huge_text_is_tokenized_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_huge_line_never_reaches_the_tokenizer_whole(skip: bool) -> None:
     tokenizer, counts = Characters(), Counts()
     table: list[Example] = [{"source": "x" * (10 << 20), "target": "y" * (10 << 20)}]
-    Reader(Reach(1280, skip)).read(table, np.arange(1), speaking(tokenizer, None), counts)
+    Reader(CharacterLimit(1280, skip)).read(table, np.arange(1), encode_function(tokenizer, None), counts)
     assert tokenizer.longest_seen <= 1280 and counts.skipped.total() == skip
 
 
@@ -88,19 +90,19 @@ def test_every_text_has_a_seed_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
 
     table: list[Example] = [{"source": "x" * 25, "target": "y"}, {"source": "x" * 25, "target": "y"}]
     for seed in (1, 2):
-        Reader(None).read(table, np.arange(2), speaking(Sampling(), seed), Counts())
+        Reader(None).read(table, np.arange(2), encode_function(Sampling(), seed), Counts())
     assert len(seen) == len(set(seen)) == 2 * 2 * (3 + 1)
 
 
 def test_reading_stops_when_nobody_waits() -> None:
     with pytest.raises(Stopped):
-        Reader(None, stopped=lambda: True).read(TABLE, np.arange(7), speaking(Characters(), None), Counts())
+        Reader(None, stopped=lambda: True).read(TABLE, np.arange(7), encode_function(Characters(), None), Counts())
 
 
 def test_pieces_of_a_document() -> None:
     table: list[Example] = [{"text": "a", "piece": "first"}, {"text": "b", "piece": "middle"}, {"text": "c"}]
     found = Reader(None).read(
-        [*table, {"text": "d", "piece": "last"}], np.arange(4), speaking(Characters(), None), Counts()
+        [*table, {"text": "d", "piece": "last"}], np.arange(4), encode_function(Characters(), None), Counts()
     )
     assert found is not None and found.running
     assert found.begins.tolist() == [True, False, True, False] and found.ends.tolist() == [False, False, True, True]
@@ -130,11 +132,11 @@ def test_conversations_know_what_is_learned_also_from_memory() -> None:
         conversation("x" * 30, "y"),
         conversation("d", "ef"),
     ]
-    for memory in (None, Memory(len(table), 1 << 20)):
+    for memory in (None, TokenCache(len(table), 1 << 20)):
         for _ in range(2):
             counts = Counts()
-            reader = Reader(Reach(20, False), memory=memory, tokenizer=Talking())
-            found = reader.read(table, np.arange(4), speaking(Talking(), None), counts)
+            reader = Reader(CharacterLimit(20, False), memory=memory, tokenizer=Talking())
+            found = reader.read(table, np.arange(4), encode_function(Talking(), None), counts)
             assert found is not None and found.conversations and not found.running
             assert [Talking().decode(ids.tolist()) for ids in found.sides[0]] == ["abc", "def"]
             assert [ids.tolist() for ids in found.sides[1]] == [[0, 0, 1], [0, 1, 1]]
@@ -144,4 +146,6 @@ def test_conversations_know_what_is_learned_also_from_memory() -> None:
 def test_a_conversation_that_fails_is_named() -> None:
     for tokenizer, said in ((Talking(), r"^a\.jsonl, line 7: nothing is said"), (Characters(), "^conversations need")):
         with pytest.raises(ValueError, match=said):
-            Reader(None, tokenizer=tokenizer).read([conversation()], np.arange(1), speaking(tokenizer, None), Counts())
+            Reader(None, tokenizer=tokenizer).read(
+                [conversation()], np.arange(1), encode_function(tokenizer, None), Counts()
+            )

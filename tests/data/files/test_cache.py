@@ -11,8 +11,8 @@ import pytest
 from qkv.data.files import cache as cached
 from qkv.data.files import compressed as packed
 from qkv.data.files import encodings
-from qkv.data.files import random_access as files
-from qkv.data.files.random_access import Lines
+from qkv.data.files import lines as files
+from qkv.data.files.lines import Lines
 
 TEXT = "".join(f"line {i}\n" for i in range(500))
 

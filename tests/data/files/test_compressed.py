@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from qkv.data.files import compressed as packed
-from qkv.data.files.random_access import Lines
-from qkv.data.readers.pairs import Pairs
+from qkv.data.files.lines import Lines
+from qkv.data.readers.parallel_text import Pairs
 from qkv.data.readers.text import Text
 
 PACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from qkv.data.files import cache as cached
 from qkv.data.files.encodings import open_text
-from qkv.data.files.random_access import Lines
-from qkv.data.readers.labelled import Labelled
-from qkv.data.readers.text import JsonLines, Text
+from qkv.data.files.lines import Lines
+from qkv.data.readers.jsonl import JsonLines
+from qkv.data.readers.labelled_text import Labelled
+from qkv.data.readers.text import Text
 
 TEXT = "grün\tgreen\n漢字\tkanji\n"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
-from qkv.data.media import pixel_math as pm
+from qkv.data.media import image_ops as pm
 from qkv.data.media.augment import (
     OPERATIONS,
     Augmentation,

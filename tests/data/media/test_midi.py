@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qkv.data.media import midi
-from qkv.data.media.notes import frame_of, frames_in, moved, note_name, runs, spelled
+from qkv.data.media.note_names import frame_of, frames_in, moved, note_name, runs, spelled
 
 FRAMES = st.lists(st.lists(st.integers(0, 127), max_size=5).map(frame_of), max_size=20)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.files.random_access import open_bytes
+from qkv.data.files.compressed import open_bytes
 from qkv.data.readers.conll import Columns
 from qkv.data.source import Skipped
 

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from qkv.data.readers.images import Digits, Idx, Images, ImageSource, ImageTable
+from qkv.data.readers.images import Images, ImageSource, ImageTable
+from qkv.data.readers.mnist_idx import Idx
+from qkv.data.readers.sklearn_digits import Digits
 from qkv.data.source import SPLITS, Counts, Split, read
 
 DATA = Path(__file__).parents[4] / "shared" / "data"

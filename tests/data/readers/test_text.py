@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.files.random_access import open_bytes
-from qkv.data.readers.text import JsonLines, Text
+from qkv.data.files.compressed import open_bytes
+from qkv.data.readers.jsonl import JsonLines
+from qkv.data.readers.text import Text
 from qkv.data.source import SPLITS, Skipped, Split, Table
 
 

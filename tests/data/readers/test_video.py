@@ -12,8 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from qkv.data.readers.video import DIRECTIONS, Clips, MovingDigits, decode_frames, evenly, tubelets
+from qkv.data.media.video import decode_frames, evenly, tubelets
+from qkv.data.readers.video import Clips
 from qkv.data.source import Counts, Skipped, read
+from qkv.data.synthetic.moving_digits import DIRECTIONS, MovingDigits
 from qkv.layers.patches import cut
 
 

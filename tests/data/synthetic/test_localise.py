@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data.source import Counts, Example, read
-from qkv.data.synthetic.locales import open_locale
+from qkv.data.synthetic.cldr_locales import open_locale
+from qkv.data.synthetic.cldr_phrases import DOMAINS
 from qkv.data.synthetic.localise import Localise, _anchors, _voices, write_english
-from qkv.data.synthetic.phrases import DOMAINS
 
 SPELLED = Localise(languages=("de", "fr", "pl", "ar"), train=50_000)  # words between spaces
 MANY = Localise(languages=("de", "fr", "ja", "es", "pl", "ar", "ru", "zh_Hant"), train=50_000)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from qkv.data.source import Source
-from qkv.data.synthetic.endings import _NEEDS, _SHE, Endings
-from qkv.data.synthetic.matches import Matches
+from qkv.data.synthetic.film_reviews import _GOOD, _NOT, Verdicts
+from qkv.data.synthetic.match_reports import Matches
 from qkv.data.synthetic.paraphrases import _BEINGS, _DEEDS, _PLACES, Paraphrases
-from qkv.data.synthetic.reviews import _GOOD, _NOT, Verdicts
+from qkv.data.synthetic.story_endings import _NEEDS, _SHE, Endings
 
 SOURCES = [Verdicts(), Paraphrases(), Endings(), Matches()]
 

@@ -15,7 +15,7 @@ from qkv.data.vectors import skipgram
 from qkv.data.vectors.glove import GloVe, _Fit, cooccurrences
 from qkv.data.vectors.skipgram import SkipGram
 from qkv.data.vectors.training import Corpus, VectorMethod, method
-from qkv.data.vectors.vectors import Vectors
+from qkv.data.vectors.word_vectors import Vectors
 
 TOPICS = [["wave", "fish", "boat", "salt", "tide"], ["cloud", "wind", "bird", "star", "moon"]]
 

@@ -8,8 +8,9 @@ import pytest
 from PIL import Image
 
 from qkv.core.batch import IGNORE
-from qkv.data.batching.batching import Batching, stream
-from qkv.data.readers.captions import Captions
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
+from qkv.data.readers.image_captions import Captions
 from qkv.data.source import SPLITS, Skipped
 from qkv.data.synthetic.shapes import Scenes
 from qkv.data.task import Item, RandomContext

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from qkv.core.batch import IGNORE, Batch
-from qkv.data.readers.boxes import Coco
+from qkv.data.readers.coco_voc import Coco
 from qkv.data.task import Item, RandomContext
 from qkv.layers.boxes import centered
 from qkv.layers.patches import Patches

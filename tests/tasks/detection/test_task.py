@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from qkv.core.batch import IGNORE
-from qkv.data.batching.batching import Batching, stream
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
 from qkv.data.source import Skipped
 from qkv.data.synthetic.shapes import Shapes
 from qkv.data.task import Item, RandomContext

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from qkv.core.batch import Batch
-from qkv.data.readers.series import Waves
+from qkv.data.synthetic.waves import Waves
 from qkv.data.task import RandomContext
 from qkv.experiments.train import train
 from qkv.layers.patches import Patches, image_layout

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.batching.batching import Batching, stream
-from qkv.data.readers.images import Digits
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
+from qkv.data.readers.sklearn_digits import Digits
 from qkv.data.source import Skipped
 from qkv.data.task import RandomContext
 from qkv.layers.patches import Patches, shown_patches

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from qkv.core.batch import IGNORE
 from qkv.data import train_tokenizer
-from qkv.data.media.notes import Frame, spelled
+from qkv.data.media.note_names import Frame, spelled
 from qkv.data.task import Item, RandomContext
 from qkv.look.pictures import draw
 from qkv.tasks.music.task import Music

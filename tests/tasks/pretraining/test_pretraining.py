@@ -9,7 +9,8 @@ import pytest
 
 from qkv.core.batch import IGNORE, Batch
 from qkv.core.layout import Role
-from qkv.data.batching.batching import Batching, stream
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
 from qkv.data.source import Source, Split, Table
 from qkv.data.task import Task
 from qkv.layers.embedding import Embedding

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from qkv.core.layout import Role
 from qkv.data import train_tokenizer
 from qkv.data.source import Skipped
-from qkv.data.synthetic.facts import Facts
+from qkv.data.synthetic.fact_questions import Facts
 from qkv.data.task import Item, RandomContext
 from qkv.layers.embedding import Embedding
 from qkv.tasks.question_answering.task import Answer

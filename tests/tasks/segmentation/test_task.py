@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.core.batch import IGNORE
-from qkv.data.batching.batching import Batching, stream
+from qkv.data.batching.settings import Batching
+from qkv.data.loader.stream import stream
 from qkv.data.source import Source, Split, Table
 from qkv.data.synthetic.shapes import Shapes
 from qkv.data.task import RandomContext

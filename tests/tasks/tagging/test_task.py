@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from qkv.core.batch import IGNORE
 from qkv.data import train_tokenizer
 from qkv.data.source import Skipped
-from qkv.data.synthetic.mentions import Mentions
+from qkv.data.synthetic.named_entities import Mentions
 from qkv.data.synthetic.proteins import Folds
 from qkv.data.task import Item, RandomContext
 from qkv.layers.embedding import Embedding

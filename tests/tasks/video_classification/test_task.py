@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from qkv.data.media.augment import Flip
-from qkv.data.readers.images import Digits
-from qkv.data.readers.video import DIRECTIONS, MovingDigits, tubelets
+from qkv.data.media.video import tubelets
+from qkv.data.readers.sklearn_digits import Digits
+from qkv.data.synthetic.moving_digits import DIRECTIONS, MovingDigits
 from qkv.data.task import Item, RandomContext
 from qkv.layers.patches import Patches
 from qkv.tasks.video_classification.task import VideoClassify

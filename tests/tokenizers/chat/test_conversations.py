@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_tokenizers import TEXTS, hostile, made
 
-from qkv.data.readers.text import JsonLines
+from qkv.data.readers.jsonl import JsonLines
 from qkv.data.source import Split
 from qkv.tokenizers.chat.conversations import Conversations, check_messages
 from qkv.tokenizers.chat.template import ChatTemplate

@@ -1,1 +1,1 @@
-"""Batches: examples tokenized, sorted by length, packed and padded."""
+"""From examples to arrays: tokenized, packed, bucketed by length and padded."""

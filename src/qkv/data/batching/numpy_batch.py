@@ -19,14 +19,14 @@ Array = NDArray[Any]
 LAYOUTS = {"ids": "layout", "target": "target_layout"}  # the argument of a model that says where an input's tokens are
 
 
-class Placed(Protocol):
+class LayoutArrays(Protocol):
     """What says where the tokens of a batch's rows are."""
 
     def layout(self, width: int) -> Layout: ...
 
 
 @dataclass(frozen=True)
-class Spans:
+class PaddedLayout:
     """Rows of so many tokens, padded on the right, and what is isolated in them where `documents` says so.
 
     roles: (B, T) of `core.layout.Role`, where tokens have some.
@@ -48,7 +48,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Shown:
+class MaskedPatchLayout:
     """Images of which a share of the patches is hidden: in each row those with the most `noise` (B, N)."""
 
     grid: Grid
@@ -60,7 +60,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Cut:
+class NumpyBatch:
     """A `Batch` before it is one.
 
     arrays:  what the model reads, by the names of its arguments: `ids`, `target`, `token_types` …, (B, …).
@@ -69,7 +69,7 @@ class Cut:
     """
 
     arrays: dict[str, Array]
-    placed: dict[str, Placed]
+    placed: dict[str, LayoutArrays]
     labels: Array | None = None
     targets: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -93,6 +93,6 @@ class Cut:
         )
 
 
-def counted(labels: Array) -> int:
+def count_labels(labels: Array) -> int:
     """How many labels a loss counts: whole numbers that are not −100, all where they are of another kind."""
     return int((labels != IGNORE).sum()) if np.issubdtype(labels.dtype, np.integer) else labels.size

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...tokenizers.protocol import Encoder
+from .encoded import Encoded
+from .ragged import Ragged
+from .rows import Rows, framed_documents, predicting
+
 
 def pack(lengths: Sequence[int], width: int) -> list[list[int]]:
     """Rows of document numbers whose lengths add up to `width` at most: best fit, longest first.
@@ -54,3 +59,42 @@ def pack_pairs(sources: Sequence[int], targets: Sequence[int], width: int) -> li
             space[row] = width
         space[row] -= sizes[pair]
     return rows
+
+
+def packed_rows(found: Encoded, tokenizer: Encoder, context: int) -> Rows:
+    """Documents packed into rows of `context` tokens, isolated from one another; a longer one is split."""
+    documents = predicting(framed_documents(found, tokenizer))
+    counts = -(-(documents.lengths - 1) // context)
+    done = context * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
+    starts = np.repeat(documents.starts, counts) + done
+    lengths = np.minimum(context, np.repeat(documents.lengths - 1, counts) - done)
+    flat = documents.flat
+    return packed(Rows(Ragged(flat, starts, lengths), Ragged(flat, starts + 1, lengths)), context)
+
+
+def packed_pairs(rows: Rows, width: int) -> Rows:
+    """Rows of one pair each, packed into rows of `width` source and `width` target tokens.
+
+    Pair n of a row is segment n on both sides, so that cross-attention, too, isolates it.
+    """
+    assert rows.source is not None
+    members = pack_pairs(rows.source.lengths.tolist(), rows.inputs.lengths.tolist(), width)
+    inputs, documents = _laid(rows.inputs, members)
+    source, source_documents = _laid(rows.source, members)
+    return Rows(inputs, _laid(rows.labels, members)[0], source, documents, source_documents)
+
+
+def packed(rows: Rows, width: int) -> Rows:
+    """Rows of one sequence each, packed into rows of `width` tokens, isolated from one another."""
+    members = pack(rows.inputs.lengths.tolist(), width)
+    inputs, documents = _laid(rows.inputs, members)
+    types, roles = (None if part is None else _laid(part, members)[0] for part in (rows.token_types, rows.roles))
+    return Rows(inputs, _laid(rows.labels, members)[0], documents=documents, token_types=types, roles=roles)
+
+
+def _laid(parts: Ragged, members: list[list[int]]) -> tuple[Ragged, tuple[tuple[int, ...], ...]]:
+    """The sequences that share a row, one after the other; and the length of each of them."""
+    order = np.asarray([i for row in members for i in row], np.int64)
+    lengths = parts.lengths.tolist()
+    documents = tuple(tuple(lengths[i] for i in row) for row in members)
+    return Ragged.runs(parts.take(order).compact().flat, [sum(row) for row in documents]), documents

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.batch import IGNORE
+from ...tokenizers.protocol import Encoder, Frame
 from ..source import Counts, Example
-from .encoding import Encoded, Encoder, Frame, sides_of
-from .packing import pack, pack_pairs
+from .encoded import Encoded
+from .encoding import source_and_target_tokenizer
 from .ragged import Index, Ragged
 
 OVER_LONG = "over-long"  # why an example was skipped
@@ -77,7 +78,7 @@ def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts
 
     A loaded model has its own tokens for these places, the `frame` of its tokenizer.
     """
-    read, frame = (frame_of_pairs(side) for side in sides_of(tokenizer))
+    read, frame = (frame_of_pairs(side) for side in source_and_target_tokenizer(tokenizer))
     room = max(limits.longest - max(len(one.before) + len(one.after) for one in (read, frame)), 0)
     over = np.maximum(*(side.lengths for side in found.sides)) > room
     found = _fitting(found, over, limits, counts)
@@ -159,7 +160,7 @@ def running_rows(found: Encoded, tokenizer: Encoder, context: int, random: Rando
     No label crosses from a document into the next. With `random`, the first cut falls at a random place, so that each
     epoch has other rows.
     """
-    documents = _predicting(_documents(found, tokenizer))
+    documents = predicting(framed_documents(found, tokenizer))
     inputs, labels = documents.flat, _following(documents)
     n = len(inputs)
     first = random.randint(1, context) if random is not None and n > context else context
@@ -176,7 +177,7 @@ def window_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random
     begins at a random place and all are full (what is left over at both ends has its turn in another epoch), unless
     there is not enough text for one.
     """
-    documents = _documents(found, tokenizer)
+    documents = framed_documents(found, tokenizer)
     n = len(documents.flat) - 1  # the last token has no next one
     if random is None or n <= context:
         rows = _cut_at([*range(0, n, context), n] if n > 0 else [0])
@@ -189,56 +190,17 @@ def window_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random
     return Rows(Ragged(documents.flat, rows.starts, rows.lengths), Ragged(labels, rows.starts, rows.lengths))
 
 
-def packed_rows(found: Encoded, tokenizer: Encoder, context: int) -> Rows:
-    """Documents packed into rows of `context` tokens, isolated from one another; a longer one is split."""
-    documents = _predicting(_documents(found, tokenizer))
-    counts = -(-(documents.lengths - 1) // context)
-    done = context * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
-    starts = np.repeat(documents.starts, counts) + done
-    lengths = np.minimum(context, np.repeat(documents.lengths - 1, counts) - done)
-    flat = documents.flat
-    return packed(Rows(Ragged(flat, starts, lengths), Ragged(flat, starts + 1, lengths)), context)
-
-
-def packed_pairs(rows: Rows, width: int) -> Rows:
-    """Rows of one pair each, packed into rows of `width` source and `width` target tokens.
-
-    Pair n of a row is segment n on both sides, so that cross-attention, too, isolates it.
-    """
-    assert rows.source is not None
-    members = pack_pairs(rows.source.lengths.tolist(), rows.inputs.lengths.tolist(), width)
-    inputs, documents = _laid(rows.inputs, members)
-    source, source_documents = _laid(rows.source, members)
-    return Rows(inputs, _laid(rows.labels, members)[0], source, documents, source_documents)
-
-
-def packed(rows: Rows, width: int) -> Rows:
-    """Rows of one sequence each, packed into rows of `width` tokens, isolated from one another."""
-    members = pack(rows.inputs.lengths.tolist(), width)
-    inputs, documents = _laid(rows.inputs, members)
-    types, roles = (None if part is None else _laid(part, members)[0] for part in (rows.token_types, rows.roles))
-    return Rows(inputs, _laid(rows.labels, members)[0], documents=documents, token_types=types, roles=roles)
-
-
-def _laid(parts: Ragged, members: list[list[int]]) -> tuple[Ragged, tuple[tuple[int, ...], ...]]:
-    """The sequences that share a row, one after the other; and the length of each of them."""
-    order = np.asarray([i for row in members for i in row], np.int64)
-    lengths = parts.lengths.tolist()
-    documents = tuple(tuple(lengths[i] for i in row) for row in members)
-    return Ragged.runs(parts.take(order).compact().flat, [sum(row) for row in documents]), documents
-
-
 # -- documents ------------------------------------------------------------------------------------------------------
 
 
-def _documents(found: Encoded, tokenizer: Encoder) -> Ragged:
+def framed_documents(found: Encoded, tokenizer: Encoder) -> Ragged:
     """bos? + text + eos?, without gaps; a piece of a document has them only where the document begins or ends."""
     none = np.int32(-1)
     bos, eos = (none if token is None else np.int32(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
     return found.sides[0].framed(np.where(found.begins, bos, none), np.where(found.ends, eos, none))
 
 
-def _predicting(documents: Ragged) -> Ragged:
+def predicting(documents: Ragged) -> Ragged:
     """Without those of a single token, which predict nothing."""
     enough = documents.lengths > 1
     return documents if enough.all() else documents.take(enough).compact()

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...core.spec import nearest
-from ..readers.pairs import json_object, json_value
 from ..source import Skipped
 from .cache import Stamp, stamp_of
-from .cells import Cells
 from .compressed import bare_name, existing
-from .headings import short
-from .random_access import Lines
+from .csv_header import short
+from .csv_tsv import Cells
+from .json_lines import json_object, json_value
+from .lines import Lines
 
 Column = int | str
 Format = Literal["csv", "tsv", "jsonl", "lines"]

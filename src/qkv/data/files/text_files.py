@@ -9,7 +9,7 @@ from typing import Literal
 from ..holdout import FileSource
 from ..source import Example, Skipped, Split, Table
 from .encodings import Encoding
-from .random_access import Lines
+from .lines import Lines
 
 _TOLD = 3  # examples of a table that are named when they are left out
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from ...core.spec import Spec
-from . import pixel_math as pm
+from . import image_ops as pm
 from .images import Pixels, Size, resized
 
 Random = np.random.Generator

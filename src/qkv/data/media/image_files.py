@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
 from ...core.spec import nearest
-from ..files.random_access import open_bytes
+from ..files.compressed import open_bytes
 from ..source import SPLITS, Skipped, Split
 
 # What Pillow reads by itself, see `images.NOT_READ`; asking it would import forty modules.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .notes import HIGHEST, Frame, frames_in, runs
+from .note_names import HIGHEST, Frame, frames_in, runs
 
 MOST_BYTES = 2 << 20  # of a file; mido makes several hundred bytes of each message of three
 _DRUMS = 9  # the channel whose notes are drums, from 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..files.compressed import bare_name
-from ..files.random_access import Lines
+from ..files.lines import Lines
 from ..files.text_files import TextFiles
 from ..source import Example, Skipped, Split, Table
 

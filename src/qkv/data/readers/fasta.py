@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Self
 
 from pydantic import model_validator
 
-from ..files.random_access import open_bytes
+from ..files.compressed import open_bytes
 from ..holdout import HoldingSource
 from ..source import Example, Skipped, Split, Table
 

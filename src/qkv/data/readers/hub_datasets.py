@@ -13,10 +13,11 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from ...core.spec import Spec, nearest
-from ..flow import Flow
+from ..files.json_lines import json_field
 from ..holdout import HoldingSource
 from ..source import Example, Skipped, Split, Table
-from .pairs import json_field, pair
+from ..tables import StreamTable
+from .parallel_text import pair
 
 _OTHER_NAMES: dict[Split, tuple[str, ...]] = {"train": (), "validation": ("valid", "val", "dev"), "test": ()}
 
@@ -91,7 +92,7 @@ class Datasets(HoldingSource, kind="datasets"):
             if data.column_names is not None and top not in data.column_names:
                 raise ValueError(f"{self.path} has no column {top!r}; {nearest(top, data.column_names)}")
         if self.streaming:
-            return Flow(lambda: (self.example(record) for record in data))
+            return StreamTable(lambda: (self.example(record) for record in data))
         return _Records(data.select_columns(tops), self)
 
     def stamp(self) -> tuple[Hashable, ...]:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from ...core.shuffle import text_hash
-from ...tokenizers.chat.conversations import check_messages
 from ..files.cache import Stamp, stamp_of
 from ..files.compressed import PACKED, bare_name
+from ..files.documents import PIECE, BlockDocuments, FileDocument, LineDocuments
 from ..files.encodings import open_text
-from ..files.random_access import PIECE, BlockDocuments, FileDocument, Joined, LineDocuments, Lines, Stretch
 from ..files.text_files import TextFiles
-from ..source import SPLITS, Example, Skipped, Split, Table
-from .pairs import json_field, json_line, json_value, pair
+from ..source import SPLITS, Example, Split, Table
+from ..tables import ConcatTable, SliceTable
 
 SMALLEST_PIECE = 1 << 10  # bytes
 _MARKED = (".csv", ".tsv", ".jsonl", ".json", ".html", ".xml")  # files in which texts stand among other things
@@ -98,17 +96,17 @@ class Text(TextFiles, kind="text"):
         paths = self._sound("train" if self.shares else split)[0]
         if self.documents != "file":
             documents = LineDocuments if self.documents == "line" else BlockDocuments
-            table = Joined([documents(path, self.encoding, self.strict) for path in paths])
-            return Stretch(table, *self._span(split, len(table))) if self.shares else table
+            table = ConcatTable([documents(path, self.encoding, self.strict) for path in paths])
+            return SliceTable(table, *self._span(split, len(table))) if self.shares else table
         sizes = [len(open_text(path, self.encoding)) for path in paths]
         if self.shares:
             return self._stretch(paths, sizes, *self._span(split, sum(sizes)))
         if len(paths) >= _FILES_TO_SPLIT_BY:
             base = os.path.commonpath(path.parent for path in paths)
-            return Joined(
+            return ConcatTable(
                 [self._document(path) for path in paths], [path.relative_to(base).as_posix() for path in paths]
             )
-        return Joined([self._document(path, _piece(sum(sizes))) for path in paths])
+        return ConcatTable([self._document(path, _piece(sum(sizes))) for path in paths])
 
     def _sound(self, split: Split) -> tuple[tuple[Path, ...], tuple[str, ...]]:
         """The files that can be opened, where others are to be left out, and what is said of these."""
@@ -143,11 +141,11 @@ class Text(TextFiles, kind="text"):
             if start < stop:
                 parts.append(self._document(path, _piece(end - begin), start, stop))
             offset += size
-        return Joined(parts)
+        return ConcatTable(parts)
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         table = getattr(table, "table", table)  # behind what leaves out what is damaged
-        if isinstance(table, Joined) and table.names:
+        if isinstance(table, ConcatTable) and table.names:
             return text_hash(table.names[table.table_of(i)])
         return super().hold_out_key(table, i, example)
 
@@ -170,73 +168,3 @@ def _opened(
 def _piece(size: int) -> int:
     """Bytes in a piece, so that a small corpus has pieces to hold out and to shuffle."""
     return min(PIECE, max(SMALLEST_PIECE, size // 100))
-
-
-class JsonLines(TextFiles, kind="jsonl"):
-    """One JSON object a line, with a `text`; or, when both are named, with a `prompt` and its `answer`; or with `messages`.
-
-    A prompt and its answer come as a pair: a decoder-only model is trained on the answer alone, given the prompt. Messages
-    are a list of objects with a `role` and a `content`; they become one text by the tokenizer's chat template, and a
-    model is trained on what the assistant says.
-    """
-
-    path: str | None = None
-    validation_path: str | None = None
-    test_path: str | None = None
-    text: str = "text"
-    prompt: str | None = None
-    answer: str | None = None
-    messages: str | None = None
-
-    @model_validator(mode="after")
-    def _both(self) -> Self:
-        if (self.prompt is None) != (self.answer is None):
-            raise ValueError("prompt and answer are given together, or neither")
-        if self.prompt is not None and self.messages is not None:
-            raise ValueError("give prompt and answer, or messages, not both")
-        return self
-
-    def paths(self, split: Split) -> tuple[Path, ...]:
-        given = self.path if split == "train" else getattr(self, f"{split}_path")
-        if given is None and split == "train":
-            raise ValueError("no training data: give data.path, a JSONL file")
-        return (Path(given).expanduser(),) if given else ()
-
-    def open(self, split: Split) -> Table:
-        return _JsonTable(self.lines(self.paths(split)[0]), self)
-
-
-class _JsonTable:
-    def __init__(self, lines: Lines, spec: JsonLines) -> None:
-        self._lines, self._spec = lines, spec
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def __getitem__(self, i: int) -> Example | Skipped:
-        record, spec = json_line(self._lines, i), self._spec
-        if isinstance(record, Skipped):
-            return record
-        if spec.messages is not None:
-            where = f"{str(self._lines.path)!r}, line {i + 1:,}"
-            return _conversation(json_value(record, spec.messages), spec.messages, where)
-        names = [spec.text] if spec.prompt is None or spec.answer is None else [spec.prompt, spec.answer]
-        found = [json_field(record, name) for name in names]
-        if any(text is None for text in found):
-            missing = names[found.index(None)]
-            return Skipped(f"without a text {missing!r}")
-        texts = [text for text in found if text is not None]
-        if len(texts) == 2:
-            return pair(texts[0], texts[1])
-        return {"text": texts[0]} if texts[0].strip() else Skipped("empty")
-
-
-def _conversation(value: Any, name: str, where: str) -> Example | Skipped:
-    if value is None:
-        return Skipped(f"without {name!r}")
-    try:
-        messages = check_messages(value)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-    text = "\n".join(message["content"] for message in messages)
-    return {"text": text, "messages": json.dumps(messages, ensure_ascii=False), "where": where}

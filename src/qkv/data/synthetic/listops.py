@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from ...core.shuffle import mix, text_hash
 from ...core.spec import nearest
 from ..source import Example, Source, Split, Table
-from .toys import HELD_OUT, Made, held_out
+from .base import HELD_OUT, GeneratedTable, held_out
 
 Tree = int | tuple[str, list[Any]]  # a digit, or an operation on trees
 
@@ -85,7 +85,7 @@ class ListOps(Source, kind="listops"):
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         if split != "train":
             return held_out(self, split)
-        return Made(self.train, lambda i: self.made(Random(mix(seed, epoch, i)), "train"))
+        return GeneratedTable(self.train, lambda i: self.made(Random(mix(seed, epoch, i)), "train"))
 
     def made(self, random: Random, split: Split) -> Example:
         """One expression of a split with its value. Raises ValueError where the sizes all but never meet."""

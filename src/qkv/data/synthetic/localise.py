@@ -14,9 +14,9 @@ from pydantic import Field, field_validator
 from ...core.shuffle import mix, text_hash
 from ...core.spec import nearest
 from ..source import SPLITS, Example, Source, Split, Table
-from .locales import open_locale
-from .phrases import DOMAINS, Form, Item
-from .toys import Made
+from .base import GeneratedTable
+from .cldr_locales import open_locale
+from .cldr_phrases import DOMAINS, Form, Item
 
 _SHARE = 20  # one in so many phrases belongs to validation, and as many to test
 
@@ -33,7 +33,7 @@ class Localise(Source, kind="localise"):
     can hold) are always trained on: they stand at the head of each epoch.
 
         languages: CLDR's names: de, fr, ja, pt_BR, zh_Hant …
-        domains:   some of `qkv.data.synthetic.phrases.DOMAINS`, or none for all.
+        domains:   some of `qkv.data.synthetic.cldr_phrases.DOMAINS`, or none for all.
         names:     "common" territories, languages and currencies, or "all" that CLDR has.
         seed:      of what is held out and drawn for it; the training draw has the run's seed.
     """
@@ -79,7 +79,7 @@ class Localise(Source, kind="localise"):
                 return anchors[(epoch * head + i) % len(anchors)]
             return self._draw(Random(mix(seed, epoch, i)), i, "train")
 
-        return Made(self.train, make)
+        return GeneratedTable(self.train, make)
 
     def _draw(self, random: Random, i: int, split: Split) -> Example:
         voices = _voices(self)

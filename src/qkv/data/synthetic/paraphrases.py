@@ -11,7 +11,7 @@ from __future__ import annotations
 from random import Random
 
 from ..source import Example
-from .base import Invented
+from .base import GeneratedSource
 
 _BEINGS = (
     ("dog", "hound"),
@@ -42,7 +42,7 @@ _PLACES = (
 _HIGHEST = 5.0
 
 
-class Paraphrases(Invented, kind="paraphrases"):
+class Paraphrases(GeneratedSource, kind="paraphrases"):
     """Two sentences of who does what to whom and where; the score is 5 times the share of these four that they agree in."""
 
     def made(self, random: Random) -> Example:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from ..source import Example
-from .base import Invented
+from .base import GeneratedSource
 
 _LENGTHS = {"H": (8, 20), "E": (4, 9), "C": (3, 12)}
 _NEXT = {"H": "C", "E": "C", "C": "HHEEE"}
@@ -17,7 +17,7 @@ _OILY, _WATERY = "AVILMFWC", "DEKRNQST"
 _ALL = "ACDEFGHIKLMNPQRSTVWY"
 
 
-class Folds(Invented, kind="folds"):
+class Folds(GeneratedSource, kind="folds"):
     """Sequences with a label for each residue: H in a helix, E in a strand, C in a coil.
 
     A hidden semi-Markov model: states last for runs of other lengths, and each favors some residues (Chou & Fasman 1974).

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from ...core.shuffle import mix
 from ..media.images import Pixels, Size
 from ..source import SPLITS, Example, Source, Split, Table
-from .toys import Made
+from .base import GeneratedTable
 
 Plane = NDArray[Any]
 
@@ -157,7 +157,9 @@ class Shapes(Source, kind="shapes"):
         """Seeds of held-out pictures are below 0, where no training has its own."""
         held = SPLITS.index(split)
         chance = (seed, epoch) if not held else (-1, held)
-        return Made(getattr(self, split), lambda i: self.made(np.random.default_rng(mix(*chance, i)), split, i))
+        return GeneratedTable(
+            getattr(self, split), lambda i: self.made(np.random.default_rng(mix(*chance, i)), split, i)
+        )
 
     def shapes(self, random: np.random.Generator) -> tuple[Shape, ...]:
         return arranged(random, self.size, int(random.integers(self.least, self.most + 1)))

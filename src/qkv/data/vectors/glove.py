@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ...core.shuffle import mix
 from .training import Corpus, Progress, VectorMethod
-from .vectors import Vectors
+from .word_vectors import Vectors
 
 _WORDS = 1 << 21  # of text whose pairs are counted at once
 _PAIRS = 4096  # in one step

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ...core.shuffle import mix
 from .training import Corpus, Progress, VectorMethod
-from .vectors import Vectors
+from .word_vectors import Vectors
 
 BLOCK = 32  # words
 NOISE = 32  # noise words of a block

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ...core.spec import Spec
-from ..files.random_access import Lines
-from .vectors import Vectors
+from ..files.lines import Lines
+from .word_vectors import Vectors
 
 Progress = Callable[[float], None]
 """Told now and then which share of the work is done."""

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field, field_validator
 
 from ...data.source import Example
-from ...data.synthetic.toys import Reverse
+from ...data.synthetic.copy_reverse_sort import Reverse
 from ...inference.run import Run
 from ...look import capture
 from ...metrics.text import bleu, exact_match

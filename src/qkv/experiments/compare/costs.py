@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...core.batch import Batch
-from ...data.batching.batching import stream
+from ...data.loader.stream import stream
 from ...directories.layout import EVALUATION, read_json
 from ...inference.run import Run
 

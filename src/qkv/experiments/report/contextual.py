@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from ...core.layout import Layout
 from ...data.source import Example
-from ...data.synthetic.senses import Senses
+from ...data.synthetic.word_senses import Senses
 from ...directories.build import build
 from ...directories.layout import write_json
 from ...inference.text import TextModel

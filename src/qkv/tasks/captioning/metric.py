@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ...core.batch import IGNORE, Batch
-from ...data.batching.encoding import Encoder
 from ...data.media.images import pictured
 from ...data.media.png import png
 from ...metrics.base import Metric, MetricValue
+from ...tokenizers.protocol import Encoder
 
 _KEPT = 32  # pictures kept to be shown
 

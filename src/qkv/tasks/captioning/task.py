@@ -9,11 +9,11 @@ import numpy as np
 from pydantic import Field
 
 from ...core.batch import IGNORE
-from ...data.batching.encoding import Encoder
 from ...data.batching.numpy_batch import Array
 from ...data.source import Example, Skipped
 from ...data.task import Item, RandomContext
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ..pictures import PictureTask
 from .metric import CaptionMetric
 

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 import numpy as np
 from pydantic import Field
 
-from ...data.batching.encoding import Encoded, Encoder
+from ...data.batching.encoded import Encoded
+from ...data.batching.packing import packed_pairs
 from ...data.batching.ragged import Ids, Ragged
-from ...data.batching.rows import Limits, Rows, frame_of_pairs, packed_pairs, pair_rows
+from ...data.batching.rows import Limits, Rows, frame_of_pairs, pair_rows
 from ...data.source import Counts, Source
 from ...data.task import RandomContext, TextTask
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ...tokenizers.tokenizer import Tokenizer
 from ..pretraining import corruption
 from ..pretraining.lexicon import lexicon
@@ -21,7 +23,7 @@ from ..pretraining.rows import TOO_SHORT, leave_out, mask_of, room_for
 from .metric import DenoisingMetric
 
 if TYPE_CHECKING:
-    from ...data.batching.batching import Batching
+    from ...data.batching.settings import Batching
 
 SENTINEL = "<extra_id_{}>"
 

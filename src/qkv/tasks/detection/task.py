@@ -12,13 +12,13 @@ from pydantic import Field
 
 from ...core.batch import IGNORE, Batch
 from ...core.spec import nearest
-from ...data.batching.encoding import Encoder
-from ...data.batching.numpy_batch import Array, Cut
+from ...data.batching.numpy_batch import Array, NumpyBatch
 from ...data.media.images import Pixels
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ..pictures import PictureTask, lit
 from .metric import BoxMetric
 
@@ -157,7 +157,7 @@ class Detect(PictureTask, kind="detect"):
         kept = area(moved) >= self.visible * area(boxes)
         return pixels[:, top : top + high, left : left + wide], moved[kept], kept
 
-    def collate(self, items: Sequence[Item], pad: int) -> Cut:
+    def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         """Objects of an image on the right of which there are fewer are padded: the class −100, a box of zeros."""
         most = max(len(item.targets["classes"]) for item in items)
         padded = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.readers.series import Numbers, Series
+from ...data.readers.time_series import Numbers, Series
 from ...data.source import Source
 from ...metrics.base import model_outputs
 from ..asking import asked

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ...core.batch import Batch
-from ...data.batching.encoding import Encoder
 from ...data.batching.numpy_batch import Array
-from ...data.readers.series import SeriesSource
+from ...data.readers.time_series import SeriesSource
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...layers.patches import Patches
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from .metric import ForecastMetric
 
 EPSILON = 1e-5  # of the variance, as RevIN has it

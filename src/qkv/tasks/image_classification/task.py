@@ -10,7 +10,6 @@ import numpy as np
 
 from ...core.batch import Batch
 from ...core.spec import nearest
-from ...data.batching.encoding import Encoder
 from ...data.batching.numpy_batch import Array
 from ...data.classes import in_order, named
 from ...data.media.augment import Mixing, mixed
@@ -18,6 +17,7 @@ from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ..augmented_pictures import AugmentedTask
 from .metric import ImageClassMetric
 

@@ -14,14 +14,14 @@ from torch.nn import functional as F
 
 from ...core.batch import Batch
 from ...core.layout import Grid
-from ...data import sketch
-from ...data.batching.encoding import Encoder
-from ...data.batching.numpy_batch import Array, Cut, Shown
+from ...data import ascii_art
+from ...data.batching.numpy_batch import Array, MaskedPatchLayout, NumpyBatch
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext, drawn, said
 from ...layers.embedding import Input
 from ...layers.patches import Patches, shown_patches
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ..augmented_pictures import AugmentedTask
 from .metric import ReconstructionMetric
 
@@ -88,11 +88,11 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
             pictures = pictures + np.float32(self.noise) * noise
         return pictures
 
-    def collate(self, items: Sequence[Item], pad: int) -> Cut:
+    def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         cut = super().collate(items, pad)
         assert self.grid is not None
         order: Array = cut.targets[_ORDER]
-        placed = {"ids": Shown(self.grid, order, self.masked)} if self.masked else {}
+        placed = {"ids": MaskedPatchLayout(self.grid, order, self.masked)} if self.masked else {}
         return replace(cut, placed=dict(placed), targets={})
 
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
@@ -115,7 +115,7 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
             whole = hidden.view(1, self.grid.rows, self.grid.columns).float()
             away = F.interpolate(whole[None], truth.shape[1:], mode="nearest")[0, 0].bool()
             first = [("ids", f"{int((~hidden).sum())} of {len(hidden)} patches; the others are dots")]
-            first += [("", line) for line in sketch.picture(seen, away)]
+            first += [("", line) for line in ascii_art.picture(seen, away)]
         return [*first, ("label", said(truth, tokenizer, "label")), *(("", line) for line in drawn(truth))]
 
     def metric(self, tokenizer: Encoder | None) -> Metric:

@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from ...core.batch import IGNORE, Batch
-from ...data.batching.encoding import Encoder
 from ...metrics.base import MetricValue
+from ...tokenizers.protocol import Encoder
 from ..tokens import TokenMetric
 
 NEXT = "next_sentence"

@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ...core.batch import IGNORE, Batch
-from ...data.batching.encoding import Encoded, Encoder
+from ...data.batching.encoded import Encoded
+from ...data.batching.packing import packed
 from ...data.batching.ragged import Ids, Ragged
-from ...data.batching.rows import Rows, packed
+from ...data.batching.rows import Rows
 from ...data.source import Counts, Source
 from ...data.task import RandomContext, TextTask
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ...tokenizers.tokenizer import Tokenizer
 from ..framing import Around, frame_of
 from ..pretraining import corruption
@@ -26,7 +28,7 @@ from ..pretraining.sentence_pairs import sentence_pairs
 from .metric import MaskedTokenMetric
 
 if TYPE_CHECKING:
-    from ...data.batching.batching import Batching
+    from ...data.batching.settings import Batching
 
 NEXT = "next_sentence"  # the target, and its term of the loss
 LONELY = "without the second sentence that task.next_sentence asks for (task.next_sentence=false trains without it)"

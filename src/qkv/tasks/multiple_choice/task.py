@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...data.batching.encoding import Encoder
 from ...data.source import Example, Skipped
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ..whole_texts import Sentences
 from .metric import ChoiceMetric
 

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from ...core.batch import IGNORE, Batch
-from ...data.batching.encoding import Encoder
 from ...data.media.midi import written
-from ...data.media.notes import END, Frame, frames_in, is_music, runs, spelled
+from ...data.media.note_names import END, Frame, frames_in, is_music, runs, spelled
 from ...metrics.base import Metric, MetricValue
+from ...tokenizers.protocol import Encoder
 from ...tokenizers.tokenizer import Tokenizer
 
 _KEPT = 32  # beginnings of pieces that are remembered

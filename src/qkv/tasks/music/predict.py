@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...data.media.midi import written
-from ...data.media.notes import Frame, spelled
-from ...data.readers.music import Scores
+from ...data.media.note_names import Frame, spelled
+from ...data.readers.midi_scores import Scores
 from ...data.source import Skipped, Source
 from ..prediction import Prediction
 from .metric import continued

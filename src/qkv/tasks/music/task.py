@@ -8,11 +8,11 @@ import numpy as np
 from pydantic import Field
 
 from ...core.batch import IGNORE
-from ...data.batching.encoding import Encoder
-from ...data.media.notes import Frame, moved, spelled
+from ...data.media.note_names import Frame, moved, spelled
 from ...data.source import Example, Skipped
 from ...data.task import Item, RandomContext, Task
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from .metric import MusicMetric
 
 

@@ -8,19 +8,20 @@ import numpy as np
 
 from ...core.batch import IGNORE
 from ...core.layout import Role
-from ...data.batching.encoding import Encoded, Encoder
+from ...data.batching.encoded import Encoded
 from ...data.batching.ragged import Ragged
 from ...data.batching.rows import Rows
 from ...data.source import Counts
 from ...data.task import RandomContext, TextTask
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ...tokenizers.tokenizer import Tokenizer
 from ..pretraining import corruption
 from ..pretraining.rows import TOO_SHORT, leave_out, room_for
 from .metric import PrefixMetric
 
 if TYPE_CHECKING:
-    from ...data.batching.batching import Batching
+    from ...data.batching.settings import Batching
 
 
 class PrefixLanguageModel(TextTask, kind="prefix-language-model"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...data.batching.encoding import Encoder
 from ...data.source import Counts
+from ...tokenizers.protocol import Encoder
 from ...tokenizers.tokenizer import Tokenizer
 from .corruption import Flags
 

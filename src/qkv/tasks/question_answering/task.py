@@ -10,11 +10,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ...core.batch import Batch
-from ...data.batching.encoding import Encoder
-from ...data.batching.numpy_batch import Cut, Spans
+from ...data.batching.numpy_batch import NumpyBatch, PaddedLayout
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
+from ...tokenizers.protocol import Encoder
 from ..framing import frame_of, framed
 from ..pieces import Pieces, pieces_of
 from .metric import AnswerMetric
@@ -100,12 +100,12 @@ class Answer(Task, kind="answer"):
                 return
             start += room - self.overlap
 
-    def collate(self, items: Sequence[Item], pad: int) -> Cut:
+    def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         made = super().collate(items, pad)
         if self.global_tokens != "question":
             return made
         asked = tuple(item.example["asked"] for item in items)
-        spans = Spans([len(item.arrays["ids"]) for item in items], global_tokens=asked)
+        spans = PaddedLayout([len(item.arrays["ids"]) for item in items], global_tokens=asked)
         return replace(made, placed={**made.placed, "ids": spans})
 
     def metric(self, tokenizer: Encoder | None) -> AnswerMetric:

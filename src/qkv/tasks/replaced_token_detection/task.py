@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...data.batching.encoding import Encoder
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ..masked_language_modeling.task import MaskedLanguageModel, Share
 from .metric import ReplacedTokenMetric
 

@@ -12,7 +12,7 @@ import numpy as np
 from ...core.batch import IGNORE
 from ...data.media.images import Pixels
 from ...data.media.png import class_png_bytes, laid_over, png_bytes
-from ...data.readers.masks import Mask
+from ...data.readers.segmentation_masks import Mask
 from ..asking import asked
 from ..prediction import Prediction
 from .metric import likeliest, seen_in

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ...core.batch import IGNORE, Batch
-from ...data import sketch
-from ...data.batching.encoding import Encoder
+from ...data import ascii_art
 from ...data.media.images import Pixels, Size
-from ...data.readers.masks import Mask, read_mask
+from ...data.readers.segmentation_masks import Mask, read_mask
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ..pictures import PictureTask, lit
 from .metric import SegmentationMetric, Views
 
@@ -167,7 +167,11 @@ class Segment(PictureTask, kind="segment"):
         assert batch.labels is not None
         lines = [line for line in super().preview(batch, row, tokenizer) if line[0] != "label"]
         truth = batch.labels[row]
-        return [*lines, ("label", sketch.shares(truth, self.classes)), *(("", line) for line in sketch.mask(truth))]
+        return [
+            *lines,
+            ("label", ascii_art.shares(truth, self.classes)),
+            *(("", line) for line in ascii_art.mask(truth)),
+        ]
 
     def notes(self, example: Example) -> tuple[str, ...]:
         """Pictures are cut into pieces, and keep their scale."""

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ...core.batch import Batch
-from ...data import sketch
-from ...data.batching.encoding import Encoder
+from ...data import ascii_art
 from ...data.classes import Unseen, number_of, of_source
 from ...data.media.audio import Wave, log_mel, resampled
 from ...data.source import Example, Skipped, Source
@@ -20,6 +19,7 @@ from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...layers.patches import Patches
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from .metric import SoundClassMetric
 
 _SEEN = 200  # training sounds that mean and deviation are taken of
@@ -104,7 +104,7 @@ class Sound(Task, kind="sound"):
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         """The spectrogram, high pitches above low ones, and the class."""
         lines = [line for line in super().preview(batch, row, tokenizer) if line[0]]
-        drawn = sketch.picture(batch.inputs["ids"][row].flip(1))
+        drawn = ascii_art.picture(batch.inputs["ids"][row].flip(1))
         return [lines[0], *(("", line) for line in drawn), *lines[1:]]
 
     def metric(self, tokenizer: Encoder | None) -> Metric:

@@ -10,12 +10,12 @@ from pydantic import Field
 
 from ...core.batch import IGNORE, Batch
 from ...core.spec import nearest
-from ...data.batching.encoding import Encoder
 from ...data.batching.ragged import Index
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...metrics.entities import Scheme, scheme_of
+from ...tokenizers.protocol import Encoder
 from ..framing import Framed, frame_of, framed
 from ..pieces import Pieces, pieces_of
 from .metric import TagMetric

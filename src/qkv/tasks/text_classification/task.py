@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ...core.spec import nearest
-from ...data.batching.encoding import Encoder
 from ...data.classes import in_order, named
 from ...data.source import Example, Skipped, Source
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ..whole_texts import Sentences, number
 from .metric import ClassMetric
 

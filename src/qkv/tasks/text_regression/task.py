@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ...data.batching.encoding import Encoder
 from ...data.source import Example, Skipped, Source
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ..whole_texts import Sentences, number
 from .metric import NumberMetric
 

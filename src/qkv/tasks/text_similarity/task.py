@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ...data.batching.encoding import Encoder
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
 from ...metrics.base import Metric
+from ...tokenizers.protocol import Encoder
 from ..text_regression.task import score_of, scores_of
 from ..whole_texts import Sentences
 from .metric import SimilarityMetric

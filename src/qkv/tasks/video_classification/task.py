@@ -9,14 +9,14 @@ import numpy as np
 from pydantic import Field
 
 from ...core.batch import Batch
-from ...data import sketch
-from ...data.batching.encoding import Encoder
+from ...data import ascii_art
 from ...data.media.images import Pixels, Size
-from ...data.readers.video import Frames, evenly, read, resized, tubelets
+from ...data.media.video import Frames, evenly, read, resized, tubelets
 from ...data.source import Example, Skipped, Source
 from ...data.task import Task
 from ...layers.embedding import Input
 from ...layers.patches import Patches
+from ...tokenizers.protocol import Encoder
 from ..image_classification.task import ImageClassify
 
 
@@ -75,7 +75,7 @@ class VideoClassify(ImageClassify, kind="video-classify"):
         seen = batch.inputs["ids"][row]
         moments = seen[: len(seen) // self.tubelet].unflatten(1, (-1, self._frame[0]))  # (C, T, H, W)
         lines = [line for line in super().preview(batch, row, tokenizer) if line[0]]
-        return [lines[0], *(("", line) for line in sketch.picture(moments.movedim(1, 2).flatten(2))), *lines[1:]]
+        return [lines[0], *(("", line) for line in ascii_art.picture(moments.movedim(1, 2).flatten(2))), *lines[1:]]
 
     def notes(self, example: Example) -> tuple[str, ...]:
         count, _, *have = example["video"].shape

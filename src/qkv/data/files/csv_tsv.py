@@ -1,0 +1,256 @@
+"""Rows of cells in a file of any size, by number: CSV, and TSV whose cells are quoted as in CSV or stand as they are.
+
+Whether a TSV is quoted is decided by what it shows. Excel, pandas and Python's `csv` quote every cell with a quotation mark
+in it and double that mark; a corpus that quotes nothing has such marks anywhere. So a file counts as quoted where it parses
+strictly as such, no unquoted cell has a quotation mark, and some quoted cell needed it: for a doubled mark, a tab or a line
+end in it, because all cells are quoted, or, as Excel does, for a comma where no unquoted cell has one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cache import Stamp, stamp_of
+from .csv_header import is_heading, short
+from .lines import LONGEST, Lines
+
+Form = Literal["csv", "tsv"]
+_SNIFFED = 200_000  # lines that are looked at to see whether cells are quoted
+_AGAIN = 8  # how many times the lines of a file are read again, where quotations never end
+_WIDE = 1000  # rows that are looked at to see how many cells one has
+
+
+class Cells:
+    """The rows of a file. A row is a line, or several where a quoted cell goes on over line ends.
+
+    Raises ValueError naming the line where cells are quoted and a row is not as it should be; with `strict=False` when that
+    row is read. Quoted files may end rows with a lone carriage return, as old Macs wrote.
+    """
+
+    def __init__(self, path: Path, form: Form, encoding: str, quoted: bool | None = None, strict: bool = True) -> None:
+        self.path, self._strict = path, strict
+        self._lines = Lines(path, encoding, strict)
+        at = path.expanduser().resolve(), stamp_of(path.expanduser()), encoding, strict
+        self.delimiter = "\t" if form == "tsv" else _delimiter(self._lines[0].partition("\r")[0])
+        self.marked = form == "tsv" and _marked(self._lines) is not None
+        self.quoted = form == "csv" or (_looks_quoted(*at) if quoted is None else quoted)
+        self._starts: NDArray[np.int64] | None = None
+        self._wrong: dict[int, str] = {}
+        if self.quoted:
+            self._starts, self._wrong = _starts(*at, self.delimiter)
+        self._at = at
+
+    def __len__(self) -> int:
+        return len(self._lines) if self._starts is None else len(self._starts) - 1
+
+    def __getitem__(self, i: int) -> list[str]:
+        """A row; none of an empty line."""
+        if self._starts is None:
+            line = self._lines[i]
+            return line.split(self.delimiter) if line.strip() else []
+        if i in self._wrong:
+            raise ValueError(self._wrong[i])
+        begin, stop = int(self._starts[i]), int(self._starts[i + 1])
+        first, behind = np.searchsorted(self._starts, begin, "left"), np.searchsorted(self._starts, begin, "right")
+        if behind - first > 1:  # rows of one line, between carriage returns
+            return list(_of_one_line(*self._at, self.delimiter, begin, int(self._starts[behind]))[i - int(first)])
+        text = self._lines.text(begin, stop)
+        row: list[str] = next(_reader((f"{line}\n" for line in text.split("\n")), self.delimiter), [])
+        return row
+
+    def line(self, i: int) -> int:
+        """The line that a row begins in, from 1."""
+        return (i if self._starts is None else int(self._starts[i])) + 1
+
+    @property
+    def width(self) -> int:
+        """How many cells most rows have."""
+        sizes = Counter[int]()
+        for i in range(min(len(self), _WIDE)):
+            with contextlib.suppress(*() if self._strict else (ValueError,)):
+                sizes[len(self[i])] += 1
+        del sizes[0]
+        return sizes.most_common(1)[0][0] if sizes else 0
+
+    def names(self, header: bool | None) -> tuple[str, ...]:
+        """The names in the first row, where it has names: as is said, or where its cells look like such."""
+        first = [cell.strip() for cell in self[0]]
+        return tuple(first) if (is_heading(first) if header is None else header) else ()
+
+    def notes(self, header: bool | None, quoted: bool | None) -> Iterator[str]:
+        """What was guessed of the file."""
+        name = repr(self.path.name)
+        if header is None and (names := self.names(None)):
+            yield f"the first line of {name} holds the names {', '.join(short(names))} (data.header=false reads it as data)"
+        if quoted is None and self.marked:
+            how, other = (
+                ("quoted as in CSV", "false") if self.quoted else ("not quoted, their quotation marks text", "true")
+            )
+            yield f"the cells of {name} are {how} (data.quoted={other} reads them otherwise)"
+
+
+def _delimiter(first: str) -> str:
+    """The comma, or the semicolon of countries in which the comma stands in numbers."""
+    return ";" if ";" in first and "," not in first else ","
+
+
+def _reader(lines: Iterator[str], delimiter: str) -> Any:
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    return csv.reader(lines, delimiter=delimiter, strict=True)
+
+
+def _text(lines: Lines, begin: int, stop: int) -> Iterator[str]:
+    return (f"{lines[i]}\n" for i in range(begin, stop))
+
+
+class _Feed:
+    """Lines for `csv`, broken at lone carriage returns too.
+
+    line:  how many lines have been read.
+    whole: whether the last of them was given to its end.
+    """
+
+    def __init__(self, lines: Lines, line: int = 0, stop: int | None = None) -> None:
+        self._lines, self.line, self._stop = lines, line, len(lines) if stop is None else stop
+        self._rest: list[str] = []
+        self.whole = True
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if not self._rest:
+            if self.line == self._stop:
+                raise StopIteration
+            self.line += 1
+            self.whole = True
+            text = f"{self._lines[self.line - 1]}\n"
+            if "\r" not in text:
+                return text
+            self._rest = io.StringIO(text, newline="").readlines()[::-1]
+        piece = self._rest.pop()
+        self.whole = not self._rest
+        return piece
+
+
+@lru_cache(maxsize=64)
+def _starts(
+    path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str
+) -> tuple[NDArray[np.int64], dict[int, str]]:
+    """The line that each row begins in, and behind them how many lines there are; and what is wrong with some rows, unless
+    strict. Reading goes on behind the line in which a row turns out to be wrong."""
+    lines = Lines(path, encoding, strict)
+    feed = _Feed(lines)
+    reader = _reader(feed, delimiter)
+    starts, wrong = array("q", [0]), dict[int, str]()
+    again = 0
+    while True:
+        begin = starts[-1]
+        try:
+            if next(reader, None) is None:
+                break
+        except (csv.Error, ValueError) as error:
+            stop = begin + 1 if strict else feed.line  # skipped are all lines up to where it shows
+            said = str(error) if isinstance(error, ValueError) else _invalid(path, begin, stop, delimiter, error)
+            if strict:
+                raise ValueError(said) from None
+            ended = isinstance(error, csv.Error) and feed.line == len(lines) and feed.whole and "end of data" in said
+            again += ended and feed.line - begin
+            if ended and again <= _AGAIN * len(lines):  # the quotation that never ends is this line's alone
+                feed.line = begin + 1
+                reader = _reader(feed, delimiter)
+                said = _invalid(path, begin, begin + 1, delimiter, error)
+            wrong[len(starts) - 1] = said
+        starts.append(feed.line if feed.whole else begin)
+    return np.frombuffer(starts, np.int64), wrong
+
+
+def _invalid(path: Path, begin: int, stop: int, delimiter: str, error: Exception) -> str:
+    what = "CSV" if delimiter != "\t" else "TSV with quoted cells (data.quoted=false reads quotation marks as text)"
+    to = f" to {stop:,}" if stop > begin + 1 else ""
+    return f"{str(path)!r}, line {begin + 1:,}{to}, is not valid {what}: {error}"
+
+
+@lru_cache(maxsize=4)
+def _of_one_line(
+    path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str, begin: int, stop: int
+) -> tuple[tuple[str, ...], ...]:
+    """The rows that begin in one line; nothing in place of what is wrong."""
+    reader = _reader(_Feed(Lines(path, encoding, strict), begin, stop), delimiter)
+    rows: list[tuple[str, ...]] = []
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error:
+            row = []
+        if row is None:
+            return tuple(rows)
+        rows.append(tuple(row))
+
+
+# -- quoted or not --------------------------------------------------------------------------------------------------
+
+
+def _marked(lines: Lines) -> int | None:
+    """The first line with a cell that begins with a quotation mark."""
+    return lines.first(b'"', b'\t"')
+
+
+@lru_cache(maxsize=64)
+def _looks_quoted(path: Path, stamp: Stamp, encoding: str, strict: bool) -> bool:
+    lines = Lines(path, encoding, strict)
+    begin = _marked(lines)
+    if begin is None:
+        return False
+    comma = lines.first(b",", b",")
+    seen = Counter({"bare": begin, "bare comma": int(comma is not None and comma < begin)})
+    width, at = len(lines[0].split("\t")) if begin else 0, begin
+    stop = min(len(lines), begin + _SNIFFED)
+    reader = _reader(_text(lines, begin, stop), "\t")
+    try:
+        for row in reader:
+            text = lines.text(at, begin + reader.line_num)
+            at = begin + reader.line_num
+            width = width or len(row)
+            if not _judged(text, row, width, seen):
+                return False
+    except csv.Error:
+        if stop == len(lines) or begin + reader.line_num < stop:  # else a cell goes on behind what is looked at
+            return False
+    if seen["needed"] or not seen["bare"]:
+        return True
+    return bool(seen["comma"]) and not seen["bare comma"] and not seen["idle"]
+
+
+def _judged(text: str, row: list[str], width: int, seen: Counter[str]) -> bool:
+    """Count what speaks for quoting in a row; False where something speaks against it for sure."""
+    lines = text.split("\n")
+    cells = lines[0].split("\t")
+    if len(lines) > 1:  # quoting joins lines that are whole rows by themselves
+        seen["needed"] += 1
+        return any(len(line.split("\t")) != width for line in lines)
+    if len(cells) != len(row):  # a tab in a quoted cell
+        seen["needed"] += 1
+        return len(cells) != width
+    for cell, value in zip(cells, row, strict=True):
+        if not cell.startswith('"'):
+            if '"' in cell:
+                return False
+            seen["bare"] += bool(cell) and not cell.isdecimal()
+            seen["bare comma"] += "," in cell
+        elif '"' in value:
+            seen["needed"] += 1
+        else:
+            seen["comma" if "," in value else "idle"] += 1
+    return True

@@ -1,0 +1,121 @@
+"""Text files as random access: lines, blocks and pieces of files of any size, plain or packed, without reading them in.
+
+Lines end at `\\n` (or `\\r\\n`) and nowhere else, so that the two files of a parallel corpus can't drift apart.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import cache as cached
+from .cache import Bytes, Stamp, kept, stamp_of
+from .encodings import not_utf8, open_text, text_of
+
+LONGEST = 64 << 20  # bytes: no line, and no block of lines, of a text is longer
+
+
+# -- lines ----------------------------------------------------------------------------------------------------------
+
+
+class Lines:
+    """The lines of a file by number, from an index of where each ends.
+
+    Opening it checks the whole file: that it is UTF-8, and that no line is longer than `LONGEST`. With `strict=False` a line
+    is checked when it is read.
+    """
+
+    def __init__(self, path: str | Path, encoding: str = "utf-8", strict: bool = True) -> None:
+        self.path = Path(path).expanduser()
+        self._data = open_text(self.path, encoding)
+        self._ends = _line_ends(self.path.resolve(), stamp_of(self.path), encoding, strict)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, i: int) -> str:
+        return self.text(i, i + 1)
+
+    def text(self, start: int, stop: int) -> str:
+        """Lines start … stop − 1 as they stand, without the last line's end."""
+        begin, end = int(self._ends[start - 1]) + 1 if start else 0, int(self._ends[stop - 1])
+        if end - begin > LONGEST:
+            raise too_long(self.path, start + 1, "line" if stop - start == 1 else "block that begins there")
+        try:
+            text = self._data[begin:end].decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise not_utf8(self.path, start + 1 + error.object[: error.start].count(b"\n")) from None
+        return (text if start else text.removeprefix("\ufeff")).removesuffix("\r")
+
+    def first(self, beginning: bytes, anywhere: bytes) -> int | None:
+        """The first line that begins with something, or has something else in it."""
+        mark = 3 if self._data[:3] == codecs.BOM_UTF8 else 0
+        if self._data[mark : mark + len(beginning)] == beginning:
+            return 0
+        found = [self._data.find(b"\n" + beginning), self._data.find(anywhere)]
+        near = min((at + (what == 0) for what, at in enumerate(found) if at >= 0), default=None)
+        return None if near is None else int(np.searchsorted(self._ends, near))
+
+    def blocks(self) -> NDArray[np.int64]:
+        """(n, 2): first line and line after the last of every run of lines between empty ones."""
+        lengths = np.diff(self._ends, prepend=-1) - 1
+        empty = lengths == 0
+        for i in np.flatnonzero(lengths == 1):  # a lone carriage return
+            empty[i] = not self[int(i)].strip()
+        edges = np.diff(np.concatenate([[True], empty, [True]]).astype(np.int8))
+        return np.stack([np.flatnonzero(edges == -1), np.flatnonzero(edges == 1)], 1)
+
+
+@lru_cache(maxsize=256)
+def _line_ends(path: Path, stamp: Stamp, encoding: str, strict: bool) -> NDArray[np.int64]:
+    data = text_of(path, stamp, encoding)
+    small = cached.IN_MEMORY if len(data) <= cached.IN_MEMORY else 0
+    what = f"{encoding}.lines" if strict else f"{encoding}-unchecked.lines"
+    ends = kept(path, stamp, what, lambda: (found.tobytes() for found in _scan(data, path, strict)), small)
+    return np.frombuffer(ends, np.int64)
+
+
+def _scan(data: Bytes, path: Path, strict: bool = True) -> Iterator[NDArray[np.int64]]:
+    """Where the lines end, chunk by chunk; if strict, raises ValueError at the first byte that is not UTF-8, and at a line
+    that is too long."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    lines, begin = 0, 0
+    for start in range(0, len(data), cached.CHUNK):
+        chunk = data[start : start + cached.CHUNK]
+        last = start + len(chunk) == len(data)
+        if strict:
+            try:
+                decoder.decode(chunk, final=last)
+            except UnicodeDecodeError as error:
+                fault = max(0, error.start - (len(error.object) - len(chunk)))
+                raise not_utf8(path, lines + chunk[:fault].count(b"\n") + 1) from None
+        ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + start
+        widths = np.diff(ends, prepend=begin - 1, append=start + len(chunk)) - 1
+        if strict and widths.max() > LONGEST:
+            raise too_long(path, lines + int(widths.argmax()) + 1)
+        lines += len(ends)
+        begin = int(ends[-1]) + 1 if len(ends) else begin
+        yield ends
+    if data[len(data) - 1 :] != b"\n":
+        yield np.array([len(data)])
+
+
+def too_long(path: Path, line: int, what: str = "line") -> ValueError:
+    return ValueError(
+        f"{str(path)!r}, line {line:,}: the {what} has more than {LONGEST >> 20} MiB, which is not read at once; "
+        "break it into shorter ones"
+    )
+
+
+def whole_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """All of a file's text, without a byte-order mark. Raises ValueError as `Lines` does."""
+    path = Path(path).expanduser()
+    data = open_text(path, encoding)
+    for _ in _scan(data, path):
+        pass
+    return bytes(data).decode("utf-8").removeprefix("\ufeff")

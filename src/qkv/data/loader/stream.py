@@ -1,0 +1,162 @@
+"""From a source to batches: examples are read pool by pool, sorted by length within a pool and cut by a token budget.
+
+A pool is a pure function of (source, seed, epoch, number). That makes resuming exact, and worker processes a matter of
+speed alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from ...core.batch import Batch
+from ...tokenizers.protocol import Encoder
+from ..batching.numpy_batch import NumpyBatch
+from ..batching.rows import OVER_LONG
+from ..batching.settings import Batching
+from ..source import Counts, Source, Split
+from ..task import Task, TextTask
+from .pools import Pool, Pools
+from .workers import ahead, by_processes
+
+
+def stream(
+    source: Source,
+    tokenizer: Encoder | None,
+    batching: Batching,
+    *,
+    seq2seq: bool,
+    task: Task | None = None,
+    split: Split = "train",
+    seed: int = 0,
+    position: dict[str, Any] | None = None,
+    epochs: int | None = None,
+    length: int | None = None,
+) -> Stream:
+    """Batches of one split, right padded, as a `task` makes them; without one, of texts and pairs as they are.
+
+    Training is endless unless `epochs` is given; other splits last one pass.
+
+    `position["passed"]` of a batch is how many passes over the data are done after it, in whole ones where the source
+    doesn't know before its end how many entries it has. `length` says it then (see `count`); without it, the first pass
+    does, and `position["length"]` keeps it.
+
+    `position` of any batch resumes with the batch after it, bit for bit. Raises ValueError when the data are missing or
+    broken, when no example is left after filtering, and when a position is of data of another size.
+    """
+    if task is None or isinstance(task, TextTask):
+        batching.check(seq2seq and task is None)
+    last = epochs if epochs is not None or split == "train" else 1
+    return Stream(Pools(source, tokenizer, batching, seq2seq, split, seed, task, length), position or {}, last)
+
+
+class Stream(Iterator[Batch]):
+    """An iterator of batches; `report` says what was read, skipped and cut so far. Close it to end its workers."""
+
+    def __init__(self, pools: Pools, position: dict[str, Any], epochs: int | None) -> None:
+        self.report = Counts(notes=pools.source.notes())
+        start = _Place(*(int(position.get(name, 0)) for name in _Place._fields))
+        now = pools.examples(start.epoch)
+        if "examples" in position and position["examples"] != now:
+            raise ValueError(
+                f"can't resume: the data held {position['examples']:,} examples when this position was saved and hold "
+                f"{now:,} now"
+            )
+        # A generator that knew this object would be freed by the garbage collector, whenever and in whichever thread.
+        self._batches = _batches(pools, start, epochs, self.report, position.get("length"))
+
+    def __next__(self) -> Batch:
+        return next(self._batches)
+
+    def close(self) -> None:
+        self._batches.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class _Place(NamedTuple):
+    """Where a stream begins."""
+
+    epoch: int
+    pool: int
+    batch: int
+
+
+def _batches(
+    pools: Pools, start: _Place, epochs: int | None, report: Counts, length: int | None
+) -> Generator[Batch, None, None]:
+    skip = start.batch
+    fruitless = start[1:] == (0, 0)  # no batch in this epoch so far
+    with contextlib.closing(_built(pools, start, epochs)) as built:
+        for pool in built:
+            report.add(pool.counts)
+            if pool.number == 0 and pool.last and len(pool.cuts) == 1 and pools.split == "train":
+                report.notes = tuple(dict.fromkeys([*report.notes, _one_batch_note(pools.batching, pool.cuts[0])]))
+            for i, cut in enumerate(pool.cuts[skip:], skip):
+                at: dict[str, Any] = {
+                    "epoch": pool.epoch,
+                    "pool": pool.number,
+                    "batch": i + 1,
+                    "examples": pool.examples,
+                }
+                at["passed"] = pools.passed(pool, i + 1, length)
+                if length:
+                    at["length"] = length
+                yield cut.batch(at)
+            fruitless, skip = fruitless and not pool.cuts, 0
+            length = length if pool.examples else pool.length or length
+            if pool.last and fruitless:
+                raise ValueError(_nothing_left(pools, report))
+            fruitless = fruitless or pool.last
+
+
+def _tasks(pools: Pools, start: _Place, epochs: int | None) -> Iterator[tuple[int, int]]:
+    """(epoch, number) of each pool."""
+    epoch, number, _ = start
+    while epochs is None or epoch < epochs:
+        if pools.count(epoch) == 0:
+            raise ValueError(f"the {pools.split} split holds no example")
+        while number < pools.count(epoch):  # which a table that is read in order knows at its end
+            yield epoch, number
+            number += 1
+        epoch, number = epoch + 1, 0
+
+
+def _built(pools: Pools, start: _Place, epochs: int | None) -> Generator[Pool, None, None]:
+    """The pools that follow one another, built ahead where that is asked for."""
+    tasks, workers = _tasks(pools, start, epochs), pools.batching.workers
+    if pools.split == "train" and (workers == "auto" or (workers and pools.sequential(start.epoch))):
+        return ahead(pools.build, tasks, pools.stopped.set)
+    if workers and workers != "auto":
+        return by_processes(pools.build, tasks, workers)
+    return (pools.build(*task) for task in tasks)
+
+
+def count(source: Source, seed: int = 0) -> int:
+    """How many entries an epoch of the training data has; those that are read in order are read to their end."""
+    table, n = source.table("train", seed=seed), 0
+    while getattr(table, "sequential", False) and table[n] is not None:
+        n += 1
+    return n or len(table)
+
+
+def _one_batch_note(batching: Batching, cut: NumpyBatch) -> str:
+    return (
+        f"all training data make one batch ({cut.slots:,} of {batching.tokens:,} slots), so every step sees the same; "
+        "lower tokens for smaller steps"
+    )
+
+
+def _nothing_left(pools: Pools, report: Counts) -> str:
+    said = f"no example of the {pools.split} split is left to use: {replace(report, notes=())}"
+    if not report.skipped[OVER_LONG]:
+        return said
+    limit = "max_length" if pools.seq2seq else "context"
+    return f"{said}; raise {limit}, which is {getattr(pools.batching, limit)}, or set over_long to cut"

@@ -1,0 +1,148 @@
+"""Sources of sound with a class each: files of waveforms, and made ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from ..holdout import HoldingSource
+from ..media.audio import MOST_SAMPLES, decode, resampled
+from ..media.image_files import Files, opened, stamp_of
+from ..source import Example, Skipped, Split, Table
+
+SUFFIXES = frozenset(
+    f".{name}"
+    for name in (
+        "wav",
+        "wave",
+        "flac",
+        "ogg",
+        "oga",
+        "opus",
+        "mp3",
+        "aif",
+        "aiff",
+        "aifc",
+        "au",
+        "snd",
+        "caf",
+        "w64",
+        "rf64",
+    )
+)
+
+
+class Sounds(HoldingSource, kind="sounds"):
+    """WAV, FLAC, Ogg, MP3 and other files in a folder or an archive (.zip, .tar and its kin), each below a folder with the
+    name of its class, and perhaps `train`, `validation` and `test` above these. Those that can't be read are skipped and
+    counted.
+
+    label: a regular expression in place of folders, looked for in the path; its first group, or all of it, is the class.
+    validation, test: regular expressions; what has one in its path is of that split.
+    rate:  samples a second; by default those of the first file.
+    rates: what becomes of files with another rate: "refuse" them by name, "skip" and count them, or "resample" them.
+    """
+
+    path: str = ""
+    label: str | None = None
+    validation: str | None = None
+    test: str | None = None
+    rate: int | None = Field(default=None, gt=0)
+    rates: Literal["refuse", "skip", "resample"] = "refuse"
+
+    @field_validator("label", "validation", "test")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"{value!r} is no regular expression: {error}") from None
+        return value
+
+    def stamp(self) -> tuple[Hashable, ...]:
+        return self.path, *stamp_of(Path(self.path).expanduser())
+
+    def _files(self) -> Files:
+        if not self.path:
+            raise ValueError("no training data: give data.path, a folder or an archive of sounds")
+        path = Path(self.path).expanduser()
+        return opened(path, stamp_of(path), suffixes=SUFFIXES)
+
+    def split_of(self, name: str, placed: Split | None) -> Split:
+        for split, pattern in (("test", self.test), ("validation", self.validation)):
+            if pattern is not None and re.search(pattern, name):
+                return split  # type: ignore[return-value]
+        return placed or "train"
+
+    def class_of(self, name: str, placed: str | None) -> str | None:
+        if self.label is None:
+            return placed
+        found = re.search(self.label, name)
+        return None if found is None else found[1] if found.re.groups else found[0]
+
+    def notes(self) -> tuple[str, ...]:
+        return (*(self._files().notes if self.label is None else ()), *super().notes())
+
+    def gives(self, split: Split) -> bool:
+        files = self._files()
+        return any(self.split_of(name, files.split(i)) == split for i, name in enumerate(files.names))
+
+    def open(self, split: Split) -> Table:
+        files = self._files()
+        wanted = [i for i, name in enumerate(files.names) if self.split_of(name, files.split(i)) == split]
+        return _Sounds(self, files, wanted)
+
+
+class _Sounds:
+    """The sounds of a split, each read once."""
+
+    def __init__(self, source: Sounds, files: Files, wanted: list[int]) -> None:
+        self._source, self._files, self._wanted = source, files, wanted
+        self._kept: dict[int, Example | Skipped] = {}
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def __getitem__(self, i: int) -> Example | Skipped:
+        if i not in self._kept:
+            self._kept[i] = self._read(self._wanted[i])
+        return self._kept[i]
+
+    def _read(self, i: int) -> Example | Skipped:
+        source, name = self._source, self._files.names[i]
+        label = source.class_of(name, self._files.label(i))
+        if label is None:
+            return Skipped("without a class", name)
+        data = self._files.read(i)
+        found = data if isinstance(data, Skipped) else decode(data)
+        if isinstance(found, Skipped):
+            return Skipped(found, name)
+        samples, rate = found
+        wanted = source.rate or _rate(source, source.stamp())
+        if rate != wanted and source.rates != "resample":
+            if source.rates == "skip":
+                return Skipped(f"of another rate than {wanted:,} Hz", name)
+            raise ValueError(
+                f"{source.path}, {name}: {rate:,} samples a second, and the first file has {wanted:,}; data.rates=resample "
+                "makes them one, data.rates=skip leaves it out"
+            )
+        if len(samples) * wanted > MOST_SAMPLES * rate:
+            return Skipped(f"longer than {MOST_SAMPLES:,} samples at {wanted:,} Hz", name)
+        return {"audio": resampled(samples, rate, wanted), "rate": wanted, "label": label, "where": name}
+
+
+@lru_cache(maxsize=16)
+def _rate(source: Sounds, stamp: tuple[Hashable, ...]) -> int:
+    """Samples a second of the first file that can be read."""
+    files = source._files()
+    for i in range(len(files.names)):
+        data = files.read(i)
+        found = data if isinstance(data, Skipped) else decode(data)
+        if not isinstance(found, Skipped):
+            return found[1]
+    raise ValueError(f"{source.path} has no sound that can be read")

@@ -1,0 +1,46 @@
+"""Made music: chords that follow one another as they do in songs, in four voices, in any key."""
+
+from __future__ import annotations
+
+from random import Random
+
+from pydantic import Field
+
+from ..media.note_names import Frame, frame_of, spelled
+from ..source import Example
+from .base import GeneratedSource
+
+_SCALES = {"major": (0, 2, 4, 5, 7, 9, 11), "minor": (0, 2, 3, 5, 7, 8, 10)}
+_FOLLOWS = {0: (3, 4, 5, 1), 1: (4,), 3: (4, 0, 1), 4: (0, 0, 5), 5: (3, 1)}  # degrees of the scale, from 0
+_TENOR, _ALTO, _SOPRANO = 55, 62, 69  # where these voices like to be
+_BEATS = 2  # that a chord lasts
+
+
+class Progressions(GeneratedSource, kind="progressions"):
+    """Pieces of so many chords, two frames each: the bass has the root, the upper voices move as little as they can, and the
+    soprano walks on between two chords. They begin and end on the first degree of their key."""
+
+    shortest: int = Field(default=6, ge=2)
+    longest: int = Field(default=12, ge=2)
+
+    def made(self, random: Random) -> Example:
+        key, scale = random.randrange(12), _SCALES[random.choice(list(_SCALES))]
+        degrees = [0]
+        for _ in range(random.randint(self.shortest, max(self.shortest, self.longest)) - 3):
+            degrees.append(random.choice(_FOLLOWS[degrees[-1]]))
+        frames: list[Frame] = []
+        voices = [place + random.randint(-3, 3) for place in (_TENOR, _ALTO, _SOPRANO)]
+        for degree in (*degrees, 4, 0):
+            tones = [(key + scale[(degree + third) % 7]) % 12 for third in (0, 2, 4)]
+            voices = [_nearest(voice, tones, random) for voice in voices]
+            bass = 36 + tones[0]
+            frames += [frame_of([bass, *voices])] * (_BEATS - 1)
+            step = _nearest(voices[-1] + random.choice((-2, 2)), [(key + tone) % 12 for tone in scale], random)
+            frames.append(frame_of([bass, *voices[:-1], step]))
+        return {"text": spelled(frames), "frames": frames}
+
+
+def _nearest(note: int, tones: list[int], random: Random) -> int:
+    """The nearest note that is one of these, of two equally near ones any."""
+    near = sorted((abs(d), random.random(), note + d) for d in range(-6, 7) if (note + d) % 12 in tones)
+    return near[0][2]

@@ -1,0 +1,341 @@
+"""The grammar of `localise`: families of things that CLDR can say, each drawn at random or listed as anchors.
+
+An *item* is the thing itself (a date, an amount of a currency); a `Form` is one way to write items of a domain, in any
+locale. The *anchors* of a form are a few of its items that together hold every word the form can say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from random import Random
+from typing import Any, Literal, get_args
+
+from babel import dates, lists, numbers, units
+from babel.core import Locale
+
+from .cldr_locales import CURRENCIES, LANGUAGES, TERRITORIES, UNITS, open_locale, shared_names
+
+Item = Any
+_Style = Literal["full", "long", "medium", "short"]
+_Unit = Literal["year", "month", "week", "day", "hour", "minute", "second"]
+_STYLES: tuple[_Style, ...] = get_args(_Style)
+_FIRST, _LAST = date(1990, 1, 1).toordinal(), date(2029, 12, 31).toordinal()  # two digits of the year tell it
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to write the items of a domain. `style` is the control word where English alone doesn't tell it."""
+
+    domain: str
+    style: str
+    write: Callable[[Item, Locale], str]
+    draw: Callable[[Random], Item]
+    anchors: tuple[Item, ...]
+    has: Callable[[Item], bool] = lambda item: True
+
+    def supported(self, locale: Locale) -> bool:
+        """Whether the locale's data can say all of it."""
+        try:
+            return bool(self.anchors) and all(self.write(item, locale).strip() for item in self.anchors)
+        except (KeyError, ValueError, AttributeError, TypeError, IndexError):
+            return False
+
+
+# -- dates and times ------------------------------------------------------------------------------------------------
+
+_DAYS = (
+    *(date(2024, month, day) for month in range(1, 13) for day in (1, 20)),
+    *(date(2023, 1, d) for d in range(8)[1:]),
+)
+_HOURS = tuple(time(hour, minute) for hour in range(24) for minute in (0, 37))
+
+
+def _draw_date(random: Random) -> date:
+    return date.fromordinal(random.randint(_FIRST, _LAST))
+
+
+def _draw_time(random: Random) -> time:
+    return time(random.randrange(24), random.randrange(60), random.randrange(60))
+
+
+def _draw_moment(random: Random) -> datetime:
+    return datetime.combine(_draw_date(random), _draw_time(random))
+
+
+def date_forms(language: str, every_name: bool) -> list[Form]:
+    def form(style: _Style) -> Form:
+        return Form("date", style, lambda day, to: dates.format_date(day, style, to), _draw_date, _DAYS)
+
+    return [form(style) for style in _STYLES]
+
+
+def time_forms(language: str, every_name: bool) -> list[Form]:
+    def form(style: _Style) -> Form:
+        return Form("time", style, lambda at, to: dates.format_time(at, style, locale=to), _draw_time, _HOURS)
+
+    return [form(style) for style in _STYLES[2:]]
+
+
+def datetime_forms(language: str, every_name: bool) -> list[Form]:
+    anchors = (
+        *(datetime.combine(day, time(9, 5)) for day in _DAYS),
+        *(datetime.combine(_DAYS[0], hour) for hour in _HOURS),
+    )
+
+    def form(style: _Style) -> Form:
+        clock: _Style = "medium" if style == "medium" else "short"  # the longer ones would name a time zone
+
+        def write(moment: datetime, to: Locale) -> str:
+            pattern = str(dates.get_datetime_format(style, to)).replace("'", "")
+            said = dates.format_time(moment.time(), clock, locale=to)
+            return pattern.replace("{0}", said).replace("{1}", dates.format_date(moment.date(), style, to))
+
+        return Form("datetime", style, write, _draw_moment, anchors)
+
+    return [form(style) for style in _STYLES]
+
+
+def calendar_forms(language: str, every_name: bool) -> list[Form]:
+    """Months of a year, days of a month, weekdays with them, quarters."""
+    skeletons = {
+        "yMMMM": "long",
+        "yMMM": "medium",
+        "MMMMd": "long",
+        "MMMd": "medium",
+        "MMMEd": "medium",
+        "yQQQQ": "full",
+    }
+    known = open_locale("en").datetime_skeletons.keys() & open_locale(language).datetime_skeletons.keys()
+
+    def form(skeleton: str, style: str) -> Form:
+        def write(day: date, to: Locale) -> str:
+            return dates.format_skeleton(skeleton, day, fuzzy=False, locale=to)
+
+        return Form("calendar", style, write, _draw_date, _DAYS)
+
+    return [form(skeleton, style) for skeleton, style in skeletons.items() if skeleton in known]
+
+
+def relative_forms(language: str, every_name: bool) -> list[Form]:
+    seconds: dict[_Unit, int] = {
+        "second": 1,
+        "minute": 60,
+        "hour": 3600,
+        "day": 86400,
+        "week": 604800,
+        "month": 2592000,
+        "year": 31536000,
+    }
+    names = list(seconds)
+
+    def write(item: tuple[_Unit, int], to: Locale) -> str:
+        unit, n = item
+        span = timedelta(seconds=n * seconds[unit])
+        return dates.format_timedelta(span, unit, threshold=1e12, add_direction=True, locale=to)
+
+    def draw(random: Random) -> tuple[_Unit, int]:
+        return random.choice(names), random.choice((-1, 1)) * random.randint(1, 100)
+
+    counts = _plural_samples(language, [Decimal(n) for n in range(1, 101)])
+    anchors = tuple((unit, sign * int(n)) for unit in names for sign in (-1, 1) for n in counts)
+    return [Form("relative", "long", write, draw, anchors)]
+
+
+def interval_forms(language: str, every_name: bool) -> list[Form]:
+    def write(item: tuple[date, date], to: Locale) -> str:
+        return dates.format_interval(*item, "yMMMd", fuzzy=False, locale=to)
+
+    def draw(random: Random) -> tuple[date, date]:
+        start = _draw_date(random)
+        return start, start + timedelta(days=random.randint(1, 60))
+
+    anchors = tuple((day, day + timedelta(days=days)) for day in _DAYS[:24] for days in (5, 40))
+    return [Form("interval", "medium", write, draw, anchors)]
+
+
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+
+def _draw_number(random: Random, digits: int, decimals: int) -> Decimal:
+    """A positive number; every count of digits before and after the point equally likely."""
+    places = random.randint(0, decimals)
+    whole = random.randint(1, 10 ** random.randint(1, digits) - 1)
+    n = Decimal(whole) + Decimal(random.randrange(10**places)).scaleb(-places)
+    return n.normalize() if n % 1 else Decimal(whole)  # 7, not 7.0: plurals tell them apart, English texts don't
+
+
+def _plural_samples(language: str, candidates: list[Decimal]) -> list[Decimal]:
+    """The first two numbers for every pair of plural categories, English and the language's."""
+    english, other = open_locale("en").plural_form, open_locale(language).plural_form
+    found: dict[tuple[str, str], list[Decimal]] = {}
+    for n in candidates:
+        found.setdefault((english(n), other(n)), []).append(n)
+    return [n for group in found.values() for n in group[:2]]
+
+
+def _amounts(language: str) -> list[Decimal]:
+    return _plural_samples(language, [Decimal(n) for n in range(1, 1000)] + [Decimal(n) / 10 for n in range(1, 100)])
+
+
+def number_forms(language: str, every_name: bool) -> list[Form]:
+    anchors = tuple(Decimal(text) for text in ("1", "12.5", "345.67", "8901", "23456.7", "987654.32"))
+
+    def write(n: Decimal, to: Locale) -> str:
+        return numbers.format_decimal(n, locale=to)
+
+    return [Form("number", "standard", write, lambda random: _draw_number(random, 6, 2), anchors)]
+
+
+def percent_forms(language: str, every_name: bool) -> list[Form]:
+    anchors = tuple(Decimal(text) for text in ("1", "2", "12.5", "345.6", "789", "100"))
+
+    def write(n: Decimal, to: Locale) -> str:
+        return numbers.format_percent(n / 100, locale=to, decimal_quantization=False)
+
+    return [Form("percent", "standard", write, lambda random: _draw_number(random, 3, 1), anchors)]
+
+
+def compact_forms(language: str, every_name: bool) -> list[Form]:
+    """1.2K, 34 million: what is said is exact, so that both languages round to the same number."""
+
+    def form(length: Literal["long", "short"]) -> Form:
+        def write(n: Decimal, to: Locale) -> str:
+            return numbers.format_compact_decimal(n, format_type=length, locale=to, fraction_digits=1)
+
+        return Form("compact", length, write, draw, anchors)
+
+    def draw(random: Random) -> Decimal:
+        return _draw_number(random, 3, 1).scaleb(random.choice((3, 6, 9)))
+
+    leads = [
+        Decimal(text)
+        for text in ("1", "1.5", "2", "3", "5", "10", "12", "12.5", "20", "25", "100", "101", "123.4", "200", "500")
+    ]
+    anchors = tuple(lead.scaleb(power) for power in (3, 6, 9) for lead in leads)
+    return [form("long"), form("short")]
+
+
+def currency_forms(language: str, every_name: bool) -> list[Form]:
+    codes = shared_names("currencies", language, None if every_name else CURRENCIES)
+
+    def form(style: Literal["name", "standard"]) -> Form:
+        def write(item: tuple[str, Decimal], to: Locale) -> str:
+            return numbers.format_currency(item[1], item[0], locale=to, format_type=style)
+
+        sayable = _distinct(codes, lambda code: write((code, Decimal(2)), open_locale("en")))
+        counts = _amounts(language)
+        anchors = tuple(
+            (code, n) for code in sayable for n in counts if n == int(n) or numbers.get_currency_precision(code)
+        )
+
+        def draw(random: Random) -> tuple[str, Decimal]:
+            code = random.choice(sayable)
+            return code, _draw_number(random, 4, min(1, numbers.get_currency_precision(code)))
+
+        return Form("currency", style, write, draw, anchors, lambda item: item[0] in sayable)
+
+    return [form("name"), form("standard")]
+
+
+def unit_forms(language: str, every_name: bool) -> list[Form]:
+    def form(style: Literal["long", "short"]) -> Form:
+        def write(item: tuple[str, Decimal], to: Locale) -> str:
+            return units.format_unit(item[1], item[0], style, locale=to)
+
+        def said(unit: str) -> str | None:
+            kind = unit.partition("-")[0]  # Babel writes the bare identifier where a locale lacks the pattern
+            complete = all(f"{kind}-" not in write((unit, n), open_locale(language)) for n in counts)
+            return write((unit, Decimal(2)), open_locale("en")) if complete else None
+
+        counts = _amounts(language)
+        sayable = _distinct(UNITS, said)
+        anchors = tuple((unit, n) for unit in sayable for n in counts)
+
+        def draw(random: Random) -> tuple[str, Decimal]:
+            return random.choice(sayable), _draw_number(random, 3, 1)
+
+        return Form("unit", style, write, draw, anchors, lambda item: item[0] in sayable)
+
+    return [form("long"), form("short")]
+
+
+def _distinct(codes: tuple[str, ...] | list[str], english: Callable[[str], str | None]) -> list[str]:
+    """The codes that English can tell apart: the first of those that it says alike."""
+    found: dict[str, str] = {}
+    for code in codes:
+        said = english(code)
+        if said is not None:
+            found.setdefault(said, code)
+    return list(found.values())
+
+
+# -- names ----------------------------------------------------------------------------------------------------------
+
+_NAMES: dict[str, Callable[[Locale], Any]] = {
+    "territories": lambda locale: locale.territories,
+    "languages": lambda locale: locale.languages,
+    "weekdays": lambda locale: locale.days["stand-alone"]["wide"],
+    "months": lambda locale: locale.months["stand-alone"]["wide"],
+}
+
+
+def _name_tables(language: str, every_name: bool) -> dict[str, tuple[Any, ...]]:
+    return {
+        "territories": shared_names("territories", language, None if every_name else TERRITORIES),
+        "languages": shared_names("languages", language, None if every_name else LANGUAGES),
+        "weekdays": tuple(range(7)),
+        "months": tuple(range(1, 13)),
+    }
+
+
+def name_forms(language: str, every_name: bool) -> list[Form]:
+    """Single names. All are anchors: they are learned by heart, so none is ever held out."""
+    anchors = tuple((role, code) for role, codes in _name_tables(language, every_name).items() for code in codes)
+
+    def write(item: tuple[str, Any], to: Locale) -> str:
+        return _NAMES[item[0]](to)[item[1]]
+
+    return [Form("name", "standard", write, lambda random: random.choice(anchors), anchors)]
+
+
+def list_forms(language: str, every_name: bool) -> list[Form]:
+    tables = {role: codes for role, codes in _name_tables(language, every_name).items() if len(codes) >= 3}
+    roles, weights = list(tables), [4 if role in ("territories", "languages") else 1 for role in tables]
+    # Every name in every place: some languages join a word for "and" to the name that follows.
+    rings = {role: (*codes, *codes[:2]) for role, codes in tables.items()}
+    anchors = tuple(
+        (role, rings[role][at : at + n]) for role in tables for at in range(len(tables[role])) for n in (2, 3)
+    )
+
+    def draw(random: Random) -> tuple[str, tuple[Any, ...]]:
+        role = random.choices(roles, weights)[0]
+        return role, tuple(random.sample(tables[role], random.randint(2, 3)))
+
+    def form(style: Literal["standard", "or"]) -> Form:
+        def write(item: tuple[str, tuple[Any, ...]], to: Locale) -> str:
+            names = _NAMES[item[0]](to)
+            return lists.format_list([names[code] for code in item[1]], style, to)
+
+        return Form("list", style, write, draw, anchors)
+
+    return [form("standard"), form("or")]
+
+
+DOMAINS: dict[str, Callable[[str, bool], list[Form]]] = {
+    "date": date_forms,
+    "time": time_forms,
+    "datetime": datetime_forms,
+    "calendar": calendar_forms,
+    "relative": relative_forms,
+    "interval": interval_forms,
+    "number": number_forms,
+    "percent": percent_forms,
+    "compact": compact_forms,
+    "currency": currency_forms,
+    "unit": unit_forms,
+    "name": name_forms,
+    "list": list_forms,
+}

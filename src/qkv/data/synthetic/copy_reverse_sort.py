@@ -1,0 +1,77 @@
+"""Toys that show in a minute whether a model learns at all: copy, reverse or sort a made sequence of symbols."""
+
+from __future__ import annotations
+
+import string
+from abc import abstractmethod
+from random import Random
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from ...core.shuffle import mix, text_hash
+from ..source import Example, Source, Split, Table
+from .base import HELD_OUT, GeneratedTable, held_out
+
+_SYMBOLS = {"letters": string.ascii_lowercase, "digits": string.digits}
+
+
+class Toy(Source):
+    """Sequences of `symbols` with `separator` between them, their lengths uniform from `shortest` to `longest`.
+
+    Each epoch makes `train` new ones. Validation and test are sequences that training never makes.
+    """
+
+    symbols: Literal["letters", "digits"] = "letters"
+    shortest: int = Field(default=4, ge=1)
+    longest: int = Field(default=12, ge=1)
+    separator: str = " "
+    train: int = Field(default=20_000, ge=1)
+    validation: int = Field(default=500, ge=1)
+    test: int = Field(default=500, ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.longest < self.shortest:
+            raise ValueError(f"longest ({self.longest}) is less than shortest ({self.shortest})")
+        if len(_SYMBOLS[self.symbols]) ** self.longest < 100:
+            raise ValueError("there are too few such sequences to hold some out; raise longest")
+        return self
+
+    @abstractmethod
+    def answer(self, symbols: list[str]) -> list[str]:
+        """What the model should make of a sequence."""
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        if split != "train":
+            return held_out(self, split)
+        return GeneratedTable(self.train, lambda i: self.made(Random(mix(seed, epoch, i)), "train"))
+
+    def made(self, random: Random, split: Split) -> Example:
+        """One example of a split."""
+        while True:
+            symbols = random.choices(_SYMBOLS[self.symbols], k=random.randint(self.shortest, self.longest))
+            place = text_hash("".join(symbols)) % HELD_OUT
+            if ("validation" if place == 0 else "test" if place == 1 else "train") == split:
+                return {"source": self.separator.join(symbols), "target": self.separator.join(self.answer(symbols))}
+
+
+class Copy(Toy, kind="copy"):
+    """a b c → a b c"""
+
+    def answer(self, symbols: list[str]) -> list[str]:
+        return symbols
+
+
+class Reverse(Toy, kind="reverse"):
+    """a b c → c b a"""
+
+    def answer(self, symbols: list[str]) -> list[str]:
+        return symbols[::-1]
+
+
+class Sort(Toy, kind="sort"):
+    """c a b → a b c"""
+
+    def answer(self, symbols: list[str]) -> list[str]:
+        return sorted(symbols)

@@ -1,0 +1,69 @@
+"""Made facts about made people, and questions about them: which fact is asked for, and about whom, has to be found."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from pydantic import Field
+
+from ..source import Example
+from .base import GeneratedSource
+
+
+class _Kind(NamedTuple):
+    says: str
+    asks: str
+    choices: tuple[str, ...]
+
+
+_KINDS = (
+    _Kind(
+        "{who} lives in {what}.", "Where does {who} live?", ("Lima", "Oslo", "Kyoto", "Accra", "Quito", "Perth", "Riga")
+    ),
+    _Kind("{who} works as a {what}.", "What is {who}'s job?", ("baker", "pilot", "tailor", "judge", "farmer", "clown")),
+    _Kind("{who} was born in {what}.", "When was {who} born?", tuple(map(str, range(1900, 2000)))),
+    _Kind(
+        "{who} plays the {what}.", "What does {who} play?", ("flute", "drums", "violin", "old piano", "tuba", "harp")
+    ),
+    _Kind(
+        "{who} likes {what}.", "What does {who} like?", ("rice", "black tea", "plums", "goat cheese", "soup", "figs")
+    ),
+)
+_PEOPLE = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana")
+
+
+class Facts(GeneratedSource, kind="facts"):
+    """Texts of `shortest` to `longest` facts of two kinds about up to four people, and a question about one of them.
+
+    unanswerable: the share of questions to which the text has no answer: about somebody else, or something else about them.
+    """
+
+    shortest: int = Field(default=3, ge=2, le=7)
+    longest: int = Field(default=6, ge=2, le=7)
+    unanswerable: float = Field(default=0.2, ge=0, lt=1)
+
+    def made(self, random: Random) -> Example:
+        kinds = random.sample(_KINDS, 2)
+        all_ = [(who, kind) for who in random.sample(_PEOPLE, 4) for kind in kinds]
+        picked = random.sample(all_, random.randint(self.shortest, max(self.shortest, self.longest)))
+        told = [(who, kind, random.choice(kind.choices)) for who, kind in picked]
+        context = " ".join(kind.says.format(who=who, what=what) for who, kind, what in told)
+        if random.random() < self.unanswerable:
+            who, kind = random.choice([one for one in all_ if one not in picked])
+            return _asked(kind.asks.format(who=who), context, "", 0)
+        chosen = random.randrange(len(told))
+        who, kind, what = told[chosen]
+        before = "".join(kind.says.format(who=who, what=what) + " " for who, kind, what in told[:chosen])
+        start = len(before) + kind.says.format(who=who, what="\0").index("\0")
+        return _asked(kind.asks.format(who=who), context, what, start)
+
+
+def _asked(question: str, context: str, answer: str, start: int) -> Example:
+    return {
+        "text": f"{question}\n{context}",
+        "question": question,
+        "context": context,
+        "answers": (answer,),
+        "starts": (start,),
+    }

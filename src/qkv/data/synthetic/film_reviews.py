@@ -1,0 +1,43 @@
+"""Made reviews of films whose verdict depends on the order of words, for a classifier that runs anywhere.
+
+    although the acting is not dull , the plot is weak       negative
+
+Which words there are says little: a `not` turns the adjective behind it alone, and of two clauses only the main one counts.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from ..source import Example
+from .base import GeneratedSource
+
+_THINGS = ("plot", "acting", "music", "ending", "dialogue", "pacing", "camera", "cast", "humor", "script")
+_GOOD = ("good", "clever", "moving", "bright", "funny", "warm", "tense", "fresh", "brave", "subtle")
+_BAD = ("bad", "dull", "weak", "cheap", "slow", "cold", "flat", "stale", "loud", "clumsy")
+_NOT = ("not", "never", "hardly")
+
+
+class Verdicts(GeneratedSource, kind="verdicts"):
+    """One or two clauses, one for and one against, with the label `positive` or `negative` of the main one."""
+
+    def made(self, random: Random) -> Example:
+        good = random.random() < 0.5
+        first, second = random.sample(_THINGS, 2)
+        main, other = _clause(first, good, random), _clause(second, not good, random)
+        text = random.choice(
+            (
+                main,
+                f"{other} but {main}",
+                f"although {other} , {main}",
+                f"{main} although {other}",
+                f"{other} , yet {main}",
+            )
+        )
+        return {"text": text, "label": "positive" if good else "negative"}
+
+
+def _clause(thing: str, good: bool, random: Random) -> str:
+    turned = random.random() < 0.5
+    adjective = random.choice(_GOOD if good != turned else _BAD)
+    return f"the {thing} is {random.choice(_NOT) + ' ' if turned else ''}{adjective}"

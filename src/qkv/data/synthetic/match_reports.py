@@ -1,0 +1,70 @@
+"""Made reports of football matches with their headlines, for a summarizer that runs anywhere.
+
+on sunday oslo met turin in a cold rain . … the final score was 1 to 3 .       turin beat oslo 3 to 1
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from pydantic import Field
+
+from ...core.shuffle import mix, text_hash
+from ..source import Example, Source, Split, Table
+from .base import HELD_OUT, GeneratedTable, held_out
+
+_TEAMS = (
+    *("oslo", "turin", "porto", "leeds", "basel", "ghent", "malmo", "lyon"),
+    *("parma", "delft", "bergen", "krakow", "seville", "dublin", "zagreb", "riga"),
+)
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_WEATHER = ("in a cold rain", "under a bright sun", "in thick fog", "in front of a full house", "on a wet field")
+_PLAYERS = ("berg", "costa", "novak", "smith", "moreau", "keller", "rossi", "olsen")
+_ASIDES = (
+    "the coach was not pleased with the first half",
+    "both goalkeepers had a busy evening",
+    "a penalty was saved after the break",
+    "the crowd sang until the end",
+    "two players were shown a yellow card",
+)
+
+
+class Matches(Source, kind="matches"):
+    """The `source` is a report, the `target` who won, whom they beat and how: what the report says of it is the score alone,
+    with the home team's goals first. Each epoch makes `train` new ones; what is held out is never made for training.
+    """
+
+    train: int = Field(default=10_000, ge=1)
+    validation: int = Field(default=300, ge=1)
+    test: int = Field(default=500, ge=1)
+
+    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
+        if split != "train":
+            return held_out(self, split)
+        return GeneratedTable(self.train, lambda i: self.made(Random(mix(seed, epoch, i)), "train"))
+
+    def made(self, random: Random, split: Split) -> Example:
+        """One example of a split, to which its report belongs by hash."""
+        while True:
+            example = _report(random)
+            place = text_hash(example["source"]) % HELD_OUT
+            if ("validation" if place == 0 else "test" if place == 1 else "train") == split:
+                return example
+
+
+def _report(random: Random) -> Example:
+    home, guest = random.sample(_TEAMS, 2)
+    ours, theirs = random.choices(range(6), k=2)
+    opening = f"on {random.choice(_DAYS)} {home} met {guest} {random.choice(_WEATHER)}"
+    scored = (
+        f"{random.choice(_PLAYERS)} of {random.choice((home, guest))} hit the bar in minute {random.randint(1, 90)}"
+    )
+    middle = random.sample((scored, *_ASIDES), 3)
+    report = " . ".join((opening, *middle, f"the final score was {ours} to {theirs} ."))
+    return {"source": report, "target": _headline(home, guest, ours, theirs)}
+
+
+def _headline(home: str, guest: str, ours: int, theirs: int) -> str:
+    if ours == theirs:
+        return f"{home} and {guest} drew {ours} all"
+    return f"{home} beat {guest} {ours} to {theirs}" if ours > theirs else f"{guest} beat {home} {theirs} to {ours}"

@@ -1,0 +1,51 @@
+"""Made sentences that name people, places, companies and dates: a word's form does not tell which, its neighbors do."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import ClassVar
+
+from ..source import Example
+from .base import GeneratedSource, name
+
+_MONTHS = ("January", "March", "April", "June", "August", "October", "December")
+_SIZES = {"person": (1, 2), "place": (1, 2), "company": (1, 3)}
+_SENTENCES = (
+    "{person} was born in {place} on {date} .",
+    "{person} , who lives near {place} , works for {company} .",
+    "Shares of {company} fell after {person} left on {date} .",
+    "The road from {place} to {place} is closed until {date} .",
+    "{company} opened its first office in {place} .",
+    '" We never saw {place} again , " said {person} .',
+    "{company} hired {person} and {person} .",
+    "Yesterday {person} wrote to the mayor of {place} .",
+    "Nobody at {company} had heard of {place} before {date} .",
+    "The painter {person} moved to {place} , and {company} paid for it .",
+    "It rained on {date} , and all day long .",
+    "Prices rose , as {company} said on {date} .",
+)
+
+
+class Mentions(GeneratedSource, kind="mentions"):
+    """Sentences with entities in IOB2. Names are syllables put together, so that most of them are met for the first time."""
+
+    tags: ClassVar[tuple[str, ...]] = (
+        "O",
+        *(f"{prefix}-{kind}" for prefix in "BI" for kind in ("company", "date", "person", "place")),
+    )
+
+    def made(self, random: Random) -> Example:
+        words: list[str] = []
+        tags: list[str] = []
+        for word in random.choice(_SENTENCES).split():
+            kind = word[1:-1] if word.startswith("{") else ""
+            said = _entity(kind, random) if kind else [word]
+            words += said
+            tags += [f"{'I' if i else 'B'}-{kind}" if kind else "O" for i in range(len(said))]
+        return {"text": " ".join(words), "words": words, "tags": tags}
+
+
+def _entity(kind: str, random: Random) -> list[str]:
+    if kind == "date":
+        return [str(random.randint(1, 28)), random.choice(_MONTHS), str(random.randint(1900, 2030))]
+    return [name(random) for _ in range(random.randint(*_SIZES[kind]))]

@@ -1,0 +1,22 @@
+"""Train a tokenizer on the lines of text files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..tokenizers.kinds import TokenizerSpec, Trace
+from ..tokenizers.tokenizer import Tokenizer, train
+from .files.lines import Lines
+
+
+def train_from_files(
+    spec: TokenizerSpec | str,
+    files: Iterable[str | Path],
+    *,
+    progress: bool = False,
+    trace: Trace | None = None,
+) -> Tokenizer:
+    """`train` on the lines of text files, plain or .gz. Raises ValueError for one that is missing, empty or not UTF-8."""
+    opened = [Lines(file) for file in files]
+    return train(spec, (lines[i] for lines in opened for i in range(len(lines))), progress=progress, trace=trace)

@@ -1,0 +1,290 @@
+"""Files of word vectors: word2vec's text and binary forms and GloVe's, plain or .gz, read and written.
+
+word2vec text    a line `V E`, then V lines of a word and E numbers
+word2vec binary  a line `V E`, then V times a word, a space and E little-endian fp32 numbers, perhaps a line end
+GloVe            lines of a word and E numbers, without a first line that counts them
+"""
+
+from __future__ import annotations
+
+import gzip
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Literal, NamedTuple, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.spec import nearest
+from ..files.cache import Bytes
+from ..files.compressed import open_bytes
+from .word_vectors import Vectors
+
+Form = Literal["word2vec", "binary", "glove"]
+
+_WRITTEN = bytes(range(0x20, 0x7F)) + b"\t\r"  # what a line of numbers has no other bytes than
+_LONGEST_LINE = 1 << 10  # bytes of a line that are looked at
+_LONGEST_WORD = 1 << 12  # bytes
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False) -> Vectors:
+    """Vectors from a file; which of the three forms it has is seen from its content.
+
+    encoding:   of the words.
+    keep_first: where a word stands twice, keep its first vector and say so in `notes`, in place of an error.
+
+    Raises ValueError that names the file and the line or byte: where it is missing, empty, cut off or in another encoding,
+    a line has more or fewer numbers than the others or something that is no finite number, or a word stands twice.
+    """
+    path = Path(path)
+    _check_encoding(encoding)
+    data = open_bytes(path)
+    if data[:2] in _UTF16:
+        raise ValueError(
+            f"{str(path)!r} is UTF-16, which no program reads vectors from; convert it: iconv -f utf-16 -t utf-8"
+        )
+    header = _header(data)
+    rows = _Rows(path, encoding, keep_first)
+    if header is not None and not (header.words and 0 < header.width <= len(data)):
+        raise rows.wrong("line 1", f"it promises {header.words} words of {header.width} numbers, which can't be")
+    if header is not None and _is_binary(data, header):
+        _read_binary(data, header, rows)
+    else:
+        _read_text(data, header, rows)
+    return rows.vectors()
+
+
+def as_form(name: str) -> Form:
+    """A form by its name. Raises ValueError with the nearest names."""
+    if name not in get_args(Form):
+        raise ValueError(f"there is no form of vector files {name!r}; {nearest(name, get_args(Form))}")
+    return cast("Form", name)
+
+
+def write(vectors: Vectors, path: str | Path, form: Form | None = None) -> Path:
+    """Write a file, whole or not at all. Without a form `.bin` means binary and everything else word2vec's text; a further
+    `.gz` compresses. Reading it gives the same numbers back.
+
+    Raises ValueError for words that the form can't hold: binary ones with a space, others with a line end, any that is
+    empty.
+    """
+    path = Path(path)
+    form = as_form(form or ("binary" if path.name.removesuffix(".gz").endswith(".bin") else "word2vec"))
+    for word in vectors.words:
+        if not word or "\n" in word or word != word.strip(" \r\t") or (form == "binary" and " " in word):
+            raise ValueError(f"the word {word!r} can't be written to a {form} file, which could not be read back")
+    with _written_beside(path) as out:
+        if path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed:
+                packed.writelines(_written(vectors, form))
+        else:
+            out.writelines(_written(vectors, form))
+    return path
+
+
+@contextmanager
+def _written_beside(path: Path) -> Iterator[IO[bytes]]:
+    """A file that gets its name only when it is whole."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as out:
+            yield out
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _written(vectors: Vectors, form: Form) -> Iterator[bytes]:
+    if form != "glove":
+        yield b"%d %d\n" % (len(vectors), vectors.width)
+    line = " ".join(["%.9g"] * vectors.width)
+    for word, row in zip(vectors.words, vectors.array, strict=True):
+        written = row.astype("<f4").tobytes() if form == "binary" else (line % tuple(row.tolist())).encode()
+        yield word.encode() + b" " + written + b"\n"
+
+
+# -- what both kinds of reading share ---------------------------------------------------------------------------------
+
+
+class _Header(NamedTuple):
+    words: int
+    width: int
+    end: int  # the byte after its line
+
+
+@dataclass
+class _Rows:
+    """What was read so far. `place` is "line 7" or "byte 700"."""
+
+    path: Path
+    encoding: str
+    keep_first: bool
+    numbers: array[float] = field(default_factory=lambda: array("f"))
+    places: dict[str, str] = field(default_factory=dict)  # of every word
+    again: list[str] = field(default_factory=list)  # words left out, because they were there before
+
+    def wrong(self, place: str, said: str) -> ValueError:
+        return ValueError(f"{str(self.path)!r}, {place}: {said}")
+
+    def takes(self, spelled: bytes, place: str) -> bool:
+        """Note a word; whether its vector is wanted."""
+        try:
+            word = spelled.decode(self.encoding)
+        except UnicodeDecodeError as error:
+            raise self.wrong(
+                place, f"its word is not valid {self.encoding} ({error.reason}); give the file's encoding, latin-1, say"
+            ) from None
+        if not word:
+            raise self.wrong(place, "there is no word before the numbers")
+        before = self.places.get(word)
+        if before is None:
+            self.places[word] = place
+            return True
+        if not self.keep_first:
+            raise self.wrong(
+                place,
+                f"the word {word!r} stood in {before} already; make it one, or read the file with keep_first, which keeps "
+                "the first",
+            )
+        self.again.append(word)
+        return False
+
+    def vectors(self) -> Vectors:
+        words = tuple(self.places)
+        numbers = np.frombuffer(self.numbers, np.float32).reshape(len(words), -1)
+        bad = np.flatnonzero(~np.isfinite(numbers).all(1))
+        if len(bad):
+            raise self.wrong(self.places[words[bad[0]]], "a number is not finite, or too large for fp32")
+        known = ", ".join(map(repr, self.again[:3])) + (" …" if len(self.again) > 3 else "")
+        notes = (f"{len(self.again):,} lines repeat a word and were left out ({known})",) if self.again else ()
+        return Vectors(words, numbers, notes)
+
+
+def _check_encoding(encoding: str) -> None:
+    try:
+        "".encode(encoding)
+    except LookupError:
+        raise ValueError(f"there is no encoding {encoding!r}; use one that Python knows, such as latin-1") from None
+
+
+def _header(data: Bytes) -> _Header | None:
+    """The two numbers of the first line, where these are all that it has."""
+    end = data.find(b"\n", 0, _LONGEST_WORD)
+    fields = data[: end + 1].removeprefix(b"\xef\xbb\xbf").split()
+    if end < 0 or len(fields) != 2 or not all(field.isdigit() for field in fields):
+        return None
+    return _Header(int(fields[0]), int(fields[1]), end + 1)
+
+
+def _is_binary(data: Bytes, header: _Header) -> bool:
+    """Whether what follows the first word is something else than a line of written numbers."""
+    begin = data.find(b" ", header.end)
+    end = data.find(b"\n", begin)
+    sample = data[begin : min(end if end > 0 else len(data), begin + 4 * header.width)] if begin > 0 else b""
+    if not sample.strip():  # a number whose first byte is a line feed, unless there is no room for one
+        return begin > 0 and len(data) > begin + 4 * header.width
+    if sample.translate(None, _WRITTEN):
+        return True
+    fields = data[begin : min(end if end > 0 else len(data), begin + _LONGEST_LINE)].split()
+    return not any(map(_is_number, fields))  # the bytes of a number may look like letters
+
+
+# -- binary -----------------------------------------------------------------------------------------------------------
+
+
+def _read_binary(data: Bytes, header: _Header, rows: _Rows) -> None:
+    count, width, at = header
+    size = 4 * width
+    for number in range(1, count + 1):
+        while data[at : at + 1] == b"\n":
+            at += 1
+        space = data.find(b" ", at, at + _LONGEST_WORD)
+        if space < 0 or space + 1 + size > len(data):
+            raise rows.wrong(
+                f"byte {min(at, len(data)):,}",
+                f"the file ends within word {number:,} of the {count:,}, of {width} numbers each, that its first line "
+                "promises: it is cut off, so fetch it again"
+                if space >= 0 or at + _LONGEST_WORD > len(data)
+                else f"there is no word; the first line says {width} numbers a word, which these are not",
+            )
+        if rows.takes(data[at:space], f"byte {at:,}"):
+            rows.numbers.frombytes(_native(data[space + 1 : space + 1 + size]))
+        at = space + 1 + size
+    if data[at:].strip():
+        raise rows.wrong(f"byte {at:,}", f"more follows than the {count:,} words that the first line promises")
+
+
+def _native(numbers: bytes) -> bytes:
+    """Little-endian fp32 in this machine's order."""
+    return np.frombuffer(numbers, "<f4").astype(np.float32).tobytes()
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def _read_text(data: Bytes, header: _Header | None, rows: _Rows) -> None:
+    width = header.width if header else 0
+    for number, line in _lines(data, header.end if header else 0, 2 if header else 1):
+        width = width or _width(line, rows, number)
+        fields = line.rsplit(b" ", width)
+        if len(fields) != width + 1 or (b" " in fields[0] and _is_number(fields[0].rsplit(b" ", 1)[1])):
+            said = "the first line says" if header else "the first line has"
+            raise rows.wrong(f"line {number:,}", f"there are {_trailing(line)} numbers, and {said} {width}")
+        if rows.takes(fields[0], f"line {number:,}"):
+            rows.numbers.frombytes(_numbers(fields[1:], rows, number).tobytes())
+    if header and len(rows.places) + len(rows.again) != header.words:
+        raise rows.wrong(
+            "line 1",
+            f"it promises {header.words:,} words, and {len(rows.places) + len(rows.again):,} follow: the file is cut off, "
+            "or was changed; fetch it again, or take the first line away",
+        )
+    if not rows.places:
+        raise rows.wrong("line 1", "there is no word with a vector")
+
+
+def _lines(data: Bytes, at: int, number: int) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers, without spaces at their ends."""
+    while at < len(data):
+        end = data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        line = data[at:end].rstrip(b" \t\r")
+        line = line.removeprefix(b"\xef\xbb\xbf") if at == 0 else line
+        if line:
+            yield number, line
+        at, number = end + 1, number + 1
+
+
+def _width(line: bytes, rows: _Rows, number: int) -> int:
+    """How many numbers end the first line of a GloVe file."""
+    found = _trailing(line)
+    if not found:
+        raise rows.wrong(
+            f"line {number:,}", "no number follows its word; a file of vectors has a word and its numbers in each line"
+        )
+    return found
+
+
+def _trailing(line: bytes) -> int:
+    """How many numbers a line ends with; its first field is a word, whatever it looks like."""
+    fields = line.split(b" ")[1:]
+    return next((i for i, part in enumerate(reversed(fields)) if not _is_number(part)), len(fields))
+
+
+def _numbers(fields: list[bytes], rows: _Rows, number: int) -> NDArray[np.float32]:
+    try:
+        with np.errstate(over="ignore"):  # what is too large is told when all is read
+            return np.fromiter(map(float, fields), np.float32, len(fields))
+    except ValueError:
+        bad = next(part for part in fields if not _is_number(part))
+        raise rows.wrong(f"line {number:,}", f"{bad.decode('ascii', 'replace')!r} is no number") from None
+
+
+def _is_number(part: bytes) -> bool:
+    with suppress(ValueError):
+        float(part)
+        return True
+    return False

@@ -1,0 +1,153 @@
+"""Tables of cells as pandas, Excel and corpora without quoting write them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qkv.data.files.csv_header import is_heading
+from qkv.data.files.csv_tsv import Cells
+
+
+def rows(path: Path, **options: Any) -> list[list[str]]:
+    cells = Cells(path, options.pop("form", "tsv"), "utf-8", **options)
+    return [cells[i] for i in range(len(cells))]
+
+
+def file(tmp_path: Path, text: str, name: str = "x.tsv") -> Path:
+    (tmp_path / name).write_bytes(text.encode())
+    return tmp_path / name
+
+
+PAIRS = [["He said, hi.", "Er sagte hallo."], ['"Hello," he said.', "„Hallo“, sagte er."], ["a\tb", "c\nd"], ["x", "y"]]
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_what_pandas_writes_is_read_back(tmp_path: Path, quoting: int, line_end: str) -> None:
+    path = tmp_path / "x.tsv"
+    pandas.DataFrame(PAIRS).to_csv(path, sep="\t", index=False, header=False, quoting=quoting, lineterminator=line_end)
+    cells = Cells(path, "tsv", "utf-8")
+    assert cells.quoted and [cells[i] for i in range(4)] == PAIRS
+    assert [cells.line(i) for i in range(4)] == [1, 2, 3, 5]
+
+
+def test_what_excel_writes_is_read_back(tmp_path: Path) -> None:
+    path = file(tmp_path, '"Hello, you."\tHallo du.\r\nGo.\t"Geh, los."\r\n')
+    assert rows(path) == [["Hello, you.", "Hallo du."], ["Go.", "Geh, los."]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"Hello," he said.\t„Hallo“, sagte er.\nGo.\tGeh.\n',  # a quotation at the beginning of a sentence
+        '"Hello."\t"Hallo."\nGo.\tGeh.\n',  # a sentence that is a quotation
+        '"Hello, you."\t"Hallo, du."\nNo, no.\tNein, nein.\n',  # Excel would have quoted the second line, too
+        'He said "go".\tEr sagte "geh".\n"Go."\t"Geh."\n',  # whoever quotes would have quoted the first line
+        '"I came.\tIch kam.\nI saw."\tIch sah.\nGo.\tGeh.\n',  # a quotation over two sentences
+        '"I came.\tIch kam.\nGo.\tGeh.\n',  # and one that never ends
+    ],
+)
+def test_a_corpus_without_quoting_is_read_as_it_stands(tmp_path: Path, text: str) -> None:
+    assert rows(file(tmp_path, text)) == [line.split("\t") for line in text.splitlines()]
+
+
+def test_a_setting_decides_against_what_it_looks_like(tmp_path: Path) -> None:
+    path = file(tmp_path, '"Hello."\t"Hallo."\nGo.\tGeh.\n')
+    assert rows(path, quoted=True)[0] == ["Hello.", "Hallo."]
+    assert any("data.quoted=true" in note for note in Cells(path, "tsv", "utf-8").notes(None, None))
+    broken = file(tmp_path, 'Go.\tGeh.\n"I came.\tIch kam.\n', "y.tsv")
+    with pytest.raises(ValueError, match=r"y\.tsv', line 2, is not valid TSV with quoted cells .*quoted=false"):
+        rows(broken, quoted=True)
+
+
+def test_quoting_is_seen_where_it_begins_late(tmp_path: Path) -> None:
+    path = file(tmp_path, "Go.\tGeh.\n" * 1000 + '"say ""go"""\tsag geh\n')
+    assert rows(path)[-1] == ['say "go"', "sag geh"]
+
+
+def loose(path: Path, **options: Any) -> list[list[str] | str]:
+    """The rows of a file, an error's text in place of what is wrong."""
+    cells, found = Cells(path, "csv", "utf-8", strict=False, **options), list[list[str] | str]()
+    for i in range(len(cells)):
+        try:
+            found.append(cells[i])
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def test_a_wrong_row_is_an_error_of_its_own(tmp_path: Path) -> None:
+    good = [[f"text {i}", str(i % 2)] for i in range(100)]
+    lines = [",".join(row) for row in good]
+    path = file(tmp_path, "\n".join([*lines[:50], '"a "b" c",0', *lines[50:], ""]), "x.csv")
+    with pytest.raises(ValueError, match="line 51, is not valid CSV"):
+        rows(path, form="csv")
+    found = loose(path)
+    assert [row for row in found if isinstance(row, list)] == good
+    assert "line 51, is not valid CSV" in found[50]
+
+
+def test_a_quotation_that_never_ends_costs_its_own_line(tmp_path: Path) -> None:
+    found = loose(file(tmp_path, 'a,0\n"b,1\nc,0\nd,1\n', "x.csv"))
+    assert found[0] == ["a", "0"] and "line 2, is not" in found[1] and found[2:] == [["c", "0"], ["d", "1"]]
+    assert (
+        len(loose(file(tmp_path, 'a","x\n' * 3000, "y.csv"))) < 3000
+    )  # each line opens one: not all are read again for each
+
+
+def test_bytes_of_no_text_cost_their_own_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"a,0\nb\xff,1\nc,0\n")
+    found = loose(path)
+    assert (found[0], found[2]) == (["a", "0"], ["c", "0"]) and "line 2" in found[1]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_carriage_returns_end_rows(tmp_path: Path, strict: bool) -> None:
+    table = [["text", "label"], ["a", "0"], ["b\rb", "1"], ["c", "0"]]
+    mac = 'text,label\ra,0\r"b\rb",1\rc,0\r'
+    mixed = 'text,label\na,0\r"b\rb",1\nc,0\r\n'
+    assert rows(file(tmp_path, mac, "x.csv"), form="csv", strict=strict) == table
+    assert rows(file(tmp_path, mixed, "y.csv"), form="csv", strict=strict) == table
+    found = loose(file(tmp_path, 'a,0\r"b"b,1\rc,0\nd,1\n', "z.csv"))
+    assert [row for row in found if isinstance(row, list)] == [["a", "0"], ["c", "0"], ["d", "1"]] and len(found) == 4
+
+
+texts = st.text(st.sampled_from('ab",\t\n '), min_size=1, max_size=8).filter(lambda text: text.strip(" ") == text)
+
+
+@given(st.lists(st.tuples(texts, texts), min_size=1, max_size=8))
+def test_csv_is_read_back_whatever_it_holds(
+    tmp_path_factory: pytest.TempPathFactory, table: list[tuple[str, str]]
+) -> None:
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows(table)
+    path = file(tmp_path_factory.mktemp("x"), out.getvalue(), "x.csv")
+    assert [tuple(row) for row in rows(path, form="csv", quoted=True)] == table
+
+
+def test_a_long_cell_and_semicolons(tmp_path: Path) -> None:
+    long = "x" * 200_000  # the csv module's own limit is 131,072
+    assert rows(file(tmp_path, f'"{long}";"a ""b"""\n1;2\n', "x.csv"), form="csv") == [[long, 'a "b"'], ["1", "2"]]
+
+
+@pytest.mark.parametrize(
+    "names", ["id english german", "source target", "de en", "Deutsch Englisch", "sentence1 sentence2"]
+)
+def test_headings(names: str) -> None:
+    assert is_heading(names.split())
+
+
+@pytest.mark.parametrize(
+    "cells", [["hello", "hallo"], ["Go.", "Geh."], ["no", "nein"], ["text", "text"], ["en"], ["", "de"]]
+)
+def test_first_examples_are_no_headings(cells: list[str]) -> None:
+    assert not is_heading(cells)

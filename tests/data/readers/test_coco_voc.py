@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from qkv.data.readers.coco_voc import Coco, Voc
+from qkv.data.source import SPLITS
+
+OBJECT = "<object><name>{}</name><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax></bndbox></object>"
+
+
+def jpeg(shade: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (32, 24), (shade, shade, shade)).save(file, "JPEG")
+    return file.getvalue()
+
+
+def voc_files(count: int = 6, lists: bool = True) -> dict[str, bytes]:
+    """Picture n has an object `cell` of n pixels, and odd ones a `plate` too."""
+    files = {}
+    for n in range(1, count + 1):
+        objects = OBJECT.format("cell", 0, 0, n, 5) + (OBJECT.format(" plate ", 1, 2, 3, 4) if n % 2 else "")
+        files[f"Annotations/p{n}.xml"] = f"<annotation>{objects}</annotation>".encode()
+        files[f"JPEGImages/p{n}.jpg"] = jpeg(n)
+    if lists:
+        for name, numbers in (("train", (1, 2, 3)), ("val", (4, 5)), ("test", (6,))):
+            files[f"ImageSets/Main/{name}.txt"] = "\n".join(f"p{n}" for n in numbers).encode()
+    return files
+
+
+def write(files: dict[str, bytes], at: Path, archive: str = "") -> Path:
+    if not archive:
+        for name, data in files.items():
+            (at / "voc" / name).parent.mkdir(parents=True, exist_ok=True)
+            (at / "voc" / name).write_bytes(data)
+        return at / "voc"
+    path = at / f"voc{archive}"
+    with tarfile.open(path, {".tar": "w", ".tar.xz": "w:xz", ".tar.gz": "w:gz"}[archive]) as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(f"./VOC2007/{name}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+@pytest.mark.parametrize("archive", ["", ".tar", ".tar.xz", ".tar.gz"])
+def test_voc_from_a_folder_or_an_archive(archive: str, tmp_path: Path) -> None:
+    source = Voc(path=str(write(voc_files(), tmp_path, archive)))
+    examples = {split: list(source.examples(split, shuffle=False)) for split in SPLITS}
+    assert [len(found) for found in examples.values()] == [3, 2, 1]
+    first = examples["train"][0]
+    assert first["names"] == ["cell", "plate"] and first["boxes"] == [[0, 0, 1, 5], [1, 2, 3, 4]]
+    data = first["image"].read_bytes() if isinstance(first["image"], Path) else first["image"]
+    assert data == jpeg(1) and first["where"].endswith("p1")
+
+
+def test_voc_without_lists_holds_out(tmp_path: Path) -> None:
+    source = Voc(path=str(write(voc_files(60, lists=False), tmp_path)))
+    parts = [{one["where"] for one in source.examples(split)} for split in SPLITS]
+    assert [len(part) for part in parts] == [48, 6, 6] and len(set.union(*parts)) == 60
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"JPEGImages/p2.jpg": None}, "p2: there is no picture JPEGImages/p2"),
+        ({"Annotations/p2.xml": None}, r"p2: there is no Annotations/p2\.xml"),
+        ({"Annotations/p2.xml": b"<annotation>"}, r"Annotations/p2\.xml can't be read"),
+        ({"Annotations/p2.xml": b"<a><object><name>x</name></object></a>"}, "no name, or not all of xmin"),
+        (
+            {"Annotations/p2.xml": f"<a>{OBJECT.format('x', 'left', 1, 2, 3)}</a>".encode()},
+            r"p2\.xml can't be read: the edges of 'x' are numbers of pixels, not 'left'",
+        ),
+    ],
+)
+def test_broken_voc_is_told_by_file(change: dict[str, bytes | None], said: str, tmp_path: Path) -> None:
+    files = {name: data for name, data in (voc_files() | change).items() if data is not None}
+    with pytest.raises(ValueError, match=said):
+        Voc(path=str(write(files, tmp_path))).table("train")
+
+
+def test_a_place_without_voc_is_told(tmp_path: Path) -> None:
+    (tmp_path / "torn.tar").write_bytes(b"no archive at all")
+    for path, said in (
+        (None, r"give data\.path"),
+        ("x", "no folder or file"),
+        ("", "no file Annotations"),
+        ("torn.tar", "whole"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Voc(path=None if path is None else str(tmp_path / path)).table("train")
+
+
+def coco(**changes: Any) -> dict[str, Any]:
+    return {
+        "images": [{"id": n, "file_name": f"{n}.jpg", "width": 32, "height": 24} for n in (5, 9)],
+        "annotations": [
+            {"image_id": 9, "category_id": 3, "bbox": [1, 2, 10.5, 4]},
+            {"image_id": 9, "category_id": 7, "bbox": [0, 0, 3, 3], "iscrowd": 1},
+        ],
+        "categories": [{"id": 3, "name": "dog"}, {"id": 7, "name": "cat"}],
+        **changes,
+    }
+
+
+def test_coco_and_its_crowds(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps(coco()))
+    given = {"path": str(path), "validation_path": str(path), "test_path": str(path), "images": "pictures"}
+    first, second = Coco(**given).table("train")
+    assert first["boxes"] == [] and first["image"] == Path("pictures/5.jpg")
+    assert second["names"] == ["dog"] and second["boxes"] == [[1, 2, 11.5, 6]]
+    assert second["ignored"] == [{"name": "cat", "box": [0, 0, 3, 3], "crowd": True}]
+    taken = Coco(**given, crowds=True).table("test")[1]
+    assert taken["names"] == ["dog", "cat"] and taken["ignored"] == []
+
+
+def test_difficult_objects_of_voc_are_no_targets(tmp_path: Path) -> None:
+    hard = OBJECT.replace("</object>", "<difficult>1</difficult></object>").format("plate", 1, 2, 9, 9)
+    files = voc_files() | {
+        "Annotations/p1.xml": f"<annotation>{OBJECT.format('cell', 0, 0, 1, 5)}{hard}</annotation>".encode()
+    }
+    path = str(write(files, tmp_path))
+    one = Voc(path=path).table("train")[0]
+    assert one["names"] == ["cell"] and one["ignored"] == [{"name": "plate", "box": [1, 2, 9, 9], "crowd": False}]
+    assert Voc(path=path, difficult=True).table("train")[0]["names"] == ["cell", "plate"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"categories": None}, "no list 'categories'"),
+        ({"images": [{"id": 1}]}, "has no 'file_name'"),
+        ({"annotations": [{"image_id": 5, "category_id": 3}]}, r"annotation 1 has no 'bbox'"),
+        ({"annotations": [{"image_id": 5, "category_id": 3, "bbox": [1, 2, 3]}]}, r"annotation 1 has no 'bbox'"),
+        ({"annotations": [{"image_id": 6, "category_id": 3, "bbox": [1, 2, 3, 4]}]}, "image_id 6, which is none"),
+        ({"annotations": [{"image_id": 5, "category_id": 4, "bbox": [1, 2, 3, 4]}]}, "category_id 4, which is none"),
+    ],
+)
+def test_broken_coco_is_told_by_annotation(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps(coco(**changes)))
+    with pytest.raises(ValueError, match=said):
+        Coco(path=str(path), validation_path=str(path), test_path=str(path)).table("train")
+
+
+def test_no_json_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    for path, said in ((None, r"give data\.path"), ("b.json", "no file"), ("a.json", "not valid JSON")):
+        with pytest.raises(ValueError, match=said):
+            Coco(path=None if path is None else str(tmp_path / path), test_path="x", validation_path="x").table("train")

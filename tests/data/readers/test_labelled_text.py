@@ -1,0 +1,96 @@
+"""Rows with labels from files of every layout, and what is said where a row or a file is no such thing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qkv.data.readers.labelled_text import Labelled
+from qkv.data.readers.multiple_choice import Choices
+from qkv.data.source import Counts, Source, read
+
+ROWS = [("good, very good", "yes"), ('a "bad" one', "no"), ("so-so\nover two lines", "no")]
+
+
+def entries(source: Source) -> list[Any]:
+    table = source.open("train")  # type: ignore[attr-defined]
+    return [table[i] for i in range(len(table))]
+
+
+def written(path: Path, text: str, encoding: str = "utf-8") -> str:
+    data = text.encode(encoding)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return str(path)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+def test_csv_with_quotes_and_line_ends(named: bool, suffix: str, tmp_path: Path) -> None:
+    lines = ["text,label\n"] * named + ['"{}",{}\n'.format(t.replace('"', '""'), y) for t, y in ROWS]
+    path = written(tmp_path / f"x.{suffix}", "".join(lines))
+    found = entries(Labelled(path=path) if named else Labelled(path=path, text=0, label=1))
+    assert [(e["text"], e["label"]) for e in found] == ROWS
+    assert [e["where"].rpartition(" ")[2] for e in found] == [str(n + named) for n in (1, 2, 3)]
+
+
+def test_tsv_jsonl_and_lines(tmp_path: Path) -> None:
+    tsv = written(tmp_path / "x.tsv", 'id\tone\ttwo\tscore\n7\ta "b\tc\t2.5\n')
+    (found,) = entries(Labelled(path=tsv, text="one", pair="two", score="score"))
+    assert {k: found[k] for k in ("text", "pair", "score")} == {"text": 'a "b', "pair": "c", "score": "2.5"}
+    records = [{"text": "a", "y": {"z": 3}}, {"text": "b", "y": {"z": True}}, {"text": "c", "y": {"z": "n"}}]
+    jsonl = written(tmp_path / "x.jsonl", "\n".join(map(json.dumps, records)))
+    assert [e["label"] for e in entries(Labelled(path=jsonl, label="y.z"))] == ["3", "true", "n"]
+    latin = written(tmp_path / "x.train", "1 caf\xe9 au lait\n0 non\n", "latin-1")
+    found = entries(Labelled(path=latin, encoding="latin-1"))
+    assert [(e["label"], e["text"]) for e in found] == [("1", "café au lait"), ("0", "non")]
+
+
+def test_rows_that_lack_something_are_counted(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", "text,label\ngood,1\n  ,1\nbad,\nonly\n")
+    table, counts = Labelled(path=path).open("train"), Counts()
+    assert len(read(table, range(len(table)), counts)) == 1
+    assert dict(counts.skipped) == {"with an empty 'text'": 1, "without a 'label'": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "said"),
+    [
+        ("x.csv", "text,lable\na,1\n", {}, "has no column 'label'; did you mean 'lable'"),
+        ("x.csv", "a,1\n", {"text": 0, "label": 4}, "has no column 4: its first line has 2, numbered from 0"),
+        ("x.csv", "a,1\n", {"text": 0, "label": "y"}, "all named or all numbered"),
+        ("x.csv", 'text,label\n"a,1\nb,2\n', {}, r"line 2, is not valid CSV"),
+        ("x.jsonl", '{"text": 1}\n[]\n', {}, r"line 2, is no JSON object but '\[\]'"),
+        ("x.jsonl", "{\n", {}, "line 1, is not valid JSON"),
+        ("x.txt", "1 caf\xe9\n", {}, "line 1, is not valid UTF-8; give encoding=latin-1"),
+        ("x.csv", "", {}, "is empty"),
+    ],
+)
+def test_files_that_are_not_what_they_should_be(
+    name: str, text: str, options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path / name, text, "latin-1")
+    with pytest.raises(ValueError, match=said):
+        Labelled(path=path, **options).open("train")
+
+
+def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.txt", "".join(f"{i % 2} text {i}\n" for i in range(300)))
+    source = Labelled(path=path)
+    train, test = ({e["text"] for e in source.examples(split)} for split in ("train", "test"))
+    assert len(train) == 240 and len(test) == 30 and not train & test
+
+
+def test_choices_and_their_answers(tmp_path: Path) -> None:
+    records = [{"text": "q", "choices": ["x", "y"], "answer": answer} for answer in (1, "0", "b", "y", "zz", 1.5, None)]
+    records.append({"text": "q", "choices": ["x", ""], "answer": 0})
+    path = written(tmp_path / "x.jsonl", "\n".join(map(json.dumps, records)))
+    found = entries(Choices(path=path))
+    assert [e["answer"] for e in found[:6]] == [1, 0, 1, 1, "zz", 1.5]
+    assert found[6] == "without an answer" and found[7] == "without two candidates, or with an empty one"
+    table = written(tmp_path / "x.csv", "q,one,two,three,B\n")
+    (found,) = entries(Choices(path=table, text=0, choices=(1, 2, 3), answer=4))
+    assert (found["choices"], found["answer"]) == (["one", "two", "three"], 1)

@@ -1,0 +1,121 @@
+"""Series in windows: what each split sees, how values are scaled, and what is no series."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qkv.data.readers.time_series import Series
+from qkv.data.synthetic.waves import Waves
+
+
+def written(path: Path, rows: int = 100) -> Path:
+    lines = [f"2024-01-01 {i:02},{i},{2 * i}" for i in range(rows)]
+    path.write_text("\n".join(["date,load,price", *lines]) + "\n")
+    return path
+
+
+def test_windows_follow_one_another(tmp_path: Path) -> None:
+    source = Series(path=str(written(tmp_path / "a.csv")), history=4, horizon=2, shares=(0.5, 0.2, 0.3))
+    train = source.table("train")
+    assert len(train) == 50 - 4 - 2 + 1
+    first, second = train[0], train[1]
+    np.testing.assert_array_equal(first["history"][1:], second["history"][:-1])
+    assert first["history"].shape == (4, 2) and first["future"].shape == (2, 2) and first["names"] == ("load", "price")
+
+
+def test_scaled_by_the_training_split_alone(tmp_path: Path) -> None:
+    source = Series(path=str(written(tmp_path / "a.csv")), history=4, horizon=2, shares=(0.5, 0.2, 0.3))
+    mean, scale = np.arange(50).mean(), np.arange(50).std()
+    test = source.table("test")
+    assert len(test) == 30 - 2 + 1  # it looks back into the split before
+    np.testing.assert_allclose(test[0]["history"][:, 0], (np.arange(66, 70) - mean) / scale, rtol=1e-5)
+    np.testing.assert_allclose(test[0]["future"][:, 1], (np.arange(70, 72) - mean) / scale, rtol=1e-5)
+
+
+def test_rows_say_which_stretch_is_whose(tmp_path: Path) -> None:
+    path = str(written(tmp_path / "a.csv"))
+    source = Series(path=path, history=4, horizon=2, rows=(60, 20, 10))
+    assert [len(source.table(split)) for split in ("train", "validation", "test")] == [55, 19, 9]
+    with pytest.raises(ValueError, match="100 rows, and rows asks for 90 \\+ 20 \\+ 10"):
+        Series(path=path, rows=(90, 20, 10), history=4, horizon=2).table("train")
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("a,b\n1,2\n3\n", "row 3: 1 cells, and 2 in the first"),
+        ("a,b\n1,2\n3,\n", "row 3, b: '' is no number; data.gaps=fill"),
+        ("a,b\n1,2\nnan,4\n", "row 3, a: 'nan' is no number"),
+        ("a,b\n", "no row of numbers"),
+    ],
+)
+def test_what_is_no_series_says_where(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "bad.csv").write_text(text)
+    with pytest.raises(ValueError, match=said):
+        Series(path=str(tmp_path / "bad.csv"), history=1, horizon=1).table("train")
+
+
+def dated(path: Path, times: list[str]) -> Series:
+    path.write_text("\n".join(["date,load", *(f"{time},{i}" for i, time in enumerate(times))]) + "\n")
+    return Series(path=str(path), history=2, horizon=1)
+
+
+def test_time_goes_on(tmp_path: Path) -> None:
+    days = [f"2024-01-{day:02}" for day in range(1, 32)]
+    assert dated(tmp_path / "a.csv", days).notes() == ()
+    assert dated(tmp_path / "m.csv", [f"{2020 + k // 12}-{k % 12 + 1:02}-01" for k in range(48)]).notes() == ()
+    assert dated(tmp_path / "n.csv", [f"day {k}" for k in range(30)]).notes() == ()
+    (note,) = dated(tmp_path / "b.csv", [*days[:10], *days[13:20], *days[24:]]).notes()
+    assert note.startswith(
+        "2 of 24 rows come at another time than 1 day, 0:00:00 after the one before (row 12, is the first)"
+    )
+    hours = [f"2024-01-01 {hour:02}:00" for hour in range(24)]
+    for name, times, row in (("c", days[::-1], 3), ("d", days[:20] * 2, 22), ("e", hours[::-1], 3)):
+        with pytest.raises(ValueError, match=rf"{name}\.csv, row {row} is of 2024-01-.*, before the row above it"):
+            dated(tmp_path / f"{name}.csv", times).table("train")
+
+
+def test_a_clock_that_is_set_back_is_noted(tmp_path: Path) -> None:
+    hours = [f"2024-10-27 {hour:02}:00" for hour in (0, 1, 2, 2, 3, 4, 5, 6, 7, 8)]
+    hours.insert(3, "2024-10-27 01:30")
+    assert "row 5" in dated(tmp_path / "a.csv", hours).notes()[0]
+
+
+def test_gaps_are_filled_where_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "gaps.csv").write_text("a\n" + "\n".join(["1", "2", "x", "4"] * 10))
+    values, _ = Series(path=str(tmp_path / "gaps.csv"), history=2, horizon=1, gaps="fill").values()
+    assert values[:4, 0].tolist() == [1, 2, 2, 4]
+
+
+def test_columns_by_name_and_number(tmp_path: Path) -> None:
+    path = str(written(tmp_path / "a.csv"))
+    by_name = Series(path=path, columns=("price",)).values()
+    by_number = Series(path=path, columns=(2,)).values()
+    np.testing.assert_array_equal(by_name[0], by_number[0])
+    with pytest.raises(ValueError, match="no column 'cost'; it has date, load, price"):
+        Series(path=path, columns=("cost",)).values()
+
+
+def test_too_little_for_a_window_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match="fewer than a history of 96 and a horizon of 24"):
+        Waves(length=200).table("validation")
+
+
+def test_made_waves_are_the_same_each_time() -> None:
+    np.testing.assert_array_equal(Waves(seed=3).values()[0], Waves(seed=3).values()[0])
+    assert not np.array_equal(Waves(seed=3).values()[0], Waves(seed=4).values()[0])
+
+
+def test_numbers_beyond_float32_and_broken_csv_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n" + "1,2\n" * 40 + "1e300,2\n")
+    with pytest.raises(ValueError, match="row 42, a: '1e300' is no number"):
+        Series(path=str(path), history=4, horizon=2).table("train")
+    path.write_bytes(b"a,b\r1,2\r")
+    with pytest.raises(ValueError, match=r"x\.csv is not valid CSV"):
+        Series(path=str(path), history=4, horizon=2).table("train")
+    path.write_bytes(("a,b\n" + "1,2\n" * 40).encode("utf-16"))
+    assert len(Series(path=str(path), history=4, horizon=2).table("train")) > 0
