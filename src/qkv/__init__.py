@@ -60,6 +60,7 @@ _HOME = {
     "attention.linformer": ["Linformer"],
     "attention.lsh": ["LSHAttention"],
     "attention.performer": ["Performer"],
+    "models.placement": ["Placement", "DeepNorm", "Norms"],
     "models.replace": ["replace"],
     "models.stack": ["Stack"],
     "models.transformer": ["Transformer", "TransformerModel"],
@@ -129,6 +130,7 @@ if TYPE_CHECKING:
     from .models.heads.text import Classifier, Head, LanguageModel, Pooler, TokenClassifier, Transform
     from .models.heads.vision import Detector, ImageClassifier, MaskTokens, PixelDecoder
     from .models.initialization import Glorot, Initialization, Normal, T5Normal
+    from .models.placement import DeepNorm, Norms, Placement
     from .models.replace import replace
     from .models.stack import Stack
     from .models.transformer import Transformer, TransformerModel

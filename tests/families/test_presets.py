@@ -119,7 +119,7 @@ def test_the_papers_details() -> None:
     assert (
         base.encoder is not None and base.decoder is not None and gpt2.decoder is not None and llama.decoder is not None
     )
-    assert {b.placement for b in base.encoder.blocks} == {"post"} and base.encoder.embedding.scale == "sqrt"
+    assert {b.placement.kind for b in base.encoder.blocks} == {"post"} and base.encoder.embedding.scale == "sqrt"
     assert base.decoder.position.kind == "sinusoidal" and base.decoder.norm.kind == "none"
     assert gpt2.decoder.blocks[0].feedforward.to_dict()["activation"] == "gelu-tanh"
     assert gpt2.max_positions == 1024 and gpt2.decoder.norm.kind == "layernorm"

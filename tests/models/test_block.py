@@ -10,7 +10,12 @@ from torch import Tensor, nn
 
 from qkv.attention.multi_head import Pass
 from qkv.core.layout import Layout
+from qkv.families import preset
+from qkv.layers.norm import Norm
 from qkv.models.block import Block, BlockModule, stochastic_depth
+from qkv.models.build import build
+from qkv.models.placement import NormsOf, Placement
+from qkv.models.transformer import Transformer
 from qkv.positions.base import PositionModule
 
 M, MEMORY = 8, torch.randn(2, 3, 8, dtype=torch.float64)
@@ -40,13 +45,19 @@ def by_equation(module: BlockModule, x: Tensor, cross: bool) -> Tensor:
         parts = {"attention": parts["attention"], "cross": lambda y: module.cross(y, run()), **parts}  # type: ignore[misc]
     keep = 1.0 if module.residual else 0.0
     norm = module.norm
-    if module.placement == "parallel":
+    if module.placement.kind == "parallel":
         second = norm["feedforward"] if "feedforward" in norm else norm["attention"]
         return keep * x + parts["attention"](norm["attention"](x)) + parts["feedforward"](second(x))
     for name, f in parts.items():
-        if module.placement == "post":
+        if module.placement.kind == "post":
             x = norm[name](keep * x + f(x))
-        elif module.placement == "pre":
+        elif module.placement.kind == "deepnorm":
+            x = norm[name](1.7 * keep * x + f(x))
+        elif module.placement.kind == "res-post":
+            x = keep * x + module.norm_after[name](f(x)) if module.norm_after else keep * x + f(x)
+        elif module.placement.kind == "norms":
+            x = module.norm_sum[name](keep * x + module.norm_after[name](f(norm[name](x))))
+        elif module.placement.kind == "pre":
             x = keep * x + f(norm[name](x))
         else:
             x = keep * x + module.norm_after[name](f(norm[name](x)))
@@ -59,6 +70,9 @@ PLACEMENTS = [
     {"placement": "sandwich"},
     {"placement": "parallel"},
     {"placement": "parallel", "shared_norm": True},
+    {"placement": "res-post"},
+    {"placement": {"kind": "deepnorm", "alpha": 1.7}},
+    {"placement": {"kind": "norms", "before": "rmsnorm", "after": "layernorm", "sum": "rmsnorm"}},
 ]
 
 
@@ -74,6 +88,40 @@ def test_the_equations(placement: dict[str, Any], norm: str, residual: str) -> N
 def test_the_equations_with_cross_attention(placement: str) -> None:
     module = made(placement=placement, cross={"kind": "attention", "n_heads": 2})
     torch.testing.assert_close(module(X, run()), by_equation(module, X, cross=True))
+
+
+def test_the_residual_multiplier_is_of_what_is_added() -> None:
+    plain, scaled = made(feedforward="none"), made(feedforward="none", residual_multiplier=0.22)
+    scaled.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(scaled(X, run()) - X, 0.22 * (plain(X, run()) - X))
+
+
+def test_a_placement_from_outside() -> None:
+    """Two streams, of which sublayers read the sum and write to one each."""
+
+    class Twin(Placement, kind="twin-of-this-test"):
+        streams = 2
+
+        def norms(self, norm: Norm) -> NormsOf:
+            return NormsOf(before=norm)
+
+        def forward(self, block: Any, x: Any, run: Pass, states: Any) -> Any:
+            x = list(x)
+            for i, name in enumerate(block.sublayers):
+                x[i] = x[i] + block.branch(name, x[0] + x[1], run, states.get(name))
+            return torch.stack(x)
+
+        def leave(self, x: Tensor) -> Tensor:
+            return x.sum(0)
+
+    spec = preset("gpt", vocab_size=11, d_model=8, n_layers=2, n_heads=2, max_positions=16)
+    spec = spec.replace({"decoder.blocks.*.placement": Twin()})
+    model, ids = build(spec).eval(), torch.randint(11, (1, 7))
+    assert Transformer.from_json(spec.to_json()) == spec
+    cache = model.start(1)
+    stepped = torch.stack([model.step(ids[:, i : i + 1], cache) for i in range(7)], 1)
+    torch.testing.assert_close(stepped, model(ids))
+    del Placement.kinds["twin-of-this-test"]
 
 
 def test_placements_differ() -> None:
@@ -141,7 +189,7 @@ def test_dropout_acts_on_what_is_added_and_spares_the_residual() -> None:
             "a parallel block has no place for cross-attention; choose pre, post or sandwich",
         ),
         ({"shared_norm": True}, "shared_norm belongs to placement='parallel'"),
-        ({"placement": "before"}, "should be 'pre', 'post', 'sandwich', 'parallel' or 'reversible', not 'before'"),
+        ({"placement": "before"}, "there is no placement 'before'"),
         ({"dropout": 1.5}, "dropout: input should be less than 1, not 1.5"),
         ({"feedforward": "mlp"}, "there is no feedforward 'mlp'; .*feedforward"),
     ],
@@ -154,7 +202,7 @@ def test_wrong_values(given: dict[str, Any], said: str) -> None:
 # -- stochastic depth and layer scale -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+@pytest.mark.parametrize("placement", PLACEMENTS[:6], ids=str)
 def test_layer_scale_multiplies_what_is_added(placement: dict[str, Any]) -> None:
     plain, scaled = made(**placement, norm="none"), made(**placement, norm="none", layer_scale=0.1)
     for scale in scaled.scale.values():
@@ -188,7 +236,7 @@ def test_stochastic_depth_takes_packed_documents_one_by_one() -> None:
         assert 0.4 < (out[:, a] == out[:, b]).double().mean() < 0.6
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+@pytest.mark.parametrize("placement", PLACEMENTS[:6], ids=str)
 def test_stochastic_depth_skips_branches_in_training_and_none_in_evaluation(placement: dict[str, Any]) -> None:
     module = made(**placement, norm="none", drop_path=0.5)
     whole = module.eval()(X, run())

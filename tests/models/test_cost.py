@@ -35,7 +35,7 @@ def mixers(draw: st.DrawFn, heads: int, d_head: int | None) -> dict[str, Any]:
 
 @st.composite
 def blocks(draw: st.DrawFn, cross: bool, heads: int, d_head: int | None) -> dict[str, Any]:
-    placement = draw(st.sampled_from(["pre", "post", "sandwich", *([] if cross else ["parallel"])]))
+    placement = draw(st.sampled_from(["pre", "post", "sandwich", "res-post", *([] if cross else ["parallel"])]))
     gated, bias = draw(st.booleans()), draw(st.booleans())
     full = {"kind": "feedforward", "d_ff": draw(st.integers(1, 20)), "gated": gated, "bias": bias}
     return {

@@ -15,6 +15,7 @@ from qkv.families import preset
 from qkv.layers.linear import Linear
 from qkv.models.build import build
 from qkv.models.initialization import Glorot, Initialization, Normal, T5Normal, initialize, parameter_seed
+from qkv.models.placement import deepnorm_constants
 from qkv.models.transformer import Transformer
 from qkv.models.unfilled import Unfilled
 
@@ -125,6 +126,22 @@ def test_gpt2_scales_what_writes_to_the_residual_stream() -> None:
         assert_std(p[name], 0.02)
     unscaled, _ = wide(Normal(scale_residual=False))
     assert_std(unscaled["decoder.blocks.1.attention.out.weight"], 0.02)
+
+
+def test_deepnorm_is_the_papers() -> None:
+    """DeepNet (Wang et al. 2022), figure 2: α and β of each stack, β on values, outputs and feed-forward layers."""
+    spec = preset("transformer", placement="deepnorm", n_layers=6, **{**SIZES, "d_model": 256})
+    assert [stack.blocks[0].placement.skip for _, stack in spec.stacks()] == pytest.approx(
+        [0.81 * 6 ** (5 / 16), 18**0.25]
+    )
+    p = named(spec)
+    for stack, beta in (("encoder", 0.87 * 6 ** (-5 / 16)), ("decoder", 72**-0.25)):
+        for part, gain in (("attention.q", 1), ("attention.k", 1), ("attention.v", beta), ("attention.out", beta)):
+            assert_std(p[f"{stack}.blocks.3.{part}.weight"], gain * math.sqrt(2 / 512))
+        wide = p[f"{stack}.blocks.3.feedforward.up.weight"]
+        assert_std(wide, beta * math.sqrt(2 / sum(wide.shape)))
+    alone = deepnorm_constants(0, 8)
+    assert alone == {"decoder": (2.0, pytest.approx(64**-0.25))}
 
 
 def test_t5_has_the_missing_scale_in_the_queries() -> None:

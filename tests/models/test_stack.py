@@ -14,6 +14,7 @@ from qkv.core.layout import Layout
 from qkv.families import preset
 from qkv.layers.moe import MixtureOfExperts
 from qkv.models.build import build
+from qkv.models.placement import Placement, PostNorm
 from qkv.models.stack import Stack
 from qkv.models.transformer import Transformer, TransformerModel
 from qkv.positions.base import Position
@@ -36,6 +37,14 @@ def test_runs_of_equal_blocks_are_written_once() -> None:
     assert [run["repeat"] for run in mixed.to_dict()["blocks"]] == [2, 1, 3]
     assert Stack.from_json(mixed.to_json()) == mixed
     assert len(json.dumps(gpt(100).to_dict())) < 1.1 * len(json.dumps(gpt(2).to_dict()))
+
+
+def test_blocks_are_read_as_they_were_written_before_placements_were_open() -> None:
+    for placement in ("pre", "post", "sandwich", "parallel", "reversible"):
+        old = {**BLOCK, "placement": placement, "shared_norm": False, "residual": "add", "layer_scale": None}
+        (block,) = Stack.from_dict({"blocks": [old]}).blocks
+        assert block.placement == Placement.from_dict({"kind": placement}) and block.residual_multiplier == 1.0
+    assert gpt().replace({"decoder.blocks.*.placement": "post"}).decoder.blocks[0].placement == PostNorm()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,7 @@ ROLES = {
     "mechanisms": "attention.multi_head.Mixer",
     "feedforwards": "layers.feedforward.FeedForwardLayer",
     "norms": "layers.norm.Norm",
+    "placements": "models.placement.Placement",
     "inputs": "layers.embedding.Input",
     "heads": "models.heads.text.Head",
     "caches": "kv_cache.kinds.CacheKind",

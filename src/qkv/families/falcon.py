@@ -170,7 +170,7 @@ class RopeOrAlibi(Rope):
 
 def _branches(spec: Transformer) -> Branches:
     block = spec.decoder.blocks[0]  # type: ignore[union-attr]
-    if block.placement != "parallel":
+    if block.placement.kind != "parallel":
         return "sequential"
     return "one-norm" if block.shared_norm else "two-norms"
 

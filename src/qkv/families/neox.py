@@ -119,7 +119,7 @@ FAMILY = Family(
     ),
     places={
         **places("decoder"),
-        "parallel": lambda spec: spec.decoder.blocks[0].placement == "parallel",  # type: ignore[union-attr]
+        "parallel": lambda spec: spec.decoder.blocks[0].placement.kind == "parallel",  # type: ignore[union-attr]
     },
     harmless={"rope_theta": ANY, "partial_rotary_factor": ANY},  # repeated beside the family's own keys
     names=names,

@@ -10,7 +10,8 @@ from ..layers.feedforward import Activation, FeedForward
 from ..layers.norm import LayerNorm, NoNorm
 from ..models.block import Block
 from ..models.heads.text import LanguageModel
-from ..models.initialization import Glorot
+from ..models.initialization import DeepNormGlorot, Glorot
+from ..models.placement import DeepNorm, deepnorm_constants
 from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..patterns.basic import causal
@@ -28,36 +29,38 @@ def transformer(
     dropout: float = 0.1,
     attention_dropout: float = 0.0,
     activation: Activation = "relu",
-    placement: Literal["pre", "post", "sandwich"] = "post",
+    placement: Literal["pre", "post", "sandwich", "res-post", "deepnorm"] = "post",
     position: Position | None = None,
     encoder_layers: int | None = None,
     decoder_layers: int | None = None,
     max_positions: int | None = None,
 ) -> Transformer:
-    """An encoder–decoder with one shared table for source, target and output. Pre-norm stacks end in a norm."""
+    """An encoder–decoder with one shared table for source, target and output. Stacks whose blocks leave sums without a norm
+    end in one. `placement="deepnorm"` sets the initialization too."""
     position = position or Sinusoidal()
-    norm = LayerNorm() if placement in ("pre", "sandwich") else NoNorm()
+    norm = NoNorm() if placement in ("post", "deepnorm") else LayerNorm()
+    depths = {"encoder_layers": encoder_layers or n_layers, "decoder_layers": decoder_layers or n_layers}
+    encoder, decoder = (
+        DeepNorm(alpha=alpha) if placement == "deepnorm" else placement
+        for alpha, _ in deepnorm_constants(**depths).values()
+    )
     embedding = Embedding(scale="sqrt", dropout=dropout)
     attention = Attention(n_heads=n_heads, dropout=attention_dropout)
     block = Block(
         attention=attention,
         feedforward=FeedForward(d_ff=d_ff, activation=activation),
-        placement=placement,
+        placement=encoder,
         dropout=dropout,
     )
-    crossing = block.replace({"attention.pattern": causal(), "cross": attention})
+    crossing = block.replace({"attention.pattern": causal(), "cross": attention, "placement": decoder})
     return Transformer(
         vocab_size=vocab_size,
         d_model=d_model,
         max_positions=max_positions,
-        encoder=Stack(
-            embedding=embedding, position=position, blocks=(block,) * (encoder_layers or n_layers), norm=norm
-        ),
-        decoder=Stack(
-            embedding=embedding, position=position, blocks=(crossing,) * (decoder_layers or n_layers), norm=norm
-        ),
+        encoder=Stack(embedding=embedding, position=position, blocks=(block,) * depths["encoder_layers"], norm=norm),
+        decoder=Stack(embedding=embedding, position=position, blocks=(crossing,) * depths["decoder_layers"], norm=norm),
         head=LanguageModel(),
-        initialization=Glorot(),
+        initialization=DeepNormGlorot(**depths) if placement == "deepnorm" else Glorot(),
     )
 
 

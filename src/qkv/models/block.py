@@ -22,23 +22,19 @@ from ..layers.feedforward import FeedForwardLayer
 from ..layers.norm import LayerNorm, Norm
 from ..patterns.documents import document_numbers
 from ..positions.base import Position
-
-Placement = Literal["pre", "post", "sandwich", "parallel", "reversible"]
+from .placement import Parallel, Placement, PreNorm, Reversible
 
 
 class Block(Spec, kind="block"):
-    """One layer. With f each of attention, cross-attention, feed-forward in turn, and d for dropout:
+    """One layer: attention, cross-attention and feed-forward in turn, each with its norm and residual connection.
 
-    post:      x ← norm(x + d(f(x)))            (Vaswani et al. 2017)
-    pre:       x ← x + d(f(norm(x)))            (Xiong et al. 2020; GPT-2, Llama)
-    sandwich:  x ← x + d(norm₂(f(norm₁(x))))    (Ding et al. 2021; Gemma 2)
-    parallel:  x ← x + d(attention(norm(x))) + d(feedforward(norm₂(x)))   (GPT-J, NeoX); norm₂ = norm if `shared_norm`
-    reversible: (x₁, x₂) ← (x₂, x₁ + d(f(norm(x₂))))   (Gomez et al. 2017; Reformer): two streams, and x is (2, B, T, M)
+    `placement` says where norms stand and how what a sublayer gives joins the residual stream (`models.placement`).
 
     `position` turns or biases this block's attention in place of the stack's scheme: `none` for a layer without positions.
 
-    `residual` "none" leaves x + out of it all. d goes on with `layer_scale`, which multiplies by a trained vector that
-    begins there (LayerScale, Touvron et al. 2021), and with `drop_path` (`stochastic_depth`).
+    What a sublayer gives goes through dropout, and is multiplied by `residual_multiplier` (Granite), by a trained vector
+    that begins at `layer_scale` (LayerScale, Touvron et al. 2021) and by `drop_path` (`stochastic_depth`). `residual`
+    "none" leaves out the residual connection.
     """
 
     position: Position | None = None
@@ -46,33 +42,27 @@ class Block(Spec, kind="block"):
     cross: Mixer | None = None
     feedforward: FeedForwardLayer
     norm: Norm = LayerNorm()
-    placement: Placement = "pre"
+    placement: Placement = PreNorm()
     shared_norm: bool = False
     residual: Literal["add", "none"] = "add"
     dropout: float = Field(default=0.0, ge=0, lt=1)
     drop_path: float = Field(default=0.0, ge=0, lt=1)
     layer_scale: float | None = Field(default=None, gt=0)
+    residual_multiplier: float = Field(default=1.0, gt=0)
 
     @model_validator(mode="after")
     def _consistent(self) -> Block:
-        if self.placement == "parallel" and self.cross is not None:
-            raise ValueError("a parallel block has no place for cross-attention; choose pre, post or sandwich")
-        if self.shared_norm and self.placement != "parallel":
+        self.placement.check(self.cross is not None, self.residual == "add")
+        if self.shared_norm and not isinstance(self.placement, Parallel):
             raise ValueError("shared_norm belongs to placement='parallel', where one norm can serve both branches")
-        if self.placement == "reversible":
-            self._check_reversible()
+        if isinstance(self.placement, Reversible) and isinstance(self.feedforward, moe.MixtureOfExperts):
+            raise ValueError(
+                "a reversible block computes activations again, nearly the same, and experts might be chosen otherwise; "
+                "choose another placement, and recompute for memory"
+            )
         if self.drop_path and self.residual == "none":
             raise ValueError("drop_path skips to the residual, and residual='none' has none; set one of them otherwise")
         return self
-
-    def _check_reversible(self) -> None:
-        if self.residual == "none":
-            raise ValueError("a reversible block adds to its streams, and residual='none' does not; set one otherwise")
-        if isinstance(self.feedforward, moe.MixtureOfExperts):
-            raise ValueError(
-                "a reversible block makes activations again, nearly the same, and experts might be chosen otherwise; choose "
-                "another placement, and recompute for memory"
-            )
 
     def module(self, d_model: int, name: str = "") -> BlockModule:
         return BlockModule(self, d_model, name)
@@ -82,37 +72,43 @@ class Block(Spec, kind="block"):
         parts = {"attention": self.attention, "cross": self.cross, "feedforward": self.feedforward}
         return [name for name, part in parts.items() if part is not None and part.kind != "none"]
 
-    def n_norms(self) -> int:
-        count = len(self.sublayers())
-        return {"sandwich": 2 * count, "parallel": min(count, 1) if self.shared_norm else count}.get(
-            self.placement, count
-        )
-
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0, cross_pairs: int = 0) -> Cost:
         total = self.attention.cost(d_model, tokens, pairs) + self.feedforward.cost(d_model, tokens)
         if self.cross is not None:
             total += self.cross.cost(d_model, tokens, cross_pairs, memory)
-        for _ in range(self.n_norms()):
-            total += self.norm.cost(d_model, tokens)
-        scales = 0 if self.layer_scale is None else len(self.sublayers())
+        count = len(self.sublayers())
+        before, *others = self.placement.norms(self.norm)
+        for norm, times in (
+            (before, min(count, 1) if self.shared_norm else count),
+            *((norm, count) for norm in others),
+        ):
+            total += Cost() if norm is None else norm.cost(d_model, tokens) * times
+        scales = 0 if self.layer_scale is None else count
         return total + Cost(scales * d_model, scales * d_model * tokens)
 
 
 class BlockModule(nn.Module):
-    """The module of `Block`. Norms are named for the sublayer that they stand before (or after, when post)."""
+    """The module of `Block`. Norms are named for their sublayer: `norm` stands before it or, where nothing does, after the
+    sum; `norm_after` stands after it; and `norm_sum` after the sum where there is a norm before it too."""
 
     def __init__(self, spec: Block, d_model: int, name: str) -> None:
         super().__init__()
         self.placement, self.residual, self.dropout = spec.placement, spec.residual == "add", spec.dropout
-        self.drop_path = spec.drop_path
+        self.drop_path, self.multiplier, self.skip = spec.drop_path, spec.residual_multiplier, spec.placement.skip
         self.sublayers = spec.sublayers()
         self.attention = spec.attention.module(d_model, name=f"{name}.attention")
         self.cross = None if spec.cross is None else spec.cross.module(d_model, cross=True, name=f"{name}.cross")
         self.feedforward = spec.feedforward.module(d_model)
-        normed = self.sublayers[:1] if spec.shared_norm else self.sublayers
-        self.norm = nn.ModuleDict({s: spec.norm.module(d_model) for s in normed})
-        after = self.sublayers if spec.placement == "sandwich" else []
-        self.norm_after = nn.ModuleDict({s: spec.norm.module(d_model) for s in after})
+        norms = spec.placement.norms(spec.norm)
+
+        def each(norm: Norm | None, names: list[str]) -> nn.ModuleDict:
+            return nn.ModuleDict({} if norm is None else {name: norm.module(d_model) for name in names})
+
+        self.norms_sum = norms.before is None  # then `norm` is that of the sum
+        before = self.sublayers[:1] if spec.shared_norm else self.sublayers
+        self.norm = each(norms.sum, self.sublayers) if self.norms_sum else each(norms.before, before)
+        self.norm_after = each(norms.after, self.sublayers)
+        self.norm_sum = nn.ModuleDict() if self.norms_sum else each(norms.sum, self.sublayers)
         scaled = self.sublayers if spec.layer_scale is not None else []
         self.scale = nn.ModuleDict({s: LayerScale(d_model, spec.layer_scale or 1.0) for s in scaled})
 
@@ -123,30 +119,33 @@ class BlockModule(nn.Module):
         state: LayerState | None = None,
         cross_state: CrossState | None = None,
     ) -> Float[Tensor, "B T M"]:
-        """One layer. Where it is reversible, x and what comes out are both streams, (2, B, T, M)."""
-        states = {"attention": state, "cross": cross_state}
-        if self.placement == "reversible":
-            x1, x2 = x.unbind()
-            for name in self.sublayers:
-                x1, x2 = x2, x1 + self.branch(name, x2, run, states.get(name))
-            return torch.stack([x1, x2])
-        if self.placement == "parallel":
-            return self._parallel(x, run, state)
-        for name in self.sublayers:
-            if self.placement == "post":
-                y = self._shaped(name, self._part(name, x, run, states.get(name)), run)
-                x = self.norm[name](self._add(x, y))
-            else:
-                x = self._add(x, self.branch(name, x, run, states.get(name)))
-        return x
+        """One layer. Where its placement has several streams, x and what comes out are all of them, (streams, B, T, M)."""
+        return self.placement.forward(self, x, run, {"attention": state, "cross": cross_state})
+
+    def before(self, name: str, x: Tensor, without: Tensor) -> Tensor:
+        """The norm of a sublayer's input; `without` where it has none."""
+        return self.norm[name](x) if not self.norms_sum and name in self.norm else without
 
     def branch(self, name: str, x: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
-        """d(f(norm(x))) of one sublayer, with a second norm where sandwiched."""
-        y = self._part(name, self.norm[name](x), run, state)
-        return self._shaped(name, self.norm_after[name](y) if name in self.norm_after else y, run)
+        """What a sublayer adds to the residual stream."""
+        return self.apply(name, self.before(name, x, x), run, state)
+
+    def apply(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
+        """The same, of an input that is normalized already."""
+        y = self._part(name, y, run, state)
+        y = dropout(self.norm_after[name](y) if name in self.norm_after else y, self.dropout, self.training)
+        y = y if self.multiplier == 1.0 else y * self.multiplier
+        y = self.scale[name](y) if name in self.scale else y
+        return stochastic_depth(y, self.drop_path, run.layout) if self.training and self.drop_path else y
+
+    def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
+        """The residual stream x with y added to it."""
+        if self.residual:
+            y = x + y if self.skip == 1.0 else self.skip * x + y
+        norm = self.norm if self.norms_sum else self.norm_sum
+        return norm[name](y) if name in norm else y
 
     def _part(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
-        """The docstring's f."""
         if name == "attention":
             if isinstance(state, InputState):
                 return recomputed(self.attention, y, run, state)
@@ -155,22 +154,6 @@ class BlockModule(nn.Module):
             assert self.cross is not None
             return self.cross(y, run, state)
         return self.feedforward(y, run) if getattr(self.feedforward, "takes_pass", False) else self.feedforward(y)
-
-    def _parallel(self, x: Tensor, run: Pass, state: LayerState | None) -> Tensor:
-        normed, out = x, x if self.residual else torch.zeros_like(x)
-        for name in self.sublayers:
-            normed = self.norm[name](x) if name in self.norm else normed
-            out = out + self._shaped(name, self._part(name, normed, run, state), run)
-        return out
-
-    def _shaped(self, name: str, y: Tensor, run: Pass) -> Tensor:
-        """The docstring's d."""
-        y = dropout(y, self.dropout, self.training)
-        y = self.scale[name](y) if name in self.scale else y
-        return stochastic_depth(y, self.drop_path, run.layout) if self.training and self.drop_path else y
-
-    def _add(self, x: Tensor, y: Tensor) -> Tensor:
-        return x + y if self.residual else y
 
 
 class LayerScale(nn.Module):

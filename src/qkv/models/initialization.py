@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from ..core.spec import Spec
@@ -21,6 +21,7 @@ from ..layers.linear import Linear
 from ..positions.absolute import LearnedEmbedding
 from ..positions.bias import T5Bias
 from .heads.text import LanguageModelHead
+from .placement import deepnorm_constants
 from .unfilled import unfilled
 
 Draw = tuple[str, Any]  # ("normal", std), ("uniform", bound) or ("constant", a number or a tensor)
@@ -35,9 +36,9 @@ class Initialization(Spec, role="initialization"):
     def embedding(self, width: int) -> Draw:
         return "normal", 0.02
 
-    def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
-        """The distribution of one parameter; modules with an `initial(name)` say their own numbers."""
-        own = said(module, name)
+    def draw(self, module: nn.Module, path: str, value: Tensor, n_layers: int) -> Draw:
+        """The distribution of one parameter by its path; modules with an `initial(name)` say their own numbers."""
+        own = said(module, path.rpartition(".")[2])
         if own is not None:
             return "constant", own
         if isinstance(module, TokenEmbedding | LearnedEmbedding | LanguageModelHead | T5Bias) and value.ndim == 2:
@@ -56,6 +57,28 @@ class Glorot(Initialization, kind="glorot"):
 
     def embedding(self, width: int) -> Draw:
         return "normal", width**-0.5
+
+
+class DeepNormGlorot(Glorot, kind="deepnorm"):
+    """N(0, 2β² / (fan_in + fan_out)), β being 1 for queries and keys (Wang et al. 2022, DeepNet), by each stack's depth."""
+
+    encoder_layers: int = Field(default=0, ge=0)
+    decoder_layers: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _has_layers(self) -> DeepNormGlorot:
+        if not self.encoder_layers + self.decoder_layers:
+            raise ValueError("deepnorm needs the depth of the stacks: give encoder_layers, decoder_layers or both")
+        return self
+
+    def draw(self, module: nn.Module, path: str, value: Tensor, n_layers: int) -> Draw:
+        kind, size = super().draw(module, path, value, n_layers)
+        if kind != "uniform":
+            return kind, size
+        stack, _, inner = path.partition(".")
+        constants = deepnorm_constants(self.encoder_layers, self.decoder_layers)
+        beta = 1.0 if inner.endswith((".q.weight", ".k.weight")) or stack not in constants else constants[stack][1]
+        return "normal", beta * math.sqrt(2 / (value.shape[-1] + value.shape[-2]))
 
 
 class Normal(Initialization, kind="normal"):
@@ -83,10 +106,10 @@ class T5Normal(Initialization, kind="t5"):
     def embedding(self, width: int) -> Draw:
         return "normal", self.factor
 
-    def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
+    def draw(self, module: nn.Module, path: str, value: Tensor, n_layers: int) -> Draw:
         if isinstance(module, T5Bias):
             return "normal", self.factor * module.d_model**-0.5
-        kind, size = super().draw(module, name, value, n_layers)
+        kind, size = super().draw(module, path, value, n_layers)
         if isinstance(module, Linear) and module.into_scores and value.ndim == 2:
             size *= module.into_scores**-0.5
         return kind, size
@@ -116,7 +139,7 @@ def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: in
             left = torch.ones_like(value, dtype=torch.bool) if _takes_all(module, name) else unfilled(value)
             if bool(left.any()):
                 path = f"{prefix}.{name}" if prefix else name
-                start = _start(scheme.draw(module, name, value, n_layers), value, seed, path).to(value)
+                start = _start(scheme.draw(module, path, value, n_layers), value, seed, path).to(value)
                 value.copy_(start if bool(left.all()) else torch.where(left, start, value))
 
 

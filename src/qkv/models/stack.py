@@ -25,6 +25,7 @@ from ..layers.patches import GridEmbedding, GridPosition
 from ..positions.absolute import NoPosition
 from ..positions.base import Position, PositionModule, Widths
 from .block import Block, BlockModule
+from .placement import Reversible
 from .reversible import reversible
 
 Recompute = Literal["none", "alternate", "blocks"]
@@ -57,16 +58,16 @@ class Stack(Spec, kind="stack"):
 
     @model_validator(mode="after")
     def _streams(self) -> Stack:
-        if not self.is_reversible:
-            return self
-        if any(block.placement != "reversible" for block in self.blocks):
+        first = self.blocks[0].placement
+        other = next((b.placement for b in self.blocks if b.placement.streams != first.streams), None)
+        if other is not None:
+            most, least = sorted((first, other), key=lambda placement: -placement.streams)
             raise ValueError(
-                "reversible blocks hand on two streams, and others one: make all blocks of a stack reversible"
+                f"{most.kind} blocks hand on {most.streams} streams, and {least.kind} blocks {least.streams}: "
+                f"make all blocks of a stack {most.kind}"
             )
-        if self.tables > 1:
-            raise ValueError(
-                "position grid adds to every block's input, which a reversible stack can't undo; not `between`"
-            )
+        if self.tables > 1 and first.streams > 1:
+            raise ValueError(f"position grid with `between` adds to one stream, and {first.kind} blocks hand on more")
         return self
 
     @model_validator(mode="after")
@@ -119,7 +120,7 @@ class Stack(Spec, kind="stack"):
 
     @property
     def is_reversible(self) -> bool:
-        return any(block.placement == "reversible" for block in self.blocks)
+        return isinstance(self.blocks[0].placement, Reversible)
 
     @property
     def shared(self) -> dict[str, list[int]]:
@@ -237,7 +238,7 @@ def _run_again(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
 class StackModule(nn.Module):
     """The module of `Stack`. `recompute` trades time for memory: blocks whose activations are made again in backward.
 
-    Reversible blocks begin with two streams that are alike and end with their mean; all of them make activations again.
+    Reversible blocks all compute activations again.
     """
 
     recompute: Recompute = "none"
@@ -257,7 +258,7 @@ class StackModule(nn.Module):
         self.shared = spec.shared
         self.tie()
         self.norm = spec.norm.module(d_model)
-        self.reversible = spec.is_reversible
+        self.reversible, self.placement = spec.is_reversible, spec.blocks[0].placement
 
     def tie(self) -> None:
         """Make what blocks have in common one parameter; again after anything that replaces parameters."""
@@ -277,18 +278,21 @@ class StackModule(nn.Module):
     ) -> Float[Tensor, "B T M"]:
         x = self.embedding(ids, self.position.embed(layout), token_types)
         runs = self._passes(layout, memory, memory_layout, extras)
-        if self.reversible:
-            return self.norm(self._both_streams(torch.stack([x, x]), runs, cache).mean(0))
+        several = self.placement.streams > 1
+        x = self.placement.enter(x) if several else x
+        if self.reversible and cache is None and torch.is_grad_enabled():
+            x = reversible([self.block(i) for i in range(len(self.blocks))], x, runs)
+            return self.norm(self.placement.leave(x))
         for i, (block, run) in enumerate(zip(self.blocks, runs, strict=True)):
             if i and len(self.between):
                 x = x + cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
             if cache is not None:
                 x = self._step(i, x, run, cache)
-            elif self.training and (self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)):
+            elif self.training and not self.reversible and self._recomputes(i):
                 x = _run_again(self.block(i), x, run)
             else:
                 x = block(x, run)
-        return self.norm(x)
+        return self.norm(self.placement.leave(x) if several else x)
 
     def _passes(
         self, layout: Layout, memory: Tensor | None, memory_layout: Layout | None, extras: Extras | None
@@ -301,14 +305,8 @@ class StackModule(nn.Module):
             run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
         return [runs[i] for i in self.position_of]
 
-    def _both_streams(
-        self, x: Float[Tensor, "2 B T M"], runs: list[Pass], cache: Cache | None
-    ) -> Float[Tensor, "2 B T M"]:
-        if cache is None and torch.is_grad_enabled():
-            return reversible([self.block(i) for i in range(len(self.blocks))], x, runs)
-        for i, (block, run) in enumerate(zip(self.blocks, runs, strict=True)):
-            x = block(x, run) if cache is None else self._step(i, x, run, cache)
-        return x
+    def _recomputes(self, i: int) -> bool:
+        return self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)
 
     def _step(self, i: int, x: Tensor, run: Pass, cache: Cache) -> Tensor:
         out: Tensor = self.blocks[i](x, run, cache.layers[i], cache.cross[i] if cache.cross else None)

@@ -1,0 +1,169 @@
+"""Norm placement and residual connections of a block: pre-norm, post-norm, sandwich, parallel, reversible, DeepNorm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from ..attention.multi_head import Pass
+from ..core.spec import Spec
+from ..layers.norm import Norm
+
+Stream = Float[Tensor, "B T M"] | Float[Tensor, "N B T M"]
+
+
+class NormsOf(NamedTuple):
+    """The norms of each sublayer: of its input, of its output, and of the sum with the residual stream."""
+
+    before: Norm | None = None
+    after: Norm | None = None
+    sum: Norm | None = None
+
+
+class Sublayers(Protocol):
+    """What a placement uses of a block."""
+
+    sublayers: list[str]
+    residual: bool
+
+    def before(self, name: str, x: Tensor, without: Tensor) -> Tensor: ...
+    def apply(self, name: str, y: Tensor, run: Pass, state: Any = None) -> Tensor: ...
+    def branch(self, name: str, x: Tensor, run: Pass, state: Any = None) -> Tensor: ...
+    def add(self, name: str, x: Tensor, y: Tensor) -> Tensor: ...
+
+
+class Placement(Spec, role="placement"):
+    """Where a block's norms stand, and how its sublayers are joined.
+
+    With f a sublayer: x ← sum(α · x + after(f(before(x)))), one sublayer after another. A kind says which of the three norms
+    there are, or overrides `forward`. One that hands on several `streams` makes them of the embeddings in `enter`, and
+    hidden states of them in `leave`; x is then (streams, B, T, M).
+    """
+
+    streams: ClassVar[int] = 1
+
+    def norms(self, norm: Norm) -> NormsOf:
+        """Which norms there are, `norm` being the block's."""
+        raise NotImplementedError
+
+    @property
+    def skip(self) -> float:
+        """α, by which the residual stream is multiplied."""
+        return 1.0
+
+    def check(self, crosses: bool, adds: bool) -> None:
+        """Raise ValueError where a block with cross-attention, or one without residual connections, can't be placed so."""
+
+    def forward(self, block: Sublayers, x: Stream, run: Pass, states: Mapping[str, Any]) -> Stream:
+        for name in block.sublayers:
+            x = block.add(name, x, block.branch(name, x, run, states.get(name)))
+        return x
+
+    def enter(self, x: Tensor) -> Tensor:
+        return torch.stack([x] * self.streams)
+
+    def leave(self, x: Tensor) -> Tensor:
+        return x.mean(0)
+
+
+class PreNorm(Placement, kind="pre"):
+    """x ← x + f(norm(x)) (Xiong et al. 2020; GPT-2, Llama)."""
+
+    def norms(self, norm: Norm) -> NormsOf:
+        return NormsOf(before=norm)
+
+
+class PostNorm(Placement, kind="post"):
+    """x ← norm(x + f(x)) (Vaswani et al. 2017; BERT)."""
+
+    def norms(self, norm: Norm) -> NormsOf:
+        return NormsOf(sum=norm)
+
+
+class ResidualPostNorm(Placement, kind="res-post"):
+    """x ← x + norm(f(x)) (Swin V2, Liu et al. 2022; OLMo 2)."""
+
+    def norms(self, norm: Norm) -> NormsOf:
+        return NormsOf(after=norm)
+
+
+class Sandwich(Placement, kind="sandwich"):
+    """x ← x + norm₂(f(norm₁(x))) (Ding et al. 2021; Gemma 2)."""
+
+    def norms(self, norm: Norm) -> NormsOf:
+        return NormsOf(before=norm, after=norm)
+
+
+class Norms(Placement, kind="norms"):
+    """x ← sum(x + after(f(before(x)))): any of the three, each a norm of its own; the block's `norm` is not used."""
+
+    before: Norm | None = None
+    after: Norm | None = None
+    sum: Norm | None = None
+
+    def norms(self, norm: Norm) -> NormsOf:
+        return NormsOf(self.before, self.after, self.sum)
+
+
+class DeepNorm(PostNorm, kind="deepnorm"):
+    """x ← norm(α · x + f(x)) (Wang et al. 2022); weights begin smaller by β, the initialization `deepnorm`.
+
+    `deepnorm_constants` gives the paper's α and β; `preset("transformer", placement="deepnorm")` sets both.
+    """
+
+    alpha: float = Field(gt=0)
+
+    @property
+    def skip(self) -> float:
+        return self.alpha
+
+
+def deepnorm_constants(encoder_layers: int, decoder_layers: int) -> dict[str, tuple[float, float]]:
+    """(α, β) of each stack, of N encoder and M decoder layers; 0 where there is no such stack (§3.3)."""
+    n, m = encoder_layers, decoder_layers
+    if n and m:
+        depth = (n**4 * m) ** (1 / 16)
+        return {"encoder": (0.81 * depth, 0.87 / depth), "decoder": ((3 * m) ** 0.25, (12 * m) ** -0.25)}
+    return {"encoder" if n else "decoder": ((2 * (n + m)) ** 0.25, (8 * (n + m)) ** -0.25)}
+
+
+class Parallel(Placement, kind="parallel"):
+    """x ← x + attention(norm(x)) + feedforward(norm₂(x)) (GPT-J, NeoX); norm₂ = norm with the block's `shared_norm`."""
+
+    def norms(self, norm: Norm) -> NormsOf:
+        return NormsOf(before=norm)
+
+    def check(self, crosses: bool, adds: bool) -> None:
+        if crosses:
+            raise ValueError("a parallel block has no place for cross-attention; choose pre, post or sandwich")
+
+    def forward(self, block: Sublayers, x: Stream, run: Pass, states: Mapping[str, Any]) -> Stream:
+        normed, out = x, x if block.residual else torch.zeros_like(x)
+        for name in block.sublayers:
+            normed = block.before(name, x, normed)
+            out = out + block.apply(name, normed, run, states.get(name))
+        return out
+
+
+class Reversible(Placement, kind="reversible"):
+    """(x₁, x₂) ← (x₂, x₁ + f(norm(x₂))) (Gomez et al. 2017; Reformer): two streams, and activations are computed again."""
+
+    streams = 2
+
+    def norms(self, norm: Norm) -> NormsOf:
+        return NormsOf(before=norm)
+
+    def check(self, crosses: bool, adds: bool) -> None:
+        if not adds:
+            raise ValueError("a reversible block adds to its streams, and residual='none' does not; set one otherwise")
+
+    def forward(self, block: Sublayers, x: Stream, run: Pass, states: Mapping[str, Any]) -> Stream:
+        x1, x2 = x.unbind()
+        for name in block.sublayers:
+            x1, x2 = x2, x1 + block.branch(name, x2, run, states.get(name))
+        return torch.stack([x1, x2])
