@@ -25,7 +25,7 @@ B, GROUP, TAIL = 2, 8, 5
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "PyTorch":
         monkeypatch.setattr(native, "serves", lambda codes, rows: False)
-    elif compiled.library("coded") is None:
+    elif compiled.library("quantized_kv") is None:
         pytest.skip("there is no C++ compiler here, and the kernels can't be built")
     return str(request.param)
 

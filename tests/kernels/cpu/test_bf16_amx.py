@@ -14,12 +14,12 @@ from torch.nn import functional as F
 from qkv.attention.attend import attend, choose
 from qkv.core.layout import Layout
 from qkv.kernels.cpu import bf16_amx, block_plan
-from qkv.kernels.native import bf16
+from qkv.kernels.native import bf16_amx as native
 from qkv.kernels.plan import Plan
 from qkv.kernels.request import Request
 from qkv.patterns.basic import Pattern, causal, dilated, full, global_tokens, window
 
-pytestmark = pytest.mark.skipif(not bf16.LIKELY, reason="this CPU has no AMX, or there is no C++ compiler")
+pytestmark = pytest.mark.skipif(not native.LIKELY, reason="this CPU has no AMX, or there is no C++ compiler")
 
 T, S = 150, 130
 LENGTHS = [150, 3, 149, 64, 65, 100]
@@ -49,13 +49,13 @@ RULES: dict[str, Pattern] = {
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How often the kernels ran; they are wanted for any number of scores."""
-    count, forward = [0], bf16.forward
+    count, forward = [0], native.forward
 
     def counted(*given: Any) -> Any:
         count[0] += 1
         return forward(*given)
 
-    monkeypatch.setattr(bf16, "forward", counted)
+    monkeypatch.setattr(native, "forward", counted)
     monkeypatch.setattr(bf16_amx, "_MIN_SCORES", 1)
     monkeypatch.setattr(bf16_amx, "_MIN_SCORES_FORWARD", 1)
     return count

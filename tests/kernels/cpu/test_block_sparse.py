@@ -16,8 +16,8 @@ from qkv.core.layout import Layout
 from qkv.kernels.cpu import block_plan, block_sparse
 from qkv.kernels.cpu.block_sparse import BlockSparse
 from qkv.kernels.cpu.identity_cache import IdentityCache
+from qkv.kernels.native.block_sparse import SIDE
 from qkv.kernels.native.compiler import library
-from qkv.kernels.native.sparse import SIDE
 from qkv.kernels.plan import Plan
 from qkv.kernels.request import Request
 from qkv.patterns.basic import (
@@ -36,7 +36,9 @@ from qkv.patterns.basic import (
 from qkv.positions.base import Bias, Widths
 from qkv.positions.bias import ALiBi
 
-pytestmark = pytest.mark.skipif(library("sparse") is None, reason="there is no C++ compiler to build the kernels with")
+pytestmark = pytest.mark.skipif(
+    library("block_sparse") is None, reason="there is no C++ compiler to build the kernels with"
+)
 
 T = 330  # five blocks and a part of one
 ROLES = (torch.arange(T) % 97 == 3).long()[None]

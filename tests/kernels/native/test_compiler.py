@@ -29,7 +29,7 @@ def forgotten() -> Iterator[None]:
 def test_without_a_compiler_there_are_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(compiled.shutil, "which", lambda name: None)
-    assert compiled.library("coded") is None and compiled.library("sparse") is None
+    assert compiled.library("quantized_kv") is None and compiled.library("block_sparse") is None
 
 
 def test_a_compiler_that_fails_is_told_of(
@@ -37,8 +37,8 @@ def test_a_compiler_that_fails_is_told_of(
 ) -> None:
     monkeypatch.setenv("CXX", "false")
     monkeypatch.setenv("QKV_CACHE", str(tmp_path))
-    assert compiled.library("coded") is None
-    assert "can't build coded.cpp, which is left out" in caplog.text
+    assert compiled.library("quantized_kv") is None
+    assert "can't build quantized_kv.cpp, which is left out" in caplog.text
     assert not list(tmp_path.rglob("*.so"))
 
 
@@ -75,7 +75,7 @@ def runs(tmp_path: Path) -> int:
     return len((tmp_path / "runs").read_text().splitlines())
 
 
-def again(name: str = "coded") -> Any:
+def again(name: str = "quantized_kv") -> Any:
     compiled.library.cache_clear()
     return compiled.library(name)
 
@@ -99,7 +99,7 @@ def test_a_library_that_is_not_whole_is_built_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, left: float
 ) -> None:
     monkeypatch.setenv("CXX", spare(tmp_path))
-    path = compiled._built(str(tmp_path / "compiler"), Path(compiled.__file__).parent / "coded.cpp")
+    path = compiled._built(str(tmp_path / "compiler"), Path(compiled.__file__).parent / "quantized_kv.cpp")
     whole = path.read_bytes()
     path.write_bytes(b"\x7fELF" if left == 1 else whole[: int(len(whole) * left)])
     assert again().one() == 1
@@ -158,7 +158,7 @@ def test_a_home_that_is_not_ours_leaves_kernels_for_this_process(
         (tmp_path / "home").mkdir()
         (tmp_path / "home").chmod(0o777)
     compiled._own.cache_clear()
-    assert again().one() == 1 and again("sparse").one() == 1
+    assert again().one() == 1 and again("block_sparse").one() == 1
     assert caplog.text.count(why) == 1 and "for this process alone; set QKV_CACHE" in caplog.text
     made = compiled._folder()
     assert made.stat().st_mode & 0o777 == 0o700 and tmp_path / "home" not in made.parents
@@ -214,7 +214,7 @@ def test_what_is_no_command_is_told_of(
 ) -> None:
     monkeypatch.setenv("CXX", command)
     assert again() is None
-    assert f"{command} can't build coded.cpp, which is left out" in caplog.text
+    assert f"{command} can't build quantized_kv.cpp, which is left out" in caplog.text
 
 
 def test_attention_is_the_same_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch._subclasses import FakeTensor
 
 from ...patterns.basic import And, Causal, Full, Or, Pattern, Window
-from ..native import bf16
-from ..native.bf16 import Marks
-from ..native.sparse import BlockPlan
+from ..native import bf16_amx as native
+from ..native.bf16_amx import Marks
+from ..native.block_sparse import BlockPlan
 from ..plan import first_position
 from ..request import Request
 from . import block_plan
@@ -36,18 +36,18 @@ class Bf16Attention:
     scale: float
 
     def forward(self) -> tuple[Tensor, Tensor] | None:
-        return bf16.forward(self.q, self.k, self.v, self.plan, self.marks, self.scale)
+        return native.forward(self.q, self.k, self.v, self.plan, self.marks, self.scale)
 
     def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
         given = self.q, self.k, self.v, out, lse, d_out, d_lse
-        return bf16.backward(*given, self.plan, self.marks, self.scale)
+        return native.backward(*given, self.plan, self.marks, self.scale)
 
 
 def expected(request: Request) -> bool:
     """Whether the kernels are to serve a request, as far as the host knows."""
     bare = request.bias is None and not request.softcap and not request.dropout
     tensors = request.q, request.k, request.v
-    if not bare or not bf16.fits(*tensors, request.scale):
+    if not bare or not native.fits(*tensors, request.scale):
         return False
     trained = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     if not _enough(request.q, request.k, _MIN_SCORES if trained else _MIN_SCORES_FORWARD):
@@ -61,12 +61,17 @@ def expected(request: Request) -> bool:
     ):
         return False
     # While a graph is traced nothing is built: should that fail later, the other kernels of `tiled` serve.
-    return torch.compiler.is_compiling() or isinstance(request.q, FakeTensor) or bf16.ready()
+    return torch.compiler.is_compiling() or isinstance(request.q, FakeTensor) or native.ready()
 
 
 def find(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens, scale: float) -> Bf16Attention | None:
     """The kernels, where they serve."""
-    if rule.per_head or rule.regroup() is not None or not _enough(q, k, _MIN_SCORES) or not bf16.serves(q, k, v, scale):
+    if (
+        rule.per_head
+        or rule.regroup() is not None
+        or not _enough(q, k, _MIN_SCORES)
+        or not native.serves(q, k, v, scale)
+    ):
         return None
     marks = None if tokens.known else _marks(rule, tokens)
     if marks is None and not tokens.known:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...core.layout import Layout
 from ...patterns.basic import Pattern
 from ..block_map import block_bounds, decide
-from ..native.sparse import SIDE, UNIT, BlockPlan
+from ..native.block_sparse import SIDE, UNIT, BlockPlan
 from .identity_cache import IdentityCache
 
 _MAX_MASKS = 2048  # different masks within blocks: 32 MiB

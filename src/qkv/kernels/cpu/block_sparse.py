@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...patterns.basic import Pattern
-from ..native import sparse
+from ..native import block_sparse as native
 from . import block_plan
 from .block_plan import Plans, Tokens
 
@@ -31,7 +31,7 @@ class BlockSparse:
     def forward(self) -> tuple[Tensor, Tensor] | None:
         """Output (B, T, H, E) and log-sum-exp (B, T, H): 0 and −∞ for what sees nothing."""
         result = _concatenated(
-            sparse.forward(self.q[at], self.k[at], self.v[at], plans, self.scale, self.slopes)
+            native.forward(self.q[at], self.k[at], self.v[at], plans, self.scale, self.slopes)
             for at, plans in self._by_row()
         )
         return None if result is None else (result[0].to(self.q.dtype), result[1])
@@ -41,7 +41,7 @@ class BlockSparse:
 
         def of(at: slice, plans: Plans) -> tuple[Tensor, ...] | None:
             given = self.q[at], self.k[at], self.v[at], out[at], lse[at], d_out[at]
-            return sparse.backward(*given, None if d_lse is None else d_lse[at], plans, self.scale, self.slopes)
+            return native.backward(*given, None if d_lse is None else d_lse[at], plans, self.scale, self.slopes)
 
         return _concatenated(of(*one) for one in self._by_row())
 
@@ -56,13 +56,13 @@ class BlockSparse:
 def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens) -> tuple[Plans, ...] | None:
     """The plans by which the kernels serve these; None where they can't, or there is too little for them to do."""
     whole = q.shape[2] * q.shape[1] * k.shape[1] * (len(q) if tokens.alike else 1)
-    if rule.per_head or whole < _MIN_SCORES or not sparse.fits(q, k, v):
+    if rule.per_head or whole < _MIN_SCORES or not native.fits(q, k, v):
         return None
     plans = block_plan.plans(rule, tokens)
     if plans is None:
         return None
     enough = not tokens.alike or len(q) * q.shape[2] * block_plan.n_scores(plans[0]) >= _MIN_SCORES
-    return plans if enough and sparse.serves(q, k, v) else None
+    return plans if enough and native.serves(q, k, v) else None
 
 
 def find(

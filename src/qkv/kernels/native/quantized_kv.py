@@ -17,7 +17,7 @@ from ...kv_cache.quantization import QuantizedTensor
 from .compiler import library
 
 WIDEST, MOST = 1024, 16  # as in the source
-_MOST_IN_TILES, _GROUP = 8, 128  # as in coded_tiles.cpp
+_MOST_IN_TILES, _GROUP = 8, 128  # as in quantized_kv_amx.cpp
 
 
 class _Sizes(ctypes.Structure):
@@ -33,7 +33,7 @@ def serves(codes: QuantizedTensor, rows: int) -> bool:
     room for more."""
     data = codes.data
     fits = data.device.type == "cpu" and data.numel() > 0 and data.shape[4] <= WIDEST and rows <= MOST
-    return fits and all(_lies(t) for t in codes.tensors()) and library("coded") is not None
+    return fits and all(_lies(t) for t in codes.tensors()) and library("quantized_kv") is not None
 
 
 def _lies(t: Tensor) -> bool:
@@ -58,7 +58,7 @@ def mixed(p: Float[Tensor, "B K M S"], codes: QuantizedTensor) -> Float[Tensor, 
 
 def _call(name: str, x: Tensor, codes: QuantizedTensor, out: Tensor, stride: int, parts: int) -> None:
     kernels = _tiles() if _fits_tiles(codes, x.shape[2]) else None
-    kernels = kernels or library("coded")
+    kernels = kernels or library("quantized_kv")
     assert kernels is not None and x.is_contiguous() and out.is_contiguous()
     b, k, n, held, width = codes.data.shape
     steps = codes.data.stride(1), codes.scale.stride(1), stride
@@ -75,5 +75,5 @@ def _fits_tiles(codes: QuantizedTensor, rows: int) -> bool:
 @cache
 def _tiles() -> ctypes.CDLL | None:
     """The kernels for a matrix unit, where this process may use one."""
-    kernels = library("coded_tiles")
+    kernels = library("quantized_kv_amx")
     return kernels if kernels is not None and kernels.qkv_tiles() else None

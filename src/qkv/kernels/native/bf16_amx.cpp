@@ -1,5 +1,5 @@
 // Attention in bf16 over blocks of 64 queries and 64 keys, those that a pattern needs, forward and backward, by the tiles of
-// AMX: 16 rows of 32 numbers times 32 rows of 16, summed in fp32. The mathematics is sparse.cpp's (Dao et al. 2022).
+// AMX: 16 rows of 32 numbers times 32 rows of 16, summed in fp32. The mathematics is block_sparse.cpp's (Dao et al. 2022).
 //
 // As there, the scores of a block are kept with the queries side by side, S[key][query], so that what is done for each query
 // is done for sixteen at once. Keys and values are laid out for the tiles once for all the queries of a head.
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "tiles.h"
+#include "amx.h"
 
 namespace {
 

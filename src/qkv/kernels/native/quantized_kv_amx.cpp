@@ -1,5 +1,5 @@
 // Products of up to eight float rows with 8-bit and 4-bit codes by a CPU's matrix unit (Intel's AMX), which lie in memory as
-// coded.cpp says: for the queries that share a key-value head.
+// quantized_kv.cpp says: for the queries that share a key-value head.
 //
 // A row of floats becomes whole numbers of 16 bits times a factor, an upper and a lower byte for each. Their products with
 // codes are exact in 32 bits, so that all that is lost is 2^-16 of a row's largest number.
@@ -16,7 +16,7 @@ namespace {
 constexpr long LINE = 64, ROWS = 16, LANES = 16;   // bytes of a tile's row, rows of a tile, floats of a vector
 constexpr long MOST = 8, HELD = 64, AHEAD = 4096;  // query rows, rows of codes at a time, bytes
 
-struct Sizes {  // as in coded.cpp
+struct Sizes {  // as in quantized_kv.cpp
     long heads, groups, rows, width, held;
     long jump, jump_scales;
     long stride;
@@ -342,7 +342,7 @@ int qkv_tiles() {
     return syscall(SYS_arch_prctl, ask, tiles) == 0;
 }
 
-// As in coded.cpp, for up to eight rows, 64 or 128 wide, and groups of a multiple of 128 tokens.
+// As in quantized_kv.cpp, for up to eight rows, 64 or 128 wide, and groups of a multiple of 128 tokens.
 void qkv_scores(const float* x, const uint8_t* codes, const uint16_t* scale, const uint16_t* base, float* out,
                 const Sizes* s) {
     s->width == 64 ? scores<64>(x, codes, scale, base, out, *s) : scores<128>(x, codes, scale, base, out, *s);

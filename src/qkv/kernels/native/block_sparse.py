@@ -70,7 +70,7 @@ def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 def serves(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether the kernels take these: as `fits`, and the kernels are there, built where they weren't yet."""
-    return fits(q, k, v) and library("sparse") is not None
+    return fits(q, k, v) and library("block_sparse") is not None
 
 
 def forward(
@@ -128,7 +128,7 @@ def _plain(x: Tensor) -> Tensor:
 def _call(
     name: str, tensors: list[Tensor | None], plan: BlockPlan, scale: float, slopes: Tensor | None, merges: bool
 ) -> bool:
-    kernels = library("sparse")
+    kernels = library("block_sparse")
     assert kernels is not None
     q, k, v = (x for x in tensors[:3] if x is not None)
     lies = (Lies(x.stride(0), x.stride(1), x.stride(2)) for x in (q, k, v))

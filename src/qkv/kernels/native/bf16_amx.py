@@ -11,8 +11,8 @@ import torch
 from jaxtyping import BFloat16, Float, Int
 from torch import Tensor
 
+from .block_sparse import SIDE, BlockPlan, Lies
 from .compiler import available, library
-from .sparse import SIDE, BlockPlan, Lies
 
 WIDEST = 256  # heads are at most so wide
 # Known before anything is built, and while a graph is traced.
@@ -50,7 +50,7 @@ class _Plan(ctypes.Structure):
 @cache
 def ready() -> bool:
     """Whether the kernels are there, built where they aren't yet, and this process may use the tiles."""
-    kernels = library("bf16")
+    kernels = library("bf16_amx")
     return kernels is not None and bool(kernels.qkv_ready())
 
 
@@ -127,7 +127,7 @@ def _call(
     marks: Marks | None,
     scale: float,
 ) -> bool:
-    kernels = library("bf16")
+    kernels = library("bf16_amx")
     assert kernels is not None
     assert plan.order is None
     q, k, v, _ = lying
