@@ -7,8 +7,8 @@ from typing import Any
 
 import qkv
 from qkv.inference.run import Run
-from qkv.tokenizers.kinds import TokenizerSpec
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.spec import TokenizerSpec
 
 TINY = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 16}
 

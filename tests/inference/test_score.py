@@ -16,8 +16,8 @@ from qkv.generation import generate
 from qkv.inference.run import load
 from qkv.inference.score import score
 from qkv.inference.text import TextModel
-from qkv.tokenizers.readers.tokenizer_json import Extra
 from qkv.tokenizers.tokenizer import Tokenizer
+from qkv.tokenizers.tokenizer_json import Extra
 from tokenizers import models, pre_tokenizers
 
 

@@ -19,8 +19,8 @@ from qkv.inference.run import load
 from qkv.models.transformer import TransformerModel
 from qkv.recipes.recipe import Recipe
 from qkv.recipes.vectors import coverage, load_vectors, token_tables, words
-from qkv.tokenizers.kinds import TokenizerSpec
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.spec import TokenizerSpec
 
 WORDS = ("the", "cat", "sat", "mat", "unseen")
 VECTORS = Vectors(WORDS, np.random.default_rng(0).normal(0.5, 3, (5, 8)).astype(np.float32))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.tasks.framing import framed
-from qkv.tokenizers.kinds import TokenizerSpec
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.spec import TokenizerSpec
 from tokenizers import processors
 
 BERT = processors.TemplateProcessing(

@@ -19,8 +19,8 @@ from qkv.tasks.text_classification.task import Classify
 from qkv.tasks.text_regression.task import Regress
 from qkv.tasks.text_similarity.task import Similarity
 from qkv.tasks.whole_texts import Sentences
-from qkv.tokenizers.kinds import TokenizerSpec
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.spec import TokenizerSpec
 
 WORDS = "a b c d e f g h"
 PLAIN, TYPED = Embedding(), Embedding(token_types=2)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from made_tokenizers import TEXTS, made
 
-from qkv.tokenizers.kinds import BPE, TokenizerSpec
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.bpe import BPE
+from qkv.tokenizers.training.spec import TokenizerSpec
 
 GPT2 = BPE(vocab_size=300, pad=None, unk=None, bos=None, eos="<|endoftext|>")
 

@@ -19,9 +19,14 @@ from hypothesis import strategies as st
 from made_tokenizers import CONTROLS, LOSSLESS, NEVER_UNKNOWN, SPECS, TEXTS, anything, hostile, made
 
 from qkv.data.tokenizer_training import train_from_files
-from qkv.tokenizers.bpe import Step
-from qkv.tokenizers.kinds import BPE, ROLES, Byte, Char, TokenizerSpec, Unigram, Word, WordPiece
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.tokenizer_json import ROLES
+from qkv.tokenizers.training.bpe import BPE
+from qkv.tokenizers.training.pair_merges import Step
+from qkv.tokenizers.training.spec import TokenizerSpec
+from qkv.tokenizers.training.unigram import Unigram
+from qkv.tokenizers.training.wordpiece import WordPiece
+from qkv.tokenizers.training.words_chars_bytes import Byte, Char, Word
 from tokenizers import Tokenizer as Raw
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tokenizer_folders
 
-from qkv.tokenizers.splitting import Splitter
+from qkv.tokenizers.explain_split import Splitter
 from qkv.tokenizers.tokenizer import Tokenizer
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "tokenizers"

@@ -144,7 +144,7 @@ ROLES = {
     "adapters": "layers.lora.Adapter",
     "sources": "data.source.Source",
     "tasks": "data.task.Task",
-    "tokenizers": "tokenizers.kinds.TokenizerSpec",
+    "tokenizers": "tokenizers.training.spec.TokenizerSpec",
     "augmentations": "data.media.augment.Augmentation",
     "mixings": "data.media.augment.Mixing",
 }

@@ -12,8 +12,8 @@ import typer
 from .say import console, echo
 
 if TYPE_CHECKING:
-    from ..tokenizers.bpe import Step
-    from ..tokenizers.splitting import Split
+    from ..tokenizers.explain_split import Split
+    from ..tokenizers.training.pair_merges import Step
 
 SHOWN = 12  # names in a list
 
@@ -63,7 +63,7 @@ def train(
 ) -> None:
     """Train a tokenizer on text files. With --trace it need not be saved."""
     from ..data.tokenizer_training import train_from_files
-    from ..tokenizers.kinds import TokenizerSpec
+    from ..tokenizers.training.spec import TokenizerSpec
 
     if out is None and not trace:
         raise ValueError("say where the tokenizer goes, with --out DIR (only --trace can do without)")
@@ -109,7 +109,7 @@ def show(
     BPE: the merges in order. WordPiece: the longest piece at each place, and what was tried before. Unigram: the most
     probable segmentation and the runners-up, with log-probabilities.
     """
-    from ..tokenizers.splitting import Splitter
+    from ..tokenizers.explain_split import Splitter
     from ..tokenizers.tokenizer import Tokenizer
 
     splitter = Splitter(Tokenizer.load(path))
@@ -161,7 +161,7 @@ def convert(
     overwrite: Overwrite = False,
 ) -> None:
     """Write a tokenizer of any form as a tokenizer.json, with the tokenizer_config.json that transformers needs."""
-    from ..tokenizers.readers.hub_config import save_for_hub
+    from ..tokenizers.hub_export import save_for_hub
     from ..tokenizers.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(path)
@@ -170,7 +170,7 @@ def convert(
 
 
 def _free(out: Path | None, overwrite: bool) -> None:
-    from ..tokenizers.readers.tokenizer_json import place
+    from ..tokenizers.tokenizer_json import place
 
     if out is not None and place(out).exists() and not overwrite:
         raise ValueError(f"{place(out)} exists already; replace it with --overwrite, or choose another folder")

@@ -1,8 +1,8 @@
 """Data: from files, CLDR or made sequences to batches. Importing it registers every kind of source and tokenizer."""
 
-from ..tokenizers.kinds import TokenizerSpec
 from ..tokenizers.tokenizer import Tokenizer
 from ..tokenizers.tokenizer import train as train_tokenizer
+from ..tokenizers.training.spec import TokenizerSpec
 from .batching.settings import Batching
 from .loader.stream import Stream, stream
 from .readers.hub_datasets import Datasets

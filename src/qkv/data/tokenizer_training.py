@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..tokenizers.kinds import TokenizerSpec, Trace
 from ..tokenizers.tokenizer import Tokenizer, train
+from ..tokenizers.training.spec import TokenizerSpec, Trace
 from .files.lines import Lines
 
 

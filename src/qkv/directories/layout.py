@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import atomic, plain_json
-from ..tokenizers.readers.tokenizer_json import CHAT_TEMPLATE
+from ..tokenizers.tokenizer_json import CHAT_TEMPLATE
 from ..training.logging.metrics_file import read_metrics
 from ..training.logging.wandb import RUN_ID
 from .lock import LOCK, OWNER

@@ -12,7 +12,7 @@ from ..models.base import ModelSpec
 from ..models.electra import published
 from ..models.heads.text import LanguageModel
 from ..models.transformer import Transformer, TransformerModel
-from ..tokenizers.readers.hub_config import save_for_hub
+from ..tokenizers.hub_export import save_for_hub
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.checkpoints.weights import model_tensors, replace_tensors
 from . import hub_save, sentence_transformers, sharded

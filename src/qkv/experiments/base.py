@@ -22,10 +22,10 @@ from ..models.recurrent.model import RecurrentModel
 from ..models.replace import Replaced, replace
 from ..models.vocabulary import resize_vocabulary
 from ..recipes.recipe import ModelChoice
-from ..tokenizers.kinds import TokenizerSpec
-from ..tokenizers.readers import tokenizer_json as tokenizer_file
-from ..tokenizers.readers.tokenizer_json import ROLES
+from ..tokenizers import tokenizer_json as tokenizer_file
 from ..tokenizers.tokenizer import Tokenizer
+from ..tokenizers.tokenizer_json import ROLES
+from ..tokenizers.training.spec import TokenizerSpec
 
 
 def added_template(name: str, spec: TokenizerSpec | None) -> str | None:

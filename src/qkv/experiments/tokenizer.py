@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ..data.source import Split
 from ..recipes.recipe import Recipe
-from ..tokenizers.kinds import TokenizerSpec
 from ..tokenizers.tokenizer import Tokenizer, train
+from ..tokenizers.training.spec import TokenizerSpec
 from .base import tokenizer_of
 
 

@@ -32,8 +32,8 @@ from ..models.heads.series import Forecaster
 from ..models.heads.text import Head, SequenceClassifier, Span, TokenClassifier
 from ..models.long_texts import has_global_tokens
 from ..models.transformer import Transformer
-from ..tokenizers.kinds import TokenizerSpec
 from ..tokenizers.protocol import Encoder
+from ..tokenizers.training.spec import TokenizerSpec
 from ..training.objective import Objective, SequenceToSequence
 from ..training.settings import Training
 from . import overrides, places, yamls

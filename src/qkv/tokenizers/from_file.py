@@ -11,9 +11,9 @@ from pydantic import Field, field_validator
 
 from tokenizers import AddedToken
 
-from .kinds import TokenizerSpec, Trace
-from .readers.reading import read
-from .readers.tokenizer_json import ROLES, Parts, add_tokens, checked, usual_roles
+from .readers.load import read
+from .tokenizer_json import ROLES, Parts, add_tokens, checked, usual_roles
+from .training.spec import TokenizerSpec, Trace
 
 
 class FromFile(TokenizerSpec, kind="file"):

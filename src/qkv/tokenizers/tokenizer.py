@@ -19,16 +19,16 @@ import tokenizers
 from tokenizers import models, processors
 
 from ..core.spec import nearest
-from . import subword_sampling as subwords
+from . import subword_regularization as subwords
+from . import tokenizer_json as tokenizer_file
 from .chat.conversations import Conversations
 from .chat.template import ChatTemplate
 from .from_file import FromFile as FromFile  # its kind, `file`, is known from here on
-from .kinds import TokenizerSpec, Trace
 from .pipelines import BYTES, byte_symbols
 from .protocol import Frame
-from .readers import reading as tokenizer_reading
-from .readers import tokenizer_json as tokenizer_file
-from .readers.tokenizer_json import ALL_ROLES, Extra, Parts, explained, said
+from .readers import load as tokenizer_reading
+from .tokenizer_json import ALL_ROLES, Extra, Parts, explained, said
+from .training.spec import TokenizerSpec, Trace
 
 
 def train(
@@ -285,7 +285,7 @@ class Tokenizer:
         return count, found
 
     def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """The ids of texts, split by chance where `dropout` is above 0 (qkv.tokenizers.subword_sampling): for training only.
+        """The ids of texts, split at random if `dropout` is above 0 (see `subword_regularization`); for training only.
 
         Each text has its own seed, an integer, and the same seed always gives the same split. No token is added.
         """

@@ -11,8 +11,8 @@ from qkv.core.layout import Layout
 from qkv.generation import generate
 from qkv.look.pictures import draw
 from qkv.tasks.captioning.metric import CaptionMetric
-from qkv.tokenizers.kinds import Word
 from qkv.tokenizers.tokenizer import train
+from qkv.tokenizers.training.words_chars_bytes import Word
 
 PLAIN = (0.0,) * 3, (1.0,) * 3
 WORDS = train(Word(), ["how many ?", "a red circle", "two"])

@@ -16,8 +16,8 @@ from qkv.data.synthetic.shapes import Scenes
 from qkv.data.task import Item, RandomContext
 from qkv.layers.patches import Patches
 from qkv.tasks.captioning.task import Caption
-from qkv.tokenizers.kinds import Word
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.words_chars_bytes import Word
 
 SEEN = Patches(image=(16, 16), patch=(8, 8), before=0)
 PICTURE = np.full((3, 20, 30), 99, np.uint8)

@@ -15,7 +15,7 @@ from qkv.data.media.note_names import Frame, spelled
 from qkv.data.task import Item, RandomContext
 from qkv.look.pictures import draw
 from qkv.tasks.music.task import Music
-from qkv.tokenizers.kinds import TokenizerSpec
+from qkv.tokenizers.training.spec import TokenizerSpec
 
 PIECE: list[Frame] = [(64, 60), (), (67, 48), (66,)] * 6
 TOKENIZER = train_tokenizer(TokenizerSpec.from_dict({"kind": "word"}), Music(transpose=3).texts({"frames": PIECE}))

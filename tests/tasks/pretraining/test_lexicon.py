@@ -7,8 +7,8 @@ import pytest
 
 from qkv.data.batching.ragged import Ragged
 from qkv.tasks.pretraining.lexicon import lexicon
-from qkv.tokenizers.kinds import TokenizerSpec
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.spec import TokenizerSpec
 
 TEXTS = ["The cats sat on mats. They ate! Did the cat_nap?\n  foo(bar, x1) = 7\n"] * 4
 

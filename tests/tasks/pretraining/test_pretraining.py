@@ -15,8 +15,9 @@ from qkv.data.source import Source, Split, Table
 from qkv.data.task import Task
 from qkv.layers.embedding import Embedding
 from qkv.tasks.masked_language_modeling.task import MaskedLanguageModel
-from qkv.tokenizers.kinds import BPE, WordPiece
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.bpe import BPE
+from qkv.tokenizers.training.wordpiece import WordPiece
 
 WORDS = "red green blue old new big small cat dog bird tree house runs sees eats finds".split()  # noqa: SIM905
 

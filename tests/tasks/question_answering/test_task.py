@@ -18,7 +18,7 @@ from qkv.data.synthetic.fact_questions import Facts
 from qkv.data.task import Item, RandomContext
 from qkv.layers.embedding import Embedding
 from qkv.tasks.question_answering.task import Answer
-from qkv.tokenizers.kinds import TokenizerSpec
+from qkv.tokenizers.training.spec import TokenizerSpec
 
 WORDS = [f"{a}{b}" for a in ("lo", "ka", "ti", "ne") for b in ("ra", "mu", "s", "x")]
 TOKENIZER = train_tokenizer(TokenizerSpec.from_dict({"kind": "bpe", "vocab_size": 280}), [" ".join(WORDS)] * 3)

@@ -32,7 +32,7 @@ CHANCE = RandomContext(np.random.default_rng(0), False)
 
 
 def tokenizer(kind: dict[str, Any]) -> Tokenizer:
-    from qkv.tokenizers.kinds import TokenizerSpec
+    from qkv.tokenizers.training.spec import TokenizerSpec
 
     return train_tokenizer(TokenizerSpec.from_dict(kind), [" ".join(WORDS)] * 3)
 

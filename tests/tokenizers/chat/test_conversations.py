@@ -16,8 +16,8 @@ from qkv.data.readers.jsonl import JsonLines
 from qkv.data.source import Split
 from qkv.tokenizers.chat.conversations import Conversations, check_messages
 from qkv.tokenizers.chat.template import ChatTemplate
-from qkv.tokenizers.kinds import BPE
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.bpe import BPE
 
 TEMPLATE = (
     "{% for m in messages %}{{ bos_token ~ m.role }}\n{{ m.content | trim ~ eos_token }}\n{% endfor %}"

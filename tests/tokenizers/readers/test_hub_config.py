@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from made_tokenizers import SPECS, TEXTS, made
 
-from qkv.tokenizers.kinds import BPE
-from qkv.tokenizers.readers.hub_config import hub_config, save_for_hub
+from qkv.tokenizers.hub_export import hub_config, save_for_hub
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.bpe import BPE
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Raw
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from qkv.data import Batching, Pairs, stream
-from qkv.tokenizers.readers.hub_config import save_for_hub
-from qkv.tokenizers.sentencepiece import file as sentencepiece_file
-from qkv.tokenizers.sentencepiece.file import Kind
-from qkv.tokenizers.sentencepiece.writing import dump
+from qkv.tokenizers.hub_export import save_for_hub
+from qkv.tokenizers.sentencepiece import model_file as sentencepiece_file
+from qkv.tokenizers.sentencepiece.model_file import Kind
+from qkv.tokenizers.sentencepiece.model_writer import dump
 from qkv.tokenizers.tokenizer import FromFile, Tokenizer
 
 FOLDER = Path(__file__).parents[1] / "sentencepiece" / "models"  # by make_tokenizer_golden.py

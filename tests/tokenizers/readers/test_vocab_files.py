@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from made_tokenizers import TEXTS
 
-from qkv.tokenizers.kinds import BPE, TokenizerSpec, WordPiece
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.bpe import BPE
+from qkv.tokenizers.training.spec import TokenizerSpec
+from qkv.tokenizers.training.wordpiece import WordPiece
 from tokenizers import Tokenizer as Raw
 from tokenizers import decoders
 

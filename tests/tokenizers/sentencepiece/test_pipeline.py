@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from qkv.tokenizers.sentencepiece import file as sentencepiece_file
-from qkv.tokenizers.sentencepiece.file import Kind, Piece, SentencePiece
+from qkv.tokenizers.explain_split import Splitter
+from qkv.tokenizers.sentencepiece import model_file as sentencepiece_file
+from qkv.tokenizers.sentencepiece.model_file import Kind, Piece, SentencePiece
 from qkv.tokenizers.sentencepiece.pipeline import merges_of, pipeline
-from qkv.tokenizers.splitting import Splitter
 from qkv.tokenizers.tokenizer import Tokenizer
 
 FOLDER = Path(__file__).parent / "models"  # by make_tokenizer_golden.py

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...data.batching.ragged import Ids, Ragged
 from ...tokenizers.tokenizer import Tokenizer
-from ...tokenizers.wordpiece import CONTINUES
+from ...tokenizers.training.wordpiece import CONTINUES
 from .corruption import Flags, begins_of
 
 _CLOSING = "\"'`)]}▁”’»"  # may stand between the end of a sentence and the end of its last token

@@ -19,7 +19,7 @@ from tokenizers import AddedToken
 
 from ...core.spec import nearest
 from ..pipelines import any_of
-from ..readers.tokenizer_json import explained
+from ..tokenizer_json import explained
 from .template import ChatTemplate, Said
 
 ROLES = ("system", "developer", "user", "assistant", "tool")

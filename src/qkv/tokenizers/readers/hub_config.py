@@ -7,21 +7,17 @@ is never guessed where either speaks. `hub_config` writes what `transformers.Aut
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, processors
 
 from ...core.spec import nearest
-from .families import BY_CLASS, BY_MODEL_TYPE, GENERIC, Family
-from .tokenizer_json import ALL_ROLES, CHAT_TEMPLATE, Extra, Parts, add_tokens, write_text
-
-if TYPE_CHECKING:
-    from ..tokenizer import Tokenizer
+from ..tokenizer_json import ALL_ROLES, CHAT_TEMPLATE, Extra, Parts, add_tokens
+from .hub_families import BY_CLASS, BY_MODEL_TYPE, GENERIC, Family
 
 CONFIG, SPECIAL_MAP, ADDED, MODEL = (
     "tokenizer_config.json",
@@ -30,10 +26,8 @@ CONFIG, SPECIAL_MAP, ADDED, MODEL = (
     "config.json",
 )
 LARGEST_CONFIG = 32 << 20  # bytes
-_TOKENS = tuple(f"{role}_token" for role in ALL_ROLES)
-_LISTS = ("additional_special_tokens", "extra_special_tokens")
-_NO_LIMIT = 10**30  # transformers' own word for it
-_PLAIN, _MARIAN = "PreTrainedTokenizerFast", "MarianTokenizer"
+TOKEN_KEYS = tuple(f"{role}_token" for role in ALL_ROLES)
+TOKEN_LIST_KEYS = ("additional_special_tokens", "extra_special_tokens")
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,7 @@ class HubConfig:
     @property
     def speaks(self) -> bool:
         """Whether a role is settled by a file, or by the family that a file names."""
-        return self.family is not None or any(self.values.get(key) for key in _TOKENS)
+        return self.family is not None or any(self.values.get(key) for key in TOKEN_KEYS)
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.values.get(name, default)
@@ -111,7 +105,7 @@ class HubConfig:
 
     def _named(self) -> Iterator[AddedToken]:
         yield from (token for role in ALL_ROLES if (token := self.token(role)) is not None)
-        for key in _LISTS:
+        for key in TOKEN_LIST_KEYS:
             more = self.values.get(key) or []
             if not isinstance(more, list | dict):
                 raise ValueError(f"{CONFIG}: {key} must be a list of tokens")
@@ -170,69 +164,6 @@ def put_template(raw: tokenizers.Tokenizer, roles: Mapping[str, str], family: Fa
         single, second = (part + "".join(f" {name}:{i}" for name, _ in eos) for i, part in enumerate(around))
         if bos or eos:
             raw.post_processor = processors.TemplateProcessing(single, f"{single} {second}", [*bos, *eos])
-
-
-# -- writing ------------------------------------------------------------------------------------------------------------
-
-
-def hub_config(tokenizer: Tokenizer, max_length: int | None = None) -> dict[str, Any]:
-    """The tokenizer_config.json with which `transformers.AutoTokenizer` loads the tokenizer.json beside it.
-
-    What a tokenizer_config.json said that this one was read with is kept. `max_length` is the model's context.
-    """
-    kept = {key: value for key, value in tokenizer.config.items() if key not in (*_TOKENS, *_LISTS)}
-    decoder = tokenizer.raw.get_added_tokens_decoder()
-    roles = tokenizer.roles
-    others = [token.content for token in decoder.values() if token.special and token.content not in set(roles.values())]
-    limit = max_length if max_length is not None else kept.get("model_max_length", _NO_LIMIT)
-    return {
-        "clean_up_tokenization_spaces": False,
-        "tokenizer_class": _PLAIN,
-        **kept,
-        **{f"{role}_token": name for role, name in roles.items()},
-        **({"extra_special_tokens": others} if others else {}),
-        "model_max_length": limit,
-        "added_tokens_decoder": {str(i): _as_json(token) for i, token in sorted(decoder.items())},
-    }
-
-
-def save_for_hub(
-    tokenizer: Tokenizer, folder: str | Path, max_length: int | None = None, segments: bool = False
-) -> Path:
-    """Write tokenizer.json and the tokenizer_config.json beside it, and Marian's own files for a tokenizer of that kind;
-    returns the folder. `segments` says that the model reads which of two texts a token is of. Warns where these can't be
-    made of it."""
-    folder = Path(folder).expanduser()
-    tokenizer.save(folder)
-    config = hub_config(tokenizer, max_length)
-    if segments:
-        config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
-    if config["tokenizer_class"] == _MARIAN or tokenizer.targets is not tokenizer:
-        config["tokenizer_class"] = _as_marian(tokenizer, folder)
-    text = json.dumps(config, indent=2, ensure_ascii=False)
-    write_text(folder / CONFIG, text + "\n")
-    return folder
-
-
-def _as_marian(tokenizer: Tokenizer, folder: Path) -> str:
-    """Write the files that MarianTokenizer reads; the class that can load the folder."""
-    from .marian import write  # which reads configurations too
-
-    try:
-        write(tokenizer, folder)
-    except ValueError as error:
-        warnings.warn(
-            f"{folder} gets no source.spm and target.spm for transformers' {_MARIAN}: {error}; it loads the tokenizer.json "
-            f"as {_PLAIN}, which reads the source side only",
-            stacklevel=3,
-        )
-        return _PLAIN
-    return _MARIAN
-
-
-def _as_json(token: AddedToken) -> dict[str, Any]:
-    names = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
-    return {name: getattr(token, name) for name in names}
 
 
 def _token(value: Any, where: str, lstrip: bool = False) -> AddedToken:

@@ -1,24 +1,19 @@
-"""Marian's tokenizers: a SentencePiece model for each side, and one vocab.json that numbers the pieces of both. Read, and
-written again."""
+"""Marian tokenizers, read and written: a SentencePiece model for each side, and a vocab.json with the ids of both."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tokenizers
 from tokenizers import AddedToken
 
-from ..sentencepiece.file import Kind, ModelType, Piece, SentencePiece
+from ..sentencepiece.model_file import Kind, ModelType, Piece, SentencePiece
+from ..sentencepiece.model_writer import dump, unigram_of
 from ..sentencepiece.pipeline import pipeline
-from ..sentencepiece.writing import dump, unigram_of
-from .tokenizer_json import write_bytes
+from ..tokenizer_json import write_bytes
 from .vocab_files import read_vocab_json
-
-if TYPE_CHECKING:
-    from ..tokenizer import Tokenizer
 
 SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
 _RARE, _NEVER = 20.0, 10_000.0  # how far the other side's characters, and longer pieces, lie below this side's pieces
@@ -47,17 +42,16 @@ def marian(model: SentencePiece, vocabulary_path: Path) -> tokenizers.Tokenizer:
     return raw
 
 
-def write(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write the files of which `transformers`' MarianTokenizer makes the same ids: source.spm, target.spm and vocab.json.
+def write(source: tokenizers.Tokenizer, target: tokenizers.Tokenizer, folder: Path) -> None:
+    """Write source.spm, target.spm and vocab.json, from which `transformers`' MarianTokenizer gives the same ids.
 
-    Each model has the pieces of both sides, the other side's far below its own, as they are here. Raises ValueError, with
-    nothing written, for a tokenizer that is none of such models.
+    Each model has the pieces of both sides, with the other side's scores far below its own. Raises ValueError, and writes
+    nothing, if a side is not a unigram model.
     """
     files = {
-        name: dump(_without_markers(unigram_of(side.raw, _kind)))
-        for name, side in ((SOURCE, tokenizer), (TARGET, tokenizer.targets))
+        name: dump(_without_markers(unigram_of(side, _kind))) for name, side in ((SOURCE, source), (TARGET, target))
     }
-    vocabulary = sorted(tokenizer.raw.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
+    vocabulary = sorted(source.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
     files[VOCABULARY] = (json.dumps(dict(vocabulary), ensure_ascii=False) + "\n").encode()
     for name, data in files.items():
         write_bytes(folder / name, data)

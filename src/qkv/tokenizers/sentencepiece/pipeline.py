@@ -14,7 +14,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from ..pipelines import BYTES
-from .file import Kind, ModelType, Piece, SentencePiece
+from .model_file import Kind, ModelType, Piece, SentencePiece
 
 SPACE = "▁"
 _APART, _TOGETHER = "e\u0301 \u212b \u2126", ("\u00e9 \u00c5 \u03a9", "\u00e9 \u00e5 \u03c9")  # cased, case-folded

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.tokenizers.sentencepiece import file as sentencepiece_file
-from qkv.tokenizers.sentencepiece.file import Kind, ModelType, Piece, fields
+from qkv.tokenizers.sentencepiece import model_file as sentencepiece_file
+from qkv.tokenizers.sentencepiece.model_file import Kind, ModelType, Piece, fields
 from qkv.tokenizers.tokenizer import Tokenizer
 
 FOLDER = Path(__file__).parent / "models"  # by make_tokenizer_golden.py

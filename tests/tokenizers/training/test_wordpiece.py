@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.tokenizers.bpe import Step, Words, bpe_steps
-from qkv.tokenizers.wordpiece import pieces_of, train_wordpiece
+from qkv.tokenizers.training.bpe import bpe_steps
+from qkv.tokenizers.training.pair_merges import Step, Words
+from qkv.tokenizers.training.wordpiece import pieces_of, train_wordpiece
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 # `t ##h` is the most frequent pair; `q ##u` is rarer, but q and u are never seen apart.

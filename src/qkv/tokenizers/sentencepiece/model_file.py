@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from ..bounds import LONGEST_PIECE, check_charsmap
+from ..safety_limits import LONGEST_PIECE, check_charsmap
 
 Value = int | bytes
 

@@ -14,11 +14,16 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
+from pydantic import PositiveInt, model_validator
 
-from .bpe import Pair, Step, Words
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+from ..pipelines import count_words
+from .pair_merges import Pair, Step, Words
+from .spec import TokenizerSpec, Trace, VocabSize, require_unk
 
 CONTINUES = "##"
 Merge = Literal["likelihood", "frequency"]
@@ -151,3 +156,49 @@ class _Scores:
 
 def _grown(array: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([array, np.zeros((*array.shape[:-1], size - array.shape[-1]), dtype=array.dtype)], axis=-1)
+
+
+class WordPiece(TokenizerSpec, kind="wordpiece"):
+    """BERT's pieces (Schuster & Nakajima 2012, Devlin et al. 2019); `##` continues a word.
+
+    Words are split at spaces and punctuation, control characters are dropped, and `lowercase` also strips accents, as
+    in BERT: decoding gives back the words, not the spacing. A word with an unseen character is unknown as a whole.
+    """
+
+    vocab_size: VocabSize = 8000
+    min_frequency: PositiveInt = 2
+    """Pairs seen less often are not merged."""
+    limit_alphabet: PositiveInt | None = None
+    """Keep only this many characters, the most frequent."""
+    merge: Merge = "likelihood"
+    """What is merged first: the pair that makes the texts likeliest, as published, or the most frequent. With less than
+    some hundred million words `frequency` makes the better vocabulary, in which common words are whole."""
+
+    @model_validator(mode="after")
+    def _has_unk(self) -> Self:
+        return require_unk(self)
+
+    def normalizer(self) -> normalizers.Normalizer:
+        bert = normalizers.BertNormalizer(lowercase=self.lowercase)
+        before = super().normalizer()
+        return bert if before is None else normalizers.Sequence([before, bert])
+
+    def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
+        return pre_tokenizers.BertPreTokenizer()
+
+    def decoder(self) -> decoders.Decoder:
+        return decoders.WordPiece(prefix=CONTINUES)
+
+    def learn(self, texts: Iterable[str], trace: Trace | None = None) -> models.Model:
+        counts = count_words(texts, self.pipeline(models.WordPiece(unk_token=self.unk)))
+        pieces = train_wordpiece(
+            counts,
+            self.vocab_size - len(self.names),
+            min_frequency=self.min_frequency,
+            limit_alphabet=self.limit_alphabet,
+            merge=self.merge,
+            trace=trace,
+        )
+        self._check_size(self.vocab_size, len(pieces))
+        vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys([*self.names, *pieces]))}
+        return models.WordPiece(vocabulary, unk_token=self.unk, max_input_chars_per_word=LONGEST_WORD)

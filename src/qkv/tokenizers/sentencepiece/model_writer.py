@@ -12,7 +12,7 @@ from typing import Any
 import tokenizers
 
 from ..pipelines import close_holes
-from .file import Kind, Piece, SentencePiece
+from .model_file import Kind, Piece, SentencePiece
 from .pipeline import pipeline
 
 _SQUEEZES = r"\A +| +\z"  # the first stage of a pipeline that removes extra spaces

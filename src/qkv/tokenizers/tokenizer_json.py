@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import tokenizers
 from tokenizers import AddedToken
 
-from ...core import atomic
-from ..bounds import check
-from ..pipelines import close_holes
+from ..core import atomic
+from .pipelines import close_holes
+from .safety_limits import check
 
 FILE, CHAT_TEMPLATE = "tokenizer.json", "chat_template.jinja"
 LARGEST_FILE = 128 << 20  # bytes; the largest in use have some 35 MB
@@ -43,7 +43,7 @@ class Extra:
     """What a tokenizer.json has no place for.
 
     roles:   which token has which role; None: the tokens are found by their usual names.
-    dropout: how much chance there is in training's splits (qkv.tokenizers.subword_sampling).
+    dropout: how much chance there is in training's splits (qkv.tokenizers.subword_regularization).
     config:  the tokenizer_config.json that it came with, so that it can be written again; in it, the chat template.
     start:   the token that a decoder begins with, of an encoder–decoder that another library made; what stands around its
              texts is then what the tokenizer.json itself puts there.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
-from ..readers.hub_config import HubConfig
-from .file import Kind, ModelType, Piece, SentencePiece
-from .pipeline import SPACE
+from ..sentencepiece.model_file import Kind, ModelType, Piece, SentencePiece
+from ..sentencepiece.pipeline import SPACE
+from .hub_config import HubConfig
 
 _FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of its library, whatever the model's first pieces are
 

@@ -15,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_tokenizers import TEXTS, anything, hostile
 
-from qkv.tokenizers.bpe import joined
-from qkv.tokenizers.kinds import BPE, TokenizerSpec, Unigram, Word
-from qkv.tokenizers.subword_sampling import Lattice, MergeDropout, words_of
+from qkv.tokenizers.subword_regularization import Lattice, MergeDropout, words_of
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.bpe import BPE
+from qkv.tokenizers.training.pair_merges import joined
+from qkv.tokenizers.training.spec import TokenizerSpec
+from qkv.tokenizers.training.unigram import Unigram
+from qkv.tokenizers.training.words_chars_bytes import Word
 from tokenizers import Tokenizer as Raw
 from tokenizers import models
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise, takewhile
 
-from .bpe import joined
 from .pipelines import any_of
 from .tokenizer import Tokenizer
+from .training.pair_merges import joined
 
 RUNNERS_UP = 4
 UNKNOWN_PENALTY = 10.0  # how far an unknown character lies below the least probable piece (SentencePiece's kUnkPenalty)

@@ -1,19 +1,11 @@
-"""A corpus as words cut into symbols, merged pair by pair; and byte-pair encoding over it, as the paper writes it.
-
-`Words` is what both merging trainers share: BPE (`bpe_steps`, Sennrich et al. 2016) and WordPiece (wordpiece.py) differ
-only in which pair they take next. The BPE here is the readable one behind `qkv tokenizer train --trace`; tables are
-trained by the `tokenizers` library, and a test holds that both make the same merges; where pairs that are equally frequent
-are to be taken in lexicographic order, which the library can't, this one trains the table, too.
-"""
+"""A corpus of words as symbols whose adjacent pairs are merged: what BPE and WordPiece training share."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from typing import Any, Literal
 
 Pair = tuple[str, str]
 
@@ -102,60 +94,3 @@ def joined(symbols: list[str], pair: Pair, token: str) -> list[str]:
         else:
             result.append(symbols[i])
     return result
-
-
-Ties = Literal["oldest", "lexicographic"]
-"""Which of equally frequent pairs BPE merges first: the one with the older symbols (characters by code point, then merged
-symbols as they were made), as the `tokenizers` library does; or the lexicographically greatest."""
-
-
-def bpe_steps(
-    counts: Mapping[str, int],
-    merges: int,
-    min_frequency: int = 1,
-    ties: Ties = "oldest",
-    spelled: Callable[[str], Any] = str,
-) -> Iterator[Step]:
-    """Byte-pair encoding: merge the most frequent pair, again and again (Sennrich et al. 2016, arXiv:1508.07909).
-
-    `spelled` is what lexicographic order compares of a symbol: its bytes, where symbols stand for bytes. Stops after
-    `merges` new symbols, or when no pair is left that occurs `min_frequency` times.
-    """
-    words = Words(counts)
-    age = {symbol: i for i, symbol in enumerate(sorted(words.symbols))}
-    limit = len(age) + merges
-
-    def entry(pair: Pair) -> tuple[int, Any, Pair]:
-        left, right = pair
-        rank = (age[left], age[right]) if ties == "oldest" else _Greatest((spelled(left), spelled(right)))
-        return -words.pairs[pair], rank, pair
-
-    waiting = [entry(pair) for pair in words.pairs]
-    heapify(waiting)
-    while len(age) < limit and waiting:
-        count, _, pair = heappop(waiting)
-        if -count != words.pairs[pair]:
-            continue  # of an earlier step: its new count stands there, too
-        if -count < max(1, min_frequency):
-            return
-        step, changed = words.step(pair, -count)
-        age.setdefault(step.token, len(age))
-        for other in changed:
-            if words.pairs[other] > 0:
-                heappush(waiting, entry(other))
-        yield step
-
-
-class _Greatest:
-    """Turns an order round, so that a heap gives the greatest first."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __lt__(self, other: _Greatest) -> bool:
-        return bool(other.value < self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Greatest) and self.value == other.value

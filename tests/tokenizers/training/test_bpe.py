@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.tokenizers.bpe import Step, bpe_steps
-from qkv.tokenizers.kinds import BPE
 from qkv.tokenizers.pipelines import byte_symbols
 from qkv.tokenizers.tokenizer import Tokenizer, train
+from qkv.tokenizers.training.bpe import BPE, bpe_steps
+from qkv.tokenizers.training.pair_merges import Step
 
 WORDS = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")  # GPT-2's, by `re`
 BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}

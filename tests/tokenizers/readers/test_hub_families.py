@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from qkv.tokenizers.splitting import Splitter
+from qkv.tokenizers.explain_split import Splitter
 from qkv.tokenizers.tokenizer import Tokenizer
 
 HERE = Path(__file__).parent

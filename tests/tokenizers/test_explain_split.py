@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_tokenizers import SPECS, hostile, made
 
-from qkv.tokenizers.splitting import LongestMatch, Merge, Segmentation, Splitter
+from qkv.tokenizers.explain_split import LongestMatch, Merge, Segmentation, Splitter
 from qkv.tokenizers.tokenizer import Tokenizer
 from tokenizers import Tokenizer as Raw
 from tokenizers import models, pre_tokenizers

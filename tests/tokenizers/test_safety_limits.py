@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from made_tokenizers import SPECS, made
 
-from qkv.tokenizers.bounds import check, check_charsmap
-from qkv.tokenizers.sentencepiece.file import parse
+from qkv.tokenizers.safety_limits import check, check_charsmap
+from qkv.tokenizers.sentencepiece.model_file import parse
 
 
 def regex(pattern: str, content: str = "x") -> dict[str, Any]:

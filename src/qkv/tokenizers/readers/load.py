@@ -14,17 +14,17 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, normalizers, pre_tokenizers
 
-from ..sentencepiece import families as sentencepiece_families
-from ..sentencepiece import file as sentencepiece_file
-from ..sentencepiece.file import Kind, Piece, SentencePiece
+from .. import tokenizer_json as tokenizer_file
+from ..sentencepiece import model_file as sentencepiece_file
+from ..sentencepiece.model_file import Kind, Piece, SentencePiece
 from ..sentencepiece.pipeline import pipeline
+from ..tokenizer_json import ALL_ROLES, Extra, Parts, checked, said
 from . import tiktoken as tiktoken_file
-from . import tokenizer_json as tokenizer_file
 from . import vocab_files
-from .families import ALBERT, BERT, CLIP, MARIAN, QWEN2, XLM_ROBERTA, Family
+from . import xlm_roberta_albert as sentencepiece_families
 from .hub_config import HubConfig, chat_template, put_template, with_config
+from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, XLM_ROBERTA, Family
 from .marian import SOURCE, TARGET, VOCABULARY, marian
-from .tokenizer_json import ALL_ROLES, Extra, Parts, checked, said
 
 MERGES_OF = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
 """A vocabulary's merges, by the names of the Hub and of OpenAI."""

@@ -1,0 +1,201 @@
+"""Settings of a tokenizer (`TokenizerSpec`): special tokens, normalization, and how each kind learns its vocabulary."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+
+from ...core.spec import Spec
+from ..chat.template import ChatTemplate
+from ..pipelines import BYTES, any_of, close_holes
+from ..tokenizer_json import ROLES, Extra, Parts
+from .pair_merges import Step
+
+Trace = Callable[[Step], None]
+
+VocabSize = Annotated[int, Field(ge=1, le=10_000_000)]  # the trainers take room for all of it before they begin
+
+
+class TokenizerSpec(Spec, role="tokenizer"):
+    """How text becomes ids.
+
+    Ids begin with the control tokens, those that are set of `pad unk bos eos mask` in this order; then come the markers
+    of `special`, then what was learned. Control tokens are put in by the program and are never read from text; markers
+    are read from text, each as one id, and are written back when decoding.
+    """
+
+    lowercase: bool = False
+    normalization: Literal["none", "nfc", "nfkc"] = "none"
+    """Unicode normalization of the text. With `none` nothing is lost; `nfkc` is SentencePiece's."""
+    pad: str | None = "<pad>"
+    unk: str | None = "<unk>"
+    bos: str | None = "<s>"
+    eos: str | None = "</s>"
+    mask: str | None = None
+    special: tuple[str, ...] = ()
+    """Markers such as `<de>`: printable ASCII without spaces."""
+    chat_template: str | None = None
+    """How conversations become text, in Jinja; see qkv.tokenizers.chat.template."""
+
+    @field_validator(*ROLES)
+    @classmethod
+    def _known_name(cls, name: str | None, info: Any) -> str | None:
+        allowed = ROLES[info.field_name]
+        if name is not None and name not in allowed:
+            raise ValueError(f"{name!r} would not be found again in a tokenizer.json; use one of {', '.join(allowed)}")
+        return name
+
+    @field_validator("special")
+    @classmethod
+    def _readable(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not re.fullmatch(r"[!-~]{2,64}", name) or name in BYTES:
+                raise ValueError(f"a special token is 2 to 64 printable ASCII characters without spaces, not {name!r}")
+        return names
+
+    @field_validator("chat_template")
+    @classmethod
+    def _compiles(cls, template: str | None) -> str | None:
+        if template is not None:
+            ChatTemplate(template)
+        return template
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        twice = [name for name, times in Counter(self.names).items() if times > 1]
+        if twice:
+            raise ValueError(f"special tokens must differ, and {', '.join(map(repr, twice))} is there twice")
+        return self
+
+    # -- what a kind is made of ---------------------------------------------------------------------------------
+
+    def learn(self, texts: Iterable[str], trace: Trace | None = None) -> models.Model:
+        """The model with its vocabulary, which begins with `names`. `texts` have no markers in them any more."""
+        raise NotImplementedError
+
+    def normalizer(self) -> normalizers.Normalizer | None:
+        steps: list[normalizers.Normalizer] = []
+        if self.normalization != "none":
+            steps.append({"nfc": normalizers.NFC, "nfkc": normalizers.NFKC}[self.normalization]())
+        if self.lowercase:
+            steps.append(normalizers.Lowercase())
+        return normalizers.Sequence(steps) if steps else None
+
+    def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer | None:
+        return None
+
+    def decoder(self) -> decoders.Decoder | None:
+        return None
+
+    # -- what they share ----------------------------------------------------------------------------------------
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(n for n in (self.pad, self.unk, self.bos, self.eos, self.mask) if n))
+
+    def with_roles(self, roles: Iterable[str]) -> Self:
+        """With a control token for each of these roles, named in the way of those that there are."""
+        way = any(name.startswith("[") for name in self.controls)
+        return self.replace({role: ROLES[role][way] for role in roles if getattr(self, role) is None})
+
+    @property
+    def names(self) -> list[str]:
+        """Control tokens and markers, which have the first ids."""
+        return [*self.controls, *self.special]
+
+    def parts(self, texts: Iterable[str], trace: Trace | None = None) -> Parts:
+        """What a `qkv.tokenizers.tokenizer.Tokenizer` is made of; use `qkv.tokenizers.tokenizer.train`, which wraps it."""
+        return Parts(self.train(texts, trace), Extra(dropout=getattr(self, "dropout", 0.0)))
+
+    def train(self, texts: Iterable[str], trace: Trace | None = None) -> tokenizers.Tokenizer:
+        """The library's tokenizer."""
+        pipeline = self.pipeline(self.learn(self._without_markers(texts), trace))
+        pipeline.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in self.controls])
+        pipeline.add_tokens([AddedToken(name, special=False, normalized=False) for name in self.special])
+        return pipeline
+
+    def pipeline(self, model: models.Model) -> tokenizers.Tokenizer:
+        """The kind's normalizer, pre-tokenizer and decoder around a model."""
+        raw = tokenizers.Tokenizer(model)
+        before, between, after = self.normalizer(), self.pre_tokenizer(), self.decoder()
+        if before is not None:
+            raw.normalizer = before
+        if between is not None:
+            raw.pre_tokenizer = between
+        if after is not None:
+            raw.decoder = after
+        return close_holes(raw, self.controls)
+
+    def _without_markers(self, texts: Iterable[str]) -> Iterator[str]:
+        markers = any_of(self.special)
+        empty = True
+        for text in texts:
+            for part in markers.split(text):
+                empty = empty and not part.strip()
+                if part:
+                    yield part
+        if empty:
+            raise ValueError("there is nothing to learn a vocabulary from: the texts are empty")
+
+    def _check_size(self, vocab_size: int, needed: int) -> None:
+        least = len(self.names) + needed
+        if vocab_size < least:
+            raise ValueError(
+                f"vocab_size is {vocab_size}, but {len(self.names)} special tokens and {needed} more, without which "
+                f"these texts can't be spelled, make {least}: set it to that or more"
+            )
+
+
+def require_unk(spec: Any) -> Any:
+    if spec.unk is None:
+        raise ValueError(f"a {spec.kind} tokenizer meets text that it can't spell, so it needs an unk token")
+    return spec
+
+
+def refuse_trace(spec: TokenizerSpec, trace: Trace | None) -> None:
+    if trace:
+        raise ValueError(f"only bpe and wordpiece grow by merges that can be traced, not {spec.kind}")
+
+
+class ByteFallbackSpec(TokenizerSpec):
+    """Kinds that can spell what their vocabulary lacks."""
+
+    byte_fallback: bool = False
+    """Spell characters that the vocabulary lacks as their UTF-8 bytes, 256 more tokens, so that nothing is unknown."""
+
+    @property
+    def fallback(self) -> list[str]:
+        return list(BYTES) if self.byte_fallback else []
+
+    def _metaspace_decoder(self, prefix_space: bool) -> decoders.Decoder:
+        decoder = decoders.Metaspace(prepend_scheme=prepend_scheme(prefix_space))
+        return decoders.Sequence([decoders.ByteFallback(), decoder]) if self.byte_fallback else decoder
+
+
+class SubwordSpec(ByteFallbackSpec):
+    """Kinds that learn pieces of words."""
+
+    split_digits: bool = False
+    """Every digit a token of its own (Llama, PaLM): numbers are then copied and compared digit by digit."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Subword regularization of training texts (qkv.tokenizers.subword_regularization); evaluation is not affected.
+
+    bpe: the probability with which a merge is left out (Provilkov et al. 2020; 0.1). unigram: α, which the
+    log-probabilities of splits are multiplied with before one is drawn (Kudo 2018; 0.1 to 0.5). 0: always one split.
+    """
+
+    def _digits_apart(self, words: pre_tokenizers.PreTokenizer) -> pre_tokenizers.PreTokenizer:
+        if not self.split_digits:
+            return words
+        return pre_tokenizers.Sequence([words, pre_tokenizers.Digits(individual_digits=True)])
+
+
+def prepend_scheme(prefix_space: bool) -> str:
+    return "first" if prefix_space else "never"
