@@ -1,1 +1,3 @@
-"""Attention: the function `attend`, what scores it, and every layer that attends, one mechanism a file."""
+"""Attention: the function `attend`, the scores it compares by, and one module for each mechanism."""
+
+from . import bigbird, latent, linear, linformer, longformer, lsh, performer  # noqa: F401  (registers their kinds)

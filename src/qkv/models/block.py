@@ -9,9 +9,6 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from ..attention import (  # noqa: F401
-    bigbird as block_sparse,
-)
 from ..attention.multi_head import Mixer, Pass, recomputed
 from ..core.layout import Layout
 from ..core.spec import Cost, Spec
