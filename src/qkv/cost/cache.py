@@ -30,7 +30,7 @@ def cache_parts(
         raise ValueError("an encoder alone does not decode, so it has no cache; ask of a model with a decoder")
     how, total = named(cache), dict[str, int]()
     memory = tokens if source is None else source
-    for block in spec.decoder.blocks:
+    for block in spec.decoder.layers:
         for mixer, crosses in ((block.attention, False), (block.cross, True)):
             if mixer is None or isinstance(mixer, NoMixer):
                 continue

@@ -56,12 +56,14 @@ def parts(spec: ModelSpec, shape: Shape) -> list[Part]:
         encodes = stack_name == "encoder" and spec.is_encoder_decoder
         tokens = shape.source if encodes else shape.length
         memory = shape.source if stack_name == "decoder" and spec.is_encoder_decoder else 0
-        for block in stack.blocks:
-            attention = block.attention.cost(spec.d_model, tokens, _pairs(block.attention, tokens))
-            add(f"{stack_name} attention", attention)
+        for layer, (i, block) in enumerate(zip(stack.block_of, stack.layers, strict=True)):
+            costs = {"attention": block.attention.cost(spec.d_model, tokens, _pairs(block.attention, tokens))}
             if block.cross is not None:
-                add(f"{stack_name} cross-attention", block.cross.cost(spec.d_model, tokens, tokens * memory, memory))
-            add(f"{stack_name} feed-forward", block.feedforward.cost(spec.d_model, tokens))
+                costs["cross-attention"] = block.cross.cost(spec.d_model, tokens, tokens * memory, memory)
+            costs["feed-forward"] = block.feedforward.cost(spec.d_model, tokens)
+            shared = i in stack.block_of[:layer]  # with a layer whose parameters are counted already
+            for name, cost in costs.items():
+                add(f"{stack_name} {name}", Cost(0, cost.flops) if shared else cost)
     tables = _tables(spec)
     add("embedding tables", Cost(tables))
     if spec.head is not None:

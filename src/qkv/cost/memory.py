@@ -102,7 +102,7 @@ def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
     for name, stack in spec.stacks():
         encodes = name == "encoder" and spec.is_encoder_decoder
         tokens, others = (shape.source, 0) if encodes else (shape.length, shape.source)
-        for block in stack.blocks:
+        for block in stack.layers:
             heads, _ = block.attention.heads(spec.d_model) or (1, 0)
             kept = 32 * spec.d_model + 8 * getattr(block.feedforward, "d_ff", 4 * spec.d_model)
             floats += tokens * (kept + 6 * heads * (tokens + others))

@@ -65,7 +65,7 @@ class Chooser:
 
     @property
     def blocks(self) -> list[Block]:
-        return [block for _, stack in self.spec.stacks() for block in stack.blocks]
+        return [block for _, stack in self.spec.stacks() for block in stack.layers]
 
     @property
     def gated(self) -> bool:

@@ -69,9 +69,9 @@ def check_depth(spec: ModelSpec, weights: Weights, where: str) -> None:
     parts = {part for name in weights.shapes for part in name.split(".") if part.isdecimal() and len(part) < 6}
     there = 1 + max(map(int, parts), default=-1)
     for name, stack in spec.stacks():
-        if stack.n_layers > max(there, QUICK):
+        if len(stack.blocks) > max(there, QUICK):
             raise ValueError(
-                f"{where}: its configuration says {stack.n_layers} layers ({name}), and its weights have {there}; "
+                f"{where}: its configuration says {len(stack.blocks)} layers ({name}), and its weights have {there}; "
                 "a number of layers is wrong, or files of weights are missing"
             )
 

@@ -36,15 +36,12 @@ def layer_states(
     rows, at = torch.arange(len(places), device=ids.device), torch.tensor(list(places), device=ids.device)
     found: list[LayerStates] = []
 
-    def keep(name: str, module: nn.Module) -> torch.utils.hooks.RemovableHandle:
-        def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
-            states = output.mean(0) if output.ndim == 4 else output  # reversible blocks hand on two streams
-            found.append(LayerStates(name, states[rows, at].float().cpu()))
+    def keep(module: nn.Module, inputs: object, output: Tensor) -> None:
+        name = f"layer {len(found)}" if found else EMBEDDING
+        states = stack.placement.leave(output) if output.ndim == 4 else output
+        found.append(LayerStates(name, states[rows, at].float().cpu()))
 
-        return module.register_forward_hook(hook)
-
-    named = [(EMBEDDING, stack.embedding), *((f"layer {i}", block) for i, block in enumerate(stack.blocks, 1))]
-    hooks = [keep(name, module) for name, module in named]
+    hooks = [module.register_forward_hook(keep) for module in (stack.embedding, *stack.blocks)]
     training = model.training
     model.eval()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, cast
@@ -34,6 +35,9 @@ Recompute = Literal["none", "alternate", "blocks"]
 class Stack(Spec, kind="stack"):
     """Blocks over embedded tokens. `position` is the scheme of every block that has none of its own (`Block.position`).
 
+    `order` names the block of each layer by its number, so that layers may share parameters: one block and the order
+    [0, 0, 0, 0] is ALBERT or a Universal Transformer of 4 layers. By default each block is a layer.
+
     `drop_path` p is stochastic depth for every block, more of it the deeper it stands: p · l/L for the l-th of L (Huang et
     al. 2016). In JSON, runs of equal blocks are written once: `[{"repeat": 6, "block": {…}}]`.
     """
@@ -41,6 +45,7 @@ class Stack(Spec, kind="stack"):
     embedding: Input = Embedding()
     position: Position = NoPosition()
     blocks: tuple[Block, ...] = Field(min_length=1)
+    order: tuple[int, ...] | None = Field(default=None, min_length=1, max_length=4096)
     norm: Norm = NoNorm()
     drop_path: float = Field(default=0.0, ge=0, lt=1)
 
@@ -48,6 +53,19 @@ class Stack(Spec, kind="stack"):
     def _one_rule(self) -> Stack:
         if self.drop_path and any(block.drop_path for block in self.blocks):
             raise ValueError("drop_path is set for the whole stack and for blocks of it; leave one of them at 0")
+        return self
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Stack:
+        if self.order is None:
+            return self
+        if set(self.order) != set(range(len(self.blocks))):
+            raise ValueError(
+                f"order names every block of the stack by its number, 0 to {len(self.blocks) - 1}, and this one names "
+                f"{', '.join(map(str, sorted(set(self.order))))}"
+            )
+        if self.drop_path and len(self.order) > len(self.blocks):
+            raise ValueError("drop_path grows from layer to layer, and shared blocks have one; set that of the blocks")
         return self
 
     @model_validator(mode="after")
@@ -110,8 +128,18 @@ class Stack(Spec, kind="stack"):
         return [{"repeat": n, "block": block} for block, n in runs]
 
     @property
+    def block_of(self) -> Sequence[int]:
+        """The number of each layer's block."""
+        return range(len(self.blocks)) if self.order is None else self.order
+
+    @property
+    def layers(self) -> list[Block]:
+        """The block of each layer."""
+        return [self.blocks[i] for i in self.block_of]
+
+    @property
     def n_layers(self) -> int:
-        return len(self.blocks)
+        return len(self.block_of)
 
     @property
     def tables(self) -> int:
@@ -158,13 +186,16 @@ class Stack(Spec, kind="stack"):
         for position in self.positions:
             table = Cost(position.n_parameters(self.widths(d_model, max_positions, position)))
             total += table * (self.tables if position == self.position else 1)
-        for block, run in groupby(self.blocks):
+        for block, run in groupby(self.layers):
             count = len(list(run))
             pairs = _pairs(block.attention, tokens)
             total += block.cost(d_model, tokens, pairs, memory, tokens * memory) * count
+        for i, times in Counter(self.order).items():  # parameters that layers share are there once
+            own = self.blocks[i].cost(d_model)
+            total += Cost(-own.parameters, idle=-own.idle) * (times - 1)
         again = (
             (i, name) for name, blocks in self.shared.items() for i in blocks[1:]
-        )  # counted once more than they are
+        )  # the same, of parts of attention
         return total + Cost(-sum(math.prod(self.blocks[i].attention.shared[name]) for i, name in again))
 
 
@@ -253,8 +284,10 @@ class StackModule(nn.Module):
         self.between = nn.ModuleList(spec.position.module(widths[0]) for _ in range(1, spec.tables))
         for scheme, module in zip(positions, (self.position, *others), strict=True):
             _check_heads(spec, scheme, module, d_model, name)
-        self.position_of = [positions.index(spec.position_of(block)) for block in spec.blocks]
-        self.blocks = nn.ModuleList(spec.block(i).module(d_model, f"{name}.blocks.{i}") for i in range(spec.n_layers))
+        self.position_of = [positions.index(spec.position_of(block)) for block in spec.layers]
+        count = len(spec.blocks)
+        self.blocks = nn.ModuleList(spec.block(i).module(d_model, f"{name}.blocks.{i}") for i in range(count))
+        self.block_of = list(spec.block_of)
         self.shared = spec.shared
         self.tie()
         self.norm = spec.norm.module(d_model)
@@ -281,15 +314,15 @@ class StackModule(nn.Module):
         several = self.placement.streams > 1
         x = self.placement.enter(x) if several else x
         if self.reversible and cache is None and torch.is_grad_enabled():
-            x = reversible([self.block(i) for i in range(len(self.blocks))], x, runs)
+            x = reversible(self.layers, x, runs)
             return self.norm(self.placement.leave(x))
-        for i, (block, run) in enumerate(zip(self.blocks, runs, strict=True)):
+        for i, (block, run) in enumerate(zip(self.layers, runs, strict=True)):
             if i and len(self.between):
                 x = x + cast(GridEmbedding, self.between[i - 1]).embed(layout).to(x.dtype)
             if cache is not None:
-                x = self._step(i, x, run, cache)
+                x = block(x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
             elif self.training and not self.reversible and self._recomputes(i):
-                x = _run_again(self.block(i), x, run)
+                x = _run_again(block, x, run)
             else:
                 x = block(x, run)
         return self.norm(self.placement.leave(x) if several else x)
@@ -297,7 +330,7 @@ class StackModule(nn.Module):
     def _passes(
         self, layout: Layout, memory: Tensor | None, memory_layout: Layout | None, extras: Extras | None
     ) -> list[Pass]:
-        """For each block the pass over its position scheme: blocks with the same scheme share one, and all share a plan."""
+        """For each layer the pass over its position scheme: layers with the same scheme share one, and all share a plan."""
         plan = Plan()
         schemes = [self.position, *cast(Iterable[PositionModule], self.block_positions)]
         runs = [Pass.over(layout, scheme, plan) for scheme in schemes]
@@ -308,9 +341,10 @@ class StackModule(nn.Module):
     def _recomputes(self, i: int) -> bool:
         return self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)
 
-    def _step(self, i: int, x: Tensor, run: Pass, cache: Cache) -> Tensor:
-        out: Tensor = self.blocks[i](x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
-        return out
+    @property
+    def layers(self) -> list[BlockModule]:
+        """The block of each layer; one that layers share is there for each."""
+        return [self.block(i) for i in self.block_of]
 
     def block(self, i: int) -> BlockModule:
         module = self.blocks[i]

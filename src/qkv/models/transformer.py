@@ -402,9 +402,9 @@ class TransformerModel(nn.Module):
         rows = len(source) if source is not None else (batch_size or 1)
         how = named(cache)
         how.check(self.decoder.position, self.max_positions)
-        states = [partial(block.attention.held, how) for block in self.spec.decoder.blocks]
+        states = [partial(block.attention.held, how) for block in self.spec.decoder.layers]
         about = {
-            "layers": [_about(block.attention, self.spec.d_model) for block in self.spec.decoder.blocks],
+            "layers": [_about(block.attention, self.spec.d_model) for block in self.spec.decoder.layers],
             "cache": how.to_dict(),
             "dtype": str(self.dtype).removeprefix("torch."),
             "cross": self.is_encoder_decoder,
@@ -419,8 +419,7 @@ class TransformerModel(nn.Module):
         assert self.encoder is not None and self.decoder is not None
         source, layout = self._laid(source, source_layout, None)
         memory = self.encoder(source, layout)
-        for i, state in enumerate(cache.cross):
-            block = self.decoder.block(i)
+        for i, block, state in zip(self.decoder.block_of, self.decoder.layers, cache.cross, strict=True):
             if isinstance(block.cross, MultiHeadAttention):
                 block.cross.remember(memory, layout, state)
             elif "cross" in block.sublayers:
