@@ -3,9 +3,9 @@
 #   make demo       train the default recipe, localise, and write runs/localise/   (ARGS=--overwrite replaces it)
 #   make test       lint, types and the fast tests                                 (CORES=8 on a larger machine)
 #   make test-all   every test, the slow ones too
-#   make test-hostile   kills and hostile files, 50 minutes   (ARGS='--minutes 5 --seed 1 --only saves texts')
+#   make test-hostile   kill runs and feed hostile files, 50 minutes   (ARGS='--minutes 5 --seed 1 --only saves texts')
 #   make lint       ruff and mypy only
-#   make format     put the code into the house's form
+#   make format     format the code
 #   make bench      side-by-side measurements; results are kept in bench/
 #   make clean      remove caches and builds; .venv and runs/ stay
 
@@ -21,10 +21,10 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 endif
 
-# Comments in the documents' code are aligned for readers, which the formatter would undo.
+# Comments in the docs' code are aligned by hand, which the formatter would undo.
 FORMAT := $(BIN)/ruff format --extend-exclude '*.md'
 
-# Each test worker computes on one core, or they would fight for them.
+# Each test worker computes with one thread, so that workers do not compete for cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(CORES)
 
 .PHONY: demo test test-all test-hostile lint format bench clean
@@ -58,8 +58,8 @@ clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# PyTorch comes first and aloud, being most of the download. PyPI's wheel for Linux brings CUDA's libraries with it; where
-# there is no GPU, pip's own settings (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS) can name a place that has the CPU wheel.
+# PyTorch is installed first, with its progress shown, since it is most of the download. PyPI's wheel for Linux includes the CUDA
+# libraries; without a GPU, pip's own settings (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS) can point to an index with the CPU wheel.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
 
 $(STAMP): pyproject.toml constraints.txt

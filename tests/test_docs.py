@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import re
 import shlex
 import subprocess
@@ -11,17 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
-import qkv
 from qkv.cli import main
-from qkv.core.batch import Batch
-from qkv.core.layout import Layout
-from qkv.layers.norm import Norm
-from qkv.patterns.basic import Pattern
-from qkv.training.loop import fit
-from qkv.training.objective import Objective
-from qkv.training.settings import Training
 
 ROOT = Path(__file__).parents[1]
 README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
@@ -143,41 +133,6 @@ def test_the_tasks_are_asked_as_the_page_says(capsys: pytest.CaptureFixture[str]
     (block,) = [block for block in blocks(TASKS, "python") if "predict" in block]
     exec(compile(block, str(TASKS), "exec"), {})
     assert len(capsys.readouterr().out.splitlines()) == 2
-
-
-@pytest.fixture
-def contributed() -> Iterator[None]:
-    """The parts that CONTRIBUTING.md defines, for one test."""
-    kinds = [role.kinds for role in (Pattern, Norm, Objective)]
-    before = [dict(known) for known in kinds]
-    for block in blocks(CONTRIBUTING, "python"):
-        exec(compile(block, str(CONTRIBUTING), "exec"), {"__name__": "contributing"})
-    yield
-    for known, was in zip(kinds, before, strict=True):
-        known.clear()
-        known.update(was)
-
-
-@pytest.mark.usefixtures("contributed")
-def test_contributings_pattern_works():
-    pattern = Pattern.model_validate({"kind": "every-nth", "step": 3})
-    assert pattern.mask(4).tolist() == [[k <= q and (q - k) % 3 == 0 for k in range(4)] for q in range(4)]
-    assert not pattern.looks_ahead()
-
-
-@pytest.mark.usefixtures("contributed")
-def test_contributings_norm_and_objective_train(tmp_path: Path):
-    spec = qkv.preset("llama", vocab_size=7, d_model=8, n_layers=1, n_heads=2, d_ff=8)
-    model = qkv.build(spec.replace({"decoder.blocks.*.norm": "unit", "decoder.norm": "unit"}))
-    ids = torch.arange(6)[None]
-    labels = torch.cat([ids[:, 1:], torch.full((1, 1), -100)], 1)
-    batch = Batch({"ids": ids, "layout": Layout.full(6)}, labels, {"loss": 5}, 6, 6, {})
-    objective, before = Objective.from_dict({"kind": "focal", "gamma": 1}), model.eval()(ids).log_softmax(-1)
-    nll = -before[0, :5].gather(1, labels[0, :5, None])
-    torch.testing.assert_close(objective(model, batch)["loss"].sum, ((1 - (-nll).exp()) * nll).sum())
-    settings = Training.from_dict({"max_steps": 5, "optimizer": {"kind": "adamw", "lr": 0.02}})
-    fit(model, lambda position: itertools.repeat(batch), objective, settings, out=tmp_path / "run")
-    assert objective(model.eval(), batch)["loss"].sum < ((1 - (-nll).exp()) * nll).sum()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

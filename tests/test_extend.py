@@ -1,9 +1,13 @@
-"""Every seam from outside the package: a new part is one short class, and models train with it like with any other."""
+"""The parts that docs/extending.md adds from outside: the page's code runs, and models train with it like with any other."""
 
 from __future__ import annotations
 
-import inspect
+import ast
 import itertools
+import json
+import re
+import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,133 +15,47 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 import qkv
-from qkv.attention.multi_head import Mixer, Pass
-from qkv.core.batch import Batch, Term, Terms
-from qkv.core.layout import Layout, View
-from qkv.core.spec import Cost
-from qkv.data.source import Example, Source, Split, Table
+from qkv.core.batch import Batch
+from qkv.core.layout import Layout
+from qkv.data.source import Example
 from qkv.data.task import Item, RandomContext, Task
 from qkv.experiments.preview import preview
 from qkv.experiments.train import train as run_recipe
-from qkv.layers.linear import Linear
 from qkv.metrics.base import Metric, MetricValue
-from qkv.patterns.basic import BlockMask, Interval, Pattern
-from qkv.positions.base import Bias, Position, PositionModule, Widths
 from qkv.recipes.recipe import Recipe
 from qkv.tokenizers.protocol import Encoder
+from qkv.tokenizers.tokenizer import train as train_tokenizer
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken, Objective
+from qkv.training.schedules import Schedule
 from qkv.training.settings import Training
 
 VOCAB = 17
+LONGEST = 30  # lines of a block on the page
+PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-# -- what someone else writes ------------------------------------------------------------------------------------------
+def _parts() -> Any:
+    """The page's code as a module, defined once."""
+    module = types.ModuleType("extending")
+    sys.modules["extending"] = module
+    for block in BLOCKS:
+        exec(compile(block, str(PAGE), "exec"), module.__dict__)
+    return module
 
 
-class Dilated(Pattern, kind="dilated-test"):
-    """Every `step`-th token back (Longformer's dilation)."""
-
-    step: int = Field(gt=0)
-
-    def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
-        return (k.position <= q.position) & ((q.position - k.position) % self.step == 0)
-
-    def block(self, q: Interval, k: Interval) -> BlockMask:
-        return k.low <= q.high, q.low != q.low
+PARTS = _parts()
 
 
-class Kerple(Position, kind="kerple-test"):
-    """A trained logarithmic bias, −r₁ log(1 + r₂ |q − k|) for each head (Chi et al. 2022)."""
-
-    def module(self, widths: Widths) -> PositionModule:
-        made = PositionModule()
-        made.rates = nn.Parameter(torch.empty(2, widths.n_heads))
-        made.initial = lambda name: 0.5
-        made.bias = lambda device=None: Bias(self, (made.rates,))
-        return made
-
-    def n_parameters(self, widths: Widths) -> int:
-        return 2 * widths.n_heads
-
-    def bias(self, tensors: tuple[Tensor, ...], q: View, k: View) -> Tensor:
-        distance = (q.position - k.position).abs().unsqueeze(-3)
-        first, second = tensors[0].abs()[:, :, None, None]
-        return -first * torch.log1p(second * distance)
-
-
-class Wave(Position, kind="wave-test"):
-    """One sine and one cosine of each position, added to the input."""
-
-    def module(self, widths: Widths) -> PositionModule:
-        made = PositionModule()
-        rate = torch.arange(1, widths.d_model + 1) / widths.d_model
-        made.embed = lambda layout: torch.sin(layout.positions * rate)
-        return made
-
-
-class Maxout(qkv.FeedForwardLayer, kind="maxout-test"):
-    """max(x W₁, x W₂) (Goodfellow et al. 2013)."""
-
-    def module(self, d_model: int) -> nn.Module:
-        class Net(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.a, self.b = Linear(d_model, d_model), Linear(d_model, d_model)
-
-            def forward(self, x: Tensor) -> Tensor:
-                return torch.maximum(self.a(x), self.b(x))
-
-        return Net()
-
-    def cost(self, d_model: int, tokens: int = 0) -> Cost:
-        return Cost(2 * (d_model * d_model + d_model), 4 * d_model * d_model * tokens)
-
-
-class Unit(qkv.Norm, kind="unit-test"):
-    """x / |x| · √d."""
-
-    def module(self, d: int) -> nn.Module:
-        class Net(nn.Module):
-            def forward(self, x: Tensor) -> Tensor:
-                return F.normalize(x, dim=-1) * d**0.5
-
-        return Net()
-
-
-class Averaging(Mixer, kind="averaging-test"):
-    """The mean of all tokens so far in attention's place."""
-
-    def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
-        class Net(nn.Module):
-            def forward(self, x: Tensor, run: Pass, state: object = None) -> Tensor:
-                return x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
-
-        return Net()
-
-
-class Focal(Objective, kind="focal-test"):
-    """(1 − p)^γ · −log p: labels that are known already weigh less (Lin et al. 2017)."""
-
-    gamma: float = 2.0
-
-    def __call__(self, model: nn.Module, batch: Batch) -> Terms:
-        nll = F.cross_entropy(model(**batch.inputs).flatten(0, 1), batch.labels.flatten(), reduction="none")
-        return {"focal": Term(((1 - (-nll).exp()) ** self.gamma * nll).sum(), batch.counts["focal"], value=nll.sum())}
-
-
-class Tones(Source, kind="tones-test"):
-    """Made sound: 64 samples of a sine of so many periods, in noise."""
-
-    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        random, time = np.random.default_rng([len(split), seed, epoch]), np.linspace(0, 2 * np.pi, 64)
-        periods = random.integers(1, 5, 256)
-        return [{"periods": int(n), "wave": np.sin(n * time) + random.normal(0, 0.2, 64)} for n in periods]
+def test_the_parts_are_as_short_as_the_page_says() -> None:
+    assert all(len(block.splitlines()) <= LONGEST for block in BLOCKS), [len(block.splitlines()) for block in BLOCKS]
+    classes = [node for block in BLOCKS for node in ast.parse(block).body if isinstance(node, ast.ClassDef)]
+    kinds = [node for node in classes if any(keyword.arg == "kind" for keyword in node.keywords)]
+    assert len(kinds) >= 13 and all(ast.get_docstring(node) for node in kinds)
 
 
 class HowManyPeriods(Task, kind="periods-test"):
@@ -167,9 +85,6 @@ class Right(Metric):
         return {"accuracy": MetricValue(sum(self.right) / len(self.right))}
 
 
-# -- and what everyone then does ---------------------------------------------------------------------------------------
-
-
 def spec(**changes: Any) -> qkv.Transformer:
     base = qkv.preset("llama", vocab_size=VOCAB, d_model=16, n_layers=2, n_heads=2, d_ff=24, max_positions=32)
     return base.replace({f"decoder.{path.replace('__', '.')}": value for path, value in changes.items()})
@@ -190,12 +105,12 @@ def accuracy(model: nn.Module, step: int = 0) -> dict[str, float]:
     return {"accuracy": (model(**batch.inputs).argmax(-1) == batch.labels).float().mean().item()}
 
 
-def train(made: qkv.Transformer, objective: Objective, out: Path) -> nn.Module:
+def train(made: Any, objective: Objective, out: Path, **changes: Any) -> nn.Module:
     model = qkv.build(made)
     before = accuracy(model)["accuracy"]
     evaluation = {"eval_every": 25, "metric": "accuracy", "mode": "max"}
     how = {"max_steps": 50, "optimizer": {"kind": "adamw", "lr": 0.02}, "schedule": "constant"}
-    settings = Training.from_dict({**how, **evaluation})
+    settings = Training.from_dict({**how, **evaluation, **changes})
     outcome = fit(model, stream, objective, settings, out=out, evaluate=accuracy)
     after = accuracy(model.eval())["accuracy"]
     assert outcome.ending == "max_steps" and before < 0.4 and after > 0.9
@@ -203,12 +118,13 @@ def train(made: qkv.Transformer, objective: Objective, out: Path) -> nn.Module:
 
 
 MODELS = {
-    "pattern": spec(blocks__0__attention__pattern=Dilated(step=2) & qkv.causal() | qkv.sinks(1) & qkv.causal()),
-    "position, a trained bias": spec(position=Kerple()),
-    "position, an embedding": spec(position=Wave()),
-    "feed-forward": spec(**{"blocks__*__feedforward": Maxout()}),
-    "norm": spec(**{"blocks__*__norm": Unit(), "norm": Unit()}),
-    "mixer": spec(blocks__1__attention=Averaging()),
+    "pattern": spec(blocks__0__attention__pattern=PARTS.EveryNth(step=2) & qkv.causal() | qkv.sinks(1) & qkv.causal()),
+    "position, a trained bias": spec(position=PARTS.Kerple()),
+    "position, an embedding": spec(position=PARTS.Wave()),
+    "feed-forward": spec(**{"blocks__*__feedforward": PARTS.Maxout()}),
+    "norm": spec(**{"blocks__*__norm": PARTS.Unit(), "norm": PARTS.Unit()}),
+    "mixer": spec(blocks__1__attention=PARTS.Averaging()),
+    "head": spec().replace({"head": PARTS.CosineHead()}),
 }
 
 
@@ -222,8 +138,8 @@ def test_a_model_trains_with_a_part_from_outside(part: str, tmp_path: Path) -> N
 
 
 def test_an_objective_from_outside(tmp_path: Path) -> None:
-    assert Objective.from_dict({"kind": "focal-test", "gamma": 1}) == Focal(gamma=1)
-    train(spec(), Focal(gamma=1), tmp_path / "run")
+    assert Objective.from_dict({"kind": "focal", "gamma": 1}) == PARTS.Focal(gamma=1)
+    train(spec(), PARTS.Focal(gamma=1), tmp_path / "run")
 
 
 def test_an_objective_from_outside_trains_by_a_recipe(tmp_path: Path) -> None:
@@ -231,18 +147,70 @@ def test_an_objective_from_outside_trains_by_a_recipe(tmp_path: Path) -> None:
         "name": "focal",
         "data": {"kind": "copy", "longest": 5, "train": 200, "validation": 20, "test": 20},
         "tokenizer": {"kind": "word"},
-        "objective": {"kind": "focal-test", "gamma": 1},
+        "objective": {"kind": "focal", "gamma": 1},
         "model": {"preset": "transformer", "d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 16},
         "evaluation": {"examples": 10},
         "training": {"max_steps": 6, "eval_every": 3, "metric": "focal", "mode": "min"},
     }
     done = run_recipe(Recipe.from_tree(tree), tmp_path / "run", device="cpu")
-    assert done.evaluation is not None and 0 < done.evaluation.metrics["focal"] == done.evaluation.metrics["loss"]
+    assert done.evaluation is not None and 0 < done.evaluation.metrics["loss"] == done.evaluation.metrics["loss"]
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa", "tiled"])
+def test_an_objective_counts_what_its_equation_says() -> None:
+    model, batch = qkv.build(spec()).eval(), next(stream())
+    nll = -model(**batch.inputs).log_softmax(-1).gather(2, batch.labels[..., None])
+    terms = PARTS.Focal(gamma=1)(model, Batch(**{**vars(batch), "counts": {"focal": 80}}))
+    torch.testing.assert_close(terms["focal"].sum, ((1 - (-nll).exp()) * nll).sum())
+
+
+def test_an_optimizer_from_outside(tmp_path: Path) -> None:
+    train(spec(), NextToken(), tmp_path / "run", optimizer={"kind": "sign-sgd", "lr": 0.01, "weight_decay": 0.0})
+
+
+def test_a_schedule_from_outside(tmp_path: Path) -> None:
+    triangle = Schedule.from_dict({"kind": "triangle", "period": 10, "warmup": 5})
+    assert [triangle.factor(step) for step in (1, 5, 10, 15)] == pytest.approx([0.2 * 0.82, 0.1, 1.0, 0.1])
+    train(spec(), NextToken(), tmp_path / "run", schedule={"kind": "triangle", "period": 20, "warmup": 5})
+
+
+def test_a_pattern_from_outside_has_masks_blocks_and_counts() -> None:
+    pattern = PARTS.EveryNth(step=3)
+    assert pattern.mask(4).tolist() == [[k <= q and (q - k) % 3 == 0 for k in range(4)] for q in range(4)]
+    assert not pattern.looks_ahead()
+
+
+def test_a_tokenizer_from_outside() -> None:
+    assert train_tokenizer("vowels", []).encode("a cat") == [4, 1, 1, 4, 1]
+
+
+def test_a_cache_from_outside_forgets_what_its_window_leaves_out() -> None:
+    model, ids = qkv.build(spec()).eval(), torch.randint(VOCAB, (1, 12))
+    near = qkv.causal() & qkv.window(4)
+    window = qkv.build(spec(**{"blocks__*__attention__pattern": near}))
+    window.load_state_dict(model.state_dict())
+    cache = model.start(1, cache=PARTS.Newest(tokens=4))
+    with torch.no_grad():
+        steps = torch.stack([model.step(ids[:, t : t + 1], cache) for t in range(12)], 1)
+        torch.testing.assert_close(steps, window.eval()(ids), atol=1e-5, rtol=1e-5)
+    out = model.generate(ids, max_new_tokens=3, cache={"kind": "newest", "tokens": 64})
+    assert out.equal(model.generate(ids, max_new_tokens=3))
+
+
+def test_a_family_from_outside_is_loaded_and_saved(tmp_path: Path) -> None:
+    model = qkv.build(spec()).eval()
+    model.save(tmp_path / "acme", to="hub")
+    config = tmp_path / "acme" / "config.json"
+    text = config.read_text().replace('"llama"', '"acme"').replace("LlamaForCausalLM", "AcmeForCausalLM")
+    config.write_text(text)
+    run, ids = qkv.load(tmp_path / "acme", device="cpu"), torch.randint(VOCAB, (1, 6))
+    assert run.model(ids).equal(model(ids))
+    run.save(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["architectures"] == ["AcmeForCausalLM"]
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "tiled", "exact"])
 def test_every_backend_serves_and_trains_parts_from_outside(backend: str) -> None:
-    made = spec(position=Kerple(), **{"blocks__*__attention__pattern": Dilated(step=2)})
+    made = spec(position=PARTS.Kerple(), **{"blocks__*__attention__pattern": PARTS.EveryNth(step=2)})
     ids, results = torch.randint(VOCAB, (2, 9)), []
     for name in (backend, "reference"):
         model = qkv.build(made.replace({"decoder.blocks.*.attention.backend": name}), dtype=torch.float64)
@@ -254,7 +222,7 @@ def test_every_backend_serves_and_trains_parts_from_outside(backend: str) -> Non
 
 
 def test_parts_from_outside_decode_step_by_step() -> None:
-    made = spec(position=Kerple(), **{"blocks__*__attention__pattern": Dilated(step=2)})
+    made = spec(position=PARTS.Kerple(), **{"blocks__*__attention__pattern": PARTS.EveryNth(step=2)})
     model, ids = qkv.build(made).eval(), torch.randint(VOCAB, (2, 7))
     cache = model.start(2)
     with torch.no_grad():
@@ -262,17 +230,12 @@ def test_parts_from_outside_decode_step_by_step() -> None:
         torch.testing.assert_close(steps, model(ids), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("cls", [Dilated, Kerple, Wave, Maxout, Unit, Averaging, Focal])
-def test_each_is_under_twenty_lines(cls: type) -> None:
-    assert len(inspect.getsource(cls).splitlines()) < 20
-
-
 def test_a_modality_from_outside_trains_by_a_recipe(tmp_path: Path) -> None:
     """A kind of data, what becomes of it and how it is judged; the model, the loop and the command line are as ever."""
     model = {"preset": "vit-base-16", "image": [1, 64], "patch": [1, 8], "channels": 1, "d_model": 32, "n_layers": 1}
     tree = {
         "name": "tones",
-        "data": "tones-test",
+        "data": "tones",
         "task": "periods-test",
         "objective": "labels",
         "model": {**model, "n_heads": 2, "d_ff": 64},
