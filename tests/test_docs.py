@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import ast
+import functools
+import importlib
 import importlib.util
+import pkgutil
 import re
 import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import qkv
 from qkv.cli import main
+from qkv.core.spec import Spec
 
 ROOT = Path(__file__).parents[1]
 README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def script(path: Path) -> Any:
+    """A Python file as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+LAYOUT = script(ROOT / "tests" / "test_architecture.py")
 
 # Makes any recipe a matter of seconds: its words stay, its sizes shrink.
 TINY = [
@@ -160,10 +179,7 @@ def test_anchors_exist(page: Path):
 
 
 def test_the_picture_is_what_its_script_draws():
-    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
-    assert spec is not None and spec.loader is not None
-    pictures = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pictures)
+    pictures = script(ROOT / "docs" / "pictures.py")
     drawn = (ROOT / "docs" / "attend.svg").read_text(encoding="utf-8")
     assert drawn == pictures.attend() + "\n", "draw it again: .venv/bin/python docs/pictures.py"
 
@@ -174,3 +190,51 @@ def test_ci_runs_make_test():
     text = script.read_text(encoding="utf-8")
     assert "set -euo pipefail" in text and "make test" in text
     subprocess.run(["bash", "-n", script], check=True)
+
+
+GLOSSARY, ARCHITECTURE = ROOT / "docs" / "glossary.md", ROOT / "docs" / "architecture.md"
+NAMED = sorted(set(re.findall(r"`(qkv(?:\.\w+)+)`", GLOSSARY.read_text(encoding="utf-8"))))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_names_in_the_glossary_exist(name: str):
+    module, _, attribute = name.rpartition(".")
+    found = getattr(importlib.import_module(module), attribute)
+    if isinstance(found, type):
+        assert found.__module__ == module, f"{name} is defined in {found.__module__}"
+
+
+def test_the_glossary_has_every_role():
+    for module in pkgutil.walk_packages(qkv.__path__, "qkv."):
+        if not module.name.endswith("__main__") and "flash.kernels" not in module.name:
+            importlib.import_module(module.name)
+    roles = {cls for cls in Spec.__subclasses__() if len(vars(cls).get("kinds", ())) > 1 and cls.__module__.startswith("qkv.")}
+    missing = {f"{cls.__module__}.{cls.__name__}" for cls in roles} - set(NAMED)
+    assert len(roles) > 15 and not missing, f"the glossary lacks {sorted(missing)}"
+
+
+ROWS = re.findall(
+    r"^\| ([^|]+) \| \[`([\w/.]+)`\]\(([^)]+)\) \| ([^|]+) \|$", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("what", "path", "link", "names"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_mechanism_is_in_the_file_that_architecture_names(what: str, path: str, link: str, names: str):
+    """All of what the row names is defined in the file, and nowhere else."""
+    assert link == f"../src/qkv/{path}"
+    for name in re.findall(r"`(\w+)`", names):
+        found = [str(module.relative_to(LAYOUT.SOURCE)) for module in LAYOUT.MODULES if name in defined(module)]
+        assert path in found, f"{what}: {name} is defined in {found}, not in {path}"
+
+
+def test_architecture_lists_the_packages_in_their_order():
+    listed = re.findall(r"^\| `(\w+)/` \|", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE)
+    packages = {path.parent.name for path in LAYOUT.SOURCE.glob("*/__init__.py")}
+    assert set(listed) == packages and len(listed) == len(packages) and tuple(listed) == LAYOUT.ORDER
+
+
+@functools.cache
+def defined(module: Path) -> frozenset[str]:
+    """Names that a module defines at its top."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef))
