@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 from qkv.look.chart import Series, line_chart
@@ -13,7 +14,15 @@ def test_charts_stand_side_by_side_and_their_lines_have_colors():
     chart = line_chart("Both <ways>", lines, width=WIDTH, height=HEIGHT)
     page = figure(chart, chart)
     root = ElementTree.fromstring(page)
-    placed = [child for child in root if child.tag.endswith("}svg")]
-    assert [child.get("x") for child in placed] == ["16", str(32 + WIDTH)]
-    assert float(root.get("width", 0)) == 48 + 2 * WIDTH
-    assert all(page.count(f".line.s{i} {{") == 2 for i in range(4)), "light and dark"
+    (_, _, width, height) = map(float, root.attrib["viewBox"].split())
+    placed = [{name: float(child.attrib[name]) for name in ("x", "y", "width", "height")} for child in charts_of(root)]
+    first, second = placed
+    assert first["x"] >= 0 and first["x"] + first["width"] <= second["x"], "neither covers the other"
+    assert all(c["x"] + c["width"] <= width and c["y"] + c["height"] <= height for c in placed), "nor is one cut off"
+    for scheme in page.split("prefers-color-scheme: dark"):
+        colors = re.findall(r"\.line\.s(\d) { stroke: (#\w+)", scheme)
+        assert {int(number) for number, _ in colors} == {0, 1, 2, 3} and len({color for _, color in colors}) == 4
+
+
+def charts_of(root: ElementTree.Element) -> list[ElementTree.Element]:
+    return [child for child in root if child.tag.endswith("}svg")]

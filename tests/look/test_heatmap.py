@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -16,7 +17,7 @@ def _cells(made: str) -> dict[str, float]:
     read = ElementTree.fromstring(made)
     groups = [g for g in read.iter("g") if "→" in (g.find("title").text or "")]
     inks = {g.find("title").text: [r.attrib.get("fill-opacity") for r in g.findall("rect")][1:] for g in groups}
-    return {said: float(ink[0]) if ink else 0.0 for said, ink in inks.items()}
+    return {tip: float(ink[0]) if ink else 0.0 for tip, ink in inks.items()}
 
 
 def test_each_cell_has_its_weight_in_ink_and_words():
@@ -54,8 +55,12 @@ def test_a_picture_in_words_says_where_each_row_looks_most():
     assert read.attrib["aria-label"] == "Both; most of each row: le to the, chat to sat"
 
 
-def test_a_small_picture_groups_cells_of_one_shade():
+def test_a_small_picture_has_every_weight_in_its_shade():
     read = ElementTree.fromstring(small_map(WEIGHTS, "head 1"))
-    drawn = {p.attrib["fill-opacity"]: p.attrib["d"] for p in read.iter("path")}
-    assert drawn == {"0.25": "M1 0h1v1h-1zM2 0h1v1h-1z", "0.5": "M0 0h1v1h-1z", "1": "M2 1h1v1h-1z"}
-    assert (read.attrib["width"], read.attrib["height"]) == ("96", "64")
+    shades = [[0.0] * 3 for _ in WEIGHTS]
+    for path in read.iter("path"):
+        for column, row in re.findall(r"M(\d+) (\d+)h1v1h-1z", path.attrib["d"]):
+            shades[int(row)][int(column)] += float(path.attrib["fill-opacity"])
+    assert shades == WEIGHTS
+    assert read.attrib["viewBox"] == "0 0 3 2" and read.attrib["aria-label"] == "head 1"
+    assert float(read.attrib["width"]) / float(read.attrib["height"]) == pytest.approx(3 / 2), "cells are squares"
