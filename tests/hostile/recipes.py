@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from qkv.recipes import yamls
+from qkv.core import yamls
 from qkv.recipes.recipe import COMPARE, Recipe, packaged, tree
 
 SECONDS = 5.0  # for one recipe; a healthy one takes milliseconds

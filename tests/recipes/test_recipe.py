@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from qkv.core import yamls
 from qkv.data.readers.audio import Sounds
 from qkv.data.readers.coco_voc import Voc
 from qkv.experiments.tokenizer import make
 from qkv.positions.bias import ALiBi
 from qkv.positions.rotary import Rotary
-from qkv.recipes import yamls
 from qkv.recipes.recipe import ModelChoice, Recipe, packaged
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-INTERRUPTED = 130  # the shell's status of a program that Ctrl-C ended
 UNHEARD = 1  # where the reader of a pipe has left, as `head` does
 
 
@@ -28,7 +27,7 @@ def _run(argv: Sequence[str] | None) -> int:
     import typer
 
     from .app import app
-    from .errors import describe
+    from .errors import INTERRUPTED, describe
     from .say import echo
 
     if hasattr(sys.stdout, "reconfigure"):

@@ -11,6 +11,7 @@ from . import (
     catalog,
     chat,
     classify,
+    consent,
     convert,
     cost,
     evaluate,
@@ -45,6 +46,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -52,10 +54,18 @@ def _options(
         bool,
         typer.Option("--system-allocator", help="Let the C library give memory back at once: slower, but smaller."),
     ] = False,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import", metavar="MODULE", help="Import parts from outside qkv: `my_package.parts` or `parts.py`."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Import what a recipe or a run names without asking.")] = False,
 ) -> None:
     allocator.bound_kernels()
     if not system_allocator:
         allocator.keep_pages()
+    consent.set_up(context, imports or (), yes)
 
 
 app.command("demo")(train.demo)

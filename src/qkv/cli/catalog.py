@@ -35,6 +35,9 @@ def list_(
     """List what there is to choose from, each with a line about it."""
     if what is None:
         raise ValueError(f"list what? One of {', '.join(LISTS)}")
+    from ..core.installed_parts import import_installed
+
+    import_installed()
     if what not in LISTS:
         from ..core.spec import nearest
 
@@ -63,7 +66,8 @@ def list_(
 
 
 def _recipes() -> list[Row]:
-    from ..recipes import recipe, yamls
+    from ..core import yamls
+    from ..recipes import recipe
 
     return [(name, str(yamls.load(text, name)["description"])) for name, text in recipe.packaged().items()]
 
@@ -74,7 +78,7 @@ def _presets() -> list[Row]:
     return [
         (name, f"{families.preset(name).n_parameters:,} parameters. {_line(factory)}")
         for name, (factory, _) in families.PRESETS.items()
-    ]
+    ] + _kinds({name: cls for name, (cls, _) in families.presets().items() if name not in families.PRESETS})
 
 
 def _patterns() -> list[Row]:
@@ -185,7 +189,12 @@ LISTS: dict[str, Callable[[], list[Row]]] = {
 
 
 def _kinds(kinds: Any) -> list[Row]:
-    return [(name, _line(member)) for name, member in kinds.items()]
+    return [(name, _from(member) + _line(member)) for name, member in kinds.items()]
+
+
+def _from(thing: Any) -> str:
+    """The module of a part that is defined outside qkv."""
+    return "" if thing.__module__.split(".")[0] == "qkv" else f"(from {thing.__module__}) "
 
 
 def _line(thing: Any) -> str:

@@ -40,7 +40,7 @@ def cost(
     from .show import load_preset, load_recipe
 
     where, changes = choose(device), list(settings or ())
-    if name in families.PRESETS and name not in packaged():
+    if name in families.presets() and name not in packaged():
         found = costs.of_preset(name, load_preset(name, changes), where, rows, length)
     else:
         found = costs.of_recipe(load_recipe(name, changes), where, rows, length, data)

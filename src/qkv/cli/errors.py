@@ -8,6 +8,7 @@ import zipfile
 import zlib
 
 USER, BUG = 2, 1
+INTERRUPTED = 130  # the shell's status of a program that Ctrl-C ended
 _DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, EOFError)
 
 

@@ -34,7 +34,7 @@ def show(
     from ..recipes import recipe
 
     changes = list(settings or ())
-    if name in families.PRESETS and name not in recipe.packaged():
+    if name in families.presets() and name not in recipe.packaged():
         if data:
             raise ValueError(f"{name} is a preset, a model without data; --data is for recipes")
         _show_preset(name, changes, json)
@@ -58,7 +58,7 @@ def load_recipe(name: str, changes: list[str]) -> Recipe:
 
     simple = len(Path(name).parts) == 1 and not name.endswith((".yaml", ".yml")) and not Path(name).exists()
     if simple and name not in packaged():
-        raise ValueError(f"there is no recipe or preset {name!r}; {nearest(name, [*packaged(), *families.PRESETS])}")
+        raise ValueError(f"there is no recipe or preset {name!r}; {nearest(name, [*packaged(), *families.presets()])}")
     return Recipe.load(name, changes)
 
 

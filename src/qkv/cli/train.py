@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import consent
+from .errors import INTERRUPTED
 from .say import console, echo
 
 if TYPE_CHECKING:
@@ -108,18 +110,19 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
         from ..experiments.compare.compare import compare
 
         place = out or Path("runs") / comparison.name
+        for name in comparison.variants:
+            consent.remember(place / name, comparison.variant(name).imports)
         return _say_compared(
             compare(comparison, place, resume=resume, overwrite=overwrite, device=device, console=console())
         )
     loaded = Recipe.load(recipe, settings)
     is_run = (Path(recipe) / RECIPE).is_file()
     folder = out or (Path(recipe) if is_run else Path("runs") / loaded.name)
+    consent.remember(folder, loaded.imports)
     return _say(train(loaded, folder, resume=resume, overwrite=overwrite, device=device, console=console()))
 
 
 def _say_compared(done: Compared) -> int:
-    from . import INTERRUPTED
-
     if done.report is None:
         echo(f"Interrupted. Go on with the same command and --resume; the comparison is in {done.folder}.")
         return INTERRUPTED
@@ -128,7 +131,6 @@ def _say_compared(done: Compared) -> int:
 
 
 def _say(done: Trained) -> int:
-    from . import INTERRUPTED
     from .results import show_evaluation
 
     if done.evaluation is None:

@@ -20,6 +20,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
 
+from .installed_parts import import_installed
+
 SCHEMA = 1  # of the JSON form; raised when an older file needs translation
 
 
@@ -85,6 +87,9 @@ class Spec(BaseModel):
                 raise ValueError(f"a {cls.role} needs a kind: {', '.join(cls.kinds)}")
             if kind != cls.kind:
                 target = cls.kinds.get(kind)
+                if target is None:
+                    import_installed()
+                    target = cls.kinds.get(kind)
                 if target is None or not issubclass(target, cls):
                     raise ValueError(f"there is no {cls.role} {brief(kind)}; {nearest(kind, cls.kinds)}")
                 return target.model_validate(value)

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from ..generation.generation_mixin import Generates
-from ..models.base import ModelSpec
+from ..models.base import ModelModule, ModelSpec
 from ..models.build import build as build_module
 from ..models.recurrent.model import Recurrent, RecurrentModel
-from ..models.transformer import TransformerModel
+from ..models.transformer import Transformer, TransformerModel
 from .save import Format, save
 
 
@@ -34,6 +34,14 @@ class RecurrentGenerator(RecurrentModel, Generates, Saves):
     """A recurrent model that also generates, and can be saved."""
 
 
+class GenerativeModel(ModelModule, Generates, Saves):
+    """What the module of another kind of model inherits: with its `forward`, `start` and `step` it generates, and can be
+    saved."""
+
+
+_CLASSES = {Transformer: Model, Recurrent: RecurrentGenerator}  # of any other spec it is what `spec.module()` gives
+
+
 def build(
     spec: ModelSpec,
     *,
@@ -43,5 +51,5 @@ def build(
     initialized: bool = True,
 ) -> Any:
     """An initialized model from a spec; see `qkv.models.build.build` for what each argument means."""
-    cls = RecurrentGenerator if isinstance(spec, Recurrent) else Model
+    cls = next((cls for kind, cls in _CLASSES.items() if isinstance(spec, kind)), None)
     return build_module(spec, device=device, dtype=dtype, seed=seed, initialized=initialized, cls=cls)

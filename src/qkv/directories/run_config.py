@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from ..core import yamls
 from ..core.spec import SCHEMA
 from ..generation import Generation
 from ..models.base import ModelSpec
 from ..models.transformer import Transformer
 from ..tokenizers.tokenizer import Tokenizer
-from .layout import CONFIG, GENERATION, RECIPE, read_json, write_json, write_text
+from .layout import CONFIG, GENERATION, RECIPE, read_json, read_text, write_json, write_text
 from .origin import MODEL_TYPE
 
 Use = Literal["translate", "answer", "continue", "read"]
@@ -27,6 +29,9 @@ def write_settings(
     if recipe is not None:
         write_text(folder / RECIPE, recipe)
     config = {"model_type": MODEL_TYPE, "task": task, "qkv": {"schema": SCHEMA, **spec.to_dict()}}
+    modules = sorted({type(part).__module__ for _, part in spec.walk()} - {"__main__"})
+    if outside := [name for name in modules if name.split(".")[0] != "qkv"]:
+        config["imports"] = outside
     write_json(folder / CONFIG, config if words else {**config, "tokenizer": None})
 
 
@@ -53,19 +58,34 @@ def read_config(path: Path) -> tuple[Any, Use]:
     try:
         spec = ModelSpec.from_dict(data["qkv"])
     except ValueError as error:
-        raise ValueError(f"{path}: {error}{_from_outside(error)}") from None
+        undefined = "there is no " in str(error)
+        advice = advice_on_imports(read_imports(path.parent)) if undefined else ""
+        raise ValueError(f"{path}: {error}{advice}") from None
     task = data.get("task", usual_task(spec))
     check_task(task, spec, path)
     return spec, task
 
 
-def _from_outside(error: ValueError) -> str:
-    """What to do where a kind is not known because nobody has defined it here."""
-    if "there is no " not in str(error):
-        return ""
-    return (
-        "; a part of your own has to be defined first: in Python, import the module that defines it, then call qkv.load"
+def read_imports(folder: Path) -> list[str]:
+    """The modules outside qkv that a run needs: those that its `recipe.yaml` names, and, by its `config.json`, those that
+    define parts of its model."""
+    recipe = yamls.load(read_text(folder / RECIPE), str(folder / RECIPE)) if (folder / RECIPE).is_file() else None
+    config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
+    named, defining = (
+        [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+        for names in (data.get("imports") if isinstance(data, dict) else None for data in (recipe, config))
     )
+    files = {Path(name).stem for name in named}
+    return list(dict.fromkeys([*named, *(name for name in defining if name not in files)]))
+
+
+def advice_on_imports(names: Sequence[str]) -> str:
+    """What to do where a kind is not known because its module has not been imported."""
+    if not names:
+        return "; a part of your own has to be defined first: import the module that defines it, then call qkv.load"
+    options = " ".join(f"--import {name}" for name in names)
+    listed = ", ".join(names)
+    return f"; it uses parts of {listed}: import that first, or give `qkv {options} …`, or qkv.load(…, imports=True)"
 
 
 def check_task(task: Any, spec: ModelSpec, where: Path | str) -> None:

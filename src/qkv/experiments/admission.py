@@ -19,7 +19,7 @@ from ..training.settings import Training
 from .auto_settings import adopt
 
 # What a resumed run may change: nothing that was used up to the step it goes on from.
-CHANGEABLE = ("description", "evaluation.*", "generation.*", "batching.workers", "batching.cache")
+CHANGEABLE = ("description", "imports*", "evaluation.*", "generation.*", "batching.workers", "batching.cache")
 CHANGEABLE_TRAINING = (
     *("max_steps", "max_epochs", "max_time", "patience", "min_delta", "max_bad_steps"),
     *("eval_every", "save_every", "log_every", "keep", "metric", "mode", "final"),

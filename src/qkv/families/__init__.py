@@ -98,14 +98,21 @@ PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
 }
 
 
+def presets() -> dict[str, tuple[Factory, dict[str, Any]]]:
+    """Every preset, and beside them the kinds of models that are defined outside qkv, whose sizes are their fields."""
+    outside = {kind: cls for kind, cls in ModelSpec.kinds.items() if not cls.__module__.startswith("qkv.")}
+    return {**{kind: (cls, {}) for kind, cls in outside.items()}, **PRESETS}
+
+
 def preset(name: str, **sizes: Any) -> Any:
     """The spec of a named model, with any size changed: `preset("gpt2", n_layers=4, position="alibi")`.
 
     Raises ValueError with the nearest names for a preset or a size that does not exist.
     """
-    if name not in PRESETS:
-        raise ValueError(f"there is no preset {brief(name)}; {nearest(name, PRESETS)}")
-    factory, named = PRESETS[name]
+    known_presets = presets()
+    if name not in known_presets:
+        raise ValueError(f"there is no preset {brief(name)}; {nearest(name, known_presets)}")
+    factory, named = known_presets[name]
     known = inspect.signature(factory).parameters
     for key in sizes:
         if key not in known:

@@ -16,6 +16,7 @@ from ..directories import sentence_transformers
 from ..directories.sentence_transformers import Pooling, Sentences
 from ..models.long_texts import reads_unpadded
 from ..models.recurrent.model import RecurrentModel
+from ..models.transformer import TransformerModel
 from .text import TextModel, batches
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _hidden(text_model: TextModel, rows: Sequence[Sequence[int]]) -> Tensor:
     ids, layout = ids.to(model.device), Layout.from_lengths(lengths, device=model.device)
     if isinstance(model, RecurrentModel):
         return model.read(ids, layout).states
-    if model.decoder is not None and model.encoder is not None:
+    if isinstance(model, TransformerModel) and model.decoder is not None and model.encoder is not None:
         return model.encoder(ids, layout)
     return model.hidden(ids, layout=layout)
 

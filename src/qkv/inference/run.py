@@ -15,10 +15,19 @@ from ..directories import hub_load, sharded, weights
 from ..directories.layout import CONFIG, GENERATION, RECIPE, TOKENIZER, WEIGHTS, State, read_json
 from ..directories.locate import has_tokenizer, is_hub, locate
 from ..directories.lock import owner_of
-from ..directories.run_config import check_fit, check_task, read_config, read_generation, usual_task
+from ..directories.run_config import (
+    advice_on_imports,
+    check_fit,
+    check_task,
+    read_config,
+    read_generation,
+    read_imports,
+    usual_task,
+)
 from ..directories.save import Format, save
 from ..directories.sentence_transformers import Pooling
 from ..generation import Generation
+from ..recipes import imports as outside
 from ..recipes.recipe import Recipe
 from ..tokenizers.chat.conversations import Messages
 from ..tokenizers.tokenizer import Tokenizer
@@ -158,12 +167,13 @@ def load(
     dtype: str | torch.dtype | None = None,
     revision: str | None = None,
     allow_pickle: bool = False,
+    imports: bool = False,
 ) -> Run:
     """The run in a directory, or the model in a directory of the Hub, or of that name on the Hub.
 
     Weights keep the file's `dtype` unless another is given. `revision` is a branch, tag or commit of a name on the Hub.
-    Weights that are pickles are read only where `allow_pickle`, and then as nothing but tensors. Code in a directory is
-    never run.
+    Weights that are pickles are read only where `allow_pickle`, and then as nothing but tensors. Code is run only where
+    `imports` says so: the modules are imported that a run with parts from outside qkv names.
 
     Raises ValueError, with the file's name, where the directory is no model or an unfinished run, a file is damaged or a
     pickle, the configuration has a key that means something unknown, the weights are not those of the model's spec
@@ -171,6 +181,8 @@ def load(
     """
     folder, where = locate(path, revision, allow_pickle), choose(device)
     numbers = _dtype(dtype)
+    if imports or outside.consent is not None:
+        outside.import_named(read_imports(folder), str(folder))
     if is_hub(folder):
         return _load_hub(folder, where, numbers, allow_pickle)
     _check_complete(folder)
@@ -205,7 +217,14 @@ def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
 
 
 def _recipe(folder: Path) -> Recipe | None:
-    return Recipe.load(folder / RECIPE) if (folder / RECIPE).is_file() else None
+    """The recipe of a run. Raises ValueError, with the modules to import first, where parts of it are not defined."""
+    if not (folder / RECIPE).is_file():
+        return None
+    try:
+        return Recipe.load(folder / RECIPE, imports=False)
+    except ValueError as error:
+        names = outside.missing(read_imports(folder))
+        raise ValueError(f"{error}{advice_on_imports(names)}" if names else str(error)) from None
 
 
 def _check_complete(folder: Path) -> None:

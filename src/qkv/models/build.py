@@ -9,13 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from .base import ModelSpec
+from .base import ModelModule, ModelSpec
 from .initialization import initialize, parameter_seed
-from .recurrent.model import RecurrentModel
 from .transformer import TransformerModel
 from .unfilled import Unfilled
 
-AnyModel = TransformerModel | RecurrentModel
+AnyModel = TransformerModel | ModelModule
 """What specs become; both are used alike."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from . import yamls
+from ..core import yamls
 
 
 def parse(text: str) -> tuple[str, Any]:

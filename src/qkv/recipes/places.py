@@ -56,6 +56,8 @@ def _placed(tree: dict[str, Any], place: Place) -> dict[str, Any]:
     data, made = tree.get("data"), dict(tree)
     if isinstance(data, dict):
         made["data"] = _of_source(data, place)
+    if isinstance(names := tree.get("imports"), list):
+        made["imports"] = [place(name) if isinstance(name, str) and name.endswith(".py") else name for name in names]
     for name, key in (("vectors", "path"), ("tokenizer", "path"), ("model", "directory")):
         node = tree.get(name)
         if isinstance(node, dict) and isinstance(node.get(key), str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import inspect
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -14,6 +15,8 @@ from .. import (
     tasks,  # noqa: F401  (their kinds)
 )
 from .. import tasks as objectives  # noqa: F401  (their kinds)
+from ..core import yamls
+from ..core.installed_parts import import_installed
 from ..core.spec import Spec, explain, nearest
 from ..data.batching.settings import Batching
 from ..data.readers import parallel_text as pairs  # noqa: F401  (their kinds)
@@ -36,8 +39,10 @@ from ..tokenizers.protocol import Encoder
 from ..tokenizers.training.spec import TokenizerSpec
 from ..training.objective import Objective, SequenceToSequence
 from ..training.settings import Training
-from . import overrides, places, yamls
+from . import imports as outside
+from . import overrides, places
 from .evaluation import Evaluation
+from .imports import import_named, imports_of
 from .keys import explained, keys, spec_at
 from .sizes import check_sizes, sizes_of
 from .vectors import StaticVectors
@@ -72,7 +77,7 @@ class ModelChoice(Spec):
             words = (PRESET, DIRECTORY, REPLACE) if PRESET in value else (DIRECTORY, REPLACE, "kind")
             sizes = {key: item for key, item in value.items() if key not in words}
             rest = {name: item for name, item in ((PRESET, preset), (DIRECTORY, value.get(DIRECTORY))) if item}
-            if isinstance(preset, str) and preset not in families.PRESETS and _is_directory(preset):
+            if isinstance(preset, str) and preset not in families.presets() and _is_directory(preset):
                 rest = {DIRECTORY: preset}
             return {**rest, "sizes": sizes, "changes": value.get(REPLACE) or {}}
         return value
@@ -100,7 +105,7 @@ class ModelChoice(Spec):
             found = spec_of(self.directory)
             return found.replace({"vocab_size": max(vocab_size or 0, found.vocab_size)}).replace(self.changes)
         check_sizes(self.preset, self.sizes)
-        takes = "vocab_size" in sizes_of(self.preset) if self.preset in families.PRESETS else True
+        takes = "vocab_size" in sizes_of(self.preset) if self.preset in families.presets() else True
         sizes = ({} if vocab_size is None or not takes else {"vocab_size": vocab_size}) | self.sizes
         try:
             return families.preset(self.preset, **sizes).replace(self.changes)
@@ -111,6 +116,7 @@ class ModelChoice(Spec):
 class Recipe(Spec):
     """name: of the experiment, and of its run directory by default; description: one line for `qkv list recipes`.
 
+    imports:    modules, or files such as `parts.py`, that define parts of this recipe outside qkv.
     data:       where examples come from.
     task:       what is made of an example, where it is more than a text to go on with or a pair to translate.
     tokenizer:  what is trained on the texts of the training split before the model is; none where no text is read.
@@ -130,6 +136,7 @@ class Recipe(Spec):
 
     name: str = Field(pattern=r"^[\w.-]+$")
     description: str = ""
+    imports: tuple[str, ...] = ()
     data: Source
     task: Task | None = None
     tokenizer: TokenizerSpec | None = None
@@ -146,20 +153,26 @@ class Recipe(Spec):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
     @classmethod
-    def load(cls, name: str | Path, settings: Iterable[str] = ()) -> Self:
+    def load(cls, name: str | Path, settings: Iterable[str] = (), *, imports: bool = True) -> Self:
         """A recipe by its name, its file or its run directory, with `key=value` settings applied.
 
-        Of a comparison it is the recipe that all variants share. Raises ValueError that names the nearest recipe or key
+        Of a comparison it is the recipe that all variants share. The modules that it names under `imports` are imported,
+        unless `imports` is false. Raises ValueError that names the nearest recipe or key
         where one is unknown.
         """
-        whole = given(tree(name), settings)
-        return cls.from_tree({key: value for key, value in whole.items() if key not in (COMPARE, MEASURE)})
+        whole = given(tree(name, imports=imports), settings)
+        rest = {key: value for key, value in whole.items() if key not in (COMPARE, MEASURE)}
+        return cls.from_tree(rest, imports=imports)
 
     @classmethod
-    def from_tree(cls, data: Any) -> Self:
+    def from_tree(cls, data: Any, *, imports: bool = True) -> Self:
         """A recipe from what its YAML holds."""
         if not isinstance(data, dict):
             raise ValueError(f"a recipe is a mapping of keys to values, not {type(data).__name__}")
+        if names := imports_of(data):
+            data = {**data, "imports": names}
+            if imports:
+                import_named(names, str(data.get("name", "the recipe")))
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -221,6 +234,7 @@ class Recipe(Spec):
             return placed._at_tuning_rate() if self.tunes_by_default else placed
         own = sizes_of(self.model.preset)
         sizes = {**own, **({"vocab_size": vocab_size} if "vocab_size" in own else {}), **self.model.sizes}
+        sizes = {name: size for name, size in sizes.items() if size is not inspect.Parameter.empty}
         return self.model_copy(update={"model": self.model.model_copy(update={"sizes": sizes})})
 
     @property
@@ -359,13 +373,23 @@ def packaged() -> dict[str, str]:
     return {name.removesuffix(".yaml"): folder.joinpath(name).read_text(encoding="utf-8") for name in found}
 
 
-def tree(name: str | Path) -> dict[str, Any]:
-    """A recipe's YAML as data, not yet validated."""
+def tree(name: str | Path, *, imports: bool = True) -> dict[str, Any]:
+    """A recipe's YAML as data, not yet validated; the modules of `qkv --import` stand in it as if it named them."""
+    found = _tree(name, imports)
+    return {**found, "imports": [*imports_of(found), *outside.given]} if outside.given else found
+
+
+def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
     path = Path(name)
     if path.is_dir() and (path / RECIPE).is_file():
         path = path / RECIPE
     if path.is_file():
-        return places.beside(_mapping(yamls.load(read_text(path), name=str(path)), str(path)), path)
+        found = _mapping(yamls.load(read_text(path), name=str(path)), str(path))
+        if imports:
+            named = places.beside({"imports": list(imports_of(found, absolute=False))}, path)["imports"]
+            import_named(named, str(path.parent if path.name == RECIPE else path))
+        import_installed()
+        return places.beside(found, path)
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         what = f"{path} is a folder without a {RECIPE}" if path.is_dir() else f"there is no recipe file {path}"
         raise ValueError(what)
@@ -387,7 +411,7 @@ def given(whole: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
         if last not in ("kind", PRESET) or not path or before is None or node is None or before.get(last) == node[last]:
             continue
         if last == PRESET:
-            known = {PRESET, REPLACE, *(sizes_of(node[last]) if node[last] in families.PRESETS else before)}
+            known = {PRESET, REPLACE, *(sizes_of(node[last]) if node[last] in families.presets() else before)}
         else:
             known = {key.rpartition(".")[2] for key in keys(made, path, Recipe)}
         said = {key for way in named if way[: len(path)] == path for key in way[len(path) :][:1]}

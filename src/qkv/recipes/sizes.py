@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import families
-from ..core.spec import brief
+from ..core.spec import Spec, brief
 from .synonyms import elsewhere
 
 MOST_LAYERS, LARGEST = 4096, 2**31 - 1
@@ -16,16 +16,21 @@ MOST_LAYERS, LARGEST = 4096, 2**31 - 1
 
 def sizes_of(preset: str) -> dict[str, Any]:
     """What a preset's function takes, with the preset's own values or the function's defaults."""
-    factory, named = families.PRESETS[preset]
+    factory, named = families.presets()[preset]
     sizes = {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()} | named
-    return {name: list(size) if isinstance(size, tuple) else size for name, size in sizes.items()}  # as YAML has it
+    return {name: _plain(size) for name, size in sizes.items()}  # as YAML has it
+
+
+def _plain(size: Any) -> Any:
+    return size.to_dict() if isinstance(size, Spec) else list(size) if isinstance(size, tuple) else size
 
 
 def check_sizes(preset: str, given: Mapping[str, Any]) -> None:
     """Raises ValueError where a size goes by the name that another library has for it, or is not of its type and range."""
-    if preset not in families.PRESETS:
+    presets = families.presets()
+    if preset not in presets:
         return
-    taken = inspect.signature(families.PRESETS[preset][0]).parameters
+    taken = inspect.signature(presets[preset][0]).parameters
     for name, value in given.items():
         if name in taken:
             _check(name, value, str(taken[name].annotation))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..core.batch import Batch
 from ..core.ranks import Ranks
 from ..layers.moe import Mixture
-from ..models.recurrent.model import RecurrentModel
+from ..models.base import ModelModule
 from ..models.transformer import TransformerModel
 from .compiling import compiled
 from .gradient_accumulation import over_labels, reported, weighed
@@ -49,7 +49,7 @@ class Stepper:
         self.optimizer = training.optimizer.build(model)  # first: what it freezes needs no fp32 masters
         self.mixed = MixedPrecision(training.precision, model, self.device)
         self.lr = training.optimizer.lr
-        if isinstance(model, TransformerModel | RecurrentModel):
+        if isinstance(model, TransformerModel | ModelModule):
             model.recompute(training.recompute)
         self.model = compiled(model, self.device) if training.compile is True else model
         self.balanced = [module for module in model.modules() if isinstance(module, Mixture)]

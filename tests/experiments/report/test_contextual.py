@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from qkv.experiments.report import contextual
-from qkv.experiments.report.report import Story, write_report
+from qkv.experiments.report.report import write_report
+from qkv.experiments.report.story import Story
 from qkv.experiments.train import train
 from qkv.recipes.recipe import Recipe
 from qkv.tokenizers.tokenizer import train as train_tokenizer

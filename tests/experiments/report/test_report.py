@@ -12,7 +12,8 @@ import torch
 
 from qkv.directories.run_config import Use
 from qkv.experiments.report import report
-from qkv.experiments.report.report import Section, Story, choose, write_report
+from qkv.experiments.report.report import choose, write_report
+from qkv.experiments.report.story import Section, Story
 from qkv.families import preset
 from qkv.inference.run import Run
 from qkv.look import wording

@@ -8,8 +8,9 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from ...core import yamls
 from ...core.spec import Spec
-from ...recipes import overrides, yamls
+from ...recipes import overrides
 from ...recipes.recipe import COMPARE, MEASURE, Recipe, given, tree
 from . import (  # noqa: F401  (their kinds)
     by_length,

@@ -13,7 +13,7 @@ from ...inference.run import Run
 from ...look.chart import Series, line_chart
 from ...look.html import render
 from ...look.svg import join, readable, tag
-from ..report.report import Section
+from ..report.story import Section
 from .comparison import Comparison
 from .costs import Costs
 from .measures import Curve, Measure

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from markupsafe import Markup
@@ -21,9 +20,7 @@ from ...look.scatter import Point, principal, scatter
 from ...look.svg import join, readable, tag
 from ...models.transformer import TransformerModel
 from ...tokenizers.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from .report import Section, Story
+from .story import Section, Story
 
 SENSES = "senses.json"
 _SHOWN = 48  # sentences of each meaning
@@ -64,8 +61,6 @@ class Word:
 
 def senses(story: Story) -> Section | None:
     """Drawn for runs on the data `senses`; `senses.json` gets the numbers."""
-    from .report import Section
-
     data = story.recipe.get("data") or {}
     if data.get("kind") != Senses.kind:
         return None

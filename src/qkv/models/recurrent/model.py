@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...core.layout import Layout
 from ...core.spec import Cost
@@ -21,7 +21,7 @@ from ...layers.dropout import dropout
 from ...layers.embedding import Embedding
 from ...layers.losses import LossSums
 from ...layers.rnn import Cell, Recurrence, Rows, rnn_flops, rnn_parameters
-from ..base import ModelSpec
+from ..base import ModelModule, ModelSpec
 from ..heads.text import LanguageModel
 from ..initialization import Glorot, Initialization
 from . import initialization as recurrent_initial  # noqa: F401  # so that its scheme is known wherever there are such models
@@ -133,12 +133,11 @@ class Recurrent(ModelSpec, kind="recurrent"):
         return sum(self.parts(tokens, source).values(), Cost())
 
 
-class RecurrentModel(nn.Module):
+class RecurrentModel(ModelModule):
     """The module of `Recurrent`; `qkv.build(spec)` makes and initializes one. It is used as a Transformer is."""
 
     def __init__(self, spec: Recurrent) -> None:
-        super().__init__()
-        self.spec = spec
+        super().__init__(spec)
         w = spec.widths
         self.source_embedding = spec.embedding.module(spec.source_vocab_size or spec.vocab_size, spec.d_e)
         self.embedding = spec.embedding.module(spec.vocab_size, spec.d_e)
@@ -164,36 +163,6 @@ class RecurrentModel(nn.Module):
         super()._apply(fn, recurse)
         self.tie()
         return self
-
-    # -- what it is ---------------------------------------------------------------------------------------------
-
-    @property
-    def is_encoder_decoder(self) -> bool:
-        return True
-
-    @property
-    def vocab_size(self) -> int:
-        return self.spec.vocab_size
-
-    @property
-    def max_positions(self) -> int | None:
-        """None: nothing bounds a recurrence."""
-        return None
-
-    @property
-    def device(self) -> torch.device:
-        return self.embedding.weight.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.embedding.weight.dtype
-
-    def recompute(self, policy: str) -> None:
-        """Raises ValueError for any policy but `none`: a recurrence is one piece, which can't be made again in parts."""
-        if policy != "none":
-            raise ValueError(
-                f"a recurrent model has no blocks to recompute; recompute={policy!r} is for Transformers, leave it"
-            )
 
     # -- forward ------------------------------------------------------------------------------------------------
 

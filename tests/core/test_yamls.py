@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.recipes import yamls
+from qkv.core import yamls
 
 _texts = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), max_size=12)
 _scalars = (
