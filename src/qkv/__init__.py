@@ -35,7 +35,15 @@ _HOME = {
     "core.spec": ["Spec", "Cost"],
     "core.batch": ["Batch", "Term", "Terms"],
     "kv_cache.cache": ["Cache"],
-    "kv_cache.kinds": ["CacheKind", "FullCache", "QuantizedCache", "SinkCache", "PagedCache"],
+    "kv_cache.kinds": [
+        "CacheKind",
+        "FullCache",
+        "QuantizedCache",
+        "SinkCache",
+        "PagedCache",
+        "H2OCache",
+        "SnapKVCache",
+    ],
     "attention.feature_maps": ["FeatureMap", "Elu1", "Relu", "Favor"],
     "attention.weighting": ["Weighting"],
     "attention.scores": ["Score", "ScaledDot", "Dot", "General", "Additive", "Concat", "Gaussian", "ExactMatch"],
@@ -119,7 +127,7 @@ if TYPE_CHECKING:
     from .generation.settings import Generation
     from .inference.run import Run, load
     from .kv_cache.cache import Cache
-    from .kv_cache.kinds import CacheKind, FullCache, PagedCache, QuantizedCache, SinkCache
+    from .kv_cache.kinds import CacheKind, FullCache, H2OCache, PagedCache, QuantizedCache, SinkCache, SnapKVCache
     from .layers.embedding import Embedding
     from .layers.feedforward import FeedForward, FeedForwardLayer, NoFeedForward
     from .layers.lora import Adapter, LoRA, adapt, fold

@@ -99,6 +99,8 @@ def test_settings_are_given_by_set(runs: Path, capsys: pytest.CaptureFixture[str
     assert len(json.loads(capsys.readouterr().out)["outputs"][0]["tokens"]) == 3
     assert main(["generate", run, "ab", "--set", "generation.cache=int8", *SHORT]) == 0
     assert main(["chat", run, "ab", "--set", "max_new_tokens=1", "--set", "cache=int8"]) == 0
+    assert main(["generate", run, "ab", "--set", "cache=h2o", *SHORT]) == 0
+    assert main(["generate", run, "ab", "--set", 'cache={"kind":"snapkv","tokens":40}', *SHORT]) == 0
     assert main(["translate", str(runs / "translator"), "ab", "--set", "num_beams=2", *SHORT]) == 0
     capsys.readouterr()
     for wrong, said in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -52,6 +53,7 @@ def attend(
     score: Comparison | None = None,
     weighting: Weights | None = None,
     sinks: Float[Tensor, " H"] | None = None,
+    observe: Callable[[Callable[[range], Tensor]], None] | None = None,
 ) -> Any:
     """softmax(scale · QKᵀ + bias) V over the pairs that pattern, segments and padding allow (Vaswani et al. 2017).
 
@@ -72,6 +74,7 @@ def attend(
         score: what compares queries and keys in place of the scaled dot product (`attention.scores`): all T·S are held.
         weighting: what makes weights of scores in place of the soft-max (`attention.weighting`): all T·S are held.
         sinks: a logit for each head beside those of the keys, whose share of the soft-max goes to no value.
+        observe: called afterwards with a function that gives the weights (B, H, rows, S) of some query rows.
 
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that may see nothing gets 0, and
     a log-sum-exp of −∞. Raises ValueError for shapes that don't meet, and where an alignment would have to be guessed.
@@ -87,7 +90,7 @@ def attend(
     scale = default_scale(q.shape[-1]) if scale is None else scale
     about = (pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse or sinks is not None)
     about = (*about, plan or Plan(), name, score, weighting, sinks)
-    plain = score is None and weighting is None
+    plain = score is None and weighting is None and observe is None
     coded_too = backend == "auto" and clean and plain and not tap.recording() and not in_forward_mode(q)
     result: Result | None = _over_codes(q, k, v, about) if coded_too else None
     if result is None:
@@ -100,6 +103,8 @@ def attend(
         request = Request(q, k, v, *about)
         tap.offer(request)
         result = BACKENDS[choose(request, backend)].run(request)
+        if observe is not None:
+            observe(lambda rows: tap.weights(request, rows=rows))
         if sinks is not None:
             result = _drained(result, sinks, return_lse)
     return result if layout.padding == "none" else _silence(result, layout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -223,7 +224,10 @@ class Attention(Mixer, kind="attention"):
     def held(self, how: CacheKind, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         if not self.keeps_keys:
             return super().held(how, slot_tables, capacity)
-        return how.state(slot_tables, self.remembers(), capacity)
+        size = self.remembers()
+        if size is None:
+            how.check_pattern(self.pattern)
+        return (how if size is None else how.windowed).state(slot_tables, size, capacity)
 
     @property
     def keeps_keys(self) -> bool:
@@ -298,7 +302,8 @@ class MultiHeadAttention(nn.Module):
         if state is None:
             return self.meet(q, run.rotate_keys(k), v, run, layout, run.layout, run.bias)
         keys, values = self._remembered(k, v, run, state)
-        return self.meet(q, keys, values, run, layout, state.layout, run.bias, clean=True)
+        observe = getattr(state, "observe", None)
+        return self.meet(q, keys, values, run, layout, state.layout, run.bias, clean=True, observe=observe)
 
     @staticmethod
     def _remembered(
@@ -324,8 +329,9 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | Bias | None,
         clean: bool = False,
         part: str = "",
+        observe: Callable[[Callable[[range], Tensor]], None] | None = None,
     ) -> Float[Tensor, "B T H E"]:
-        """`attend` as the spec has it; `part` is added to the layer's name."""
+        """`attend` as the spec has it; `part` is added to the layer's name. `observe` is given the weights afterwards."""
         pattern, bias = self.rule(run, layout, kv_layout, bias)
         return attend(
             q,
@@ -345,6 +351,7 @@ class MultiHeadAttention(nn.Module):
             score=None if self.score is None else self.score.comparison(),
             weighting=self.weighting,
             sinks=self.sinks,
+            observe=observe,
         )
 
     def rule(

@@ -41,7 +41,10 @@ def cache_parts(
             if crosses:
                 sizes = {CrossState.PART: memory * heads * (width + d_value) * dtype.itemsize}
             else:
-                sizes = how.bytes(_kept(tokens, mixer, how), heads, width, d_value, dtype.itemsize)
+                window = mixer.remembers()
+                kind = how if window is None else how.windowed
+                kept = tokens if window is None else kind.kept(tokens, window)
+                sizes = kind.bytes(kept, heads, width, d_value, dtype.itemsize)
             for name, size in sizes.items():
                 total[name] = total.get(name, 0) + size
     return total
@@ -57,9 +60,3 @@ def cache_bytes(
     """All of `cache_parts` together."""
     parts = cache_parts(spec, tokens, cache, dtype, source)
     return None if parts is None else sum(parts.values())
-
-
-def _kept(tokens: int, mixer: Attention, how: CacheKind) -> int:
-    """The tokens of a row that a layer's cache keeps."""
-    window = mixer.remembers()
-    return tokens if window is None else how.kept(tokens, window)

@@ -47,6 +47,7 @@ class State(LayerState, Protocol):
     """The state of a layer that attends to keys and values.
 
     `unrotated`: it takes and returns keys before rotary positions are applied, for those in `layout`.
+    A state that defines `observe(weights)` is given the attention weights after each step (`kv_cache.eviction`).
     """
 
     unrotated: bool

@@ -1,4 +1,4 @@
-"""Kinds of KV cache as specs: full, quantized, sinks with a window, and paged."""
+"""Kinds of KV cache as specs: full, quantized, sinks with a window, paged, and eviction by attention (H2O, SnapKV)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from ..core.spec import Spec
+from ..patterns.basic import Causal, Pattern
 from ..positions.base import PositionModule
+from .eviction import EvictingSlotTable
 from .full import KeyValueState, State
+from .h2o import H2OState
 from .paged import BlockTable, PagedState
 from .quantized import QuantizedState
 from .sinks import SinkSlotTable, SinkState
 from .slot_table import SlidingSlotTable, SlotTables
+from .snapkv import SnapKVState
 
 SHORT: Mapping[str, Mapping[str, Any]] = {"int8": {"kind": "quantized"}, "int4": {"kind": "quantized", "bits": 4}}
 
@@ -33,6 +37,9 @@ class CacheKind(Spec, role="cache"):
     def check(self, position: PositionModule, max_positions: int | None) -> None:
         """Raise ValueError where a model's positions or context don't work with this kind."""
 
+    def check_pattern(self, pattern: Pattern) -> None:
+        """Raises ValueError where a layer without a window can't be served, because of its pattern."""
+
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
         """Bytes by kind that a layer needs for one row of so many tokens."""
         return {"keys and values": tokens * heads * (d_key + d_value) * itemsize}
@@ -45,6 +52,11 @@ class CacheKind(Spec, role="cache"):
     def endless(self) -> bool:
         """Whether text may continue past the model's context."""
         return False
+
+    @property
+    def windowed(self) -> CacheKind:
+        """The kind that layers with a window take instead."""
+        return self
 
 
 class FullCache(CacheKind, kind="full"):
@@ -148,6 +160,70 @@ class PagedCache(CacheKind, kind="paged"):
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
         slots = -(-tokens // self.page) * self.page
         return {"pages": slots * heads * (d_key + d_value) * itemsize}
+
+
+class EvictingCache(CacheKind):
+    """The base of kinds whose heads keep the tokens that receive most attention. Layers with a window keep a ring."""
+
+    def check(self, position: PositionModule, max_positions: int | None) -> None:
+        if type(position).bias is not PositionModule.bias:
+            raise ValueError(
+                f"the cache {self.kind!r} evicts tokens head by head, and position biases need to know which are left; take "
+                "a model with rotary or learned positions, or another cache"
+            )
+
+    def check_pattern(self, pattern: Pattern) -> None:
+        if pattern != Causal():
+            raise ValueError(
+                f"the cache {self.kind!r} evicts tokens head by head, which layers with the pattern causal or a causal "
+                f"window can do, and not with {pattern!r}; use another cache"
+            )
+
+    @property
+    def windowed(self) -> CacheKind:
+        return FullCache()
+
+
+class H2OCache(EvictingCache, kind="h2o"):
+    """The last `recent` tokens, and the `heavy` others that received most attention so far (H2O, Zhang et al. 2023).
+
+    Each key-value head keeps its own. A step computes its attention weights a second time, to add them up.
+    """
+
+    heavy: int = Field(default=512, ge=0)
+    recent: int = Field(default=512, gt=0)
+
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+        return H2OState(slot_tables.of(EvictingSlotTable, self.heavy + self.recent, False), self.recent)
+
+    def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
+        tokens = min(tokens, self.heavy + self.recent)
+        return {**super().bytes(tokens, heads, d_key, d_value, itemsize), H2OState.RECEIVED: tokens * heads * 4}
+
+
+class SnapKVCache(EvictingCache, kind="snapkv"):
+    """A prompt compressed to `tokens`: its last `window`, and those to which these attend most (SnapKV, Li et al. 2024).
+
+    Each key-value head keeps its own. Attention is max-pooled over `kernel` neighbors, so that neighbors stay together. What
+    is generated is kept as it is, until the next prompt of the conversation.
+    """
+
+    tokens: int = Field(default=1024, gt=0)
+    window: int = Field(default=32, gt=0)
+    kernel: int = Field(default=7, gt=0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> SnapKVCache:
+        if self.window > self.tokens or self.kernel % 2 == 0:
+            raise ValueError(f"window {self.window} is at most tokens, {self.tokens}, and kernel {self.kernel} is odd")
+        return self
+
+    def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
+        return SnapKVState(slot_tables.of(EvictingSlotTable, self.tokens, True), self.window, self.kernel)
+
+    def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
+        """Of a prompt of so many tokens."""
+        return super().bytes(min(tokens, self.tokens), heads, d_key, d_value, itemsize)
 
 
 def named(how: CacheKind | Mapping[str, Any] | str | None) -> CacheKind:
