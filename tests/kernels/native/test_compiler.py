@@ -20,10 +20,14 @@ from qkv.kernels.native import compiler as compiled
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    compiled.library.cache_clear()
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is loaded yet, and nothing prebuilt."""
+    monkeypatch.setattr(compiled.prebuilt, "find", lambda source: None)
+    for cached in (compiled.library, compiled.available):
+        cached.cache_clear()
     yield
-    compiled.library.cache_clear()
+    for cached in (compiled.library, compiled.available):
+        cached.cache_clear()
 
 
 def test_without_a_compiler_there_are_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

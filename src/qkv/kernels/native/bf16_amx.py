@@ -16,7 +16,7 @@ from .compiler import available, library
 
 WIDEST = 256  # heads are at most so wide
 # Known before anything is built, and while a graph is traced.
-LIKELY = bool(getattr(torch.cpu, "_is_amx_tile_supported", bool)()) and available()
+LIKELY = bool(getattr(torch.cpu, "_is_amx_tile_supported", bool)()) and available("bf16_amx")
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,7 +65,7 @@ class _Plan(ctypes.Structure):
 def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether the kernels, where they can be had, take heads of these widths in this precision: at most fp32, on the CPU."""
     widths = all(x.shape[3] <= WIDEST and x.shape[3] % UNIT == 0 for x in (q, v))
-    return widths and q.device.type == "cpu" and q.dtype != torch.float64 and available()
+    return widths and q.device.type == "cpu" and q.dtype != torch.float64 and available("block_sparse")
 
 
 def serves(q: Tensor, k: Tensor, v: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Kernels of ours in C++ for the CPU, built when they are first wanted, where there is a compiler. Nothing requires them."""
+"""Loads the C++ kernels for the CPU: the prebuilt ones of a wheel, or compiled when first wanted. Nothing requires them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from pathlib import Path
 
 import torch
 
-COMPILE = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-std=c++17", "-c")
-LINK = ("-shared",)  # without OpenMP's library: PyTorch has loaded one, and two would fight for the cores
+from . import prebuilt
+from .prebuilt import LINK
+
+COMPILE = (*prebuilt.FLAGS, "-march=native")
 PATIENCE = 300.0  # seconds for one command of the compiler
 
 _log = logging.getLogger(__name__)
@@ -30,14 +32,28 @@ def compiler() -> str | None:
     return os.environ.get("CXX", "").strip() or shutil.which("g++") or shutil.which("clang++")
 
 
-def available() -> bool:
-    """Whether kernels may be had: there is a compiler."""
-    return compiler() is not None
+@cache
+def available(name: str) -> bool:
+    """Whether the kernels in NAME.cpp may be had: they are prebuilt for this processor, or there is a compiler."""
+    return prebuilt.find(_source(name)) is not None or compiler() is not None
+
+
+def _source(name: str) -> Path:
+    return Path(__file__).parent / f"{name}.cpp"
 
 
 @cache
 def library(name: str) -> ctypes.CDLL | None:
-    """The kernels in NAME.cpp, built once for this machine and source. None, and a line in the log, where they can't be."""
+    """The kernels in NAME.cpp: prebuilt for this processor, else compiled once for this machine and source.
+
+    None, and a line in the log, where there are neither.
+    """
+    ready = prebuilt.find(_source(name))
+    if ready is not None:
+        try:
+            return ctypes.CDLL(str(ready))
+        except OSError as error:
+            _log.warning("%s, which came with qkv, can't be loaded: %s", ready.name, error)
     command = compiler()
     if command is None:
         _log.info(
@@ -46,7 +62,7 @@ def library(name: str) -> ctypes.CDLL | None:
         )
         return None
     try:
-        return ctypes.CDLL(str(_built(command, Path(__file__).parent / f"{name}.cpp")))
+        return ctypes.CDLL(str(_built(command, _source(name))))
     except (OSError, RuntimeError, ValueError) as error:
         _log.warning("%s can't build %s.cpp, which is left out: %s", command, name, error)
         return None

@@ -1,0 +1,74 @@
+"""Prebuilt C++ kernels: the instruction sets that wheels bring them for, and which library this processor can run.
+
+`setup.py` loads this file by itself, so it imports only the standard library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+FLAGS = ("-O3", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-std=c++17", "-c")
+LINK = ("-shared",)  # without OpenMP's library: PyTorch has loaded one, and two would fight for the cores
+
+
+class Target(NamedTuple):
+    """Instruction sets: the compiler's flags for them, and what Linux calls those that a processor must have."""
+
+    name: str
+    flags: tuple[str, ...]
+    needs: frozenset[str]
+
+
+_V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"])
+_V4 = _V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
+_AMX = _V4 | frozenset(["avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"])
+_GENERAL = (Target("x86-64-v4", ("-march=x86-64-v4",), _V4), Target("x86-64-v3", ("-march=x86-64-v3",), _V3))
+_MATRIX = (Target("amx", ("-march=x86-64-v4", "-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8"), _AMX),)
+TARGETS = {  # of each source, the best first
+    "block_sparse": _GENERAL,
+    "quantized_kv": _GENERAL,
+    "bf16_amx": _MATRIX,
+    "quantized_kv_amx": _MATRIX,
+}
+
+
+def supported() -> bool:
+    """Whether kernels are prebuilt for this kind of machine: Linux on x86-64."""
+    return sys.platform == "linux" and platform.machine() == "x86_64"
+
+
+def file_name(source: Path, target: Target) -> str:
+    """The library's, which names what it was built from: one of another source is never taken for it."""
+    digest = hashlib.sha256()
+    for path in (source, *sorted(source.parent.glob("*.h"))):
+        digest.update(path.read_bytes())
+    digest.update(repr((FLAGS, LINK, target.flags)).encode())
+    return f"{source.stem}.{target.name}.{digest.hexdigest()[:16]}.so"
+
+
+@cache
+def find(source: Path) -> Path | None:
+    """The library for the most of this processor's instruction sets; None where none was shipped that it can run."""
+    if not supported():
+        return None
+    for target in TARGETS.get(source.stem, ()):
+        path = source.parent / file_name(source, target)
+        if target.needs <= processor_flags() and path.is_file():
+            return path
+    return None
+
+
+@cache
+def processor_flags() -> frozenset[str]:
+    """The instruction sets that the processor has and the kernel lets processes use; empty where Linux doesn't say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    cores = [frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags") and ":" in line]
+    return frozenset.intersection(*cores) if cores else frozenset()
