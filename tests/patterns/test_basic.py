@@ -153,8 +153,8 @@ def test_allowed_in_each_head(pattern: Pattern, q: list[Token], k: list[Token]) 
     mask = pattern.allowed(*views, torch.arange(5)[:, None, None]).expand(1, 5, len(q), len(k))[0]
     assert mask.tolist() == [[[holds(pattern, x, y, head) for y in k] for x in q] for head in range(5)]
     assert pattern.per_head or all(torch.equal(head, mask[0]) for head in mask)
-    turns = [torch.equal(mask[head], mask[head + pattern.turns]) for head in range(5 - pattern.turns)]
-    assert all(turns), "the rule comes round again"
+    repeats = [torch.equal(mask[head], mask[head + pattern.head_period]) for head in range(5 - pattern.head_period)]
+    assert all(repeats), "the rule comes round again"
 
 
 @given(patterns, patterns, groups, groups)
@@ -166,7 +166,7 @@ def test_de_morgan(a: Pattern, b: Pattern, q: list[Token], k: list[Token]) -> No
 @settings(max_examples=200)
 @given(patterns, groups, groups)
 def test_block_verdicts_never_contradict_the_rule(pattern: Pattern, q: list[Token], k: list[Token]) -> None:
-    pairs = [holds(pattern, x, y, head) for x in q for y in k for head in range(pattern.turns)]
+    pairs = [holds(pattern, x, y, head) for x in q for y in k for head in range(pattern.head_period)]
     x, y = interval_of(q), interval_of(k)
     maybe, surely = pattern.block(x, y)
     assert bool(maybe) or not any(pairs)
@@ -221,7 +221,7 @@ lengths = st.sampled_from([0, 1, 5, 63, 64, 65, 130, 200])
 @settings(max_examples=60, deadline=None)
 @given(patterns, lengths)
 def test_pairs_is_the_sum_of_the_mask(pattern: Pattern, n: int) -> None:
-    assert pattern.pairs(n) == int(by_heads(pattern, n).sum()) // pattern.turns
+    assert pattern.pairs(n) == int(by_heads(pattern, n).sum()) // pattern.head_period
     assert torch.equal(by_heads(pattern, n)[0], pattern.mask(n))
 
 
@@ -229,14 +229,14 @@ def test_pairs_is_the_sum_of_the_mask(pattern: Pattern, n: int) -> None:
 @given(patterns, lengths)
 def test_blind_are_the_queries_whose_row_is_empty(pattern: Pattern, n: int) -> None:
     empty = ~by_heads(pattern, n).any(-1).all(0) if n else torch.zeros(0)
-    assert pattern.blind(n) == empty.nonzero()[:, 0].tolist()
+    assert pattern.fully_masked(n) == empty.nonzero()[:, 0].tolist()
 
 
 @settings(max_examples=60, deadline=None)
 @given(patterns, st.integers(1, 40))
 def test_a_recurrence_is_one(pattern: Pattern, n: int) -> None:
-    assert pattern.recurrence is not None
-    period, start = pattern.recurrence
+    assert pattern.period is not None
+    period, start = pattern.period
     mask = by_heads(pattern, n)[:, start:, start:]
     assert torch.equal(mask[:, :-period, :-period], mask[:, period:, period:])
     assert quadtree._by_difference(pattern, n, period, start) == int(by_heads(pattern, n).sum())
@@ -366,7 +366,7 @@ def test_blind_queries_of_a_long_row() -> None:
 )
 def test_a_warning_names_the_blind_positions(pattern: Pattern, said: str) -> None:
     with pytest.warns(UserWarning, match=said):
-        pattern.warn_of_blind()
+        pattern.warn_if_fully_masked()
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_a_warning_names_the_blind_positions(pattern: Pattern, said: str) -> Non
 def test_no_warning_where_roles_may_help(pattern: Pattern) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pattern.warn_of_blind()
+        pattern.warn_if_fully_masked()
 
 
 def test_strided_and_fixed_by_head_are_the_two_heads_of_the_paper() -> None:

@@ -131,9 +131,9 @@ def test_it_is_a_value() -> None:
 
 def test_wrong_values() -> None:
     views = Layout.full(20).queries(), Layout.full(20).keys()
-    with pytest.raises(ValueError, match=r"depends on how wide rows are; take over\(width\)"):
+    with pytest.raises(ValueError, match=r"depends on the width of rows; call over\(width\)"):
         SMALL.allowed(*views)
     with pytest.raises(ValueError, match=r"blocks=7 are too few to draw random=1 more from"):
         BigBird(random=1, blocks=7)
-    with pytest.raises(ValueError, match="block 1 has 1 others within 1024 tokens, fewer than random=3"):
+    with pytest.raises(ValueError, match="block 1 can draw from 1 blocks within 1024 tokens, fewer than random=3"):
         BigBird(size=256, random=3, seed=0).over(4096).counts  # type: ignore[attr-defined]  # noqa: B018

@@ -77,7 +77,7 @@ def test_a_number_of_tokens_is_a_square_image(pattern: Pattern, n: int) -> None:
     side = int(n**0.5)
     grid = Grid(side, side, n - side * side)
     assert torch.equal(pattern.mask(n), pattern.mask(image_layout(grid)))
-    assert pattern.pairs(n) == int(pattern.mask(n).sum()) and pattern.blind(n) == []
+    assert pattern.pairs(n) == int(pattern.mask(n).sum()) and pattern.fully_masked(n) == []
     assert (causal() & ~pattern).pairs(n) == int((causal() & ~pattern).mask(n).sum())
 
 

@@ -96,7 +96,7 @@ def test_pairs_of_a_long_row() -> None:
 
 def test_heads_draw_each_for_itself() -> None:
     pattern = random_blocks(1, 2, seed=5, heads=3)
-    assert pattern.per_head and pattern.turns == 3
+    assert pattern.per_head and pattern.head_period == 3
     assert [part.seed for part in pattern.parts] == [5, 6, 7]  # type: ignore[attr-defined]
     again = Pattern.from_json(pattern.to_json())
     assert again == pattern and hash(again) == hash(pattern)

@@ -105,7 +105,7 @@ class Found:
         """None where no token is global."""
         if chosen.first is None and layout.roles is None:
             return None
-        where = chosen.holds(layout.queries())[..., 0] & layout.valid
+        where = chosen.is_global(layout.queries())[..., 0] & layout.valid
         count = _most(chosen, layout, where)
         if count == 0:
             return None

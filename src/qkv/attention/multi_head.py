@@ -265,7 +265,7 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, spec: Attention, d_model: int, cross: bool, name: str) -> None:
         super().__init__()
         if not cross:
-            spec.pattern.warn_of_blind()
+            spec.pattern.warn_if_fully_masked()
         self.n_heads, self.n_kv_heads, self.d_head, self.d_value = h, kv, d, e = spec.widths(d_model)
         self.cross, self.name = cross, name
         self.pattern, self.scale, self.softcap = spec.pattern, spec.scale, spec.softcap

@@ -1,1 +1,1 @@
-"""Attention patterns: who may attend to whom, as values that combine with `&`, `|` and `~`."""
+"""Attention patterns (masks): which queries may attend to which keys, as values that combine with `&`, `|` and `~`."""

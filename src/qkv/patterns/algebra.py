@@ -1,9 +1,8 @@
-"""What a pattern is: a rule about pairs of tokens, and how rules are joined, by `&`, `|`, `~` and from head to head.
+"""`Pattern`, a rule which queries may attend to which keys, and its combinations by `&`, `|`, `~` and from head to head.
 
-One object has four uses: the mask (`allowed`), a conservative block map that lets a kernel skip work (`block`, made from
-intervals, never from an n×n mask), the exact number of score pairs (`pairs`) and the picture (`picture`). A pattern
-speaks of positions, segments and roles. That padding sees nothing, is seen by nothing, and that segments are isolated,
-is not a pattern's business: `attend` always sees to both.
+A pattern gives a mask (`allowed`), a conservative mask of blocks that lets kernels skip work (`block`, computed from
+intervals, never from an n×n mask), the exact number of pairs (`pairs`) and a picture (`picture`). Rules are about positions,
+segments and roles. Patterns need not hide padding or isolate packed documents: `attend` always does both.
 """
 
 from __future__ import annotations
@@ -30,76 +29,73 @@ from .intervals import BlockMask, Interval, both, either
 
 
 class Pattern(Spec, role="pattern"):
-    """A rule about pairs of tokens. A new one needs `allowed`; with `block` it also becomes fast."""
+    """A rule about pairs of tokens. A new one has to define `allowed`; with `block` it also becomes fast."""
 
-    text: ClassVar[
-        str
-    ]  # the canonical JSON, made once: what a custom operator is given, and what equal patterns share.
+    text: ClassVar[str]  # canonical JSON, for custom operators and as a key of caches
 
     def model_post_init(self, context: Any) -> None:
-        # Straight into the instance's dictionary, where a graph compiler finds it without pydantic's attribute hooks.
+        # Written to the instance's dictionary, where torch.compile finds it without pydantic's attribute hooks.
         self.__dict__["text"] = json.dumps(self.to_dict(), sort_keys=True)
         self.__dict__["unsized"] = self._unsized()
 
-    unsized: ClassVar[bool]  # whether it depends on how many tokens rows have, and `over` has yet to say so
+    unsized: ClassVar[bool]  # whether it depends on the length of rows, which `over` has yet to set
 
     def _unsized(self) -> bool:
         return False
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
-        """Boolean, broadcastable to (B, T, S); True where the query may see the key.
+        """Boolean, broadcastable to (B, T, S); True where the query may attend to the key.
 
-        With `head` of shape (H, 1, 1) the views carry a head axis and the answer broadcasts to (B, H, T, S). Without one
-        it is the rule of the first head.
+        With `head` of shape (H, 1, 1) the views have a head axis, and the result broadcasts to (B, H, T, S). Without it,
+        the rule of the first head.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what it allows")
+        raise NotImplementedError(f"{type(self).__name__} does not define `allowed`")
 
     def block(self, q: Interval, k: Interval) -> BlockMask:
-        """Three-valued logic on blocks: (maybe, surely), in every head. Unsure is always right, only slower."""
+        """Whether any, and whether every, pair of two blocks is allowed in all heads. (True, False) is right but slow."""
         return q.low == q.low, q.low != q.low
 
-    # -- what is known about the rule -----------------------------------------------------------------------------
+    # -- properties of the rule ----------------------------------------------------------------------------------
 
     @property
     def positional(self) -> bool:
-        """Whether the rule depends on where tokens are, so that unequal lengths need layouts."""
+        """Whether the rule depends on positions, so that queries and keys of unequal length need layouts."""
         return True
 
     @property
-    def turns(self) -> int:
-        """After how many heads the rule comes round again; 1 where it is the same for all."""
+    def head_period(self) -> int:
+        """The number of heads after which rules repeat; 1 where all heads have the same."""
         return 1
 
     @property
     def per_head(self) -> bool:
         """Whether the rule differs from head to head."""
-        return self.turns > 1
+        return self.head_period > 1
 
     @property
     def reach(self) -> int | None:
-        """How many tokens back from a query, itself included, the furthest key can be; None where there is no bound."""
+        """How many tokens back from a query, itself included, the furthest key is; None without a bound."""
         return None
 
     @property
-    def recurrence(self) -> tuple[int, int] | None:
-        """(P, f) where pairs at or after position f obey the same rule when both move by P; None where unknown."""
+    def period(self) -> tuple[int, int] | None:
+        """(P, f) where the rule for positions from f on is unchanged when both move by P; None where unknown."""
         return None
 
     def over(self, width: int | Layout, heads: int = 1) -> Pattern:
-        """The rule for rows of so many tokens: another one only where it depends on how many there are."""
+        """The rule for rows of this length; only patterns that depend on it return another one."""
         return self
 
     def regroup(self) -> tuple[tuple[int, Pattern], ...] | None:
-        """Parts (d, rule), disjoint, that together are this rule: `rule` speaks of positions with one residue mod d,
-        numbered by ⌊position / d⌋. So gaps are closed, and what was every d-th token is a block. None where there are no
-        gaps."""
+        """Disjoint parts (d, rule) of this rule, or None where it has no gaps. Each `rule` is about positions of one residue
+        mod d, renumbered as ⌊position / d⌋, so that every d-th token becomes a contiguous block."""
         return None
 
-    def thinned(self, d: int) -> Pattern | None:
-        """The same rule among positions with one residue mod d, numbered by ⌊position / d⌋; None where it isn't known."""
+    def subsampled(self, d: int) -> Pattern | None:
+        """The rule for positions of one residue mod d, renumbered as ⌊position / d⌋; None where unknown."""
         return self if d == 1 else None
 
-    # -- joining --------------------------------------------------------------------------------------------------
+    # -- combining------------------------------------------------------------------------------------------------
 
     def __and__(self, other: Pattern) -> Pattern:
         if isinstance(self, Full) or isinstance(other, Full):
@@ -115,7 +111,7 @@ class Pattern(Spec, role="pattern"):
     # -- mask, count, picture -------------------------------------------------------------------------------------
 
     def mask(self, n: int | Layout, m: int | None = None) -> Tensor:
-        """The (n, m) boolean mask over contiguous positions, or a layout's first row; to look at and to test with."""
+        """The (n, m) boolean mask over contiguous positions, or of a layout's first row, to look at and to test with."""
         layout = n if isinstance(n, Layout) else Layout.full(n)
         keys = layout if m is None else Layout.full(m)
         allowed = self.over(n).allowed(layout.queries(), keys.keys())
@@ -123,36 +119,36 @@ class Pattern(Spec, role="pattern"):
         return allowed.expand(shape)[0]
 
     def pairs(self, n: int) -> int:
-        """How many (query, key) pairs the pattern allows over n contiguous positions: exact, without an n×n mask.
+        """The exact number of allowed (query, key) pairs over n contiguous positions, without an n×n mask.
 
-        Where it differs from head to head this is the mean of heads, rounded down.
+        For patterns that differ from head to head, the mean over heads, rounded down.
         """
         return quadtree.pairs(self.over(n), n)
 
-    def blind(self, n: int) -> list[int]:
-        """The positions, of n contiguous ones, whose queries see nothing in some head: attention gives 0 there.
+    def fully_masked(self, n: int) -> list[int]:
+        """The positions, of n contiguous ones, whose queries see no key in some head: attention returns 0 there.
 
-        Found like `pairs`, without an n×n mask; O(n) where every token sees itself or the first.
+        Computed like `pairs`, without an n×n mask; O(n) where every token sees itself or the first.
         """
-        return quadtree.blind(self.over(n), n)
+        return quadtree.fully_masked(self.over(n), n)
 
-    def warn_of_blind(self, n: int = 256) -> None:
-        """A warning that names the positions, of the first n, whose queries see nothing whatever the tokens' roles.
+    def warn_if_fully_masked(self, n: int = 256) -> None:
+        """Warn of positions among the first n whose queries see no key, whatever the roles of tokens.
 
-        It takes a millisecond once for each pattern: a matter for building a model, not for running it.
+        Takes a millisecond, once for each pattern; called when a model is built.
         """
-        if at := _blind_in_any_role(self, n):
+        if at := _fully_masked_in_any_role(self, n):
             warnings.warn(
-                f"{self} lets queries see nothing at positions {spans(at)} of {n}, where attention gives 0; add what they "
-                "may see, such as | window(1) for themselves",
+                f"{self} lets queries see nothing at positions {spans(at)} of {n}, where attention returns 0; add keys that "
+                "they may see, such as | window(1) for themselves",
                 stacklevel=2,
             )
 
     def looks_ahead(self, n: int = 256) -> bool:
-        """Whether some query among the first n positions sees a key that comes after it, of tokens without roles."""
+        """Whether, among the first n tokens without roles, some query sees a later key."""
         with _disable_current_modes(), torch.device("cpu"):
             at = torch.arange(n)
-            seen = quadtree.holds(self.over(n), at[None, :, None], at[None, None])
+            seen = quadtree.evaluate(self.over(n), at[None, :, None], at[None, None])
             return bool((seen & (at > at[:, None])).any())
 
     @overload
@@ -160,7 +156,7 @@ class Pattern(Spec, role="pattern"):
     @overload
     def picture(self, n: int | Layout = 32, cell: int = 8, *, format: Literal["png"]) -> bytes: ...
     def picture(self, n: int | Layout = 32, cell: int = 8, format: Literal["svg", "png"] = "svg") -> str | bytes:
-        """The mask as SVG text or as the bytes of a PNG, cells of `cell` pixels: queries down, keys across."""
+        """The mask as SVG text or PNG bytes with cells of `cell` pixels: queries down, keys across."""
         if format not in ("svg", "png"):
             raise ValueError(f"a picture is 'svg' or 'png', not {format!r}")
         mask = self.mask(n)
@@ -176,21 +172,21 @@ class Pattern(Spec, role="pattern"):
 
 
 @lru_cache(maxsize=256)
-def _blind_in_any_role(pattern: Pattern, n: int) -> list[int]:
-    with _disable_current_modes(), torch.device("cpu"):  # with numbers, even where a model is built without contents
+def _fully_masked_in_any_role(pattern: Pattern, n: int) -> list[int]:
+    with _disable_current_modes(), torch.device("cpu"):  # real tensors, even where a model is built on the meta device
         over = pattern.over(n)
-        special = set(quadtree.blind(over, n, roles=-1))  # every role at once
-        return [at for at in quadtree.blind(over, n) if at in special]
+        special = set(quadtree.fully_masked(over, n, roles=-1))  # every role at once
+        return [at for at in quadtree.fully_masked(over, n) if at in special]
 
 
 def spans(numbers: list[int]) -> str:
     """0–3, 7, 12–…"""
     runs = [[at for _, at in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
-    said = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    return ", ".join(said[:8]) + (" …" if len(said) > 8 else "")
+    texts = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return ", ".join(texts[:8]) + (" …" if len(texts) > 8 else "")
 
 
-# -- joined rules -------------------------------------------------------------------------------------------------------
+# -- combinations ------------------------------------------------------------------------------------------------------
 
 
 class Full(Pattern, kind="full"):
@@ -207,15 +203,15 @@ class Full(Pattern, kind="full"):
         return False
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return 1, 0
 
-    def thinned(self, d: int) -> Pattern:
+    def subsampled(self, d: int) -> Pattern:
         return self
 
 
 class _Several(Pattern):
-    """Parts that are joined pair by pair, and block by block."""
+    """A combination of parts."""
 
     parts: tuple[Pattern, ...] = Field(min_length=1)
 
@@ -227,8 +223,8 @@ class _Several(Pattern):
         return any(part.positional for part in self.parts)
 
     @property
-    def turns(self) -> int:
-        return math.lcm(*(part.turns for part in self.parts))
+    def head_period(self) -> int:
+        return math.lcm(*(part.head_period for part in self.parts))
 
     @property
     def per_head(self) -> bool:
@@ -240,8 +236,8 @@ class _Several(Pattern):
         return None if None in each else max(n for n in each if n is not None)
 
     @property
-    def recurrence(self) -> tuple[int, int] | None:
-        each = [part.recurrence for part in self.parts]
+    def period(self) -> tuple[int, int] | None:
+        each = [part.period for part in self.parts]
         known = [pair for pair in each if pair is not None]
         if len(known) < len(each):
             return None
@@ -254,7 +250,7 @@ class _Several(Pattern):
 
 
 class _Joined(_Several):
-    """Parts joined by one operation of logic, in which saying something twice says it once."""
+    """Parts combined by one logical operation; repeated parts count once."""
 
     @field_validator("parts")
     @classmethod
@@ -263,7 +259,7 @@ class _Joined(_Several):
 
 
 class And(_Joined, kind="and"):
-    """What every part allows."""
+    """The pairs that every part allows."""
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return reduce(operator.and_, [part.allowed(q, k, head) for part in self.parts])
@@ -277,25 +273,25 @@ class And(_Joined, kind="and"):
 
     def regroup(self) -> tuple[tuple[int, Pattern], ...] | None:
         each = [part.regroup() for part in self.parts]
-        found = [(i, parts) for i, parts in enumerate(each) if parts is not None]
-        if len(found) != 1:
+        regrouped = [(i, parts) for i, parts in enumerate(each) if parts is not None]
+        if len(regrouped) != 1:
             return None
-        (at, parts), out = found[0], []
+        (at, parts), out = regrouped[0], []
         for d, rule in parts:
-            others = [part.thinned(d) for i, part in enumerate(self.parts) if i != at]
+            others = [part.subsampled(d) for i, part in enumerate(self.parts) if i != at]
             known = [other for other in others if other is not None]
             if len(known) < len(others):
                 return None
             out.append((d, reduce(operator.and_, known, rule)))
         return tuple(out)
 
-    def thinned(self, d: int) -> Pattern | None:
-        known = [part for part in (part.thinned(d) for part in self.parts) if part is not None]
+    def subsampled(self, d: int) -> Pattern | None:
+        known = [part for part in (part.subsampled(d) for part in self.parts) if part is not None]
         return reduce(operator.and_, known) if len(known) == len(self.parts) else None
 
 
 class Or(_Joined, kind="or"):
-    """What some part allows."""
+    """The pairs that some part allows."""
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return reduce(operator.or_, [part.allowed(q, k, head) for part in self.parts])
@@ -305,12 +301,11 @@ class Or(_Joined, kind="or"):
 
 
 class ByHead(_Several, kind="by-head"):
-    """Head h obeys part h mod n of the n parts: heads that look at different things (Child et al. 2019, §4.2; Beltagy et
-    al. 2020, §3.1, for dilations)."""
+    """Head h has rule h mod n of the n parts (Child et al. 2019, §4.2; Beltagy et al. 2020, §3.1, for dilations)."""
 
     @property
-    def turns(self) -> int:
-        return math.lcm(len(self.parts), super().turns)
+    def head_period(self) -> int:
+        return math.lcm(len(self.parts), super().head_period)
 
     @property
     def per_head(self) -> bool:
@@ -329,7 +324,7 @@ class ByHead(_Several, kind="by-head"):
 
 
 class Not(Pattern, kind="not"):
-    """What the part does not allow (within valid tokens of one segment)."""
+    """The pairs that the part does not allow (within valid tokens of one segment)."""
 
     part: Pattern
 
@@ -353,16 +348,16 @@ class Not(Pattern, kind="not"):
         return self.part.positional
 
     @property
-    def turns(self) -> int:
-        return self.part.turns
+    def head_period(self) -> int:
+        return self.part.head_period
 
     @property
     def per_head(self) -> bool:
         return self.part.per_head
 
     @property
-    def recurrence(self) -> tuple[int, int] | None:
-        return self.part.recurrence
+    def period(self) -> tuple[int, int] | None:
+        return self.part.period
 
     def over(self, width: int | Layout, heads: int = 1) -> Pattern:
         part = self.part.over(width, heads)

@@ -1,6 +1,6 @@
-"""Who may look at whom: patterns as values, composed with `&`, `|` and `~`, as in `causal() & window(256) | sinks(4)`.
+"""Attention patterns: causal, window, sinks, prefix, global tokens and documents, and the names of all others.
 
-The plain ones are here; beside them every other kind by its short spelling.
+Patterns combine with `&`, `|` and `~`, as in `causal() & window(256) | sinks(4)`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ __all__ = [
 
 
 class Causal(Pattern, kind="causal"):
-    """A token sees itself and what comes before it: k ≤ q (Vaswani et al. 2017, §3.2.3)."""
+    """A token sees itself and all tokens before it: k ≤ q (Vaswani et al. 2017, §3.2.3)."""
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return k.position <= q.position
@@ -79,10 +79,10 @@ class Causal(Pattern, kind="causal"):
         return k.low <= q.high, k.high <= q.low
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return 1, 0
 
-    def thinned(self, d: int) -> Pattern:
+    def subsampled(self, d: int) -> Pattern:
         return self
 
 
@@ -113,10 +113,10 @@ class Window(Pattern, kind="window"):
         return self.size
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return 1, 0
 
-    def thinned(self, d: int) -> Pattern:
+    def subsampled(self, d: int) -> Pattern:
         return Window(size=-(-self.size // d), ahead=-(-self._ahead // d))
 
 
@@ -132,7 +132,7 @@ class Sinks(Pattern, kind="sinks"):
         return k.low < self.count, k.high < self.count
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return 1, self.count
 
 
@@ -153,7 +153,7 @@ class Prefix(Pattern, kind="prefix"):
         return (k.any_role & Role.PREFIX) != 0, (k.all_role & Role.PREFIX) != 0
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return 1, self.length or 0
 
 
@@ -166,12 +166,12 @@ class Global(Pattern, kind="global"):
 
     first: int | None = Field(default=None, gt=0)
 
-    def holds(self, view: View) -> Tensor:
-        """Boolean, in the shape of the view or broadcastable to it: which tokens are global."""
+    def is_global(self, view: View) -> Tensor:
+        """Boolean, broadcastable to the view: which tokens are global."""
         return view.position < self.first if self.first is not None else (view.role & Role.GLOBAL) != 0
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
-        return self.holds(q) | self.holds(k)
+        return self.is_global(q) | self.is_global(k)
 
     def block(self, q: Interval, k: Interval) -> BlockMask:
         if self.first is not None:
@@ -180,13 +180,13 @@ class Global(Pattern, kind="global"):
         return (maybe & Role.GLOBAL) != 0, (surely & Role.GLOBAL) != 0
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return 1, self.first or 0
 
 
 class Documents(Pattern, kind="documents"):
-    """A token sees its own segment only (Krell et al. 2021). `attend` isolates segments anyway; this says so, and
-    composes."""
+    """A token sees its own segment only (Krell et al. 2021). `attend` isolates segments anyway; this makes it explicit, for
+    combinations."""
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return q.segment == k.segment
@@ -197,7 +197,7 @@ class Documents(Pattern, kind="documents"):
         return maybe, maybe & surely
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return 1, 0
 
 

@@ -1,6 +1,7 @@
-"""BigBird's pattern (Zaheer et al. 2020): blocks that see their neighbors, the first and the last block, and some at random.
+"""BigBird's attention pattern (Zaheer et al. 2020): neighboring blocks, the first and the last block, and random blocks.
 
-The random blocks are drawn as `transformers` draws them, number for number, so that what was trained there goes on here.
+Random blocks are drawn exactly as `transformers` draws them, so that its checkpoints work here. The layer is
+`attention.bigbird`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from ..core.layout import Layout, View
 from .algebra import Full, Pattern
 from .intervals import BlockMask, Interval
 
-_OF_THE_PAPER = (1024, 3072, 4096)  # lengths for which `transformers` draws as the paper's code does
-_REACH = 1024  # the length within which that code draws
+_OF_THE_PAPER = (1024, 3072, 4096)  # lengths for which `transformers` draws as the paper's code
+_REACH = 1024  # tokens among which that code draws
 
 
 class BigBird(Pattern, kind="bigbird"):
@@ -80,7 +81,7 @@ class BigBird(Pattern, kind="bigbird"):
     # -- as a pattern -------------------------------------------------------------------------------------------
 
     @property
-    def turns(self) -> int:
+    def head_period(self) -> int:
         return self.heads
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
@@ -96,11 +97,11 @@ class BigBird(Pattern, kind="bigbird"):
     @property
     def _n_blocks(self) -> int:
         if self.blocks is None:
-            raise ValueError(f"which block of {self} is the last depends on how wide rows are; take over(width)")
+            raise ValueError(f"the last block of {self} depends on the width of rows; call over(width)")
         return self.blocks
 
     def _of(self, position: Tensor | int) -> Tensor:
-        """The block that a position is in. What is beyond them all, like padding, counts to the nearest."""
+        """The block of a position, the nearest one for padding and other positions outside."""
         return (torch.as_tensor(position) // self.size).clamp(0, self._n_blocks - 1)
 
     def _times(self, q: Tensor, k: Tensor, head: Tensor | int) -> Tensor:
@@ -118,7 +119,7 @@ def _over(pattern: BigBird, width: int, heads: int) -> Pattern:
 
 @torch.library.custom_op("qkv::bigbird_counts", mutates_args=())
 def _counts(pattern: str, heads: int, blocks: int) -> Tensor:
-    """The table of a pattern that is given in its JSON, as an operator that a graph can hold."""
+    """The table of a pattern in JSON, as an operator that graphs can contain."""
     return _table(pattern).clone()
 
 
@@ -127,7 +128,7 @@ def _(pattern: str, heads: int, blocks: int) -> Tensor:
     return torch.empty(heads, blocks, blocks, dtype=torch.long)
 
 
-@constant  # of the pattern alone, which is a value
+@constant  # depends on the pattern alone, which is frozen
 def _repeats(pattern: BigBird) -> bool:
     return int(_table(pattern.text).max()) > 1
 
@@ -149,7 +150,7 @@ def _table(text: str) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _sums(pattern: BigBird) -> tuple[Tensor, Tensor]:
-    """How many pairs of blocks, of all above and left of one, some head sees, and how many some head does not."""
+    """Two-dimensional prefix sums of the pairs of blocks that some head sees, and of those that some head does not."""
     seen = _table(pattern.text) > 0
     return _summed(seen.any(0)), _summed(~seen.all(0))
 
@@ -159,7 +160,7 @@ def _summed(x: Tensor) -> Tensor:
 
 
 def _some(sums: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:
-    """Whether there is one within first … last of rows and columns."""
+    """Whether there is any within first … last of rows and columns."""
     (top, bottom), (left, right) = rows, columns
     bottom, right = bottom + 1, right + 1
     return sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left] > 0
@@ -167,7 +168,7 @@ def _some(sums: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tens
 
 # -- drawing ------------------------------------------------------------------------------------------------------------
 
-Drawn = NDArray[np.int64]  # blocks, for each head, each block but the first and the last, and each draw
+Drawn = NDArray[np.int64]  # block indices: (heads, blocks but the first and last, draws)
 
 
 def _drawn(pattern: BigBird) -> Drawn:
@@ -208,7 +209,7 @@ def _within_reach(generator: np.random.RandomState, n: int, size: int, count: in
             others = np.concatenate([inner[: row - 2], inner[row + 1 : last]])
         if len(others) < count:
             raise ValueError(
-                f"block {row} has {len(others)} others within {_REACH} tokens, fewer than random={count}; take smaller ones"
+                f"block {row} can draw from {len(others)} blocks within {_REACH} tokens, fewer than random={count}; lower size"
             )
         drawn[row - 1] = generator.permutation(others)[:count]
     return drawn

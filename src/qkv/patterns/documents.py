@@ -1,4 +1,4 @@
-"""Which document of its row every token belongs to, for what has to treat packed documents as if each stood alone."""
+"""Document numbers and lengths of tokens in packed rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def document_numbers(layout: Layout) -> Int[Tensor, "B T"] | None:
 
 
 def document_lengths(layout: Layout) -> Int[Tensor, "B T"]:
-    """For every token how long its document is, as far as it has been fed: the largest position in it, plus one.
+    """The length of each token's document, as far as it has been fed: its largest position plus one.
 
     (B or 1, 1) where every row is one document.
     """

@@ -1,4 +1,4 @@
-"""Every pattern once: how it is spelled, what it says, and whose it is. `qkv list patterns` draws this table."""
+"""A gallery of all patterns, with code, description and paper, as `qkv list patterns` prints it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .sparse import blocks, chunks, dilated, fixed, random_blocks, strided
 
 
 class Example(NamedTuple):
-    """A pattern small enough to be seen, as one writes it, in one sentence, and the paper that has it."""
+    """A small pattern, its code, a one-sentence description and its paper."""
 
     spelling: str
     pattern: Pattern

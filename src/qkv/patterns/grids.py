@@ -1,4 +1,4 @@
-"""Patterns over the rows and columns of an image."""
+"""Attention patterns over the rows and columns of an image: neighborhood and axial."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Span = tuple[Any, Any]  # the least and the most
 
 
 class _Places(NamedTuple):
-    """Rows and columns within which placed tokens lie, and whether some, or all, have no place."""
+    """Bounds of the rows and columns of tokens, and whether any, or all, have no place in the image."""
 
     rows: Span
     columns: Span
@@ -26,12 +26,11 @@ class _Places(NamedTuple):
 
 
 class OnGrid(Pattern):
-    """A rule about places in an image. Tokens without a place, such as one for the class, see all and are seen by all.
+    """A rule about places in an image. Tokens without a place, such as the class token, see all and are seen by all.
 
-    Places are those of the layout (its axes are the token's number, row and column; −1 where there is none). With a
-    `grid` they follow from the token's number alone, row by row: so for pixels that are generated one by one, and so
-    that kernels can skip what is hidden. `mask`, `pairs` and `picture` of n tokens take a square of them, those that are
-    left over standing before it.
+    Places come from the layout (its axes are the token's number, row and column; −1 for none). With a `grid` they follow
+    from the token's number, row by row, for pixels that are generated one by one and for kernels that skip hidden blocks.
+    `mask`, `pairs` and `picture` of n tokens take the largest square, after the tokens left over.
     """
 
     grid: Grid | None = None
@@ -40,7 +39,7 @@ class OnGrid(Pattern):
     @classmethod
     def _has_places(cls, grid: Grid | None) -> Grid | None:
         if grid is not None and (min(grid.rows, grid.columns) < 1 or min(grid.before, grid.after) < 0):
-            raise ValueError(f"a grid has rows and columns, at least one of each, unlike {tuple(grid)}")
+            raise ValueError(f"a grid has at least one row and one column, not {tuple(grid)}")
         return grid
 
     def near(self, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor) -> Tensor:
@@ -99,7 +98,7 @@ class Neighborhood(OnGrid, kind="neighborhood"):
     @classmethod
     def _has_a_middle(cls, size: int) -> int:
         if size % 2 == 0:
-            raise ValueError(f"a neighborhood has a middle, so its size is odd, not {size}")
+            raise ValueError(f"the size of a neighborhood is odd, so that it has a center, not {size}")
         return size
 
     def near(self, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor) -> Tensor:

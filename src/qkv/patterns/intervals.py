@@ -1,4 +1,4 @@
-"""Intervals of positions, and what a rule says about all pairs of two of them: three-valued logic without a mask."""
+"""Interval arithmetic for masks of blocks: whether a rule allows any, or every, pair of two blocks of tokens."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from typing import Any, NamedTuple
 
 
 class Interval(NamedTuple):
-    """Inclusive bounds within which a block of tokens lies: Python numbers, or tensors that broadcast like a `View`."""
+    """Inclusive bounds of a block of tokens: Python numbers, or tensors that broadcast like a `View`."""
 
     low: Any
     high: Any
     segment_low: Any = 0
     segment_high: Any = 0
-    any_role: Any = 0  # bits that some token of the block has
-    all_role: Any = 0  # bits that every token of the block has
+    any_role: Any = 0  # role bits of at least one token
+    all_role: Any = 0  # role bits of every token
 
 
-BlockMask = tuple[Any, Any]  # (some pair of the two blocks may be allowed, every pair surely is)
+BlockMask = tuple[Any, Any]  # (any pair of the two blocks may be allowed, every pair surely is)
 
 
 def difference(q: Interval, k: Interval, unit: int = 1) -> tuple[Any, Any]:
-    """The least and the most that ⌊q / unit⌋ − ⌊k / unit⌋ can be."""
+    """Bounds of ⌊q / unit⌋ − ⌊k / unit⌋."""
     return q.low // unit - k.high // unit, q.high // unit - k.low // unit
 
 
 def between(span: tuple[Any, Any], low: int, high: int) -> BlockMask:
-    """Whether some number of a span may be in low … high, and whether every one surely is."""
+    """Whether any number of a span is in low … high, and whether every one is."""
     least, most = span
     return (least <= high) & (most >= low), (most <= high) & (least >= low)
 
 
 def multiple(span: tuple[Any, Any], of: int) -> BlockMask:
-    """Whether some number of a span may be a multiple, and whether every one surely is."""
+    """Whether any number of a span is a multiple, and whether every one is."""
     least, most = span
     last = most // of * of
     return last >= least, ((least == most) & (last == least)) | (of == 1)

@@ -1,4 +1,4 @@
-"""Boolean masks as pictures: SVG, PNG, and characters for a terminal. Queries down, keys across, filled where allowed."""
+"""Draw boolean masks as SVG, PNG, or characters for a terminal: queries down, keys across, filled where allowed."""
 
 from __future__ import annotations
 

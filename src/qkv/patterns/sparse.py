@@ -1,4 +1,4 @@
-"""Patterns over one line of positions that grow slower than n²: dilated, strided, fixed, chunks, and blocks at random."""
+"""Sparse attention patterns over positions: dilated, strided, fixed, chunks, and random blocks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Dilated(Pattern, kind="dilated"):
         return self._bounds[1] + 1
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return 1, 0
 
     def regroup(self) -> tuple[tuple[int, Pattern], ...] | None:
@@ -74,14 +74,14 @@ class Strided(Pattern, kind="strided"):
         return self.stride + 1 if self.part == "local" else None
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return 1, 0
 
     def regroup(self) -> tuple[tuple[int, Pattern], ...] | None:
         if self.part == "local":
             return None
         local = (1, self.replace(part="local"))
-        near = Dilated(size=2, dilation=1)  # of these the window has said already
+        near = Dilated(size=2, dilation=1)  # pairs that the window has already
         return ((self.stride, Full()),) if self.part == "far" else (local, (self.stride, ~near))
 
 
@@ -89,7 +89,7 @@ class Fixed(Pattern, kind="fixed"):
     """The fixed pattern of Sparse Transformers (Child et al. 2019, §4.2), of which `causal()` takes the past:
 
     local: ⌊q / l⌋ = ⌊k / l⌋; far: k mod l ≥ l − c, the last c = `summary` positions of each block of l = `block_size`,
-    which sum it up for all others; both: either of them. l ≈ √n gives O(c n √n) pairs.
+    which summarize it for all others; both: either of them. l ≈ √n gives O(c n √n) pairs.
     """
 
     block_size: int = Field(gt=0)
@@ -119,7 +119,7 @@ class Fixed(Pattern, kind="fixed"):
         return self.block_size if self.part == "local" else None
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return self.block_size, 0
 
 
@@ -147,20 +147,19 @@ class Chunks(Pattern, kind="chunks"):
         return self.size * (self.back + 1)
 
     @property
-    def recurrence(self) -> tuple[int, int]:
+    def period(self) -> tuple[int, int]:
         return self.size, 0
 
 
-_MOST_ROWS = 128  # of blocks that a verdict draws for; of more it is unsure
+_MOST_ROWS = 128  # of blocks for which `block` draws; larger blocks are uncertain
 
 
 class RandomBlocks(Pattern, kind="random-blocks"):
-    """Blocks of `size` tokens, each of which draws `count` of those before it, or all where there are fewer; two blocks
-    see one another where either drew the other (Zaheer et al. 2020, §2: random attention).
+    """Random attention (Zaheer et al. 2020, §2): each block of `size` tokens draws `count` of the blocks before it (all, if
+    fewer); two blocks see one another where either drew the other.
 
-    A block's own is not among them: compose with `window`, `chunks` or `global_tokens`. What block i draws is a function
-    of i and `seed` alone (Floyd's sampling, on hashed numbers), so that it is the same in a longer row, after packing and
-    when decoding with a cache.
+    A block does not see itself: combine with `window`, `chunks` or `global_tokens`. The draws of block i depend on i and
+    `seed` alone (Floyd's sampling, on hashed numbers), so they are the same in longer rows, after packing and in decoding.
     """
 
     size: int = Field(gt=0)
@@ -169,25 +168,25 @@ class RandomBlocks(Pattern, kind="random-blocks"):
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         i, j = q.position // self.size, k.position // self.size
-        found = [drawn == j for drawn in self._drawn(i)] + [drawn == i for drawn in self._drawn(j)]
-        return torch.stack(torch.broadcast_tensors(*found)).any(0)
+        equal = [drawn == j for drawn in self._drawn(i)] + [drawn == i for drawn in self._drawn(j)]
+        return torch.stack(torch.broadcast_tensors(*equal)).any(0)
 
     def block(self, q: Interval, k: Interval) -> BlockMask:
-        if torch.compiler.is_compiling():  # a graph has no use for what is drawn on the host
+        if torch.compiler.is_compiling():  # draws on the host are of no use to a graph
             return super().block(q, k)
         rows, columns = self._span(q), self._span(k)
         if max(int((high - low).max()) for low, high in (rows, columns)) >= _MOST_ROWS:
             return super().block(q, k)
-        found = self._hits(rows, columns) + self._hits(columns, rows)  # one of i < j and j < i: no pair counts twice
+        hits = self._hits(rows, columns) + self._hits(columns, rows)  # either i < j or j < i: no pair counts twice
         area = (rows[1] - rows[0] + 1) * (columns[1] - columns[0] + 1)
-        return found > 0, found == area
+        return hits > 0, hits == area
 
     def _span(self, interval: Interval) -> tuple[Tensor, Tensor]:
         low, high = (torch.as_tensor(x, device="cpu") // self.size for x in (interval.low, interval.high))
         return low, high
 
     def _hits(self, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:
-        """How many of the blocks that some rows draw are in the given columns."""
+        """How many of the blocks drawn by the rows are among the columns."""
         most = max(int((rows[1] - rows[0]).max()), 0) + 1
         row = rows[0][..., None] + torch.arange(most, device="cpu")
         low, high = (x[..., None] for x in columns)
@@ -212,7 +211,7 @@ def _chosen(part: Part, local: Tensor, far: Tensor) -> Tensor:
 
 
 def _hashed(x: Tensor, salt: int) -> Tensor:
-    """32 bits that look random, of each number and a salt."""
+    """A 32-bit hash of each number and a salt."""
     return _mixed(_mixed((x + salt) & 0xFFFFFFFF) ^ (_mixed(salt & 0xFFFFFFFF)))
 
 
@@ -248,6 +247,6 @@ def blocks(size: int) -> Pattern:
 
 
 def random_blocks(size: int, count: int, seed: int = 0, heads: int = 1) -> Pattern:
-    """`heads`: so many heads draw each for itself, from seeds counted up."""
+    """With `heads`, each head draws for itself, from seeds counted up."""
     drawn = [RandomBlocks(size=size, count=count, seed=seed + head) for head in range(heads)]
     return drawn[0] if heads == 1 else by_head(*drawn)
