@@ -209,7 +209,8 @@ def _within_reach(generator: np.random.RandomState, n: int, size: int, count: in
             others = np.concatenate([inner[: row - 2], inner[row + 1 : last]])
         if len(others) < count:
             raise ValueError(
-                f"block {row} can draw from {len(others)} blocks within {_REACH} tokens, fewer than random={count}; lower size"
+                f"block {row} can draw from {len(others)} blocks within {_REACH} tokens, fewer than "
+                f"random={count}; take smaller blocks"
             )
         drawn[row - 1] = generator.permutation(others)[:count]
     return drawn
