@@ -42,6 +42,6 @@ def test_classes_of_a_source() -> None:
 def test_another_class_is_refused_or_skipped() -> None:
     example = {"label": "dog", "where": "row 7"}
     assert label_of(example) == "dog" and number_of(example, ("cat", "dog"), "refuse") == 1
-    with pytest.raises(ValueError, match=r"row 7: there is no class 'dog' .* task.unseen=skip"):
+    with pytest.raises(ValueError, match=r"row 7: there is no class 'dog' .* task.on_error=skip"):
         number_of(example, ("cat", "dogs"), "refuse")
     assert isinstance(number_of(example, ("cat",), "skip"), Skipped)

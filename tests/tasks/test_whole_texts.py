@@ -115,8 +115,8 @@ def test_a_label_that_is_none_is_refused_by_its_place_or_counted(
     task = Classify(classes=("no", "yes"))
     with pytest.raises(ValueError, match=f"'x.csv', line 7: {said}") as error:
         task.item(example, tokenizer, chance(False))
-    assert "task.strange=skip" in str(error.value)
-    assert task.replace(strange="skip").item(example, tokenizer, chance(False)) == reason
+    assert "task.on_error=skip" in str(error.value)
+    assert task.replace(on_error="skip").item(example, tokenizer, chance(False)) == reason
 
 
 def test_one_class_is_nothing_to_tell_apart(tokenizer: Tokenizer) -> None:
@@ -156,7 +156,7 @@ def test_a_score_that_is_none_is_refused_or_counted(score: Any, said: str, token
     for task in (Regress(low=0, high=5), Similarity(low=0, high=5)):
         with pytest.raises(ValueError, match=said):
             task.item(example, tokenizer, chance())
-        assert isinstance(task.replace(strange="skip").item(example, tokenizer, chance()), Skipped)
+        assert isinstance(task.replace(on_error="skip").item(example, tokenizer, chance()), Skipped)
 
 
 def test_both_texts_of_a_pair_are_rows_apart(tokenizer: Tokenizer) -> None:
@@ -213,7 +213,7 @@ def test_an_answer_that_is_no_candidate(answer: Any, said: str, tokenizer: Token
     example = {"text": "a", "choices": ["b", "c"], "answer": answer}
     with pytest.raises(ValueError, match=said):
         Choice().item(example, tokenizer, chance())
-    assert Choice(strange="skip").item(example, tokenizer, chance()) == "whose answer is no candidate"
+    assert Choice(on_error="skip").item(example, tokenizer, chance()) == "whose answer is no candidate"
 
 
 def test_batches_are_no_larger_than_they_may_be(tokenizer: Tokenizer) -> None:
@@ -238,7 +238,7 @@ def test_a_file_says_where(tokenizer: Tokenizer, tmp_path: Any) -> None:
     with pytest.raises(ValueError, match=r"v.csv', line 3: the class 'z' is not in the training data"):
         next(stream(source, tokenizer, Batching(workers=0), seq2seq=False, task=task, split="test"))
     skipping = stream(
-        source, tokenizer, Batching(workers=0), seq2seq=False, task=task.replace(strange="skip"), split="test"
+        source, tokenizer, Batching(workers=0), seq2seq=False, task=task.replace(on_error="skip"), split="test"
     )
     assert next(skipping).labels.tolist() == [0]  # type: ignore[union-attr]
     assert "1 of a class unseen in training" in str(skipping.report)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from ..core.spec import nearest
-from .source import Example, Skipped, Source
+from .source import Example, OnError, Skipped, Source
 
 MOST = 10_000  # classes; more are numbers that somebody took for classes
-
-Unseen = Literal["refuse", "skip"]
-"""What becomes of examples with a class that the training data don't have."""
 
 
 def named(label: Any) -> str | None:
@@ -48,14 +45,14 @@ def label_of(example: Example) -> str:
     return found
 
 
-def number_of(example: Example, classes: tuple[str, ...], unseen: Unseen) -> int | Skipped:
+def number_of(example: Example, classes: tuple[str, ...], on_error: OnError) -> int | Skipped:
     """The place of an example's class among all. Raises ValueError for another one, unless these are skipped."""
     label = label_of(example)
     if label in classes:
         return classes.index(label)
-    if unseen == "skip":
+    if on_error == "skip":
         return Skipped("of a class that the training data don't have")
     raise ValueError(
         f"{example.get('where', 'an example')}: there is no class {label!r} in the training data; "
-        f"{nearest(label, classes)}; task.unseen=skip leaves such examples out"
+        f"{nearest(label, classes)}; task.on_error=skip skips such examples"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field
@@ -13,7 +13,7 @@ from pydantic import Field
 from ..core.batch import Batch
 from ..data.batching.numpy_batch import Array, NumpyBatch, PaddedLayout
 from ..data.batching.rows import OVER_LONG
-from ..data.source import Example, Skipped, Source
+from ..data.source import Example, OnError, Skipped, Source
 from ..data.task import Item, RandomContext, Task, joined, said
 from ..layers.embedding import Input
 from ..tokenizers.protocol import Encoder
@@ -43,17 +43,19 @@ class Framings(Item):
 class Sentences(Task):
     """longest: tokens of a row at most, special ones counted.
     over_long:  texts with more are cut at their ends, the longer of two first, or the example is skipped; both are counted.
-    strange:    what becomes of an example whose label is of another kind than the task's, out of range, or a class that is
-                not in the training data: refused with its place, or skipped and counted.
+    on_error:   for an example whose label is of another kind than the task's, out of range, or a class that is not in the
+                training data: "raise" an error that says where it is, or "skip" and count it.
     segments:   how many kinds of token types the model tells apart; by default as many as it does.
     global_tokens: which token of a row sees all others and is seen by them, where the model has such tokens: the `first`, by
                 which classes are told, and which is taken where nothing is said (Longformer, Beltagy et al. 2020, §3); or
                 `none`.
     """
 
+    renamed: ClassVar[dict[str, str]] = {"strange": "on_error"}
+
     longest: int = Field(default=128, ge=4)
     over_long: Literal["cut", "skip"] = "cut"
-    strange: Literal["refuse", "skip"] = "refuse"
+    on_error: OnError = "raise"
     segments: int | None = Field(default=None, ge=0)
     global_tokens: Literal["first", "none"] | None = None
 
@@ -151,9 +153,9 @@ class Sentences(Task):
 
     def _refused(self, example: Example, what: str, reason: str) -> Skipped:
         """An example that the task has no use for. Raises ValueError where it must not be."""
-        if self.strange == "skip":
+        if self.on_error == "skip":
             return Skipped(reason)
-        raise ValueError(f"{example.get('where', 'an example')}: {what}, or skip such examples by task.strange=skip")
+        raise ValueError(f"{example.get('where', 'an example')}: {what}, or skip such examples by task.on_error=skip")
 
 
 def _numbers(sizes: list[int]) -> Array:

@@ -59,7 +59,7 @@ def test_a_broken_file_of_a_folder_is_refused_or_left_out_by_name(tmp_path: Path
     spec = Text(path=str(tmp_path), validation_path=str(tmp_path / "a.txt"), test_path=str(tmp_path / "a.txt"))
     with pytest.raises(ValueError, match=r"b\.txt\.xz' is not a whole xz file"):
         spec.table("train")
-    skipping = spec.replace(damaged="skip")
+    skipping = spec.replace(on_error="skip")
     assert [one["text"] for one in skipping.examples(shuffle=False)] == ["one\n", "three\n"]
     assert any("left out: " in note and "b.txt.xz" in note for note in skipping.notes())
     with pytest.raises(ValueError, match=r"none of the 1 files can be read: .*b\.txt\.xz"):

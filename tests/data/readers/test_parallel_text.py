@@ -241,10 +241,10 @@ def test_what_is_damaged_is_refused_or_left_out_by_name(write: Write, tmp_path: 
     ):
         with pytest.raises(ValueError, match=said):
             refused.table("train")[i]
-    skipping = alone(path, damaged="skip")
+    skipping = alone(path, on_error="skip")
     with pytest.warns(UserWarning, match=r"left out: '.*p\.jsonl', line 6, has half of a character"):
         found = entries(skipping)
     assert found[5:] == [Skipped("damaged")] * 3 and found[0] == {"source": "s0", "target": "t0"}
     (tmp_path / "l.tsv").write_bytes(b"a\tb\n" + "schön\tnice\n".encode("latin-1"))
     with pytest.warns(UserWarning, match="line 2, is not valid UTF-8"):
-        assert entries(alone(str(tmp_path / "l.tsv"), damaged="skip"))[1] == Skipped("damaged")
+        assert entries(alone(str(tmp_path / "l.tsv"), on_error="skip"))[1] == Skipped("damaged")

@@ -96,7 +96,7 @@ BAD = [
     ([[10, 20, 20, 10]], ["dark"], "of no area"),
     ([[float("nan"), 0, 20, 10]], ["dark"], "of no area"),
     ([[10, 10, 20, 20], [90, 10, 120, 20]], ["dark", "dark"], r"7\.jpg: object 2 .* in 96 × 64 pixels\) is outside"),
-    ([[10, 10, 20, 20]], ["drak"], r"of unknown class; did you mean 'dark'.*task\.bad=skip"),
+    ([[10, 10, 20, 20]], ["drak"], r"of unknown class; did you mean 'dark'.*task\.on_error=skip"),
 ]
 
 
@@ -105,7 +105,7 @@ def test_bad_objects_are_refused_by_file_and_number_or_counted(boxes: Any, names
     one = example(boxes=boxes, names=names)
     with pytest.raises(ValueError, match=said):
         made(settled(), one)
-    item, reason = made(settled(bad="skip"), one)
+    item, reason = made(settled(on_error="skip"), one)
     assert isinstance(item, Item) and len(item.targets["classes"]) == len(boxes) - 1
     assert isinstance(reason, Skipped) and reason.startswith("objects ")
 

@@ -103,7 +103,7 @@ def test_strange_labels(label: Any, said: str, reason: str) -> None:
         TASK.items([example], None, chance())
     assert str(error.value).startswith("cats.csv, row 7: ")
     good = colored("blue")
-    kept = TASK.replace({"strange": "skip", "mix": [MixUp().to_dict()]}).items([example, good], None, chance())
+    kept = TASK.replace({"on_error": "skip", "mix": [MixUp().to_dict()]}).items([example, good], None, chance())
     assert kept[0] == reason and isinstance(kept[1], Item)
 
 

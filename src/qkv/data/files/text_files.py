@@ -1,29 +1,31 @@
-"""What sources of text files share: the encoding, and what becomes of what can't be read."""
+"""Base class of sources that read text files: the encoding, and the policy for lines that can't be read."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
 from ..holdout import FileSource
-from ..source import Example, Skipped, Split, Table
+from ..source import Example, OnError, Skipped, Split, Table
 from .encodings import Encoding
 from .lines import Lines
 
-_TOLD = 3  # examples of a table that are named when they are left out
+_MOST_WARNINGS = 3  # of a table
 
 
 class TextFiles(FileSource):
-    """Files of text.
+    """Text files.
 
-    encoding: of their bytes; UTF-16 and UTF-32 with a byte-order mark are known by it.
-    damaged:  "refuse" what can't be read, a line that is not in its encoding, no JSON or too long; or "skip" it, which names
-              the first of them and counts all.
+    encoding: the character encoding. UTF-16 and UTF-32 files with a byte-order mark are recognized.
+    on_error: for a line that is not in its encoding, not valid JSON or too long: "raise" an error, or "skip" it with a
+              warning for the first few; all are counted.
     """
 
+    renamed: ClassVar[dict[str, str]] = {"damaged": "on_error"}
+
     encoding: Encoding = "utf-8"
-    damaged: Literal["refuse", "skip"] = "refuse"
+    on_error: OnError = "raise"
 
     @property
     def compared(self) -> bool:
@@ -31,7 +33,7 @@ class TextFiles(FileSource):
 
     @property
     def strict(self) -> bool:
-        return self.damaged == "refuse"
+        return self.on_error == "raise"
 
     def lines(self, path: Path) -> Lines:
         return Lines(path, self.encoding, self.strict)
@@ -42,12 +44,12 @@ class TextFiles(FileSource):
 
 
 class _Tolerant:
-    """A table in which what can't be read is left out."""
+    """A table that skips entries that can't be read."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.weight = getattr(table, "weight", 1)
-        self._told = 0
+        self._warnings = 0
 
     def __len__(self) -> int:
         return len(self.table)
@@ -56,8 +58,8 @@ class _Tolerant:
         try:
             return self.table[i]
         except ValueError as error:
-            if self._told < _TOLD:
-                more = "" if self._told + 1 < _TOLD else "; what else is damaged is only counted"
-                warnings.warn(f"left out: {error}{more}", stacklevel=2)
-            self._told += 1
+            if self._warnings < _MOST_WARNINGS:
+                more = "" if self._warnings + 1 < _MOST_WARNINGS else "; further ones are only counted"
+                warnings.warn(f"skipped: {error}{more}", stacklevel=2)
+            self._warnings += 1
             return Skipped("damaged")

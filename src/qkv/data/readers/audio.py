@@ -6,14 +6,14 @@ import re
 from collections.abc import Hashable
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from ..holdout import HoldingSource
 from ..media.audio import MOST_SAMPLES, decode, resampled
 from ..media.image_files import Files, opened, stamp_of
-from ..source import Example, Skipped, Split, Table
+from ..source import Example, Skipped, Split, Table, new_name_of_refuse
 
 SUFFIXES = frozenset(
     f".{name}"
@@ -45,7 +45,7 @@ class Sounds(HoldingSource, kind="sounds"):
     label: a regular expression in place of folders, looked for in the path; its first group, or all of it, is the class.
     validation, test: regular expressions; what has one in its path is of that split.
     rate:  samples a second; by default those of the first file.
-    rates: what becomes of files with another rate: "refuse" them by name, "skip" and count them, or "resample" them.
+    rates: for files with another sample rate: "raise" an error, "skip" and count them, or "resample" them.
     """
 
     path: str = ""
@@ -53,7 +53,7 @@ class Sounds(HoldingSource, kind="sounds"):
     validation: str | None = None
     test: str | None = None
     rate: int | None = Field(default=None, gt=0)
-    rates: Literal["refuse", "skip", "resample"] = "refuse"
+    rates: Annotated[Literal["raise", "skip", "resample"], BeforeValidator(new_name_of_refuse)] = "raise"
 
     @field_validator("label", "validation", "test")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from ..files.compressed import bare_name, open_bytes
 from ..holdout import FileSource
 from ..media import midi
 from ..media.note_names import HIGHEST, LOWEST, Frame, frame_of, spelled
-from ..source import Example, Skipped, Split, Table
+from ..source import Example, OnError, Skipped, Split, Table
 
 _SPLITS: dict[Split, tuple[str, ...]] = {
     "train": ("train",),
@@ -32,15 +32,17 @@ class Scores(FileSource, kind="scores"):
 
     steps:    frames of a quarter note, to which MIDI files are rounded.
     shortest: frames of a piece at least; a shorter one is skipped.
-    bad:      "skip" MIDI files that can't be read, which are counted, or "refuse" them by name.
+    on_error: "skip" and count MIDI files that can't be read, or "raise" an error.
     """
+
+    renamed: ClassVar[dict[str, str]] = {"bad": "on_error"}
 
     path: str | None = None
     validation_path: str | None = None
     test_path: str | None = None
     steps: int = Field(default=1, ge=1, le=48)
     shortest: int = Field(default=2, ge=1)
-    bad: Literal["skip", "refuse"] = "skip"
+    on_error: OnError = "skip"
 
     def paths(self, split: Split) -> tuple[Path, ...]:
         given = self.path if split == "train" else getattr(self, f"{split}_path")
@@ -147,8 +149,8 @@ class _Files:
         try:
             frames = midi.read(path, self._spec.steps)
         except ValueError as error:
-            if self._spec.bad == "refuse":
-                raise ValueError(f"{error}; data.bad=skip leaves such files out") from None
+            if self._spec.on_error == "raise":
+                raise ValueError(f"{error}; data.on_error=skip skips such files") from None
             return Skipped("that can't be read", str(path))
         return _example(frames, repr(str(path)), self._spec.shortest)
 

@@ -6,16 +6,16 @@ import csv
 import io
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from ..files.csv_header import short
 from ..files.lines import whole_text
 from ..files.timestamps import leaps
-from ..source import SPLITS, Example, Source, Split, Table
+from ..source import SPLITS, Example, Source, Split, Table, new_name_of_refuse
 
 Numbers = NDArray[np.float32]
 _LARGEST = float(np.finfo(np.float32).max)
@@ -99,13 +99,13 @@ class Series(SeriesSource, kind="series"):
     has dates, they are held to that, and what lies between rows is told.
 
     columns: which to read, by name or number from 0; by default all but a first column that isn't numbers (dates).
-    gaps:    what becomes of cells without a number: "refuse" them, by row and column, or "fill" them with the last value.
+    gaps:    for cells without a number: "raise" an error, or "fill" them with the last value.
     rows:    how many rows the training, validation and test splits have, in place of `shares`.
     """
 
     path: str = ""
     columns: tuple[str | int, ...] | None = None
-    gaps: Literal["refuse", "fill"] = "refuse"
+    gaps: Annotated[Literal["raise", "fill"], BeforeValidator(new_name_of_refuse)] = "raise"
     rows: tuple[int, int, int] | None = None
 
     def edges(self, n: int) -> list[int]:
@@ -151,7 +151,7 @@ def _read(
             raise ValueError(f"{path}, row {i + 1 + bool(header)}: {len(row)} cells, and {len(names)} in the first row")
         for j, column in enumerate(chosen):
             number = _number(row[column])
-            if number is None and (gaps == "refuse" or i == 0):
+            if number is None and (gaps == "raise" or i == 0):
                 raise ValueError(
                     f"{path}, row {i + 1 + bool(header)}, {names[column][:60]}: {row[column][:40]!r} is no number; "
                     "data.gaps=fill takes the value before it"

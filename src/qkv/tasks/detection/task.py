@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from ...core.batch import IGNORE, Batch
 from ...core.spec import nearest
 from ...data.batching.numpy_batch import Array, NumpyBatch
 from ...data.media.images import Pixels
-from ...data.source import Example, Skipped, Source
+from ...data.source import Example, OnError, Skipped, Source
 from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
 from ...metrics.base import Metric
@@ -32,8 +32,8 @@ class Detect(PictureTask, kind="detect"):
     What is "ignored" (a list of {"name", "box", "crowd"}) is no target, and counts neither as found nor as missed.
 
     classes: names that there are; those in the training data by default.
-    bad:     what becomes of an object outside its picture, of no area, or of a class that is not known: "refuse" it, or
-             "skip" it, which is counted.
+    on_error: for an object outside its picture, of no area, or of an unknown class: "raise" an error, or "skip" and count
+             it.
     flip:    turn training pictures around by chance, left and right; vertical_flip: and upside down.
     crop:    a training picture is cut by chance to no less than this share of its sides; 1 for none.
     visible: the share of an object that a crop must show for it to be one there.
@@ -43,10 +43,10 @@ class Detect(PictureTask, kind="detect"):
     Pictures are drawn to the model's size, whatever their shape.
     """
 
-    renamed: ClassVar[dict[str, str]] = {"turn": "vertical_flip"}
+    renamed: ClassVar[dict[str, str]] = {"turn": "vertical_flip", "bad": "on_error"}
 
     classes: tuple[str, ...] = ()
-    bad: Literal["refuse", "skip"] = "refuse"
+    on_error: OnError = "raise"
     flip: bool = True
     vertical_flip: bool = False
     crop: float = Field(default=1.0, gt=0, le=1)
@@ -119,13 +119,13 @@ class Detect(PictureTask, kind="detect"):
             if reason is None:
                 boxes.append(box.clip(0, sides(height, width)))
                 classes.append(self.classes.index(name))
-            elif self.bad == "skip":
+            elif self.on_error == "skip":
                 reasons.append(Skipped(f"objects {reason}"))
             else:
                 said = f"; {nearest(name, self.classes)}" if name not in self.classes else ""
                 raise ValueError(
                     f"{example.get('where', 'an example')}: object {number} ({name}, {box.tolist()} in {width} × {height} "
-                    f"pixels) is {reason}{said}; correct it, or have such objects left out by task.bad=skip"
+                    f"pixels) is {reason}{said}; correct it, or skip such objects with task.on_error=skip"
                 )
         return np.array(boxes, np.float32).reshape(-1, 4), np.array(classes, np.int64), reasons
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ...core.spec import nearest
 from ...data.batching.numpy_batch import Array
 from ...data.classes import in_order, named
 from ...data.media.augment import Mixing, mixed
-from ...data.source import Example, Skipped, Source
+from ...data.source import Example, OnError, Skipped, Source
 from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
 from ...metrics.base import Metric
@@ -28,13 +28,15 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
     classes: their names, in the order of the head's scores; by default every label in the training data, sorted, numbers by
              size.
     mix:     two training pictures as one, by one of these for each pair: labels are then shares of the classes.
-    strange: what becomes of an example without a class, or with one that is not in the training data: refused with its
-             place, or skipped and counted.
+    on_error: for an example without a class, or with one that is not in the training data: "raise" an error that says where
+             it is, or "skip" and count it.
     """
+
+    renamed: ClassVar[dict[str, str]] = {"strange": "on_error"}
 
     classes: tuple[str, ...] = ()
     mix: tuple[Mixing, ...] = ()
-    strange: Literal["refuse", "skip"] = "refuse"
+    on_error: OnError = "raise"
 
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         made = super().resolve(source, tokenizer, inputs)
@@ -92,9 +94,9 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         return np.int64(self.classes.index(name))
 
     def _refused(self, example: Example, what: str, reason: str) -> Skipped:
-        if self.strange == "skip":
+        if self.on_error == "skip":
             return Skipped(reason)
-        raise ValueError(f"{example.get('where', 'an example')}: {what}; or skip such pictures by task.strange=skip")
+        raise ValueError(f"{example.get('where', 'an example')}: {what}; or skip such pictures by task.on_error=skip")
 
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
         """One label a picture, also where it is a row of shares."""

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from ...core.batch import Batch
 from ...data import ascii_art
-from ...data.classes import Unseen, number_of, of_source
+from ...data.classes import number_of, of_source
 from ...data.media.audio import Wave, log_mel, resampled
-from ...data.source import Example, Skipped, Source
+from ...data.source import Example, OnError, Skipped, Source
 from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...layers.patches import Patches
@@ -35,16 +35,17 @@ class Sound(Task, kind="sound"):
     n_fft, hop: samples in a frame, and from one frame to the next.
     mean, std:  of all spectrograms, by which they are normalized; those of some training sounds by default.
     rate:       samples a second of the training sounds, by default.
-    unseen:     what becomes of a class that the training data don't have: "refuse" it by name, or "skip" and count it.
+    on_error:   for an example with a class that is not in the training data: "raise" an error, or "skip" and count it.
     """
 
     pool: ClassVar[int] = 512
     needs_tokenizer: ClassVar[bool] = False
+    renamed: ClassVar[dict[str, str]] = {"unseen": "on_error"}
 
     n_fft: int = Field(default=256, ge=16)
     hop: int = Field(default=80, ge=1)
     mask: float = Field(default=0.2, ge=0, lt=1)
-    unseen: Unseen = "refuse"
+    on_error: OnError = "raise"
     classes: tuple[str, ...] = ()
     image: tuple[int, int] = (0, 0)
     tokens: int = 0
@@ -72,7 +73,7 @@ class Sound(Task, kind="sound"):
         return len(self.classes) or None
 
     def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        number = number_of(example, self.classes, self.unseen)
+        number = number_of(example, self.classes, self.on_error)
         if isinstance(number, Skipped):
             return number
         picture = self.picture(example["audio"], example["rate"], randomness)
