@@ -1,1 +1,1 @@
-"""Data sources that make their examples, so that recipes run anywhere."""
+"""Generated data sources, one a file: nothing to download, so that recipes run anywhere."""
