@@ -187,6 +187,24 @@ CASES: dict[str, Case] = {
             "layer_types": ["full_attention", "sliding_attention"],
         },
     ),
+    "gemma3": Case("Gemma3ForCausalLM", {**GEMMA, "num_hidden_layers": 3, "sliding_window_pattern": 3}),
+    "gemma3-scaled": Case(
+        "Gemma3ForCausalLM",
+        {
+            **GEMMA,
+            "layer_types": ["full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            },
+        },
+    ),
+    "gemma3-bare": Case("Gemma3TextModel", {**GEMMA, "num_hidden_layers": 6}, outputs=""),
+    "smollm3": Case("SmolLM3ForCausalLM", {**GROUPED, "num_hidden_layers": 4}),
+    "smollm3-windows": Case(
+        "SmolLM3ForCausalLM",
+        {**GROUPED, "no_rope_layers": [0, 1], "use_sliding_window": True, "sliding_window": 5, "mlp_bias": True},
+    ),
     "gemma2-bare": Case("Gemma2Model", GEMMA, outputs=""),
     "mixtral": Case("MixtralForCausalLM", EXPERTS),
     "mixtral-one-sliding": Case("MixtralForCausalLM", {**EXPERTS, "num_experts_per_tok": 1, "sliding_window": 6}),

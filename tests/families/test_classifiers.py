@@ -81,6 +81,8 @@ CASES: dict[str, Case] = {
     "qwen2": decoder("Qwen2", GROUPED),
     "qwen3": decoder("Qwen3", {**GROUPED, "head_dim": 8}),
     "gemma2": decoder("Gemma2", GEMMA),
+    "gemma3": decoder("Gemma3Text", GEMMA),
+    "smollm3": decoder("SmolLM3", GROUPED),
     "phi3": decoder("Phi3", GROUPED),
     "mixtral": decoder("Mixtral", EXPERTS),
     "qwen2-moe": decoder("Qwen2Moe", SHARED),

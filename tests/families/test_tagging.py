@@ -65,6 +65,7 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2-moe": ("Qwen2Moe", SHARED),
     "qwen3-moe": ("Qwen3Moe", NARROW),
     "gemma2": ("Gemma2", GEMMA),
+    "smollm3": ("SmolLM3", GROUPED),
     "phi3": ("Phi3", GROUPED),
 }
 UNDROPPED = ("bloom", "falcon")  # their configurations say that nothing is, by default

@@ -11,7 +11,7 @@ from ..hub.keys import ACTIVATIONS, ANY, Config, Key, changed
 from ..hub.names import Row
 from ..layers.embedding import Embedding
 from ..layers.feedforward import Activation, FeedForward
-from ..layers.norm import RMSNorm
+from ..layers.norm import NoNorm, RMSNorm
 from ..models.block import Block
 from ..models.heads.text import LanguageModel
 from ..models.initialization import Normal
@@ -37,19 +37,23 @@ def gemma2(
     activation: Activation = "gelu-tanh",
     attention_bias: bool = False,
     query_width: float = 256,
+    qk_norm: bool = False,
     softcap: float | None = 50.0,
     logits_softcap: float | None = 30.0,
     attention_dropout: float = 0.0,
     eps: float = 1e-6,
     tied: bool = True,
     position: Position | None = None,
+    local_position: Position | None = None,
     windows: Sequence[int | None] | int | None = 4096,
+    period: int = 2,
     max_positions: int | None = 8192,
     head: bool = True,
 ) -> Transformer:
     """A decoder-only language model; scores are scaled by 1/√query_width.
 
-    `windows` as a number is the window of the first layer and every second one after it; else there is one for each.
+    `windows` as a number is the window of all layers but the last of each `period`; else there is one for each. Layers with
+    a window have `local_position` where it is given.
     """
     if not query_width > 0:
         raise ValueError(
@@ -57,9 +61,10 @@ def gemma2(
         )
     norm = RMSNorm(eps=eps, offset=1.0)
     if windows is None or isinstance(windows, int):
-        windows = tuple(None if i % 2 else windows for i in range(n_layers))
+        windows = tuple(windows if (i + 1) % period else None for i in range(n_layers))
     blocks = {
         window: Block(
+            position=None if window is None else local_position,
             attention=Attention(
                 n_heads=n_heads,
                 n_kv_heads=n_kv_heads,
@@ -69,6 +74,7 @@ def gemma2(
                 dropout=attention_dropout,
                 scale=query_width**-0.5,
                 softcap=softcap,
+                qk_norm=norm if qk_norm else NoNorm(),
             ),
             feedforward=FeedForward(d_ff=d_ff, activation=activation, gated=True, bias=False),
             norm=norm,
@@ -107,14 +113,16 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 class Alternating(LayerTypes):
-    """The field `windows`: without `layer_types`, the first layer slides and every second one after it."""
+    """The field `windows`: without `layer_types`, all layers slide but the last of each `period`."""
+
+    period = 2
 
     @property
     def keys(self) -> Mapping[str, Any]:
         return {"sliding_window": self.window, "layer_types": None}
 
     def types(self, config: Config) -> list[str]:
-        return [FULL if i % 2 else SLIDING for i in range(config["num_hidden_layers"])]
+        return [SLIDING if (i + 1) % self.period else FULL for i in range(config["num_hidden_layers"])]
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
         made = super().write(value, sizes)

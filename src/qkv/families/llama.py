@@ -16,6 +16,7 @@ from ..models.heads.text import LanguageModel
 from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
+from ..positions.absolute import NoPosition
 from ..positions.base import Position
 from ..positions.rotary import Rotary
 from .classes import SCORE, decoders
@@ -43,6 +44,7 @@ def llama(
     eps: float = 1e-5,
     tied: bool = False,
     position: Position | None = None,
+    unrotated: Sequence[int] = (),
     windows: Sequence[int | None] | int | None = None,
     max_positions: int | None = 4096,
     head: bool = True,
@@ -51,12 +53,14 @@ def llama(
 
     `windows` is the sliding window of every layer, or one for each (None: all that came before). `out_bias` is
     `attention_bias` by default. `feedforwards` has a layer for each block, None being the usual one of width `d_ff`.
+    `unrotated` are the numbers of layers without positions.
     """
     norm = RMSNorm(eps=eps)
     usual = FeedForward(d_ff=d_ff, activation=activation, gated=True, bias=feedforward_bias)
 
-    def block(window: int | None, feedforward: FeedForwardLayer | None) -> Block:
+    def block(window: int | None, feedforward: FeedForwardLayer | None, rotated: bool) -> Block:
         return Block(
+            position=None if rotated else NoPosition(),
             attention=Attention(
                 n_heads=n_heads,
                 n_kv_heads=n_kv_heads,
@@ -79,7 +83,7 @@ def llama(
         raise ValueError(
             f"there are {n_layers} layers, {len(windows)} windows and {len(feedforwards)} feedforwards; give one for each"
         )
-    layers = list(zip(windows, feedforwards, strict=True))
+    layers = [(*layer, i not in unrotated) for i, layer in enumerate(zip(windows, feedforwards, strict=True))]
     blocks = {layer: block(*layer) for layer in set(layers)}
     return Transformer(
         vocab_size=vocab_size,

@@ -82,7 +82,7 @@ class LayerTypes:
             "max_window_layers": first,
             "layer_types": [FULL if size is None else SLIDING for size in value],
         }
-        return {key: said[key] for key in self.keys}
+        return {key: said[key] for key in self.keys if key in said}
 
 
 FAMILY = Family(

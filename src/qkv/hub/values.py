@@ -170,6 +170,7 @@ ROPE = Object(
         "truncate": Flag(),
     }
 )
+ROPES = Object({**ROPE.inside, "full_attention": ROPE, "sliding_attention": ROPE})
 ATTENTION = Object({"attn_pdrop": PROBABILITY, "softmax_scale": POSITIVE, "alibi_bias_max": POSITIVE})
 
 
@@ -190,7 +191,13 @@ KINDS: dict[str, Kind] = {
     **_each(LENGTH, "max_position_embeddings", "n_positions", "max_seq_len", "original_max_position_embeddings"),
     **_each(LENGTH, "relative_attention_max_distance"),
     **_each(EXPERTS, "num_experts", "num_local_experts", "num_experts_per_tok"),
-    **_each(Whole(1, 4096), "decoder_sparse_step", "relative_attention_num_buckets"),
+    **_each(
+        Whole(1, 4096),
+        "decoder_sparse_step",
+        "sliding_window_pattern",
+        "no_rope_layer_interval",
+        "relative_attention_num_buckets",
+    ),
     **_each(Whole(0, 4096), "max_window_layers", "num_random_blocks", "num_detection_tokens", "type_vocab_size"),
     **_each(Whole(1, 1 << 16), "block_size", "num_channels"),
     **_each(Whole(1, 2), "num_ln_in_parallel_attn"),
@@ -204,16 +211,16 @@ KINDS: dict[str, Kind] = {
     **_each(Real(0, 1e9), "router_aux_loss_coef"),
     **_each(POSITIVE, "query_pre_attn_scalar"),
     **_each(Maybe(POSITIVE), "attn_logit_softcapping", "final_logit_softcapping"),
-    **_each(BASE, "rope_theta", "rotary_emb_base"),
+    **_each(BASE, "rope_theta", "rotary_emb_base", "rope_local_base_freq"),
     **_each(FRACTION, "partial_rotary_factor", "rotary_pct"),
-    **_each(Maybe(ROPE), "rope_parameters", "rope_scaling"),
+    **_each(Maybe(ROPES), "rope_parameters", "rope_scaling"),
     **_each(Maybe(ATTENTION), "attn_config"),
     **_each(Maybe(Object(most=LABELS)), "id2label", "label2id"),
     **_each(Word(), "activation", "afn", "activation_function", "hidden_act", "hidden_activation"),
     **_each(Word(), "attention_type", "dense_act_fn", "feed_forward_proj"),
     **_each(Either(Whole(2, 1 << 20), List(Whole(2, 1 << 20), 512, 1)), "attention_window"),
     **_each(List(Word(), 512), "layer_types"),
-    **_each(List(Whole(0, 512), 512), "mlp_only_layers"),
+    **_each(List(Whole(0, 512), 512), "mlp_only_layers", "no_rope_layers"),
     **_each(Either(SIDE, List(SIDE, 2, 2)), "image_size", "patch_size"),
     **_each(Flag(), "alibi", "attention_bias", "bias", "is_gated_act", "mlp_bias", "multi_query", "norm_pix_loss"),
     **_each(Flag(), "new_decoder_architecture", "norm_topk_prob", "parallel_attn", "qkv_bias", "rescale_embeddings"),
