@@ -124,6 +124,8 @@ MODELS = {
     "feed-forward": spec(**{"blocks__*__feedforward": PARTS.Maxout()}),
     "norm": spec(**{"blocks__*__norm": PARTS.Unit(), "norm": PARTS.Unit()}),
     "mixer": spec(blocks__1__attention=PARTS.Averaging()),
+    "placement": spec(blocks__1__placement=PARTS.HalfPre()),
+    "weighting": spec(blocks__1__attention__weighting=PARTS.Power()),
     "head": spec().replace({"head": PARTS.CosineHead()}),
 }
 
