@@ -13,6 +13,6 @@ class Uniform(Initialization, kind="uniform"):
 
     bound: float = Field(default=0.08, gt=0)
 
-    def draw(self, module: nn.Module, name: str, value: Tensor, n_layers: int) -> Draw:
-        own = said(module, name)
+    def draw(self, module: nn.Module, path: str, value: Tensor, n_layers: int) -> Draw:
+        own = said(module, path.rpartition(".")[2])
         return ("uniform", self.bound) if own is None else ("constant", own)
