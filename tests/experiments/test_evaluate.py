@@ -83,7 +83,7 @@ def test_metrics_against_worked_values() -> None:
 def test_error_rates_are_of_all_words_together() -> None:
     """Two of the three words of the first are right, an empty output leaves both of the second out: 3 edits, 5 words."""
     found = metrics.word_error_rate(["the cat sits", ""], ["the cat sat", "it rains"])
-    assert found.value == pytest.approx(3 / 5) and found.how == "jiwer|edits:3|words:5|case:as it is"
+    assert found.value == pytest.approx(3 / 5) and found.details == "jiwer|edits:3|words:5|case:as it is"
     assert metrics.character_error_rate(["abc", "xy"], ["abd", "xyz "]).value == pytest.approx(2 / 6)
     assert metrics.word_error_rate(["a b c d"], ["a"]).value == 3
     assert metrics.word_error_rate(["a"], ["a"]).value == 0

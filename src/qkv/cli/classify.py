@@ -30,13 +30,13 @@ def classify(
 
     A blank line gives a blank line.
     """
-    from ..inference.predict_classes import likeliest, sides
+    from ..tasks.classes import likeliest, split_pairs
 
     loaded = opened(run, "classify", device)
     note_settings(texts, "`qkv classify` has no settings, leave it out")
 
     def ask(given: list[str]) -> list[Classified]:
-        return loaded.classify(*sides(given)) if loaded.tokenizer is not None else loaded.classify_files(given)
+        return loaded.classify(*split_pairs(given)) if loaded.tokenizer is not None else loaded.classify_files(given)
 
     for text, found in each(texts, ask):
         if json:

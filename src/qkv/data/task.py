@@ -1,10 +1,10 @@
-"""What a model is taught by an example: how an example becomes what the model reads and what it should say."""
+"""The base class of tasks: how an example becomes a model's inputs and labels, and how outputs become predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from .batching.numpy_batch import LAYOUTS, Array, NumpyBatch, PaddedLayout, coun
 from .batching.rows import Rows
 from .batching.settings import Batching
 from .source import TEXTS, Counts, Example, Skipped, Source
+
+Predict = TypeVar("Predict", bound=Callable[..., Iterable[Any]])
 
 SEQUENCES = (*LAYOUTS, "token_types")  # inputs that are padded where they have one axis
 
@@ -39,9 +41,9 @@ class RandomContext(NamedTuple):
 class Item:
     """One example in arrays.
 
-    arrays:  what the model reads of it, by the names of its arguments, without the batch axis.
-    labels:  what it should say.
-    targets: what the objective wants besides, by name.
+    arrays:  the model's inputs, by the names of its arguments, without the batch axis.
+    labels:  what the model should output.
+    targets: what else the objective needs, by name.
     tokens:  how many the model sees of it: by default the lengths of `ids` and `target`.
     example: what it was made of.
     """
@@ -69,23 +71,33 @@ _NAMED = 5  # classes that are told by name
 
 
 class Task(Spec, role="task"):
-    """How examples become batches, and how outputs are judged. A new one is a subclass with a `kind` and an `item`.
+    """How examples become batches, and how outputs are measured. A new one is a subclass with a `kind`:
 
     class Length(Task, kind="length"):
-        def item(self, example, tokenizer, randomness):
-            ids = tokenizer.encode_batch([example["text"]])[0]
-            return Item({"ids": np.array(ids)}, labels=np.float32(len(ids)))
+        def inputs(self, example, tokenizer, randomness):
+            return Item({"ids": np.array(tokenizer.encode_batch([example["text"]])[0])})
+
+        def labels(self, example, inputs):
+            return np.float32(len(example["text"]))
+
+    Training and evaluation read `items`, inputs with their labels; prediction reads inputs alone. A task whose corruption
+    of an example gives both, such as masked language modeling, overrides `item` or `items` instead.
 
     pool:  how many examples are read ahead and sorted by length, where the recipe does not say.
     needs_tokenizer: whether it reads text.
     recipe_defaults: the "head", "objective" and "training" that a recipe gets where this task replaces its own.
     roles: the control tokens that its tokenizer has to have, such as "mask"; one that is trained gets them.
+    tells_classes: whether each prediction is a class, so that `qkv classify` serves its runs.
+    predicts_without_input: whether `predict` has something to say without an input.
     """
 
     pool: ClassVar[int] = 1024
     needs_tokenizer: ClassVar[bool] = True
     recipe_defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     roles: ClassVar[tuple[str, ...]] = ()
+    tells_classes: ClassVar[bool] = False
+    predicts_without_input: ClassVar[bool] = False
+    _predict: ClassVar[Callable[..., Iterable[Any]] | None] = None
 
     @property
     def special(self) -> tuple[str, ...]:
@@ -127,15 +139,62 @@ class Task(Spec, role="task"):
         """What a tokenizer is trained on."""
         yield from (example[name] for name in TEXTS if name in example)
 
+    def inputs(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
+        """What the model reads of an example, without labels; or why it is skipped, which is counted."""
+        raise NotImplementedError(f"{type(self).__name__} does not define the inputs of an example")
+
+    def inputs_of(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Sequence[Item] | Skipped]:
+        """The inputs of several examples, for a task that is faster with all at once, or makes several items of one."""
+        made = (self.inputs(example, tokenizer, randomness) for example in examples)
+        return [one if isinstance(one, Skipped) else [one] for one in made]
+
+    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+        """The labels that belong to an example's inputs, None for none; or why it is skipped. Raises ValueError where they
+        are wrong."""
+        return None
+
     def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        """One example in arrays; or why it is left out, which is counted. Raises ValueError where it must not be."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what becomes of an example")
+        """The first item of an example: its inputs with their labels; or why it is skipped."""
+        return self._labelled([example], tokenizer, randomness)[0]
 
     def items(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[Item | Skipped]:
-        """All examples of a pool, for a task that is faster with several at once. One may become several items."""
-        return [self.item(example, tokenizer, randomness) for example in examples]
+        """The items of all examples of a pool: inputs with their labels."""
+        if type(self).item is not Task.item:
+            return [self.item(example, tokenizer, randomness) for example in examples]
+        return self._labelled(examples, tokenizer, randomness)
+
+    def _labelled(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Item | Skipped]:
+        items: list[Item | Skipped] = []
+        for example, inputs in zip(examples, self.inputs_of(examples, tokenizer, randomness), strict=True):
+            for one in [inputs] if isinstance(inputs, Skipped) else inputs:
+                labels = one if isinstance(one, Skipped) else self.labels(example, one)
+                items.append(labels if isinstance(labels, Skipped) else replace(one, labels=labels))
+        return items
+
+    @classmethod
+    def predicts(cls, function: Predict) -> Predict:
+        """A decorator for the task's prediction, `function(task, trained, inputs, **options)`: `trained` is a
+        `tasks.prediction.TrainedModel`, inputs are texts or paths, options those of `qkv predict`. It returns a
+        `tasks.prediction.Prediction` for each input."""
+        cls._predict = staticmethod(function)
+        return function
+
+    @property
+    def can_predict(self) -> bool:
+        """Whether the task predicts on new inputs."""
+        return self._predict is not None
+
+    def predict(self, trained: Any, inputs: Sequence[str], **options: Any) -> Iterable[Any]:
+        """A `Prediction` for each new input, see `predicts`. Raises ValueError where an input can't be read."""
+        if self._predict is None:
+            raise ValueError(f"the task {self.kind!r} does not predict on new inputs")
+        return self._predict(self, trained, inputs, **options)
 
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         """A batch: sequences padded on the right to the longest, labels of one axis with −100, all else stacked."""
@@ -164,11 +223,11 @@ class Task(Spec, role="task"):
         return own | {name: count_labels(target) for name, target in targets.items()}
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
-        """What collects a model's outputs and measures them."""
+        """The metric that collects the model's outputs and measures them."""
         return Metric()
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        """What the model sees in one row of a batch, as named lines of text, for `qkv show RECIPE --data`; pictures and
+        """What the model reads in one row of a batch, as named lines of text, for `qkv show RECIPE --data`; pictures and
         series are drawn."""
         lines = []
         for name, value in (*batch.inputs.items(), ("label", batch.labels), *batch.targets.items()):
@@ -177,12 +236,12 @@ class Task(Spec, role="task"):
                 real = batch.inputs[at].lengths if at and at in batch.inputs else None
                 own = value[row][: real[row]] if real else value[row]
                 alone = name == "label" and not own.ndim
-                lines.append((name, self.label_text(own.item()) if alone else said(own, tokenizer, name)))
-                lines += [("", line) for line in drawn(own)]
+                lines.append((name, self.label_text(own.item()) if alone else format_value(own, tokenizer, name)))
+                lines += [("", line) for line in sketch_lines(own)]
         return lines
 
     def label_text(self, label: float) -> str:
-        """A label in words."""
+        """A label as text."""
         classes: Sequence[str] = getattr(self, "classes", ())
         return classes[int(label)] if classes else f"{label:.4g}"
 
@@ -214,8 +273,8 @@ def joined(parts: list[Array], name: str, pad: int) -> Array:
     return stacked.astype(np.int64) if np.issubdtype(stacked.dtype, np.integer) else stacked
 
 
-def said(value: Any, tokenizer: Any, name: str) -> str:
-    """An input or a label in words: tokens beside their ids, numbers as they are, of larger arrays shape and range."""
+def format_value(value: Any, tokenizer: Any, name: str) -> str:
+    """An input or a label as text: tokens beside their ids, numbers as they are, of larger arrays shape and range."""
     if getattr(value, "ndim", 0) == 0:
         return str(value.item() if hasattr(value, "item") else value)
     if value.ndim == 1 and not value.is_floating_point():
@@ -226,7 +285,7 @@ def said(value: Any, tokenizer: Any, name: str) -> str:
     return f"{sizes} numbers from {numbers.min():.3g} to {numbers.max():.3g}, mean {numbers.mean():.3g}"
 
 
-def drawn(value: Any) -> list[str]:
+def sketch_lines(value: Any) -> list[str]:
     """A picture (C, H, W) or a series, (1, 1, T) or (T,) of fractions, as lines of characters; nothing for all else."""
     if not value.is_floating_point() or value.ndim not in (1, 3):
         return []

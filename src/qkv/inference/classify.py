@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +15,7 @@ from ..models.heads.sentence import SentenceVector
 from ..models.heads.text import SequenceClassifier
 from ..models.long_texts import has_global_attention, reads_unpadded
 from ..models.transformer import Transformer
+from ..tasks.classes import Classified, classified
 from ..tasks.framing import framed
 from ..tasks.text_classification.task import Classify
 from ..tasks.text_regression.task import Regress
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[list[int], list[int]]]
 """The ids of each row, and their token types."""
-
-
-@dataclass(frozen=True)
-class Classified:
-    """The class of a text, and the probability of every class, the likeliest first.
-
-    Where a text may be of several classes (`problem_type` of a model of the Hub), each probability is of yes against no.
-    """
-
-    label: str
-    probabilities: dict[str, float]
 
 
 def classify(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
@@ -102,9 +91,7 @@ def labels_of(run: LoadedModel, count: int) -> tuple[str, ...]:
 def ranked(run: LoadedModel, names: Sequence[str], scores: Tensor) -> list[Classified]:
     """Scores (B, classes) as probabilities of classes of these names."""
     several = run.origin is not None and run.origin.config.get("problem_type") == "multi_label_classification"
-    shares = (scores.sigmoid() if several else scores.softmax(-1)).tolist()
-    rows = (sorted(zip(names, row, strict=True), key=lambda one: -one[1]) for row in shares)
-    return [Classified(row[0][0], dict(row)) for row in rows]
+    return classified(names, scores, several)
 
 
 def _task(run: LoadedModel) -> Task | None:

@@ -11,6 +11,7 @@ from ..directories.run_config import Use, check_fit, check_task, usual_task
 from ..generation import Generation
 from ..models.build import AnyModel
 from ..recipes.recipe import Recipe
+from ..tasks.prediction import TrainedModel
 from ..tokenizers.tokenizer import Tokenizer
 from .text import TextModel
 
@@ -50,6 +51,14 @@ class LoadedModel:
             raise ValueError(f"{self.path or 'this run'} has no tokenizer, so it reads no texts; give ids to .model")
         ids = None if self.origin is None or self.origin.is_ours else self.origin.ids
         return TextModel(self.model, self.tokenizer, self.task, ids)
+
+    @property
+    def for_task(self) -> TrainedModel:
+        """What the task needs of it to predict."""
+        recipe = self.recipe
+        if recipe is None:
+            return TrainedModel(self.model, self.tokenizer)
+        return TrainedModel(self.model, self.tokenizer, recipe.batching, recipe.data)
 
     @property
     def trained_on(self) -> Task | None:

@@ -1,67 +1,124 @@
-"""What a model says that came without a recipe, such as one of the Hub: by its head, as the model's own library asks it."""
+"""Predictions by the head of a model that has no recipe, such as one of the Hub, as the Hub's library makes them.
+
+A head from outside joins by `@predicts_head(MyHead)` over a function of a run, its inputs and options.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+import torch
+
+from ..core.batch import Batch
 from ..data.source import Example
+from ..directories.preprocessor import Preprocessor
+from ..metrics.base import model_outputs
 from ..metrics.entities import scheme_of
-from ..models.heads.text import SequenceClassifier, Span, TokenClassifier
+from ..models.heads.text import Head, SequenceClassifier, Span, TokenClassifier
 from ..models.heads.vision import Detector, ImageClassifier
-from ..tasks.detection.predict import detected_by_head
+from ..models.transformer import Transformer
+from ..tasks.classes import predictions, split_pairs
+from ..tasks.detection.metric import SHOWN, detections
+from ..tasks.detection.predict import check_threshold, detection_prediction
 from ..tasks.pieces import visible
-from ..tasks.prediction import Prediction
-from ..tasks.question_answering.predict import answered
+from ..tasks.prediction import Prediction, TrainedModel
 from ..tasks.question_answering.task import Answer
-from ..tasks.tagging.predict import tagged
 from ..tasks.tagging.task import Tag
-from ..tasks.text_regression.predict import rated
-from .classify import chooses_global, labels_of
+from ..tasks.text_regression.predict import number_prediction
+from .classify import chooses_global, classify, labels_of, numbers
+from .classify_files import classify_files
 from .loaded import LoadedModel
-from .predict_classes import files_classified, texts_classified
-from .uses import advice, name_of
 
 _LONGEST = 384  # tokens of a row, where the model has room for them
 
-
-def asked_by_head(run: LoadedModel, given: Sequence[str], threshold: float) -> Iterator[Prediction]:
-    """A tag for each word, answers, classes or numbers of texts, classes of pictures, objects in them.
-
-    Raises ValueError for a model whose head says none of these.
-    """
-    longest = min(run.model.max_positions or _LONGEST, _LONGEST)
-    match run.model.spec.head:
-        case TokenClassifier(labels=count) if count > 1:
-            tags = labels_of(run, count)
-            scheme = scheme_of(tags)
-            # An I-X that nothing has begun is an entity too, as `transformers` has it.
-            task = Tag(tags=tags, scheme="conll" if scheme == "iob2" else scheme, symbols=False, longest=longest)
-            yield from tagged(_as_filed(run), task, given, lambda text: _in_words(run, text))
-        case Span():
-            overlap = min(128, (longest - 1) // 2)
-            asks = Answer(longest=longest, overlap=overlap, unanswerable=False)
-            yield from answered(run, asks.with_global_tokens() if chooses_global(run) else asks, given)
-        case SequenceClassifier(labels=1):
-            yield from rated(run, given)
-        case SequenceClassifier():
-            yield from texts_classified(run, given)
-        case ImageClassifier():
-            yield from files_classified(run, given)
-        case Detector():
-            yield from detected_by_head(run, given, threshold)
-        case head:
-            has = "no head" if head is None else f"the head {head.kind}"
-            raise ValueError(
-                f"{name_of(run)} has {has} and no recipe.yaml that says what it was taught, so it answers nothing; "
-                f"{advice(run)}, or train it on a task: model=… in a recipe"
-            )
+PredictByHead = Callable[..., Iterable[Prediction]]
 
 
-def _as_filed(run: LoadedModel) -> LoadedModel:
-    """The run with a tokenizer that puts around a text what its file says and nothing else, which for most decoders is
+class HeadPrediction(NamedTuple):
+    """How models with a head predict, whether they read texts, and the fewest labels for which they do."""
+
+    predict: PredictByHead
+    reads_text: bool
+    labels: int
+
+
+_BY_HEAD: dict[type[Head], HeadPrediction] = {}
+
+
+def predicts_head(
+    head: type[Head], reads_text: bool = False, labels: int = 1
+) -> Callable[[PredictByHead], PredictByHead]:
+    """A decorator for the prediction of models with a head, `function(run, inputs, **options)`."""
+
+    def register(function: PredictByHead) -> PredictByHead:
+        _BY_HEAD[head] = HeadPrediction(function, reads_text, labels)
+        return function
+
+    return register
+
+
+def prediction_of_head(head: Head | None) -> HeadPrediction | None:
+    """How models with a head predict; None where they don't."""
+    found = next((_BY_HEAD[base] for base in type(head).__mro__ if base in _BY_HEAD), None)
+    return found if found is not None and getattr(head, "labels", 1) >= found.labels else None
+
+
+@predicts_head(TokenClassifier, reads_text=True, labels=2)
+def _tags(run: LoadedModel, texts: Sequence[str], **_: Any) -> Iterable[Prediction]:
+    """A tag for each word. An I-X that nothing has begun is an entity too, as `transformers` has it."""
+    tags = labels_of(run, run.model.spec.head.labels)
+    scheme = scheme_of(tags)
+    task = Tag(tags=tags, scheme="conll" if scheme == "iob2" else scheme, symbols=False, longest=_longest(run))
+    return task.predict(_as_filed(run), texts, in_words=lambda text: _in_words(run, text))
+
+
+@predicts_head(Span, reads_text=True)
+def _answers(run: LoadedModel, lines: Sequence[str], **_: Any) -> Iterable[Prediction]:
+    longest = _longest(run)
+    task = Answer(longest=longest, overlap=min(128, (longest - 1) // 2), unanswerable=False)
+    task = task.with_global_tokens() if chooses_global(run) else task
+    return task.predict(run.for_task, lines)
+
+
+@predicts_head(SequenceClassifier, reads_text=True)
+def _classes(run: LoadedModel, lines: Sequence[str], **_: Any) -> Iterable[Prediction]:
+    """The class of each text, or of each pair of texts with a tab between; its number where the head has one label."""
+    sides = split_pairs(lines)
+    if run.model.spec.head.labels == 1:
+        return [number_prediction(line, one) for line, one in zip(lines, numbers(run, *sides), strict=True)]
+    return predictions(lines, classify(run, *sides))
+
+
+@predicts_head(ImageClassifier)
+def _image_classes(run: LoadedModel, paths: Sequence[str], **_: Any) -> Iterable[Prediction]:
+    return predictions(paths, classify_files(run, paths))
+
+
+@predicts_head(Detector)
+def _objects(run: LoadedModel, paths: Sequence[str], *, threshold: float = SHOWN, **_: Any) -> Iterator[Prediction]:
+    """As the task `detect`: classes are those of `id2label`, pictures are brought to the model's size as its
+    `preprocessor_config.json` says, each by itself."""
+    check_threshold(threshold)
+    spec = run.model.spec
+    assert isinstance(spec, Transformer) and isinstance(spec.head, Detector) and run.path is not None
+    processor, classes = Preprocessor.of(run.path, spec), labels_of(run, spec.head.labels)
+    for path in paths:
+        pixels = processor.read(path)
+        ids = torch.from_numpy(processor.numbers(pixels))[None]
+        (found,) = detections(model_outputs(run.model, Batch({"ids": ids}).to(run.model.device)))
+        objects = found.surer(threshold).surest_first()
+        yield detection_prediction(classes, processor.read, path, pixels.shape[1:], objects)
+
+
+def _longest(run: LoadedModel) -> int:
+    return min(run.model.max_positions or _LONGEST, _LONGEST)
+
+
+def _as_filed(run: LoadedModel) -> TrainedModel:
+    """The model with a tokenizer that puts around a text what its file says and nothing else, which for most decoders is
     nothing."""
-    return replace(run, tokenizer=run.text_model.tokenizer.without("bos", "eos", "cls", "sep"))
+    return TrainedModel(run.model, run.text_model.tokenizer.without("bos", "eos", "cls", "sep"))
 
 
 def _in_words(run: LoadedModel, text: str) -> Example:
@@ -78,4 +135,4 @@ def _in_words(run: LoadedModel, text: str) -> Example:
         else:
             spans.append((start, end))
         before = number
-    return {"text": text, "words": [text[start:end] for start, end in spans], "tags": [""] * len(spans)}
+    return {"text": text, "words": [text[start:end] for start, end in spans]}

@@ -6,23 +6,11 @@ from typing import Any
 
 from ..data.task import Task
 from ..layers.embedding import Embedding
-from ..models.heads.text import LanguageModel, SequenceClassifier, Span, TokenClassifier
-from ..models.heads.vision import Detector, ImageClassifier
+from ..models.heads.text import LanguageModel, SequenceClassifier
+from ..models.heads.vision import ImageClassifier
 from ..models.transformer import Transformer
-from ..tasks.captioning.task import Caption
-from ..tasks.detection.task import Detect
-from ..tasks.forecasting.task import Forecast
-from ..tasks.image_classification.task import ImageClassify
-from ..tasks.multiple_choice.task import Choice
-from ..tasks.music.task import Music
-from ..tasks.question_answering.task import Answer
-from ..tasks.segmentation.task import Segment
-from ..tasks.sound_classification.task import Sound
-from ..tasks.tagging.task import Tag
-from ..tasks.text_classification.task import Classify
-from ..tasks.text_regression.task import Regress
-from ..tasks.text_similarity.task import Similarity
 from .loaded import LoadedModel
+from .predict_by_head import prediction_of_head
 
 NEEDS = {
     "generate": "a model that writes texts",
@@ -36,12 +24,6 @@ NEEDS = {
     "eval": "a run that `qkv train` made",
 }
 """What each command asks of a run."""
-
-PREDICTED: tuple[type[Task], ...] = (
-    *(Answer, Caption, Choice, Classify, Detect, Forecast, ImageClassify, Music),
-    *(Regress, Segment, Similarity, Sound, Tag),
-)
-"""The tasks whose runs say something of new inputs."""
 
 
 def commands(run: LoadedModel) -> tuple[str, ...]:
@@ -130,26 +112,18 @@ def _chats(run: LoadedModel) -> list[str]:
 def _answers(run: LoadedModel) -> bool:
     """Whether `predict` has something to say."""
     if run.recipe is not None:
-        return isinstance(run.recipe.task, PREDICTED)
-    match _head(run):
-        case ImageClassifier() | Detector():
-            return True
-        case TokenClassifier(labels=count):
-            return count > 1 and reads_text(run)
-        case Span() | SequenceClassifier():
-            return reads_text(run)
-    return False
+        return run.recipe.task is not None and run.recipe.task.can_predict
+    known = prediction_of_head(_head(run))
+    return known is not None and (not known.reads_text or reads_text(run))
 
 
 def _tells_classes(run: LoadedModel) -> bool:
-    match _task(run), _head(run):
-        case (Sound() | ImageClassify(), _) | (None, ImageClassifier()):
-            return True
-        case (Choice() | Regress(), _):
-            return False
-        case (_, SequenceClassifier(labels=count)):
-            return count > 1 and reads_text(run)
-    return False
+    task, head = _task(run), _head(run)
+    if task is not None and task.tells_classes:
+        return True
+    if isinstance(head, SequenceClassifier):
+        return head.labels > 1 and reads_text(run)
+    return task is None and isinstance(head, ImageClassifier)
 
 
 def _task(run: LoadedModel) -> Task | None:

@@ -14,7 +14,7 @@ from ..core.batch import Batch
 from ..data.batching.numpy_batch import Array, NumpyBatch, PaddedLayout
 from ..data.batching.rows import OVER_LONG
 from ..data.source import Example, OnError, Skipped, Source
-from ..data.task import Item, RandomContext, Task, joined, said
+from ..data.task import Item, RandomContext, Task, format_value, joined
 from ..layers.embedding import Input
 from ..tokenizers.protocol import Encoder
 from .framing import Framed, framed
@@ -75,25 +75,18 @@ class Sentences(Task):
         """The rows of an example, each a text or two that are read together. By default one."""
         return [tuple(example[name] for name in TEXTS if name in example)]
 
-    def label(self, example: Example) -> Any | Skipped:
-        """What the model should say, a number or None; or why the example is skipped."""
-        raise NotImplementedError
-
     # -- batches --------------------------------------------------------------------------------------------------
 
-    def items(
+    def inputs_of(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
-    ) -> list[Item | Skipped]:
+    ) -> list[Sequence[Item] | Skipped]:
         assert tokenizer is not None
         sides = [self.sides(example) for example in examples]
         ids = self._ids([text for rows in sides for row in rows for text in row], tokenizer, randomness)
         return [
-            self._item(example, [tuple(islice(ids, len(row))) for row in rows], tokenizer)
+            self._inputs(example, [tuple(islice(ids, len(row))) for row in rows], tokenizer)
             for example, rows in zip(examples, sides, strict=True)
         ]
-
-    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        return self.items([example], tokenizer, randomness)[0]
 
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         """The rows of all examples one after the other. `rows` of the targets says which are whose, (B, K), −1 for none."""
@@ -123,7 +116,7 @@ class Sentences(Task):
             real = batch.inputs["layout"].lengths[at]
             for name in ("ids", "token_types"):
                 if name in batch.inputs:
-                    lines.append((name, said(batch.inputs[name][at][:real], tokenizer, name)))
+                    lines.append((name, format_value(batch.inputs[name][at][:real], tokenizer, name)))
         return lines if batch.labels is None else [*lines, ("label", self.label_text(batch.labels[row].item()))]
 
     # -- parts ----------------------------------------------------------------------------------------------------
@@ -138,13 +131,12 @@ class Sentences(Task):
             else:
                 yield from tokenizer.encode_batch(some)
 
-    def _item(self, example: Example, rows: list[tuple[Sequence[int], ...]], tokenizer: Encoder) -> Item | Skipped:
-        label = self.label(example)
-        if isinstance(label, Skipped):
-            return label
+    def _inputs(
+        self, example: Example, rows: list[tuple[Sequence[int], ...]], tokenizer: Encoder
+    ) -> Sequence[Item] | Skipped:
         framings = tuple(framed(tokenizer, *row, room=self.longest) for row in rows)
-        made = Framings({"ids": framings[0].ids}, label, example=example, rows=framings)
-        return Skipped(OVER_LONG) if self.over_long == "skip" and made.cut else made
+        inputs = Framings({"ids": framings[0].ids}, example=example, rows=framings)
+        return Skipped(OVER_LONG) if self.over_long == "skip" and inputs.cut else [inputs]
 
     def _filled(self, inputs: Input, **found: Any) -> Self:
         """With what was found in every field that is not given."""

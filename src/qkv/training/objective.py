@@ -120,6 +120,3 @@ class SequenceToSequence(LabelObjective, kind="sequence-to-sequence"):
         if "target" not in batch.inputs:
             raise ValueError("the objective 'sequence-to-sequence' needs pairs; this data has no target side")
         return super().__call__(model, batch)
-
-
-from .. import tasks as objectives  # noqa: E402, F401  (their kinds, which build on what stands above)

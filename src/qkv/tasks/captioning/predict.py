@@ -1,29 +1,27 @@
-"""What is to be seen in a picture, or the answer to a question about it."""
+"""Prediction of captions of pictures, and of answers to questions about them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..asking import parts_of
-from ..prediction import Prediction
+from ..prediction import Prediction, TrainedModel
+from ..prediction_batches import in_parts
 from .metric import written
 from .task import Caption
 
-if TYPE_CHECKING:
-    from ...inference.run import Run
 
-
-def captioned(run: Run, task: Caption, lines: Sequence[str]) -> Iterator[Prediction]:
+@Caption.predicts
+def predict(task: Caption, trained: TrainedModel, lines: Sequence[str], **_: Any) -> Iterator[Prediction]:
     """A text for each line, which is a picture's file, or a file, a tab, and a question; written as in evaluation.
 
     Raises ValueError for a file that holds no picture, and a question that leaves no room for an answer.
     """
-    tokenizer = run.text_model.tokenizer
-    for part in parts_of(lines):
+    tokenizer = trained.words
+    for part in in_parts(lines):
         split = [(path, question.strip()) for path, _, question in (line.partition("\t") for line in part)]
         asked = tokenizer.encode_batch([question for _, question in split])
         prompts = [task.prompt(ids, tokenizer) for ids in asked]
@@ -34,7 +32,7 @@ def captioned(run: Run, task: Caption, lines: Sequence[str]) -> Iterator[Predict
                     f"answer have room for {task.max_length}; ask a shorter one"
                 )
         pictures = np.stack([task.numbers(task.drawn(task.read(path))) for path, _ in split])
-        on_device = torch.from_numpy(pictures).to(run.model.device)
-        texts = written(run.model, on_device, prompts, tokenizer, task.max_length)
+        on_device = torch.from_numpy(pictures).to(trained.model.device)
+        texts = written(trained.model, on_device, prompts, tokenizer, task.max_length)
         for line, (path, question), text in zip(part, split, texts, strict=True):
             yield Prediction(line, text, f"{path}: {text}", {"question": question, "output": text})

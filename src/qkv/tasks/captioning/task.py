@@ -37,9 +37,6 @@ class Caption(PictureTask, kind="caption"):
     def texts(self, example: Example) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(example[name] for name in ("question", "answer") if example.get(name))
 
-    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        return self.items([example], tokenizer, randomness)[0]
-
     def items(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[Item | Skipped]:

@@ -67,6 +67,14 @@ class Detect(PictureTask, kind="detect"):
     def n_labels(self) -> int:
         return len(self.classes)
 
+    def inputs(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
+        """The picture alone, for prediction: augmentation moves picture and objects together, so `items` makes both."""
+        pixels = self.pixels(example)
+        if isinstance(pixels, Skipped):
+            return pixels
+        about = {"where": example.get("where", ""), "size": pixels.shape[1:]}
+        return Item({"ids": self.numbers(self.drawn(pixels))}, tokens=self.tokens, example=about)
+
     def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
         return self.items([example], tokenizer, randomness)[0]
 
@@ -140,7 +148,7 @@ class Detect(PictureTask, kind="detect"):
         return None if inside else "outside the picture"
 
     def _changed(self, pixels: Pixels, boxes: Boxes, random: np.random.Generator) -> tuple[Pixels, Boxes, Array]:
-        """Cut and turned around by chance; and which objects are still there."""
+        """NumpyBatch and turned around by chance; and which objects are still there."""
         kept = np.ones(len(boxes), bool)
         if self.crop < 1:
             pixels, boxes, kept = self._cropped(pixels, boxes, random)
@@ -159,6 +167,8 @@ class Detect(PictureTask, kind="detect"):
 
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         """Objects of an image on the right of which there are fewer are padded: the class −100, a box of zeros."""
+        if "classes" not in items[0].targets:
+            return super().collate(items, pad)
         most = max(len(item.targets["classes"]) for item in items)
         padded = []
         for item in items:
@@ -170,6 +180,8 @@ class Detect(PictureTask, kind="detect"):
         return super().collate(padded, pad)
 
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
+        if "classes" not in targets:
+            return {}
         objects = int((targets["classes"] != IGNORE).sum())
         return {"class": len(targets["classes"]), "box": objects, "giou": objects}
 

@@ -1,12 +1,12 @@
-"""What comes next in a series, in the units of its file."""
+"""Prediction of the next values of a series, in the units of its file."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,21 @@ from numpy.typing import NDArray
 from ...data.readers.time_series import Numbers, Series
 from ...data.source import Source
 from ...metrics.base import model_outputs
-from ..asking import asked
-from ..prediction import Prediction
+from ..prediction import Prediction, TrainedModel
+from ..prediction_batches import prediction_batches
 from .metric import restored
 from .task import Forecast
-
-if TYPE_CHECKING:
-    from ...inference.run import Run
 
 Values = NDArray[np.float64]
 
 
-def forecast(run: Run, task: Forecast, source: Source, path: str) -> Prediction:
+@Forecast.predicts
+def predict(task: Forecast, trained: TrainedModel, paths: Sequence[str], **_: Any) -> Iterator[Prediction]:
+    """A `forecast` of each file."""
+    yield from (forecast(task, trained, path) for path in paths)
+
+
+def forecast(task: Forecast, trained: TrainedModel, path: str) -> Prediction:
     """The next values (horizon, columns) of a CSV file, one row a time, the oldest first. Files: these as CSV.
 
     The file is read as the data of training were (`columns`, `gaps`), and scaled as they were; a column that was not among
@@ -33,26 +36,23 @@ def forecast(run: Run, task: Forecast, source: Source, path: str) -> Prediction:
 
     Raises ValueError for a file that is no such table, or shorter than the history that a forecast looks back on.
     """
-    values, names = _read(source, path)
+    values, names = _read(trained.source, path)
     if len(values) < task.history:
         raise ValueError(f"{path} has {len(values):,} rows, and a forecast looks back on {task.history:,}; give more")
     past = values[-task.history :]
     center, spread = _scaling(task, path, names, past)
-    scaled, unknown = (past - center) / spread, np.zeros((task.horizon, 1), np.float32)
-    examples = [
-        {"history": scaled[:, j : j + 1], "future": unknown, "names": (name,), "where": path}
-        for j, name in enumerate(names)
-    ]
+    scaled = (past - center) / spread
+    examples = [{"history": scaled[:, j : j + 1], "names": (name,), "where": path} for j, name in enumerate(names)]
     made = np.empty((task.horizon, len(names)))
-    for of, batch in asked(run, task, examples):
-        made[:, of] = restored(model_outputs(run.model, batch), batch).T
+    for numbers, batch in prediction_batches(trained, task, examples):
+        made[:, numbers] = restored(model_outputs(trained.model, batch), batch).T
     made = made * spread + center
     table = _table(names, made)
     fields = {"columns": list(names), "values": made.tolist()}
     return Prediction(path, made, table, fields, Path(path).stem, lambda: {".forecast.csv": f"{table}\n".encode()})
 
 
-def _read(source: Source, path: str) -> tuple[Numbers, tuple[str, ...]]:
+def _read(source: Source | None, path: str) -> tuple[Numbers, tuple[str, ...]]:
     if not Path(path).expanduser().is_file():
         raise ValueError(f"there is no file {path!r}; give a CSV file of numbers with one row a time")
     reader = source.replace({"path": path}) if isinstance(source, Series) else Series(path=path)

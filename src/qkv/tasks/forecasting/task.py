@@ -66,22 +66,31 @@ class Forecast(Task, kind="forecast"):
     def n_labels(self) -> int | None:
         return self.horizon or None
 
-    def items(
+    def inputs_of(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
-    ) -> list[Item | Skipped]:
+    ) -> list[Sequence[Item] | Skipped]:
         """One item for each column of each window."""
-        return [self._column(one, j) for one in examples for j in range(one["history"].shape[1])]
+        return [[self._column(one, j) for j in range(one["history"].shape[1])] for one in examples]
 
     def _column(self, example: Example, column: int) -> Item:
-        past, future = example["history"][:, column], example["future"][:, column]
+        past = example["history"][:, column]
         mean, scale = (float(past.mean()), math.sqrt(past.var() + EPSILON)) if self.normalized else (0.0, 1.0)
-        about = {"mean": mean, "scale": scale, "column": example["names"][column], "where": example["where"]}
+        about = {
+            "mean": mean,
+            "scale": scale,
+            "number": column,
+            "column": example["names"][column],
+            "where": example["where"],
+        }
         return Item(
             {"ids": ((past - mean) / scale)[None, None]},
-            labels=np.stack([(future - mean) / np.float32(scale), np.full_like(future, scale)]),
             tokens=self.tokens,
-            example=about,
+            example={**about, "where": example["where"]},
         )
+
+    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+        future, scale = example["future"][:, inputs.example["number"]], inputs.example["scale"]
+        return np.stack([(future - inputs.example["mean"]) / np.float32(scale), np.full_like(future, scale)])
 
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
         return {} if labels is None else {"loss": labels[:, 0].size}

@@ -33,6 +33,8 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
     """
 
     renamed: ClassVar[dict[str, str]] = {"strange": "on_error"}
+    tells_classes: ClassVar[bool] = True
+    reads: ClassVar[str] = "image"  # the key of an example
 
     classes: tuple[str, ...] = ()
     mix: tuple[Mixing, ...] = ()
@@ -63,6 +65,16 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
     @property
     def n_labels(self) -> int | None:
         return len(self.classes) or None
+
+    def inputs_of(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Sequence[Item] | Skipped]:
+        """The pictures alone, for prediction: `items` may mix pictures and labels."""
+        stack = self.stacked(examples, randomness)
+        made = dict[int, Sequence[Item] | Skipped](stack.skipped)
+        for i, picture in zip(stack.kept, stack.pictures, strict=True):
+            made[i] = [Item({"ids": picture}, tokens=self.tokens, example=examples[i])]
+        return [made[i] for i in range(len(examples))]
 
     def items(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext

@@ -17,7 +17,7 @@ from ...core.layout import Grid
 from ...data import ascii_art
 from ...data.batching.numpy_batch import Array, MaskedPatchLayout, NumpyBatch
 from ...data.source import Example, Skipped, Source
-from ...data.task import Item, RandomContext, drawn, said
+from ...data.task import Item, RandomContext, format_value, sketch_lines
 from ...layers.embedding import Input
 from ...layers.patches import Patches, shown_patches
 from ...metrics.base import Metric
@@ -108,7 +108,7 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
         seen, truth = batch.inputs["ids"][row], batch.labels[row]
         layout = batch.inputs.get("layout")
         if layout is None:
-            first = [("ids", said(seen, tokenizer, "ids")), *(("", line) for line in drawn(seen))]
+            first = [("ids", format_value(seen, tokenizer, "ids")), *(("", line) for line in sketch_lines(seen))]
         else:
             hidden = torch.ones(self.grid.patches, dtype=torch.bool)
             hidden[shown_patches(layout)[row if len(layout.positions) > 1 else 0]] = False
@@ -116,7 +116,11 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
             away = F.interpolate(whole[None], truth.shape[1:], mode="nearest")[0, 0].bool()
             first = [("ids", f"{int((~hidden).sum())} of {len(hidden)} patches; the others are dots")]
             first += [("", line) for line in ascii_art.picture(seen, away)]
-        return [*first, ("label", said(truth, tokenizer, "label")), *(("", line) for line in drawn(truth))]
+        return [
+            *first,
+            ("label", format_value(truth, tokenizer, "label")),
+            *(("", line) for line in sketch_lines(truth)),
+        ]
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return ReconstructionMetric(self.mean, self.std)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...data.source import Example, Skipped
+from ...data.task import Item
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
 from ..whole_texts import Sentences
@@ -25,7 +26,7 @@ class Choice(Sentences, kind="choice"):
     def sides(self, example: Example) -> list[tuple[str, ...]]:
         return [(example["text"], candidate) for candidate in example["choices"]]
 
-    def label(self, example: Example) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
         answer, count = example["answer"], len(example["choices"])
         if type(answer) is not int:
             what = (

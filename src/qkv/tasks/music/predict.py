@@ -1,22 +1,19 @@
-"""How a piece of music goes on."""
+"""Prediction of how a piece of music continues."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ...data.media.midi import written
 from ...data.media.note_names import Frame, spelled
 from ...data.readers.midi_scores import Scores
-from ...data.source import Skipped, Source
-from ..prediction import Prediction
+from ...data.source import Skipped
+from ..prediction import Prediction, TrainedModel
 from .metric import continued
 from .task import Music
-
-if TYPE_CHECKING:
-    from ...inference.run import Run
 
 NEW = "piece"  # the name of one that has no beginning
 
@@ -29,16 +26,19 @@ class Piece(NamedTuple):
     name: str
 
 
-def played(run: Run, task: Music, source: Source, paths: Sequence[str], seed: int) -> Iterator[Prediction]:
+@Music.predicts
+def predict(
+    task: Music, trained: TrainedModel, paths: Sequence[str], *, seed: int = 0, **_: Any
+) -> Iterator[Prediction]:
     """The frames that follow each piece in some files (MIDI, or chords in JSON), `task.goes_on` of them at most; those of a
     piece from its beginning where there are no files. Files: the piece with what follows, as MIDI.
 
     Each piece is drawn by chance by a seed of its own, from `seed` on.
     """
-    steps = source.steps if isinstance(source, Scores) else 1
+    steps = trained.source.steps if isinstance(trained.source, Scores) else 1
     pieces = [piece for path in paths for piece in _pieces(path, steps)] or [Piece([], "", NEW)]
     for number, piece in enumerate(pieces, seed):
-        new = continued(run.model, run.text_model.tokenizer, piece.frames, task.goes_on, number)
+        new = continued(trained.model, trained.words, piece.frames, task.goes_on, number)
         fields = {"prompt": spelled(piece.frames), "output": spelled(new)}
         said = f"{piece.input}: {spelled(new)}" if piece.input else spelled(new)
         yield Prediction(piece.input, new, said, fields, piece.name, partial(_file, [*piece.frames, *new], steps))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -25,6 +26,8 @@ class Music(Task, kind="music"):
 
     prompt, goes_on: frames of a sample that are given, and that the model is to go on for.
     """
+
+    predicts_without_input: ClassVar[bool] = True
 
     longest: int = Field(default=512, ge=4)
     transpose: int = Field(default=0, ge=0, le=12)

@@ -1,18 +1,15 @@
-"""The answer to a question, as a stretch of a given text."""
+"""Prediction of answers to questions, as spans of given texts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ...data.source import Example
-from ..asking import asked, parted
-from ..prediction import Prediction
+from ..prediction import Prediction, TrainedModel
+from ..prediction_batches import prediction_batches, split_tabs
 from .task import Answer
-
-if TYPE_CHECKING:
-    from ...inference.run import Run
 
 NONE = "(no answer)"
 
@@ -30,15 +27,16 @@ class Found:
     none: float
 
 
-def answered(run: Run, task: Answer, lines: Sequence[str]) -> list[Prediction]:
+@Answer.predicts
+def predict(task: Answer, trained: TrainedModel, lines: Sequence[str], **_: Any) -> list[Prediction]:
     """A `Found` for each line, which is a question, a tab, and the text that it is about.
 
     A long text is read in windows; the answer is the best of all of them.
     """
     examples = [_example(line, f"text {number}") for number, line in enumerate(lines, 1)]
-    metric = task.metric(run.tokenizer)
-    for _, batch in asked(run, task, examples):
-        metric.evaluate(run.model, batch)
+    metric = task.metric(trained.tokenizer)
+    for _, batch in prediction_batches(trained, task, examples):
+        metric.evaluate(trained.model, batch)
     made = []
     for line, example in zip(lines, examples, strict=True):
         best = metric.asked(example)
@@ -49,7 +47,7 @@ def answered(run: Run, task: Answer, lines: Sequence[str]) -> list[Prediction]:
 
 
 def _example(line: str, where: str) -> Example:
-    question, context = parted(line, ("QUESTION", "CONTEXT"), where)
+    question, context = split_tabs(line, ("QUESTION", "CONTEXT"), where)
     # The text is an object of its own, by which the metric knows the windows of a question.
     text = f"{question}\n{context}"
-    return {"text": text, "question": question, "context": context, "answers": ("",), "starts": (0,), "where": where}
+    return {"text": text, "question": question, "context": context, "where": where}

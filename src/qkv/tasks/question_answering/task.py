@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from ...core.batch import Batch
-from ...data.batching.numpy_batch import NumpyBatch, PaddedLayout
+from ...data.batching.numpy_batch import Array, NumpyBatch, PaddedLayout
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
@@ -18,6 +18,15 @@ from ...tokenizers.protocol import Encoder
 from ..framing import frame_of, framed
 from ..pieces import Pieces, pieces_of
 from .metric import AnswerMetric
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Item):
+    """A row with a window of a context: its tokens `start` … `stop` − 1."""
+
+    context: Pieces = field(kw_only=True)
+    start: int = 0
+    stop: int = 0
 
 
 class Answer(Task, kind="answer"):
@@ -65,19 +74,19 @@ class Answer(Task, kind="answer"):
     def texts(self, example: Example) -> Iterator[str]:
         yield from (example["question"], example["context"])
 
-    def items(
+    def inputs_of(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
-    ) -> list[Item | Skipped]:
+    ) -> list[Sequence[Item] | Skipped]:
         asked = pieces_of([example["question"] for example in examples], tokenizer)
         read = pieces_of([example["context"] for example in examples], tokenizer)
-        made: list[Item | Skipped] = []
+        made: list[Sequence[Item] | Skipped] = []
         for example, question, context in zip(examples, asked, read, strict=True):
             if not len(context):
                 made.append(Skipped("without a token"))
             elif randomness.training and len(question) > self.longest // 4:
                 made.append(Skipped("with a question that fills the row"))
             else:
-                made += self._windows(example, question.ids[: self.longest // 4], context, tokenizer)
+                made.append(list(self._windows(example, question.ids[: self.longest // 4], context, tokenizer)))
         return made
 
     def _windows(
@@ -85,20 +94,25 @@ class Answer(Task, kind="answer"):
     ) -> Iterator[Item]:
         assert tokenizer is not None
         room = self.longest - frame_of(tokenizer, 2).size - len(question)
-        span = _tokens_of(example["answers"][0], example["starts"][0], context)
         places = np.stack([context.starts, context.ends], 1)
         start = 0
         while True:
             stop = min(start + room, len(context))
             row = framed(tokenizer, question, context.ids[start:stop])
             at = row.spans[1][0]
-            inside = span is not None and start <= span[0] and span[1] < stop
-            label = np.array(span) - start + at if inside else np.zeros(2, np.int64)
-            told = {**example, "asked": row.spans[0][1], "at": at, "spans": places[start:stop].tolist()}
-            yield Item({"ids": row.ids, "token_types": row.token_types}, label.astype(np.int64), example=told)
+            about = {**example, "asked": row.spans[0][1], "at": at, "spans": places[start:stop].tolist()}
+            arrays: dict[str, Array] = {"ids": row.ids, "token_types": row.token_types}
+            yield Window(arrays, example=about, context=context, start=start, stop=stop)
             if stop == len(context):
                 return
             start += room - self.overlap
+
+    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+        assert isinstance(inputs, Window)
+        span = _tokens_of(example["answers"][0], example["starts"][0], inputs.context)
+        if span is None or span[0] < inputs.start or span[1] >= inputs.stop:
+            return np.zeros(2, np.int64)
+        return np.array(span, np.int64) - inputs.start + inputs.example["at"]
 
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
         made = super().collate(items, pad)

@@ -1,28 +1,25 @@
-"""The class of every pixel of a picture."""
+"""Prediction of the class of every pixel of a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-from ...core.batch import IGNORE
 from ...data.media.images import Pixels
 from ...data.media.png import class_png_bytes, laid_over, png_bytes
 from ...data.readers.segmentation_masks import Mask
-from ..asking import asked
-from ..prediction import Prediction
+from ..prediction import Prediction, TrainedModel
+from ..prediction_batches import prediction_batches
 from .metric import likeliest, seen_in
-from .task import Segment
-
-if TYPE_CHECKING:
-    from ...inference.run import Run
+from .task import Place, Segment
 
 
-def segmented(run: Run, task: Segment, paths: Sequence[str]) -> Iterator[Prediction]:
+@Segment.predicts
+def predict(task: Segment, trained: TrainedModel, paths: Sequence[str], **_: Any) -> Iterator[Prediction]:
     """Of each picture a mask (H, W) of its size, the number of every pixel's class; `fields` have the share of each class.
     Files: the mask, whose values are these numbers, and the picture under its colors.
 
@@ -30,21 +27,20 @@ def segmented(run: Run, task: Segment, paths: Sequence[str]) -> Iterator[Predict
     """
     for path in paths:  # one after the other: the tiles of one may be many
         pixels = task.read(path)
-        yield _prediction(task, path, _mask(run, task, path, pixels))
+        yield _prediction(task, path, _mask(task, trained, path, pixels))
 
 
-def _mask(run: Run, task: Segment, path: str, pixels: Pixels) -> Mask:
-    """Put together from tiles as in evaluation, where a label stands for each pixel that is a tile's own."""
-    mask = np.empty(pixels.shape[1:], np.uint8)
-    of_one_class = np.full(mask.shape, task.values[0], np.uint8)
-    for _, batch in asked(run, task, [{"image": pixels, "mask": of_one_class, "where": path}]):
-        assert batch.labels is not None
-        labels = batch.labels.cpu()
-        made = likeliest(seen_in(task.views, run.model, batch), labels.shape[1:]).numpy()
-        for about, found, own in zip(batch.texts, made, (labels != IGNORE).numpy(), strict=True):
-            rows, columns = own.nonzero()
-            mask[about["place"].top + rows, about["place"].left + columns] = found[own]
-    return mask
+def _mask(task: Segment, trained: TrainedModel, path: str, pixels: Pixels) -> Mask:
+    """Put together from the pixels that are each tile's own, as in evaluation."""
+    high, wide = (max(n, side) for n, side in zip(pixels.shape[1:], task.size, strict=True))
+    mask = np.empty((high, wide), np.uint8)
+    for _, batch in prediction_batches(trained, task, [{"image": pixels, "where": path}]):
+        classes = likeliest(seen_in(task.views, trained.model, batch), task.size).numpy().astype(np.uint8)
+        for about, found in zip(batch.texts, classes, strict=True):
+            place: Place = about["place"]
+            tile = mask[place.top : place.top + task.size[0], place.left : place.left + task.size[1]]
+            tile[place.own] = found[place.own]
+    return np.ascontiguousarray(mask[: pixels.shape[1], : pixels.shape[2]])
 
 
 def _prediction(task: Segment, path: str, mask: Mask) -> Prediction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -92,13 +93,18 @@ class Segment(PictureTask, kind="segment"):
                 made.append(pixels)
                 continue
             labels = self._labels(example, pixels)
-            cut = (
-                self._crops(example, pixels, labels, randomness)
-                if randomness.training
-                else self._tiles(example, pixels, labels)
-            )
-            made += cut
+            if randomness.training:
+                made += self._crops(example, pixels, labels, randomness)
+            else:
+                made += [replace(one, labels=self._own(labels, one)) for one in self._tiles(example, pixels)]
         return made
+
+    def inputs_of(
+        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
+    ) -> list[Sequence[Item] | Skipped]:
+        """The tiles of each picture, for prediction."""
+        pictures = ((one, self.pixels(one)) for one in examples)
+        return [p if isinstance(p, Skipped) else list(self._tiles(one, p)) for one, p in pictures]
 
     def _labels(self, example: Example, pixels: Pixels) -> NDArray[np.int64]:
         """(H, W) the number of each pixel's class. Raises ValueError where the mask is not of the picture or the classes."""
@@ -124,7 +130,7 @@ class Segment(PictureTask, kind="segment"):
     def _crops(
         self, example: Example, pixels: Pixels, labels: NDArray[np.int64], randomness: RandomContext
     ) -> Iterator[Item]:
-        pixels, labels = _padded(pixels, labels, self.size)
+        pixels, labels = _padded(pixels, self.size, 0), _padded(labels, self.size, IGNORE)
         random = randomness.generator
         for _ in range(self.crops):
             top, left = (int(random.integers(n - side + 1)) for n, side in zip(labels.shape, self.size, strict=True))
@@ -138,30 +144,38 @@ class Segment(PictureTask, kind="segment"):
             numbers = self.numbers(both[0])
             if self.light:
                 numbers = lit(numbers, self.light, random)
-            yield self._made(numbers, both[1], example, Place(0, 0, labels.shape))
+            yield self._item(numbers, np.ascontiguousarray(both[1]), example, Place(0, 0, labels.shape))
 
     # -- evaluation -------------------------------------------------------------------------------------------------
 
-    def _tiles(self, example: Example, pixels: Pixels, labels: NDArray[np.int64]) -> Iterator[Item]:
-        """The picture in pieces of the model's size, each with the labels that are its own."""
-        size = labels.shape
-        pixels, labels = _padded(pixels, labels, self.size)
-        axes = (tiles(n, side, self._overlap(side)) for n, side in zip(labels.shape, self.size, strict=True))
+    def _tiles(self, example: Example, pixels: Pixels) -> Iterator[Item]:
+        """The picture in pieces of the model's size, and which of its pixels are each one's own."""
+        size = pixels.shape[1:]
+        pixels = _padded(pixels, self.size, 0)
+        axes = (tiles(n, side, self._overlap(side)) for n, side in zip(pixels.shape[1:], self.size, strict=True))
         for rows, columns in product(*axes):
             down, across = (slice(one.start, one.start + n) for one, n in zip((rows, columns), self.size, strict=True))
-            own = np.full(self.size, IGNORE)
-            own[rows.own, columns.own] = labels[down, across][rows.own, columns.own]
-            numbers = self.numbers(pixels[:, down, across])
-            yield self._made(numbers, own, example, Place(rows.start, columns.start, size))
+            place = Place(rows.start, columns.start, size, (rows.own, columns.own))
+            yield self._item(self.numbers(pixels[:, down, across]), None, example, place)
+
+    def _own(self, labels: NDArray[np.int64], tile: Item) -> NDArray[np.int64]:
+        """The labels of a tile's own pixels, −100 for all others."""
+        place: Place = tile.example["place"]
+        here = _padded(labels, self.size, IGNORE)[
+            place.top : place.top + self.size[0], place.left : place.left + self.size[1]
+        ]
+        own = np.full(self.size, IGNORE)
+        own[place.own] = here[place.own]
+        return own
 
     def _overlap(self, side: int) -> int:
         return min(side // 4 if self.overlap is None else self.overlap, side - 1)
 
-    def _made(self, numbers: NDArray[np.float32], labels: NDArray[np.int64], example: Example, at: Place) -> Item:
-        about = {"where": example.get("where", ""), "place": at}
-        return Item(
-            {"ids": np.ascontiguousarray(numbers)}, np.ascontiguousarray(labels), tokens=self.tokens, example=about
-        )
+    def _item(
+        self, numbers: NDArray[np.float32], labels: NDArray[np.int64] | None, example: Example, place: Place
+    ) -> Item:
+        about = {"where": example.get("where", ""), "place": place}
+        return Item({"ids": np.ascontiguousarray(numbers)}, labels, tokens=self.tokens, example=about)
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
         assert batch.labels is not None
@@ -182,11 +196,12 @@ class Segment(PictureTask, kind="segment"):
 
 
 class Place(NamedTuple):
-    """Where a tile stands in its picture, and how large that is."""
+    """Where a tile stands in its picture, how large that is, and its own rows and columns."""
 
     top: int
     left: int
     whole: tuple[int, ...]
+    own: tuple[slice, slice] = (slice(None), slice(None))
 
 
 class Tile(NamedTuple):
@@ -221,9 +236,9 @@ def _values(source: Source, classes: int) -> tuple[int, ...]:
     return tuple(range(classes or max(found - {VOID}) + 1))
 
 
-def _padded(pixels: Pixels, labels: NDArray[Any], size: Size) -> tuple[Pixels, NDArray[Any]]:
-    """At least so large: what is missing on the right and below is black, and of no class."""
-    more = [(0, max(0, want - have)) for want, have in zip(size, labels.shape, strict=True)]
+def _padded(values: NDArray[Any], size: Size, fill: int) -> NDArray[Any]:
+    """An array (…, H, W) of at least this size, filled up on the right and below."""
+    more = [(0, max(0, want - have)) for want, have in zip(size, values.shape[-2:], strict=True)]
     if not any(after for _, after in more):
-        return pixels, labels
-    return np.pad(pixels, [(0, 0), *more]), np.pad(labels, more, constant_values=IGNORE)
+        return values
+    return np.pad(values, [*[(0, 0)] * (values.ndim - 2), *more], constant_values=fill)

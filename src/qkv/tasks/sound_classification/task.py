@@ -41,6 +41,7 @@ class Sound(Task, kind="sound"):
     pool: ClassVar[int] = 512
     needs_tokenizer: ClassVar[bool] = False
     renamed: ClassVar[dict[str, str]] = {"unseen": "on_error"}
+    tells_classes: ClassVar[bool] = True
 
     n_fft: int = Field(default=256, ge=16)
     hop: int = Field(default=80, ge=1)
@@ -72,15 +73,16 @@ class Sound(Task, kind="sound"):
     def n_labels(self) -> int | None:
         return len(self.classes) or None
 
-    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        number = number_of(example, self.classes, self.on_error)
-        if isinstance(number, Skipped):
-            return number
+    def inputs(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
         picture = self.picture(example["audio"], example["rate"], randomness)
         if randomness.training and self.mask:
             self._hide(picture, randomness.generator)
-        about = {name: example[name] for name in ("label", "where")}
-        return Item({"ids": picture[None]}, np.int64(number), tokens=self.tokens, example={**about, "mels": picture})
+        about = {name: example[name] for name in ("label", "where") if name in example}
+        return Item({"ids": picture[None]}, tokens=self.tokens, example={**about, "mels": picture})
+
+    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+        number = number_of(example, self.classes, self.on_error)
+        return number if isinstance(number, Skipped) else np.int64(number)
 
     def picture(self, samples: Wave, rate: int, randomness: RandomContext | None = None) -> NDArray[np.float32]:
         """What the model reads of a sound; one of another rate than the training sounds' is resampled."""

@@ -44,7 +44,7 @@ class TagMetric(Metric):
         best = outputs.argmax(-1).tolist()
         for row, example in zip(best, batch.texts, strict=True):
             words = example["words"]
-            told = self._all.setdefault(id(words), Tagged(words, example["tags"], [""] * len(words)))
+            told = self._all.setdefault(id(words), Tagged(words, example.get("tags", ()), [""] * len(words)))
             first, at = example["first"], example["at"]
             told.found[first : first + len(at)] = [self._names[row[i]] if i >= 0 else "O" for i in at]
 

@@ -1,23 +1,26 @@
-"""The words of a text with their tags, and the entities that these spell."""
+"""Prediction of tags of words, and of the entities that these spell."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...data.source import Example
 from ...metrics.entities import entities, scheme_of
-from ..asking import asked
-from ..prediction import Prediction
+from ..prediction import Prediction, TrainedModel
+from ..prediction_batches import prediction_batches
 from .metric import marked
 from .task import Tag, places_of
 
-if TYPE_CHECKING:
-    from ...inference.run import Run
 
-
-def tagged(
-    run: Run, task: Tag, texts: Sequence[str], in_words: Callable[[str], Example] | None = None
+@Tag.predicts
+def predict(
+    task: Tag,
+    trained: TrainedModel,
+    texts: Sequence[str],
+    *,
+    in_words: Callable[[str], Example] | None = None,
+    **_: Any,
 ) -> list[Prediction]:
     """Of each text its tags, one for each word; `fields` have the words too and, where tags spell entities, each of these
     with its type, its text and its words `start` … `stop` − 1.
@@ -27,9 +30,9 @@ def tagged(
     """
     cut = in_words or task.untagged
     examples: list[Example] = [{**cut(text), "where": f"text {number}"} for number, text in enumerate(texts, 1)]
-    metric = task.metric(run.tokenizer)
-    for _, batch in asked(run, task, examples):
-        metric.evaluate(run.model, batch)
+    metric = task.metric(trained.tokenizer)
+    for _, batch in prediction_batches(trained, task, examples):
+        metric.evaluate(trained.model, batch)
     return [
         _prediction(task, text, example, metric.tags_of(example["words"]))
         for text, example in zip(texts, examples, strict=True)

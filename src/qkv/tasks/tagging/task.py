@@ -57,34 +57,41 @@ class Tag(Task, kind="tag"):
             return f"the tags spell no entities ({some}); give training.metric=accuracy"
         return None
 
-    def items(
+    def inputs_of(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
-    ) -> list[Item | Skipped]:
-        numbers = {tag: i for i, tag in enumerate(self.tags)}
-        made: list[Item | Skipped] = []
+    ) -> list[Sequence[Item] | Skipped]:
+        made: list[Sequence[Item] | Skipped] = []
         for example, pieces in zip(examples, pieces_of([e["text"] for e in examples], tokenizer), strict=True):
             first = first_pieces(example, pieces)
-            labels = np.fromiter((numbers.get(tag, IGNORE) for tag in example["tags"]), np.int64, len(first))
-            if randomness.training:
-                self._check(example, labels)
             if (first < 0).all():
                 made.append(Skipped("without a token"))
-            elif randomness.training and (labels[first >= 0] == IGNORE).all():
+            elif randomness.training and not self._has_known_tag(example, first):
                 made.append(Skipped("without a tag that is known"))
             else:
-                made += self._rows(example, pieces, first, labels, tokenizer)
+                made.append(list(self._rows(example, pieces, first, tokenizer)))
         return made
 
-    def _check(self, example: Example, labels: Index) -> None:
-        """That each tag of a training text is one of the task's."""
-        for i in np.flatnonzero(labels == IGNORE).tolist():
+    def _has_known_tag(self, example: Example, first: Index) -> bool:
+        """Whether there is a label to learn from. Raises ValueError for a tag that is not one of the task's."""
+        known = self._numbers(example) != IGNORE
+        for i in np.flatnonzero(~known).tolist():
             if tag := example["tags"][i]:
                 where = f"{example['where']}: " if "where" in example else ""
                 raise ValueError(f"{where}{example['words'][i]!r} has the tag {tag!r}; {nearest(tag, self.tags)}")
+        return bool(known[first >= 0].any())
 
-    def _rows(
-        self, example: Example, pieces: Pieces, first: Index, labels: Index, tokenizer: Encoder | None
-    ) -> Iterator[Item]:
+    def _numbers(self, example: Example) -> Index:
+        """The number of each word's tag, −100 for one that is unknown."""
+        numbers = {tag: i for i, tag in enumerate(self.tags)}
+        return np.array([numbers.get(tag, IGNORE) for tag in example["tags"]], np.int64)
+
+    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
+        labels, at = np.full(len(inputs.arrays["ids"]), IGNORE, np.int64), np.array(inputs.example["at"], np.int64)
+        word = inputs.example["first"]
+        labels[at[at >= 0]] = self._numbers(example)[word : word + len(at)][at >= 0]
+        return labels
+
+    def _rows(self, example: Example, pieces: Pieces, first: Index, tokenizer: Encoder | None) -> Iterator[Item]:
         """A text in rows of at most `longest` tokens, cut where a word begins; in the middle of one that is longer."""
         assert tokenizer is not None
         room = self.longest - frame_of(tokenizer).size
@@ -99,14 +106,14 @@ class Tag(Task, kind="tag"):
                 later = words[begins >= stop]
                 until = int(later[0]) if len(later) else len(first)
             if until > word:  # else the part is the rest of a long word, at which no label stands
-                yield _row(example, framed(tokenizer, pieces.ids[start:stop]), first[word:until] - start, labels, word)
+                yield _row(example, framed(tokenizer, pieces.ids[start:stop]), first[word:until] - start, word)
             start, word = stop, until
 
     def untagged(self, text: str) -> Example:
         """A text without tags as an example: each of its symbols is a word, or what stands between white space."""
         words: Sequence[str] = text.strip() if self.symbols else text.split()
         whole = words if isinstance(words, str) else " ".join(words)
-        return {"text": whole, "words": words, "tags": [""] * len(words)}
+        return {"text": whole, "words": words}
 
     def metric(self, tokenizer: Encoder | None) -> TagMetric:
         return TagMetric(self.tags, self.scheme or scheme_of(self.tags))
@@ -123,19 +130,16 @@ class Tag(Task, kind="tag"):
         return [("text", batch.texts[row]["text"]), ("tags", " ".join(tagged))]
 
 
-def _row(example: Example, row: Framed, at: Index, labels: Index, word: int) -> Item:
+def _row(example: Example, row: Framed, at: Index, word: int) -> Item:
     """Words from `word` on, whose first tokens are at these places of the text's part; −1 and less are nowhere."""
     places = np.where(at >= 0, at + row.spans[0][0], -1)
-    own = np.full(len(row.ids), IGNORE, np.int64)
-    there = places >= 0
-    own[places[there]] = labels[word : word + len(at)][there]
-    return Item({"ids": row.ids}, own, example={**example, "first": word, "at": places.tolist()})
+    return Item({"ids": row.ids}, example={**example, "first": word, "at": places.tolist()})
 
 
 def first_pieces(example: Example, pieces: Pieces) -> Index:
     """Which token is the first of each word, −1 where none is. Raises ValueError where words are not those of the text."""
     text, words = example["text"], example["words"]
-    if len(words) != len(example["tags"]):
+    if "tags" in example and len(words) != len(example["tags"]):
         raise ValueError(f"{example.get('where', text[:40])}: {len(words)} words have {len(example['tags'])} tags")
     begins = places_of(text, words)
     seen = np.flatnonzero(pieces.starts < pieces.ends)  # the others show nothing but white space

@@ -9,6 +9,7 @@ import numpy as np
 from ...core.spec import nearest
 from ...data.classes import in_order, named
 from ...data.source import Example, Skipped, Source
+from ...data.task import Item
 from ...layers.embedding import Input
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
@@ -29,6 +30,8 @@ class Classify(Sentences, kind="classify"):
         "objective": {"kind": "labels"},
         "training": {"metric": "accuracy", "mode": "max"},
     }
+
+    tells_classes: ClassVar[bool] = True
 
     classes: tuple[str, ...] = ()
 
@@ -58,7 +61,7 @@ class Classify(Sentences, kind="classify"):
     def n_labels(self) -> int | None:
         return len(self.classes) or None
 
-    def label(self, example: Example) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
         name = named(example.get("label"))
         if name is None:
             return self._refused(example, _other_kind(example), _NO_CLASS)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ...data.source import Example, Skipped, Source
+from ...data.task import Item
 from ...layers.embedding import Input
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
@@ -40,7 +41,7 @@ class Regress(Sentences, kind="regress"):
     def n_labels(self) -> int | None:
         return 1
 
-    def label(self, example: Example) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
         score = score_of(self, example, self.low, self.high)
         return score if isinstance(score, Skipped) else np.float32((score - (self.center or 0)) / (self.spread or 1))
 

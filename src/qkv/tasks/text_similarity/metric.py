@@ -23,12 +23,11 @@ class SimilarityMetric(Metric):
         self._right: list[bool] = []
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
-        rows = batch.targets["rows"].cpu()
-        first, second = (F.normalize(outputs[rows[:, i]], dim=-1) for i in (0, 1))
-        cosines = (first * second).sum(-1).tolist()
-        truths = [None] * len(cosines) if batch.labels is None else batch.labels.tolist()
-        self._right += ((first @ second.T).argmax(-1) == torch.arange(len(rows))).tolist()
-        self._shown += zip(map(read_of, batch.texts), truths, cosines, strict=True)
+        first, second = _pairs(outputs, batch)
+        found = cosines(outputs, batch).tolist()
+        truths = [None] * len(found) if batch.labels is None else batch.labels.tolist()
+        self._right += ((first @ second.T).argmax(-1) == torch.arange(len(first))).tolist()
+        self._shown += zip(map(read_of, batch.texts), truths, found, strict=True)
 
     def compute(self) -> dict[str, MetricValue]:
         judged = [(truth, said) for _, truth, said in self._shown if truth is not None]
@@ -48,3 +47,15 @@ class SimilarityMetric(Metric):
             }
             for text, truth, said in evenly(self._shown, count)
         ]
+
+
+def cosines(outputs: Tensor, batch: Batch) -> Tensor:
+    """The cosine of both vectors of each pair."""
+    first, second = _pairs(outputs, batch)
+    return (first * second).sum(-1)
+
+
+def _pairs(outputs: Tensor, batch: Batch) -> tuple[Tensor, ...]:
+    """Both vectors of each pair, of length 1."""
+    rows = batch.targets["rows"].cpu()
+    return tuple(F.normalize(outputs[rows[:, side]], dim=-1) for side in (0, 1))

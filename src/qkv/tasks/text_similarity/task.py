@@ -53,7 +53,7 @@ class Similarity(Sentences, kind="similarity"):
     def sides(self, example: Example) -> list[tuple[str, ...]]:
         return [(example["text"],), (example["pair"] if "pair" in example else example["text"],)]
 
-    def label(self, example: Example) -> Any | Skipped:
+    def labels(self, example: Example, inputs: Item) -> Any | Skipped:
         if "score" not in example:
             return None
         score = score_of(self, example, self.low, self.high)

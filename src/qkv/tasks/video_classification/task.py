@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -30,6 +30,8 @@ class VideoClassify(ImageClassify, kind="video-classify"):
     frames:  how many, evenly from all of a video; as many as the first training video has by default.
     tubelet: how many of them a patch reaches over; as many as the model's channels hold by default.
     """
+
+    reads: ClassVar[str] = "video"
 
     frames: int = Field(default=0, ge=0)
     tubelet: int = Field(default=0, ge=0)
