@@ -66,7 +66,7 @@ class SegmentationMetric(Metric):
         self, batch: Batch, row: int, truth: NDArray[Any], made: NDArray[Any], confusion: NDArray[np.int64]
     ) -> None:
         about = batch.texts[row]
-        top, left, whole, _ = about["place"]
+        top, left, whole = about["place"]
         canvas = self._kept.get(about["where"])
         if canvas is None:
             if len(self._kept) == _KEPT:

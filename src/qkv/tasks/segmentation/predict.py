@@ -39,7 +39,7 @@ def _mask(task: Segment, trained: TrainedModel, path: str, pixels: Pixels) -> Ma
         for about, found in zip(batch.texts, classes, strict=True):
             place: Place = about["place"]
             tile = mask[place.top : place.top + task.size[0], place.left : place.left + task.size[1]]
-            tile[place.own] = found[place.own]
+            tile[about["own"]] = found[about["own"]]
     return np.ascontiguousarray(mask[: pixels.shape[1], : pixels.shape[2]])
 
 

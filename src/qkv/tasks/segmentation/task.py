@@ -155,8 +155,10 @@ class Segment(PictureTask, kind="segment"):
         axes = (tiles(n, side, self._overlap(side)) for n, side in zip(pixels.shape[1:], self.size, strict=True))
         for rows, columns in product(*axes):
             down, across = (slice(one.start, one.start + n) for one, n in zip((rows, columns), self.size, strict=True))
-            place = Place(rows.start, columns.start, size, (rows.own, columns.own))
-            yield self._item(self.numbers(pixels[:, down, across]), None, example, place)
+            item = self._item(
+                self.numbers(pixels[:, down, across]), None, example, Place(rows.start, columns.start, size)
+            )
+            yield replace(item, example={**item.example, "own": (rows.own, columns.own)})
 
     def _own(self, labels: NDArray[np.int64], tile: Item) -> NDArray[np.int64]:
         """The labels of a tile's own pixels, −100 for all others."""
@@ -165,7 +167,8 @@ class Segment(PictureTask, kind="segment"):
             place.top : place.top + self.size[0], place.left : place.left + self.size[1]
         ]
         own = np.full(self.size, IGNORE)
-        own[place.own] = here[place.own]
+        owned = tile.example["own"]
+        own[owned] = here[owned]
         return own
 
     def _overlap(self, side: int) -> int:
@@ -196,12 +199,11 @@ class Segment(PictureTask, kind="segment"):
 
 
 class Place(NamedTuple):
-    """Where a tile stands in its picture, how large that is, and its own rows and columns."""
+    """Where a tile stands in its picture, and how large that is."""
 
     top: int
     left: int
     whole: tuple[int, ...]
-    own: tuple[slice, slice] = (slice(None), slice(None))
 
 
 class Tile(NamedTuple):
