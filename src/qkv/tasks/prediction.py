@@ -62,7 +62,7 @@ class Prediction:
         Raises ValueError where there is nothing to write.
         """
         if self.draw is None:
-            raise ValueError("there are no files of this run's predictions; leave out --out, and use --json to keep them")
+            raise ValueError("there are no files of these predictions; leave out --out, and use --json to keep them")
         folder.mkdir(parents=True, exist_ok=True)
         contents = {folder / f"{self.name}{ending}": content for ending, content in self.draw().items()}
         for path, content in contents.items():
