@@ -116,6 +116,7 @@ HEADS: Mapping[str, dict[str, Any]] = {
     "GQA": {"n_kv_heads": 2, "bias": False},
     "MQA": {"n_kv_heads": 1, "d_value": 6, "scale": 0.7},
     "normed": {"qk_norm": "rmsnorm", "d_head": 8},
+    "normed-all": {"qk_norm": "rmsnorm", "qk_norm_over": "all", "n_kv_heads": 2},
 }
 
 FAMILIES = ("encoder", "decoder", "encoder-decoder")

@@ -200,6 +200,19 @@ CASES: dict[str, Case] = {
         },
     ),
     "gemma3-bare": Case("Gemma3TextModel", {**GEMMA, "num_hidden_layers": 6}, outputs=""),
+    "olmo2": Case("Olmo2ForCausalLM", {**GROUPED, "rms_norm_eps": 1e-5}),
+    "olmo2-bare": Case("Olmo2Model", {**SIZES, "attention_bias": True}, outputs=""),
+    "granite": Case(
+        "GraniteForCausalLM",
+        {
+            **GROUPED,
+            "embedding_multiplier": 12.0,
+            "attention_multiplier": 0.1,
+            "residual_multiplier": 0.22,
+            "logits_scaling": 8.0,
+        },
+    ),
+    "granite-bare": Case("GraniteModel", {**GROUPED, "residual_multiplier": 0.5, "mlp_bias": True}, outputs=""),
     "smollm3": Case("SmolLM3ForCausalLM", {**GROUPED, "num_hidden_layers": 4}),
     "smollm3-windows": Case(
         "SmolLM3ForCausalLM",

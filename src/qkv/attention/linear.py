@@ -114,7 +114,7 @@ class MultiHeadLinearAttention(MultiHeadAttention):
         self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: LayerState | None = None
     ) -> Float[Tensor, "B T H E"]:
         refuse_bias(self.kind, run)
-        q = self.q_norm(self.q(x).unflatten(-1, (self.n_heads, self.d_head)))
+        q = self.normed(self.q(x), self.q_norm)
         k, v = self._keys_values(x)
         q, k = run.rotate_queries(q), run.rotate_keys(k)
         assert state is None or isinstance(state, LinearState)

@@ -87,7 +87,7 @@ class MultiHeadLinformer(MultiHeadAttention):
         self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: object = None
     ) -> Float[Tensor, "B T H E"]:
         refuse_bias("linformer", run)
-        q = self.q_norm(self.q(x).unflatten(-1, (self.n_heads, self.d_head)))
+        q = self.normed(self.q(x), self.q_norm)
         k, v = self._keys_values(x)
         q, k = run.rotate_queries(q), run.rotate_keys(k)
         values = self.project_keys if self.project_values is None else self.project_values

@@ -78,8 +78,8 @@ class MultiHeadGlobalAttention(MultiHeadAttention):
         return found.put(self._global(x, run, found), local)
 
     def _global(self, x: Float[Tensor, "B T M"], run: Pass, found: Found) -> Float[Tensor, "B G H E"]:
-        q = self.q_norm(self.q_global(found.pick(x)).unflatten(-1, (self.n_heads, self.d_head)))
-        k = self.k_norm(self.k_global(x).unflatten(-1, (self.n_kv_heads, self.d_head)))
+        q = self.normed(self.q_global(found.pick(x)), self.q_norm)
+        k = self.normed(self.k_global(x), self.k_norm)
         v = self.v_global(x).unflatten(-1, (self.n_kv_heads, self.d_value))
         if run.tables is not None:
             q = run.position.rotate_queries(q, tuple(found.pick(table) for table in run.tables))

@@ -146,7 +146,8 @@ class Attention(Mixer, kind="attention"):
 
     `n_kv_heads` below `n_heads` is grouped-query attention, 1 multi-query. `d_head` is d_model / n_heads by default;
     `d_value`, the width of values, is d_head. `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
-    queries and keys. `score` compares them in another way (`attention.scores`); positions turn what it makes of either.
+    queries and keys, with `qk_norm_over` "all" those of all heads together (OLMo 2).
+    `score` compares them in another way (`attention.scores`); positions turn what it makes of either.
     `weighting` makes weights of scores in place of the soft-max (`attention.weighting`). `sink` adds a logit to those of the
     keys, whose share goes to no value, so that a head may attend to nothing: "learned", one for each head (gpt-oss, OpenAI
     2025), or "zero", softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one").
@@ -163,6 +164,7 @@ class Attention(Mixer, kind="attention"):
     scale: float | None = Field(default=None, gt=0)
     softcap: float | None = Field(default=None, gt=0)
     qk_norm: Norm = NoNorm()
+    qk_norm_over: Literal["head", "all"] = "head"
     backend: str = "auto"
     score: Score = ScaledDot()
     weighting: Weighting = Softmax()
@@ -243,7 +245,8 @@ class Attention(Mixer, kind="attention"):
         queries, keys, out = d_model * h * d, d_model * k * (d + e), h * e * d_model
         biases = (h * d + k * (d + e)) * self.bias + d_model * self._out_bias
         flops = 2 * ((queries + out) * tokens + keys * (memory or tokens)) + 2 * pairs * h * (self.score.width(d) + e)
-        more = 2 * self.qk_norm.cost(d).parameters + h * (self.sink == "learned")
+        normed = (h * d, k * d) if self.qk_norm_over == "all" else (d, d)
+        more = sum(self.qk_norm.cost(width).parameters for width in normed) + h * (self.sink == "learned")
         return Cost(queries + keys + out + biases + more, flops) + self.score.cost(d, d, h, k, tokens, memory or tokens)
 
     @property
@@ -281,7 +284,9 @@ class MultiHeadAttention(nn.Module):
         self.k = Linear(d_model, kv * d, spec.bias)
         self.v = Linear(d_model, kv * e, spec.bias)
         self.out = Linear(h * e, d_model, spec._out_bias, into_residual=True)
-        self.q_norm, self.k_norm = spec.qk_norm.module(d), spec.qk_norm.module(d)
+        self.norms_all = spec.qk_norm_over == "all"
+        self.q_norm = spec.qk_norm.module(h * d if self.norms_all else d)
+        self.k_norm = spec.qk_norm.module(kv * d if self.norms_all else d)
 
     def forward(
         self, x: Float[Tensor, "B T M"], run: Pass, state: State | CrossState | None = None
@@ -292,7 +297,7 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: State | CrossState | None = None
     ) -> Float[Tensor, "B T H E"]:
         """What the heads give, before it is projected; `layout` is that of the queries."""
-        q = self.q_norm(self.q(x).unflatten(-1, (self.n_heads, self.d_head)))
+        q = self.normed(self.q(x), self.q_norm)
         if self.score is not None:
             q = self.score.queries(q)
         if self.cross:
@@ -360,8 +365,13 @@ class MultiHeadAttention(nn.Module):
         """Who may look at whom, and what is added to the scores, given what positions add."""
         return self.pattern, bias
 
+    def normed(self, x: Float[Tensor, "B T HD"], norm: nn.Module) -> Float[Tensor, "B T H D"]:
+        """Queries or keys by heads, normalized each head by itself or all together."""
+        split = (-1, self.d_head)
+        return norm(x).unflatten(-1, split) if self.norms_all else norm(x.unflatten(-1, split))
+
     def _keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        k = self.k_norm(self.k(x).unflatten(-1, (self.n_kv_heads, self.d_head)))
+        k = self.normed(self.k(x), self.k_norm)
         k = k if self.score is None else self.score.keys(k)
         return k, self.v(x).unflatten(-1, (self.n_kv_heads, self.d_value))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ..attention.multi_head import Attention
 from ..hub.family import Family
@@ -39,6 +39,8 @@ def llama(
     feedforward_bias: bool = False,
     feedforwards: Sequence[FeedForwardLayer | None] | None = None,
     qk_norm: bool = False,
+    qk_norm_over: Literal["head", "all"] = "head",
+    placement: Literal["pre", "post", "res-post", "sandwich"] = "pre",
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
     eps: float = 1e-5,
@@ -70,9 +72,11 @@ def llama(
                 pattern=sliding(window),
                 dropout=attention_dropout,
                 qk_norm=norm if qk_norm else NoNorm(),
+                qk_norm_over=qk_norm_over,
             ),
             feedforward=feedforward or usual,
             norm=norm,
+            placement=placement,
             dropout=dropout,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -56,12 +56,13 @@ class InputModule(nn.Module):
 class Embedding(Input, kind="embedding"):
     """dropout(norm(scale · E[token] + position + type)), projected to d_model where `width` is another.
 
-    `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4). `token_types` is BERT's sentence A/B table;
+    `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4), a number by itself (Granite).
+    `token_types` is BERT's sentence A/B table;
     where there is one type alone (RoBERTa), all tokens are of it.
     """
 
     width: int | None = Field(default=None, gt=0)
-    scale: Literal["none", "sqrt"] = "none"
+    scale: Literal["none", "sqrt"] | Annotated[float, Field(gt=0)] = "none"
     norm: Norm = NoNorm()
     dropout: float = Field(default=0.0, ge=0, lt=1)
     token_types: int = Field(default=0, ge=0)
@@ -87,7 +88,7 @@ class TokenEmbedding(InputModule):
     def __init__(self, spec: Embedding, vocab_size: int, d_model: int) -> None:
         super().__init__()
         width = spec.width or d_model
-        self.scale = math.sqrt(width) if spec.scale == "sqrt" else 1.0
+        self.scale = spec.scale if isinstance(spec.scale, float) else math.sqrt(width) if spec.scale == "sqrt" else 1.0
         self.dropout = spec.dropout
         self.weight = nn.Parameter(torch.empty(vocab_size, width))
         self.types = nn.Parameter(torch.empty(spec.token_types, width)) if spec.token_types else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -96,14 +96,15 @@ class LanguageModel(Head, kind="language-model"):
     """logits = h Wᵀ + b over the vocabulary. `tied`: W is the embedding table (Press & Wolf 2017).
 
     `transform` changes h first, as masked language models do. `scale` "rsqrt" multiplies it by 1/√d_model (T5 with tied
-    tables); `softcap` bounds logits (Gemma 2). `fused` computes the loss without holding the logits; the plain way is
+    tables), a number by itself (Granite).
+    `softcap` bounds logits (Gemma 2). `fused` computes the loss without holding the logits; the plain way is
     for comparison.
     """
 
     tied: bool = True
     bias: bool = False
     transform: Transform | None = None
-    scale: Literal["none", "rsqrt"] = "none"
+    scale: Literal["none", "rsqrt"] | Annotated[float, Field(gt=0)] = "none"
     softcap: float | None = Field(default=None, gt=0)
     fused: bool = True
 
@@ -125,7 +126,8 @@ class LanguageModelHead(HeadModule):
 
     def __init__(self, spec: LanguageModel, d_model: int, vocab_size: int) -> None:
         super().__init__()
-        self.scale = 1 / math.sqrt(d_model) if spec.scale == "rsqrt" else 1.0
+        own = 1 / math.sqrt(d_model) if spec.scale == "rsqrt" else 1.0
+        self.scale = spec.scale if isinstance(spec.scale, float) else own
         self.softcap, self.fused, self.tied = spec.softcap, spec.fused, spec.tied
         self.transform = None if spec.transform is None else TransformModule(spec.transform, d_model)
         self.weight = nn.Parameter(torch.empty(vocab_size, spec.width(d_model)))
