@@ -212,7 +212,7 @@ def test_blocks_are_decided_where_they_can_be(pattern: Pattern, q: tuple, k: tup
 def by_heads(pattern: Pattern, n: int) -> Tensor:
     """(heads, n, n), as many heads as there are rules."""
     at = torch.arange(n)
-    return quadtree.holds(pattern, at[None, :, None], at[None, None])[0]
+    return quadtree.evaluate(pattern, at[None, :, None], at[None, None])[0]
 
 
 lengths = st.sampled_from([0, 1, 5, 63, 64, 65, 130, 200])
@@ -350,17 +350,17 @@ def test_pictures_are_saved_by_their_ending(tmp_path: Path) -> None:
 
 def test_blind_queries_of_a_long_row() -> None:
     n = 100_000
-    assert (causal() & ~window(3)).blind(n) == [0, 1, 2]
-    assert (~causal()).blind(n) == [n - 1]
-    assert (causal() & strided(64, "far") & ~window(1)).blind(n) == list(range(64))
-    assert (~full()).blind(5) == [0, 1, 2, 3, 4]
-    assert by_head(full(), causal() & ~window(1)).blind(n) == [0], "one blind head is enough"
+    assert (causal() & ~window(3)).fully_masked(n) == [0, 1, 2]
+    assert (~causal()).fully_masked(n) == [n - 1]
+    assert (causal() & strided(64, "far") & ~window(1)).fully_masked(n) == list(range(64))
+    assert (~full()).fully_masked(5) == [0, 1, 2, 3, 4]
+    assert by_head(full(), causal() & ~window(1)).fully_masked(n) == [0], "one blind head is enough"
 
 
 @pytest.mark.parametrize(
     "pattern, said",
     [
-        (causal() & ~window(3), "positions 0–2 of 256, where attention gives 0; add"),
+        (causal() & ~window(3), "positions 0–2 of 256, where attention returns 0; add"),
         (causal() & ~window(2) & ~sinks(1) | causal() & chunks(2) & ~window(1), r"positions 0, 2 of 256"),
     ],
 )

@@ -116,9 +116,9 @@ def test_wrong_values() -> None:
     views = Layout.full(4).queries(), Layout.full(4).keys()
     with pytest.raises(ValueError, match=r"needs the layout of an image, or its grid=\(rows, columns, before, after\)"):
         neighborhood(3).allowed(*views)
-    with pytest.raises(ValueError, match="its size is odd, not 4"):
+    with pytest.raises(ValueError, match="size of a neighborhood is odd, so that it has a center, not 4"):
         neighborhood(4)
     with pytest.raises(ValueError, match="size: input should be greater than 0, not -1"):
         neighborhood(-1)
-    with pytest.raises(ValueError, match=r"at least one of each, unlike \(0, 4, 0, 0\)"):
+    with pytest.raises(ValueError, match=r"at least one row and one column, not \(0, 4, 0, 0\)"):
         axial(grid=(0, 4))
