@@ -210,6 +210,25 @@ def test_a_family_from_outside_is_loaded_and_saved(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "again" / "config.json").read_text())["architectures"] == ["AcmeForCausalLM"]
 
 
+def test_a_model_from_outside_trains_is_saved_loads_and_generates(tmp_path: Path) -> None:
+    tree = {
+        "name": "bag",
+        "data": {"kind": "copy", "longest": 5, "train": 200, "validation": 20, "test": 20},
+        "tokenizer": {"kind": "word"},
+        "objective": "next-token",
+        "model": {"preset": "bag", "d_model": 16},
+        "evaluation": {"examples": 10},
+        "training": {"max_steps": 20, "eval_every": 10, "metric": "loss", "mode": "min"},
+    }
+    run_recipe(Recipe.from_tree(tree), tmp_path / "run", device="cpu")
+    run = qkv.load(tmp_path / "run", device="cpu")
+    assert run.model.spec.kind == "bag" and run.model.spec.n_parameters == sum(
+        p.numel() for p in run.model.parameters()
+    )
+    out = run.generate(["a b c", "b"], max_new_tokens=4)
+    assert len(out) == 2 and out[0] == run.generate(["a b c"], max_new_tokens=4)[0]
+
+
 @pytest.mark.parametrize("backend", ["reference", "sdpa", "tiled", "exact"])
 def test_every_backend_serves_and_trains_parts_from_outside(backend: str) -> None:
     made = spec(position=PARTS.Kerple(), **{"blocks__*__attention__pattern": PARTS.EveryNth(step=2)})
