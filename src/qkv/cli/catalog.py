@@ -170,13 +170,14 @@ def _role(name: str) -> Callable[[], list[Row]]:
 
 
 def _metrics() -> list[Row]:
-    from ..look.wording import ERRORS, HOW, QUALITY, titled
+    from .. import tasks  # noqa: F401  (register their metrics)
+    from ..metrics.display import display_of, errors, qualities
 
     def row(name: str, better: str) -> Row:
-        about = HOW.get(name) or titled(name)
+        about = display_of(name).about or display_of(name).title
         return name, f"{about}; {better} is better."
 
-    return [row(name, "higher") for name in QUALITY] + [row(name, "lower") for name in ERRORS]
+    return [row(name, "higher") for name in qualities()] + [row(name, "lower") for name in errors()]
 
 
 LISTS: dict[str, Callable[[], list[Row]]] = {

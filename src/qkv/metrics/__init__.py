@@ -1,1 +1,3 @@
-"""Metrics: what they are called, how they are computed, and which way is better."""
+"""Metrics: how they are computed, what they are called, and whether higher is better."""
+
+from . import text  # noqa: F401  (registers the metrics of texts)

@@ -9,6 +9,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from .base import MetricValue
+from .display import register
+
+register("exact_match", scale="fraction", higher_is_better=True, about="outputs that equal the truth to the letter")
+register("bleu", "BLEU", "points", higher_is_better=True)
+register("chrf", "chrF", "points", higher_is_better=True)
+register("rouge1", "ROUGE-1", "points", higher_is_better=True)
+register("rouge2", "ROUGE-2", "points", higher_is_better=True)
+register("rougeL", "ROUGE-L", "points", higher_is_better=True)
+register("loss", higher_is_better=False, about="mean negative log-likelihood of a token, in nats")
+register("perplexity", higher_is_better=False, about="e to the loss")
+register("bits_per_byte", higher_is_better=False, about="negative log-likelihood for a byte of text, in bits")
+register("wer", "Word error rate", higher_is_better=False)
+register("cer", "Character error rate", higher_is_better=False)
 
 
 def exact_match(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:

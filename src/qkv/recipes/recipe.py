@@ -29,7 +29,7 @@ from ..directories.layout import RECIPE, read_text
 from ..directories.spec import spec_of
 from ..generation import Generation
 from ..layers.lora import Adapter
-from ..look.wording import better
+from ..metrics.display import display_of
 from ..models.heads.sentence import SentenceVector
 from ..models.heads.series import Forecaster
 from ..models.heads.text import Head, SequenceClassifier, Span, TokenClassifier
@@ -265,10 +265,12 @@ class Recipe(Spec):
                 "the objective 'sequence-to-sequence' needs an encoder–decoder, which reads second texts as targets; for a "
                 "decoder, which reads both as one text, give objective=next-token"
             )
-        if (right := better(self.training.metric)) not in (None, self.training.mode):
+        higher = display_of(self.training.metric).higher_is_better
+        right = self.training.mode if higher is None else "max" if higher else "min"
+        if right != self.training.mode:
             raise ValueError(
                 f"training.mode is {self.training.mode!r}, but {self.training.metric} is the better the "
-                f"{'higher' if right == 'max' else 'lower'} it is; give training.mode={right}"
+                f"{'higher' if higher else 'lower'} it is; give training.mode={right}"
             )
         if self.task is None:
             return self if self.head is None else self._headed(self.head)

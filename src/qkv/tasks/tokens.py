@@ -10,6 +10,9 @@ from torch import Tensor
 
 from ..core.batch import IGNORE, Batch
 from ..metrics.base import Metric, MetricValue
+from ..metrics.display import register
+
+register("accuracy", scale="fraction", higher_is_better=True)
 
 AT_ONCE = 1024  # places of which logits are held
 

@@ -22,8 +22,9 @@ from ...look import capture, picture, pictures
 from ...look.chart import Series, line_chart
 from ...look.html import render
 from ...look.svg import join, readable, tag
-from ...look.wording import HOW, QUALITY, scaled, shown, taken, titled
+from ...look.wording import scaled, shown, taken
 from ...look.words import duration, marked
+from ...metrics.display import display_of, qualities
 from . import contextual
 from .story import Section, Story
 
@@ -70,10 +71,10 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
     made, history, machine = [], story.history, story.machine
     metrics = _metrics(story)
     chosen = (story.recipe.get("training") or {}).get("metric")  # by which the best weights were
-    wanted = (*([chosen] if chosen not in (None, "loss") else []), *QUALITY, "perplexity")
+    wanted = (*([chosen] if chosen not in (None, "loss") else []), *qualities(), "perplexity")
     headline = next((key for key in wanted if key in metrics), None)
     if headline:
-        made.append((titled(headline), shown(headline, metrics[headline]), _where(story)))
+        made.append((display_of(headline).title, shown(headline, metrics[headline]), _where(story)))
     if story.parameters:
         made.append(("Parameters", readable(float(story.parameters)), f"{story.parameters:,}"))
     seconds = history.last("train", "elapsed")
@@ -103,7 +104,8 @@ def learning(story: Story) -> Section | None:
         Series("validation", history.series("eval", "loss"), dots=True),
     ]
     quality = [
-        Series(titled(key), [(x, scaled(key, y)) for x, y in history.series("eval", key)], dots=True) for key in QUALITY
+        Series(display_of(key).title, [(x, scaled(key, y)) for x, y in history.series("eval", key)], dots=True)
+        for key in qualities()
     ]
     large = [
         line_chart("Loss" if story.task else "Loss (nats per token)", losses),
@@ -130,7 +132,7 @@ def learning(story: Story) -> Section | None:
 
 def results(story: Story) -> Section | None:
     """The metrics of the weights delivered, each with the signature of its computation."""
-    rows = [(titled(key), shown(key, value), _how(story, key)) for key, value in _metrics(story).items()]
+    rows = [(display_of(key).title, shown(key, value), _how(story, key)) for key, value in _metrics(story).items()]
     if not rows:
         return None
     notes = [f"{_where(story)}.", *(f"{note}." for note in story.evaluation.get("notes") or ())]
@@ -139,7 +141,7 @@ def results(story: Story) -> Section | None:
 
 def _how(story: Story, key: str) -> str:
     """How a metric was computed, and on how many examples where that is not all of them."""
-    how = (story.evaluation.get("signatures") or {}).get(key) or (HOW.get(key, "") if not story.task else "")
+    how = (story.evaluation.get("signatures") or {}).get(key) or ("" if story.task else display_of(key).about)
     covered = (story.evaluation.get("counts") or {}).get(key)
     return how if covered is None else f"{how}; over {covered:,} examples".removeprefix("; ")
 

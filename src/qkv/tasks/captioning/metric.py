@@ -12,7 +12,12 @@ from ...core.batch import IGNORE, Batch
 from ...data.media.images import pictured
 from ...data.media.png import png
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
 from ...tokenizers.protocol import Encoder
+
+register("exact", "Exact match", "fraction", higher_is_better=True)
+register("exact_captions", scale="fraction", higher_is_better=True, part=True)
+register("exact_answers", scale="fraction", higher_is_better=True, part=True)
 
 _KEPT = 32  # pictures kept to be shown
 

@@ -17,6 +17,10 @@ from ...data.media.images import pictured
 from ...data.media.png import class_color, png
 from ...layers.boxes import corners
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
+
+register("map", "Mean AP", "fraction", higher_is_better=True)
+register("map50", "AP at IoU 0.5", "fraction", higher_is_better=True)
 
 _KEPT = 16  # pictures kept to be shown
 SHOWN = 0.5  # how sure a detection is that is shown

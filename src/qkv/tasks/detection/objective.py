@@ -13,8 +13,13 @@ from torch.nn import functional as F
 
 from ...core.batch import IGNORE, Batch, Term, Terms
 from ...layers.boxes import corners, overlap
+from ...metrics.display import register
 from ...models.heads.vision import Objects
 from ...training.objective import Objective
+
+register("class", "Loss of classes")
+register("box", "Loss of boxes")
+register("giou", "Loss of boxes' overlap")
 
 Weight = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 

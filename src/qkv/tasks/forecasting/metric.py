@@ -10,6 +10,11 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
+
+register("mse", "Squared error", higher_is_better=False)
+register("mae", "Absolute error", higher_is_better=False)
+register("last_value_mse", "Squared error of the last value")
 
 _KEPT = 64  # forecasts from which samples are chosen
 

@@ -11,7 +11,10 @@ from torch import Tensor
 from ...core.batch import Batch
 from ...data.media.png import png
 from ...metrics.base import MetricValue
+from ...metrics.display import register
 from ..text_classification.metric import ClassMetric
+
+register("top5", "Top-5 accuracy", "fraction", higher_is_better=True)
 
 T = TypeVar("T")
 

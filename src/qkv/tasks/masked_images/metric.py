@@ -15,7 +15,10 @@ from ...data.media.images import pictured
 from ...data.media.png import png
 from ...layers.patches import cut, joined
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
 from ..image_classification.metric import Some
+
+register("explained", scale="fraction", higher_is_better=True)
 
 _HIDDEN = 0.5  # the brightness of what is hidden, 0 … 1
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from torch import nn
 
 from ...core.batch import Batch, Term, Terms
+from ...metrics.display import register
 from ...training.objective import LabelObjective
+
+register("next_sentence", "Loss of next sentences")
 
 NEXT = "next_sentence"
 

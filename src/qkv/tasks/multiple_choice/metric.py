@@ -8,7 +8,10 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
 from ..samples import evenly
+
+register("accuracy", scale="fraction", higher_is_better=True)
 
 
 class ChoiceMetric(Metric):

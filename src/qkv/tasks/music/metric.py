@@ -14,8 +14,11 @@ from ...core.batch import IGNORE, Batch
 from ...data.media.midi import written
 from ...data.media.note_names import END, Frame, frames_in, is_music, runs, spelled
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
 from ...tokenizers.protocol import Encoder
 from ...tokenizers.tokenizer import Tokenizer
+
+register("frame_nll", "Loss of a frame", higher_is_better=False)
 
 _KEPT = 32  # beginnings of pieces that are remembered
 _WORDS = 6  # tokens of a frame, about

@@ -14,6 +14,10 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
+
+register("token_f1", "F1 of tokens", "fraction", higher_is_better=True)
+register("exact", "Exact match", "fraction", higher_is_better=True)
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 

@@ -8,8 +8,14 @@ from torch import Tensor
 
 from ...core.batch import IGNORE, Batch
 from ...metrics.base import MetricValue
+from ...metrics.display import register
 from ...tokenizers.protocol import Encoder
 from ..tokens import TokenMetric
+
+register("masked_accuracy", scale="fraction", higher_is_better=True)
+register("precision", scale="fraction", higher_is_better=True)
+register("recall", scale="fraction", higher_is_better=True)
+register("replaced", "Replaced tokens", "fraction", part=True)
 
 SHOWN = 8  # rows kept to be shown
 

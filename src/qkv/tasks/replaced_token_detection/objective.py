@@ -8,8 +8,11 @@ from pydantic import Field
 from torch import nn
 
 from ...core.batch import IGNORE, Batch, Term, Terms
+from ...metrics.display import register
 from ...models.electra import ReplacedTokensHead
 from ...training.objective import Objective, extra_terms
+
+register("generator", "Loss of the generator")
 
 
 class ReplacedTokens(Objective, kind="replaced-tokens"):

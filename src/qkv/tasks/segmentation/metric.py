@@ -17,6 +17,10 @@ from ...core.batch import IGNORE, Batch
 from ...data.media.images import pictured
 from ...data.media.png import class_color, class_png, png
 from ...metrics.base import Metric, MetricValue, model_outputs
+from ...metrics.display import register
+
+register("miou", "Mean IoU", "fraction", higher_is_better=True)
+register("pixel_accuracy", scale="fraction", higher_is_better=True)
 
 Views = Literal[1, 2, 4, 8]
 _FLIPS: tuple[tuple[int, ...], ...] = ((), (3,), (2,), (2, 3))  # the axes of each

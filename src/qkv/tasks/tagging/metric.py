@@ -10,7 +10,13 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
 from ...metrics.entities import Scheme, agreement
+
+register("accuracy", scale="fraction", higher_is_better=True)
+register("entity_f1", "F1 of entities", "fraction", higher_is_better=True)
+register("entity_precision", "Precision of entities", "fraction", higher_is_better=True, part=True)
+register("entity_recall", "Recall of entities", "fraction", higher_is_better=True, part=True)
 
 
 @dataclass

@@ -12,7 +12,13 @@ from torch import Tensor
 from ...core.batch import Batch
 from ...data.batching.numpy_batch import Array
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
 from ..samples import evenly, read_of
+
+register("accuracy", scale="fraction", higher_is_better=True)
+register("f1", "F1", "fraction", higher_is_better=True)
+register("macro_f1", "Macro F1", "fraction", higher_is_better=True)
+register("mcc", "Matthews correlation", "correlation", higher_is_better=True)
 
 
 class ClassMetric(Metric):

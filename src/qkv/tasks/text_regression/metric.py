@@ -12,7 +12,11 @@ from torch import Tensor
 from ...core.batch import Batch
 from ...data.batching.numpy_batch import Array
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
 from ..samples import evenly, read_of
+
+register("spearman", scale="correlation", higher_is_better=True)
+register("pearson", scale="correlation", higher_is_better=True)
 
 
 class NumberMetric(Metric):

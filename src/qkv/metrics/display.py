@@ -1,0 +1,64 @@
+"""Registry of how metrics are displayed: title, scale, and whether higher is better. Each metric registers its own.
+
+    register("accuracy", scale="fraction", higher_is_better=True)
+
+A metric from outside registers in the same way, before it is evaluated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Scale = Literal["fraction", "correlation", "points", "number"]
+"""fraction: 0 … 1, shown as a percentage; correlation: −1 … 1; points: two decimals, such as BLEU; else a number."""
+
+
+@dataclass(frozen=True)
+class Display:
+    """How a metric is displayed.
+
+    higher_is_better: None where neither is.
+    part:  whether it is a part of another metric, such as precision of F1, and is left out of headlines and charts.
+    about: what it is, in half a sentence.
+    """
+
+    title: str
+    scale: Scale = "number"
+    higher_is_better: bool | None = None
+    part: bool = False
+    about: str = ""
+
+
+DISPLAYS: dict[str, Display] = {}
+
+
+def register(
+    name: str,
+    title: str = "",
+    scale: Scale = "number",
+    higher_is_better: bool | None = None,
+    *,
+    part: bool = False,
+    about: str = "",
+) -> None:
+    """Say how a metric, or a term of a loss, is displayed. Raises ValueError where another display has its name."""
+    display = Display(title or name.replace("_", " ").capitalize(), scale, higher_is_better, part, about)
+    if DISPLAYS.setdefault(name, display) != display:
+        raise ValueError(f"the metric {name!r} is already registered as {DISPLAYS[name]}; choose another name")
+
+
+def display_of(name: str) -> Display:
+    """How a metric is displayed; a plain number where it is not registered."""
+    return DISPLAYS.get(name) or Display(name.replace("_", " ").capitalize())
+
+
+def qualities() -> list[str]:
+    """Metrics of which higher is better, fractions before points; parts of others left out."""
+    names = [name for name, one in DISPLAYS.items() if one.higher_is_better and not one.part]
+    return sorted(names, key=lambda name: DISPLAYS[name].scale == "points")
+
+
+def errors() -> list[str]:
+    """Metrics of which lower is better."""
+    return [name for name, one in DISPLAYS.items() if one.higher_is_better is False]
