@@ -124,6 +124,12 @@ def test_a_placement_from_outside() -> None:
     del Placement.kinds["twin-of-this-test"]
 
 
+def test_functions_are_applied_to_blocks_as_to_any_module() -> None:
+    names: list[str] = []
+    made().apply(lambda module: names.append(type(module).__name__))
+    assert names[-1] == "BlockModule" and "Linear" in names
+
+
 def test_placements_differ() -> None:
     outs = []
     for placement in PLACEMENTS[:4]:

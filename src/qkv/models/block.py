@@ -125,9 +125,9 @@ class BlockModule(nn.Module):
 
     def branch(self, name: str, x: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
         """What a sublayer adds to the residual stream."""
-        return self.apply(name, self.before(name, x, x), run, state)
+        return self.sublayer(name, self.before(name, x, x), run, state)
 
-    def apply(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
+    def sublayer(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
         """The same, of an input that is normalized already."""
         y = self._part(name, y, run, state)
         y = dropout(self.norm_after[name](y) if name in self.norm_after else y, self.dropout, self.training)

@@ -32,7 +32,7 @@ class Sublayers(Protocol):
     residual: bool
 
     def before(self, name: str, x: Tensor, without: Tensor) -> Tensor: ...
-    def apply(self, name: str, y: Tensor, run: Pass, state: Any = None) -> Tensor: ...
+    def sublayer(self, name: str, y: Tensor, run: Pass, state: Any = None) -> Tensor: ...
     def branch(self, name: str, x: Tensor, run: Pass, state: Any = None) -> Tensor: ...
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor: ...
 
@@ -146,7 +146,7 @@ class Parallel(Placement, kind="parallel"):
         normed, out = x, x if block.residual else torch.zeros_like(x)
         for name in block.sublayers:
             normed = block.before(name, x, normed)
-            out = out + block.apply(name, normed, run, states.get(name))
+            out = out + block.sublayer(name, normed, run, states.get(name))
         return out
 
 
