@@ -114,6 +114,7 @@ DISTILBERT = {
     "max_position_embeddings": 40,
 }
 ELECTRA = {**SIZES, "embedding_size": 16}
+ALBERT = {**ELECTRA, "num_hidden_layers": 3}
 BART = {
     "vocab_size": VOCABULARY,
     "d_model": 32,
@@ -296,6 +297,11 @@ CASES: dict[str, Case] = {
     "roberta-bare": Case("RobertaModel", {**SIZES, "pad_token_id": 1}, does="read", outputs="", types=True),
     "distilbert": Case("DistilBertForMaskedLM", DISTILBERT, does="read"),
     "distilbert-bare": Case("DistilBertModel", DISTILBERT, does="read", outputs=""),
+    "albert": Case("AlbertForMaskedLM", ALBERT, does="read", types=True),
+    "albert-groups": Case(
+        "AlbertForMaskedLM", {**ALBERT, "num_hidden_layers": 5, "num_hidden_groups": 2}, does="read", types=True
+    ),
+    "albert-bare": Case("AlbertModel", ALBERT, does="read", outputs="", types=True),
     "electra-discriminator": Case("ElectraForPreTraining", ELECTRA, does="read", labels=1, types=True),
     "electra-generator": Case("ElectraForMaskedLM", ELECTRA, does="read", types=True),
     "electra-bare": Case("ElectraModel", {**ELECTRA, "embedding_size": 32}, does="read", outputs="", types=True),

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from hub_cases import BIG_BIRD, DISTILBERT, ELECTRA, LONGFORMER, SIZES, Case, Pair, inputs, made, ours, theirs
+from hub_cases import ALBERT, BIG_BIRD, DISTILBERT, ELECTRA, LONGFORMER, SIZES, Case, Pair, inputs, made, ours, theirs
 from test_parity import error
 
 from qkv.core.layout import Layout
@@ -26,6 +26,7 @@ CASES = {
     "bert": Case("BertForQuestionAnswering", SIZES, does="read", types=True),
     "roberta": Case("RobertaForQuestionAnswering", {**SIZES, "pad_token_id": 1}, does="read"),
     "distilbert": Case("DistilBertForQuestionAnswering", DISTILBERT, does="read"),
+    "albert": Case("AlbertForQuestionAnswering", ALBERT, does="read", types=True),
     "electra": Case("ElectraForQuestionAnswering", ELECTRA, does="read", types=True),
     "longformer": Case("LongformerForQuestionAnswering", LONGFORMER, does="read", lengths=(29, 14, 22), chosen=True),
     "big-bird": Case(

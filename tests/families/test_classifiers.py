@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import hub_cases
 from hub_cases import (
+    ALBERT,
     BART,
     BIG_BIRD,
     BLOOM,
@@ -68,6 +69,7 @@ CASES: dict[str, Case] = {
     "roberta": reader("Roberta", {**SIZES, "pad_token_id": 1}),
     "distilbert": reader("DistilBert", DISTILBERT),
     "electra": reader("Electra", ELECTRA, types=True),
+    "albert": reader("Albert", ALBERT, types=True),
     "longformer": reader("Longformer", LONGFORMER, lengths=(29, 14, 22), chosen=True),
     "big-bird": reader("BigBird", BIG_BIRD, lengths=(45, 30, 38)),
     "gpt2": decoder("GPT2", GPT2),

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 sys.path.insert(0, str(Path(__file__).parent))
 
 from hub_cases import (
+    ALBERT,
     BIG_BIRD,
     BLOOM,
     DISTILBERT,
@@ -76,6 +77,7 @@ CASES = {
     "roberta": case("Roberta", PADDED),
     "distilbert": case("DistilBert", DISTILBERT),
     "electra": case("Electra", ELECTRA, types=True),
+    "albert": case("Albert", ALBERT, types=True),
     "longformer": case("Longformer", LONGFORMER, lengths=(29, 14, 22), chosen=True),
     "big-bird": case("BigBird", BIG_BIRD, lengths=(45, 30, 38)),
     **{

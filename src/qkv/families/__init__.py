@@ -12,6 +12,7 @@ from ..models.base import ModelSpec
 from ..models.transformer import Transformer
 from ..positions.base import Position
 from . import (
+    albert,
     bart,
     bert,
     bigbird,
@@ -60,7 +61,15 @@ FAMILIES: dict[str, Family] = {
         *(llama.FAMILY, mistral.FAMILY, qwen2.FAMILY, qwen3.FAMILY, gemma2.FAMILY, phi3.FAMILY),
         *(gemma3.FAMILY, smollm3.FAMILY, olmo2.FAMILY, granite.FAMILY),
         *(mixtral.FAMILY, qwen2_moe.FAMILY, qwen3_moe.FAMILY),
-        *(bert.FAMILY, roberta.FAMILY, distilbert.FAMILY, electra.FAMILY, longformer.FAMILY, bigbird.FAMILY),
+        *(
+            bert.FAMILY,
+            roberta.FAMILY,
+            distilbert.FAMILY,
+            electra.FAMILY,
+            albert.FAMILY,
+            longformer.FAMILY,
+            bigbird.FAMILY,
+        ),
         *(bart.FAMILY, marian.FAMILY, t5.FAMILY, t5.MT5),
         *(vit.FAMILY, deit.FAMILY, vit_mae.FAMILY, yolos.FAMILY),
     )
@@ -89,6 +98,7 @@ FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
     (bert.bert, {**bert.SIZES, **roberta.SIZES}),
     (distilbert.distilbert, distilbert.SIZES),
     (electra.electra, electra.SIZES),
+    (albert.albert, albert.SIZES),
     (longformer.longformer, longformer.SIZES),
     (bigbird.bigbird, bigbird.SIZES),
     (bart.bart, bart.SIZES),

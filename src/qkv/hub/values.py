@@ -184,7 +184,7 @@ KINDS: dict[str, Kind] = {
     **_each(WIDTH, "encoder_ffn_dim", "decoder_ffn_dim", "decoder_intermediate_size", "moe_intermediate_size"),
     **_each(WIDTH, "shared_expert_intermediate_size", "d_kv", "head_dim"),
     **_each(LAYERS, "n_layers", "n_layer", "num_hidden_layers", "num_layers", "num_decoder_layers"),
-    **_each(LAYERS, "encoder_layers", "decoder_layers", "decoder_num_hidden_layers"),
+    **_each(LAYERS, "num_hidden_groups", "encoder_layers", "decoder_layers", "decoder_num_hidden_layers"),
     **_each(HEADS, "n_heads", "n_head", "num_heads", "num_attention_heads", "num_key_value_heads", "num_kv_heads"),
     **_each(HEADS, "encoder_attention_heads", "decoder_attention_heads", "decoder_num_attention_heads"),
     **_each(VOCABULARY, "vocab_size", "decoder_vocab_size"),
