@@ -43,6 +43,25 @@ class TextFiles(FileSource):
         return table if self.strict else _Tolerant(table)
 
 
+class FilePerSplit(TextFiles):
+    """A text file for training, and perhaps one each for validation and test.
+
+    expects: what `path` names, for the error if it is missing.
+    """
+
+    expects: ClassVar[str]
+
+    path: str | None = None
+    validation_path: str | None = None
+    test_path: str | None = None
+
+    def paths(self, split: Split) -> tuple[Path, ...]:
+        given = self.path if split == "train" else getattr(self, f"{split}_path")
+        if given is None and split == "train":
+            raise ValueError(f"no training data: give data.path, {self.expects}")
+        return (Path(given).expanduser(),) if given else ()
+
+
 class _Tolerant:
     """A table that skips entries that can't be read."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import ClassVar
 
 from ..files.compressed import bare_name
 from ..files.lines import Lines
-from ..files.text_files import TextFiles
+from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 
 _DOCUMENT = "-DOCSTART-"
 _FORM, _UPOS = 1, 3  # columns of CoNLL-U
 
 
-class Columns(TextFiles, kind="columns"):
+class Columns(FilePerSplit, kind="columns"):
     """Sentences of words and tags. Columns stand between tabs, or between spaces where a line has no tab.
 
     word, tag: which columns, from 0; −1 is the last. By default the first and the last; of a `.conllu` file (plain or
@@ -22,17 +22,10 @@ class Columns(TextFiles, kind="columns"):
     In CoNLL-U, lines that begin with `#` are comments, and what is no word by itself ("3-4", "5.1") is left out.
     """
 
-    path: str | None = None
-    validation_path: str | None = None
-    test_path: str | None = None
+    expects: ClassVar[str] = "a file with a word and its tag on each line"
+
     word: int | None = None
     tag: int | None = None
-
-    def paths(self, split: Split) -> tuple[Path, ...]:
-        given = self.path if split == "train" else getattr(self, f"{split}_path")
-        if given is None and split == "train":
-            raise ValueError("no training data: give data.path, a file with a word and its tag on each line")
-        return (Path(given).expanduser(),) if given else ()
 
     def open(self, split: Split) -> Table:
         return _Sentences(self.lines(self.paths(split)[0]), self.word, self.tag)

@@ -8,11 +8,11 @@ from typing import ClassVar
 from ...core.shuffle import text_hash
 from ..files.json_lines import json_field, json_line
 from ..files.lines import Lines
-from ..files.text_files import TextFiles
+from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 
 
-class Captions(TextFiles, kind="captions"):
+class Captions(FilePerSplit, kind="captions"):
     """A JSONL file (plain or packed), one object a line: `{"image": "a/7.jpg", "answer": "a dog on a beach"}`, where a
     "question" may stand too. Without one it is a caption.
 
@@ -22,19 +22,12 @@ class Captions(TextFiles, kind="captions"):
 
     places: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path", "images")
 
-    path: str | None = None
-    validation_path: str | None = None
-    test_path: str | None = None
+    expects: ClassVar[str] = 'a JSONL file of {"image": …, "answer": …} a line'
+
     images: str | None = None
     image_field: str = "image"
     question_field: str = "question"
     answer_field: str = "answer"
-
-    def paths(self, split: Split) -> tuple[Path, ...]:
-        given = self.path if split == "train" else getattr(self, f"{split}_path")
-        if given is None and split == "train":
-            raise ValueError('no data: give data.path, a JSONL file of {"image": …, "answer": …} a line')
-        return () if given is None else (Path(given).expanduser(),)
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         """All that is said of a picture is held out with it."""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
 from ...tokenizers.chat.conversations import check_messages
 from ..files.json_lines import json_field, json_line, json_value
 from ..files.lines import Lines
-from ..files.text_files import TextFiles
+from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 from .parallel_text import pair
 
 
-class JsonLines(TextFiles, kind="jsonl"):
+class JsonLines(FilePerSplit, kind="jsonl"):
     """One JSON object a line, with a `text`; or, when both are named, with a `prompt` and its `answer`; or with `messages`.
 
     A prompt and its answer come as a pair: a decoder-only model is trained on the answer alone, given the prompt. Messages
@@ -24,9 +23,8 @@ class JsonLines(TextFiles, kind="jsonl"):
     model is trained on what the assistant says.
     """
 
-    path: str | None = None
-    validation_path: str | None = None
-    test_path: str | None = None
+    expects: ClassVar[str] = "a JSONL file"
+
     text: str = "text"
     prompt: str | None = None
     answer: str | None = None
@@ -39,12 +37,6 @@ class JsonLines(TextFiles, kind="jsonl"):
         if self.prompt is not None and self.messages is not None:
             raise ValueError("give prompt and answer, or messages, not both")
         return self
-
-    def paths(self, split: Split) -> tuple[Path, ...]:
-        given = self.path if split == "train" else getattr(self, f"{split}_path")
-        if given is None and split == "train":
-            raise ValueError("no training data: give data.path, a JSONL file")
-        return (Path(given).expanduser(),) if given else ()
 
     def open(self, split: Split) -> Table:
         return _JsonTable(self.lines(self.paths(split)[0]), self)

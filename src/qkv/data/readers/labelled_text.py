@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
 from ..files.records import Column, Format, Reading, Records, opened
-from ..files.text_files import TextFiles
+from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 
 
-class Labelled(TextFiles, kind="labelled"):
+class Labelled(FilePerSplit, kind="labelled"):
     """Rows of a `.csv`, `.tsv` or `.jsonl` file (plain or packed), or, in any other file, lines of a label and a text:
 
         1 a stirring , funny and finally transporting film
@@ -25,9 +24,8 @@ class Labelled(TextFiles, kind="labelled"):
     quoted:   whether the cells of a TSV are quoted as in CSV; by default what they show, see `cells`.
     """
 
-    path: str | None = None
-    validation_path: str | None = None
-    test_path: str | None = None
+    expects: ClassVar[str] = "a file with a text and its label in each row"
+
     text: Column | None = None
     pair: Column | None = None
     label: Column | None = None
@@ -54,12 +52,6 @@ class Labelled(TextFiles, kind="labelled"):
         usual = {"text": "text", "label": "label"} if alone else {"text": "text"}
         found = {name: usual.get(name) if column is None else column for name, column in given.items()}
         return {name: column for name, column in found.items() if column is not None}
-
-    def paths(self, split: Split) -> tuple[Path, ...]:
-        given = self.path if split == "train" else getattr(self, f"{split}_path")
-        if given is None and split == "train":
-            raise ValueError("no training data: give data.path, a file with a text and its label in each row")
-        return (Path(given).expanduser(),) if given else ()
 
     @property
     def _reading(self) -> Reading:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import string
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from ..files.records import Column, Format, Reading, Records, opened
-from ..files.text_files import TextFiles
+from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 
 
-class Choices(TextFiles, kind="choices"):
+class Choices(FilePerSplit, kind="choices"):
     """Rows of a `.csv`, `.tsv` or `.jsonl` file (plain or packed).
 
     text:    the column of the question, or of what is to be gone on with.
@@ -22,9 +21,8 @@ class Choices(TextFiles, kind="choices"):
     format, header, quoted: of the file, as `labelled` has them.
     """
 
-    path: str | None = None
-    validation_path: str | None = None
-    test_path: str | None = None
+    expects: ClassVar[str] = "a file with a question and its candidates in each row"
+
     text: Column = "text"
     choices: tuple[Column, ...] = Field(default=("choices",), min_length=1)
     answer: Column = "answer"
@@ -37,12 +35,6 @@ class Choices(TextFiles, kind="choices"):
         if len({type(column) for column in (self.text, *self.choices, self.answer)}) > 1:
             raise ValueError("columns are all named or all numbered")
         return self
-
-    def paths(self, split: Split) -> tuple[Path, ...]:
-        given = self.path if split == "train" else getattr(self, f"{split}_path")
-        if given is None and split == "train":
-            raise ValueError("no training data: give data.path, a file with a question and its candidates in each row")
-        return (Path(given).expanduser(),) if given else ()
 
     @property
     def _reading(self) -> Reading:

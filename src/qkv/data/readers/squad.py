@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ...core.shuffle import text_hash
 from ..files.compressed import bare_name
 from ..files.encodings import open_text
 from ..files.json_lines import json_line, json_value
 from ..files.lines import Lines
-from ..files.text_files import TextFiles
+from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 
 
-class Questions(TextFiles, kind="questions"):
+class Questions(FilePerSplit, kind="questions"):
     """SQuAD's format in a `.json` file (v1.1 and v2), or one question a line in a `.jsonl` file.
 
     A line has a `context`, a `question`, its `answer` and its `start`, the character of the context that the answer begins
@@ -25,19 +25,12 @@ class Questions(TextFiles, kind="questions"):
     What is held out are whole articles, or in a JSONL file contexts with all their questions.
     """
 
-    path: str | None = None
-    validation_path: str | None = None
-    test_path: str | None = None
+    expects: ClassVar[str] = "a JSON file like SQuAD's or a JSONL file"
+
     context: str = "context"
     question: str = "question"
     answer: str = "answer"
     start: str = "start"
-
-    def paths(self, split: Split) -> tuple[Path, ...]:
-        given = self.path if split == "train" else getattr(self, f"{split}_path")
-        if given is None and split == "train":
-            raise ValueError("no training data: give data.path, a JSON file like SQuAD's or a JSONL file")
-        return (Path(given).expanduser(),) if given else ()
 
     def open(self, split: Split) -> Table:
         path = self.paths(split)[0]

@@ -32,9 +32,9 @@ class Calls(Source, kind="calls"):
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         place = ("train", "validation", "test").index(split)
-        return GeneratedTable(getattr(self, split), lambda i: self.made(np.random.default_rng(mix(place, i)), i))
+        return GeneratedTable(getattr(self, split), lambda i: self.generate(np.random.default_rng(mix(place, i)), i))
 
-    def made(self, random: np.random.Generator, i: int) -> Example:
+    def generate(self, random: np.random.Generator, i: int) -> Example:
         label = CALLS[i % len(CALLS)]
         time = np.arange(int(self.seconds * self.rate)) / self.rate
         sound = _call(label, time, self.seconds, random) * random.uniform(0.3, 0.9)

@@ -23,7 +23,7 @@ class Progressions(GeneratedSource, kind="progressions"):
     shortest: int = Field(default=6, ge=2)
     longest: int = Field(default=12, ge=2)
 
-    def made(self, random: Random) -> Example:
+    def generate(self, random: Random) -> Example:
         key, scale = random.randrange(12), _SCALES[random.choice(list(_SCALES))]
         degrees = [0]
         for _ in range(random.randint(self.shortest, max(self.shortest, self.longest)) - 3):

@@ -9,14 +9,13 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ...core.shuffle import mix, text_hash
-from ..source import Example, Source, Split, Table
-from .base import HELD_OUT, GeneratedTable, held_out
+from ..source import Example, Split
+from .base import HashSplitSource, hashed_split
 
 _SYMBOLS = {"letters": string.ascii_lowercase, "digits": string.digits}
 
 
-class Toy(Source):
+class Toy(HashSplitSource):
     """Sequences of `symbols` with `separator` between them, their lengths uniform from `shortest` to `longest`.
 
     Each epoch makes `train` new ones. Validation and test are sequences that training never makes.
@@ -42,17 +41,11 @@ class Toy(Source):
     def answer(self, symbols: list[str]) -> list[str]:
         """What the model should make of a sequence."""
 
-    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        if split != "train":
-            return held_out(self, split)
-        return GeneratedTable(self.train, lambda i: self.made(Random(mix(seed, epoch, i)), "train"))
-
-    def made(self, random: Random, split: Split) -> Example:
+    def draw(self, random: Random, split: Split) -> Example:
         """One example of a split."""
         while True:
             symbols = random.choices(_SYMBOLS[self.symbols], k=random.randint(self.shortest, self.longest))
-            place = text_hash("".join(symbols)) % HELD_OUT
-            if ("validation" if place == 0 else "test" if place == 1 else "train") == split:
+            if hashed_split("".join(symbols)) == split:
                 return {"source": self.separator.join(symbols), "target": self.separator.join(self.answer(symbols))}
 
 

@@ -43,7 +43,7 @@ class Facts(GeneratedSource, kind="facts"):
     longest: int = Field(default=6, ge=2, le=7)
     unanswerable: float = Field(default=0.2, ge=0, lt=1)
 
-    def made(self, random: Random) -> Example:
+    def generate(self, random: Random) -> Example:
         kinds = random.sample(_KINDS, 2)
         all_ = [(who, kind) for who in random.sample(_PEOPLE, 4) for kind in kinds]
         picked = random.sample(all_, random.randint(self.shortest, max(self.shortest, self.longest)))

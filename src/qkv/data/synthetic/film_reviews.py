@@ -21,7 +21,7 @@ _NOT = ("not", "never", "hardly")
 class Verdicts(GeneratedSource, kind="verdicts"):
     """One or two clauses, one for and one against, with the label `positive` or `negative` of the main one."""
 
-    def made(self, random: Random) -> Example:
+    def generate(self, random: Random) -> Example:
         good = random.random() < 0.5
         first, second = random.sample(_THINGS, 2)
         main, other = _clause(first, good, random), _clause(second, not good, random)

@@ -13,10 +13,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ...core.shuffle import mix, text_hash
 from ...core.spec import nearest
-from ..source import Example, Source, Split, Table
-from .base import HELD_OUT, GeneratedTable, held_out
+from ..source import Example, Split
+from .base import HashSplitSource, hashed_split
 
 Tree = int | tuple[str, list[Any]]  # a digit, or an operation on trees
 
@@ -38,7 +37,7 @@ def _median(values: Sequence[int]) -> int:
     return values[half] if len(values) % 2 else (values[half - 1] + values[half]) // 2
 
 
-class ListOps(Source, kind="listops"):
+class ListOps(HashSplitSource, kind="listops"):
     """Expressions of `shortest` to `longest` tokens, nested at most `depth` deep, of 2 to `arguments` arguments each.
 
     `form`: "plain" as above; "binary" brackets each step as in the files of Nangia & Bowman, ( ( ( [MAX 2 ) 9 ) ] ).
@@ -82,20 +81,14 @@ class ListOps(Source, kind="listops"):
             )
         return self
 
-    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        if split != "train":
-            return held_out(self, split)
-        return GeneratedTable(self.train, lambda i: self.made(Random(mix(seed, epoch, i)), "train"))
-
-    def made(self, random: Random, split: Split) -> Example:
+    def draw(self, random: Random, split: Split) -> Example:
         """One expression of a split with its value. Raises ValueError where the sizes all but never meet."""
         for _ in range(_TRIES):
             tree = self._tree(random, self.depth, self.longest)
             text = write(tree)
             if not self.shortest <= len(text.split()) <= self.longest:
                 continue
-            place = text_hash(text) % HELD_OUT
-            if ("validation" if place == 0 else "test" if place == 1 else "train") == split:
+            if hashed_split(text) == split:
                 return {"source": text if self.form == "plain" else binary(tree), "target": str(value(tree))}
         raise ValueError(
             f"of {_TRIES:,} expressions none had {self.shortest} to {self.longest} tokens; widen these, or change depth "

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from pydantic import Field
-
-from ...core.shuffle import mix, text_hash
-from ..source import Example, Source, Split, Table
-from .base import HELD_OUT, GeneratedTable, held_out
+from ..source import Example
+from .base import GeneratedSource
 
 _TEAMS = (
     *("oslo", "turin", "porto", "leeds", "basel", "ghent", "malmo", "lyon"),
@@ -29,39 +26,21 @@ _ASIDES = (
 )
 
 
-class Matches(Source, kind="matches"):
+class Matches(GeneratedSource, kind="matches"):
     """The `source` is a report, the `target` who won, whom they beat and how: what the report says of it is the score alone,
     with the home team's goals first. Each epoch makes `train` new ones; what is held out is never made for training.
     """
 
-    train: int = Field(default=10_000, ge=1)
-    validation: int = Field(default=300, ge=1)
-    test: int = Field(default=500, ge=1)
-
-    def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        if split != "train":
-            return held_out(self, split)
-        return GeneratedTable(self.train, lambda i: self.made(Random(mix(seed, epoch, i)), "train"))
-
-    def made(self, random: Random, split: Split) -> Example:
-        """One example of a split, to which its report belongs by hash."""
-        while True:
-            example = _report(random)
-            place = text_hash(example["source"]) % HELD_OUT
-            if ("validation" if place == 0 else "test" if place == 1 else "train") == split:
-                return example
-
-
-def _report(random: Random) -> Example:
-    home, guest = random.sample(_TEAMS, 2)
-    ours, theirs = random.choices(range(6), k=2)
-    opening = f"on {random.choice(_DAYS)} {home} met {guest} {random.choice(_WEATHER)}"
-    scored = (
-        f"{random.choice(_PLAYERS)} of {random.choice((home, guest))} hit the bar in minute {random.randint(1, 90)}"
-    )
-    middle = random.sample((scored, *_ASIDES), 3)
-    report = " . ".join((opening, *middle, f"the final score was {ours} to {theirs} ."))
-    return {"source": report, "target": _headline(home, guest, ours, theirs)}
+    def generate(self, random: Random) -> Example:
+        home, guest = random.sample(_TEAMS, 2)
+        ours, theirs = random.choices(range(6), k=2)
+        opening = f"on {random.choice(_DAYS)} {home} met {guest} {random.choice(_WEATHER)}"
+        scored = (
+            f"{random.choice(_PLAYERS)} of {random.choice((home, guest))} hit the bar in minute {random.randint(1, 90)}"
+        )
+        middle = random.sample((scored, *_ASIDES), 3)
+        report = " . ".join((opening, *middle, f"the final score was {ours} to {theirs} ."))
+        return {"source": report, "target": _headline(home, guest, ours, theirs)}
 
 
 def _headline(home: str, guest: str, ours: int, theirs: int) -> str:

@@ -57,11 +57,11 @@ class MovingDigits(Source, kind="moving-digits"):
         digits, own = _digits(split), SPLITS.index(split)
 
         def make(i: int) -> Example:
-            return self.made(digits, np.random.default_rng(mix(seed, epoch, i) if own == 0 else mix(own, i)), i)
+            return self.generate(digits, np.random.default_rng(mix(seed, epoch, i) if own == 0 else mix(own, i)), i)
 
         return GeneratedTable({"train": self.train, "validation": self.validation, "test": self.test}[split], make)
 
-    def made(self, digits: list[Example], random: np.random.Generator, number: int) -> Example:
+    def generate(self, digits: list[Example], random: np.random.Generator, number: int) -> Example:
         """One video of one of these digits."""
         digit = digits[int(random.integers(len(digits)))]
         direction = tuple(DIRECTIONS)[int(random.integers(len(DIRECTIONS)))]

@@ -6,7 +6,7 @@ from random import Random
 from typing import ClassVar
 
 from ..source import Example
-from .base import GeneratedSource, name
+from .base import GeneratedSource, random_name
 
 _MONTHS = ("January", "March", "April", "June", "August", "October", "December")
 _SIZES = {"person": (1, 2), "place": (1, 2), "company": (1, 3)}
@@ -34,7 +34,7 @@ class Mentions(GeneratedSource, kind="mentions"):
         *(f"{prefix}-{kind}" for prefix in "BI" for kind in ("company", "date", "person", "place")),
     )
 
-    def made(self, random: Random) -> Example:
+    def generate(self, random: Random) -> Example:
         words: list[str] = []
         tags: list[str] = []
         for word in random.choice(_SENTENCES).split():
@@ -48,4 +48,4 @@ class Mentions(GeneratedSource, kind="mentions"):
 def _entity(kind: str, random: Random) -> list[str]:
     if kind == "date":
         return [str(random.randint(1, 28)), random.choice(_MONTHS), str(random.randint(1900, 2030))]
-    return [name(random) for _ in range(random.randint(*_SIZES[kind]))]
+    return [random_name(random) for _ in range(random.randint(*_SIZES[kind]))]

@@ -45,7 +45,7 @@ _HIGHEST = 5.0
 class Paraphrases(GeneratedSource, kind="paraphrases"):
     """Two sentences of who does what to whom and where; the score is 5 times the share of these four that they agree in."""
 
-    def made(self, random: Random) -> Example:
+    def generate(self, random: Random) -> Example:
         who, whom = random.sample(range(len(_BEINGS)), 2)
         first = (who, random.randrange(len(_DEEDS)), whom, random.randrange(len(_PLACES)))
         second = _changed(first, random)

@@ -32,7 +32,7 @@ class Folds(GeneratedSource, kind="folds"):
     favor: float = Field(default=0.35, ge=0, le=1)
     """How often a residue is one that its state favors, rather than any."""
 
-    def made(self, random: Random) -> Example:
+    def generate(self, random: Random) -> Example:
         size = random.randint(self.shortest, max(self.shortest, self.longest))
         state = random.choice("HEC")
         residues, labels = "", ""

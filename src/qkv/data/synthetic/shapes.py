@@ -158,13 +158,13 @@ class Shapes(Source, kind="shapes"):
         held = SPLITS.index(split)
         chance = (seed, epoch) if not held else (-1, held)
         return GeneratedTable(
-            getattr(self, split), lambda i: self.made(np.random.default_rng(mix(*chance, i)), split, i)
+            getattr(self, split), lambda i: self.generate(np.random.default_rng(mix(*chance, i)), split, i)
         )
 
     def shapes(self, random: np.random.Generator) -> tuple[Shape, ...]:
         return arranged(random, self.size, int(random.integers(self.least, self.most + 1)))
 
-    def made(self, random: np.random.Generator, split: Split, number: int) -> Example:
+    def generate(self, random: np.random.Generator, split: Split, number: int) -> Example:
         """One picture of a split."""
         found = drawn(random, self.size, self.shapes(random), self.noise)
         return {
@@ -190,7 +190,7 @@ class Scenes(Shapes, kind="scenes"):
     questions: float = Field(default=0.5, ge=0, le=1)
     train: int = Field(default=8000, ge=1)
 
-    def made(self, random: np.random.Generator, split: Split, number: int) -> Example:
+    def generate(self, random: np.random.Generator, split: Split, number: int) -> Example:
         shapes = self.shapes(random)
         while not (said := sentence(shapes)):
             shapes = self.shapes(random)

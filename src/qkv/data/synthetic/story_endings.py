@@ -35,7 +35,7 @@ class Endings(GeneratedSource, kind="endings"):
     """Someone in some state at some time and place; four candidates: what he or she does about it, and three that differ
     from it in one thing each."""
 
-    def made(self, random: Random) -> Example:
+    def generate(self, random: Random) -> Example:
         (subject, other), names = random.choice(((("she", "he"), _SHE), (("he", "she"), _HE)))
         state, elsewhere, strange = random.sample(sorted(_NEEDS), 3)
         does, things = _NEEDS[state]

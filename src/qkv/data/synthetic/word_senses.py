@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from pydantic import Field, field_validator
 
-from ...core.shuffle import text_hash
 from ...core.spec import nearest
 from ..source import Example, Source, Split, Table
+from .base import hashed_split
 
 
 class Sense(NamedTuple):
@@ -118,7 +118,6 @@ WORDS: dict[str, tuple[Sense, ...]] = {
 }  # fmt: skip
 _JOINED = ("and", "so", "but", "while")
 _NEUTRAL = ("", "old ", "big ", "new ", "other ")
-_HELD_OUT = 10  # one in so many sentences belongs to each of validation and test
 
 
 class Senses(Source, kind="senses"):
@@ -142,7 +141,9 @@ class Senses(Source, kind="senses"):
         return True
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        return [example for word in self.words for example in _sentences(word) if _split_of(example["text"]) == split]
+        return [
+            example for word in self.words for example in _sentences(word) if hashed_split(example["text"]) == split
+        ]
 
 
 @lru_cache(maxsize=len(WORDS))
@@ -157,8 +158,3 @@ def _written(word: str, sense: Sense) -> Iterator[str]:
         yield f"{before} {joined} the {neutral}{word} {after}"
     for neutral, after in itertools.product(_NEUTRAL, sense.after):
         yield f"the {neutral}{sense.compound} {word} {after}"
-
-
-def _split_of(text: str) -> Split:
-    place = text_hash(text) % _HELD_OUT
-    return "validation" if place == 0 else "test" if place == 1 else "train"
