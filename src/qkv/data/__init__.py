@@ -1,4 +1,4 @@
-"""Data: from files, CLDR or made sequences to batches. Importing it registers every kind of source and tokenizer."""
+"""Data: sources that read files or generate examples, and the batches made of them."""
 
 from ..tokenizers.tokenizer import Tokenizer
 from ..tokenizers.tokenizer import train as train_tokenizer

@@ -1,4 +1,4 @@
-"""Pictures, series and masks as lines of characters, for a terminal: what `qkv show RECIPE --data` draws."""
+"""Images, masks and time series drawn as text, for `qkv show RECIPE --data`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes of labelled examples: what they are called, in which order they stand, and which number each is."""
+"""Class labels of examples: their names, their order, and the index of each."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy as np
 from ..core.spec import nearest
 from .source import Example, OnError, Skipped, Source
 
-MOST = 10_000  # classes; more are numbers that somebody took for classes
+MOST = 10_000  # classes; more are likely numbers mistaken for classes
 
 
 def named(label: Any) -> str | None:
-    """A class as text, which a whole number may stand for; None for all else."""
+    """A class name, from a string or an integer; None for anything else."""
     if isinstance(label, str):
         return label
     return str(int(label)) if isinstance(label, int | np.integer) and not isinstance(label, bool) else None
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Classes sorted, numbers by size and before all others."""
+    """Classes sorted: numbers first, by size, then names."""
     return tuple(sorted(names, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name)))
 
 
 def of_source(source: Source) -> tuple[str, ...]:
-    """The classes in the training data. Raises ValueError where an example has none, or where they are no classes."""
+    """The classes in the training data. Raises ValueError if an example has none, or if there are too few or too many."""
     found = {label_of(example) for example in source.examples("train", shuffle=False)}
     if len(found) < 2:
         raise ValueError(
@@ -38,7 +38,7 @@ def of_source(source: Source) -> tuple[str, ...]:
 
 
 def label_of(example: Example) -> str:
-    """An example's class. Raises ValueError where it has none."""
+    """An example's class. Raises ValueError if it has none."""
     found = named(example.get("label"))
     if not found:
         raise ValueError(f"{example.get('where', 'an example')} has no label; each one needs the class that it is of")
@@ -46,7 +46,7 @@ def label_of(example: Example) -> str:
 
 
 def number_of(example: Example, classes: tuple[str, ...], on_error: OnError) -> int | Skipped:
-    """The place of an example's class among all. Raises ValueError for another one, unless these are skipped."""
+    """The index of an example's class. Raises ValueError for an unknown class, unless `on_error` skips it."""
     label = label_of(example)
     if label in classes:
         return classes.index(label)

@@ -1,4 +1,4 @@
-"""What a source holds out for validation and test where the user gave it nothing for them."""
+"""Train/validation/test split: holds out training examples by hash if no validation or test data are given."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .tables import SubsetTable
 
 SHARE = 50  # one in so many examples is held out for each split that has no file of its own
 MOST = 1000  # and about so many at most
-FEW = 300  # where that is less than so many, one in `TENTH` up to so many: what is chosen by a few dozen is left to chance
+FEW = 300  # of small data sets one in `TENTH`, up to so many: a few dozen examples would measure noise
 TENTH = 10
 _SCANNED = 200_000  # examples looked at to choose them
-_LARGE = 10  # a group with more than one in so many examples is held out where there is no other
+_LARGE = 10  # a group with more than one in so many examples is held out last
 
 
 class HoldingSource(Source):
@@ -38,7 +38,7 @@ class HoldingSource(Source):
 
     @abstractmethod
     def gives(self, split: Split) -> bool:
-        """Whether the user gave this split."""
+        """Whether the user gave data for this split."""
 
     @abstractmethod
     def open(self, split: Split) -> Table:
@@ -46,10 +46,10 @@ class HoldingSource(Source):
 
     @abstractmethod
     def stamp(self) -> tuple[Hashable, ...]:
-        """What the training table is made of; another value when it changes. Its first member names it to a reader."""
+        """Identifies the state of the training data and changes with it. The first member is its name, for messages."""
 
     def readable(self, split: Split) -> Table:
-        """What was given for a split, with what a setting says of it."""
+        """`open`, with the policy for bad examples applied."""
         return self.open(split)
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
@@ -84,12 +84,12 @@ class FileSource(HoldingSource):
 
     @property
     def compared(self) -> bool:
-        """Whether the examples of validation and test are looked for in the training data, as texts can be."""
+        """Whether to check if validation and test examples also occur in the training data."""
         return False
 
     @abstractmethod
     def paths(self, split: Split) -> tuple[Path, ...]:
-        """The files of a split; none where the user gave none."""
+        """The files of a split; empty if the user gave none."""
 
     def gives(self, split: Split) -> bool:
         return bool(self.paths(split))
@@ -105,7 +105,7 @@ class FileSource(HoldingSource):
         return (*super().notes(), *self._overlaps())
 
     def _overlaps(self) -> Iterator[str]:
-        """What stands in the training data and in another split's files as well."""
+        """Notes on examples and files that are in the training data and in another split."""
         trained = {path.resolve() for path in self.paths("train")}
         splits: tuple[Split, ...] = ("validation", "test")
         for split in splits:
@@ -121,18 +121,18 @@ class FileSource(HoldingSource):
 
 
 def _about(example: Example) -> str:
-    """What an example is about, by which it is held out: its source or text, the first thing that a user says, or where it
-    stands where it is no text."""
+    """The text by which an example is held out: its source or text, a conversation's first user message, or, if it has no
+    text, its place."""
     if "messages" in example:
         messages = json.loads(example["messages"])
         asked = [message for message in messages if message["role"] == "user"]  # not the line an assistant opens with
-        said = asked or [message for message in messages if message["role"] not in ("system", "developer")]
-        return str(said[0]["content"]) if said else str(example["text"])
+        first = asked or [message for message in messages if message["role"] not in ("system", "developer")]
+        return str(first[0]["content"]) if first else str(example["text"])
     return str(next((example[name] for name in ("source", "text") if name in example), example.get("where", "")))
 
 
 def _hash(example: Example) -> int:
-    """Of its texts, or of where it stands where it is no text."""
+    """A hash of an example's texts, or of its place if it has no text."""
     if any(name in example for name in TEXTS):
         pair = [example["pair"]] if "pair" in example else []  # a second text beside the first
         return text_hash(*(example.get(name, "") for name in TEXTS), *pair)
@@ -141,7 +141,7 @@ def _hash(example: Example) -> int:
 
 @lru_cache(maxsize=16)
 def _shared(source: FileSource, split: Split, stamps: Hashable) -> tuple[int, int, int]:
-    """How many examples of a split have a key that training examples have, of how many, and how many of these were read."""
+    """How many examples of a split share a key with training examples, of how many, and how many of the latter were read."""
     keys = Counter(key for key, _ in _keyed(source, source.readable(split)))
     seen, read = set[int](), 0
     for read, (key, _) in enumerate(_keyed(source, source.readable("train")), 1):  # noqa: B007
@@ -158,8 +158,8 @@ def _keyed(source: HoldingSource, table: Table) -> Iterator[tuple[int, Example]]
 
 
 class _Choice(NamedTuple):
-    """held:  the keys of what is held out; an example with one of them is not trained on, wherever it stands.
-    alone: whether examples are drawn each by itself, there being too few groups.
+    """held:  the keys of held-out examples; no example with one of these keys is trained on.
+    alone: whether examples are held out one by one, because there are too few groups.
     """
 
     held: frozenset[int]
@@ -174,7 +174,7 @@ class _Choice(NamedTuple):
 def _choose(source: HoldingSource, stamp: tuple[Hashable, ...]) -> _Choice:
     """Hold out the groups of examples with the smallest hashes. The stamp renews the choice when the data change."""
     table, missing = source.readable("train"), source._missing
-    groups: dict[int, dict[int, int]] = {}  # key → where each different example that has it stands first
+    groups: dict[int, dict[int, int]] = {}  # key → the first index of each different example with it
     bad = Counter[str]()
     for i in range(min(len(table), _SCANNED)):
         example = table[i]
@@ -197,7 +197,7 @@ def _choose(source: HoldingSource, stamp: tuple[Hashable, ...]) -> _Choice:
 
 
 def _wanted(total: int, weight: int) -> int:
-    """How many of all examples are held out for a split. A piece of running text, worth many lines, gives many rows."""
+    """How many of all examples are held out for a split. A piece of running text is worth many lines, so fewer are needed."""
     few = min(FEW, total // TENTH) if weight == 1 else 0
     return max(1, min(max(total // SHARE, few), MOST))
 
@@ -205,8 +205,7 @@ def _wanted(total: int, weight: int) -> int:
 def _drawn(
     groups: dict[int, dict[int, int]], missing: tuple[Split, ...], each: int
 ) -> tuple[frozenset[int], dict[Split, tuple[int, ...]]] | None:
-    """The keys of what is held out, and where it stands; None where there are too few groups. A group that is a large part
-    of all comes last."""
+    """The keys and indices of held-out examples; None if there are too few groups. Large groups are held out last."""
     total = sum(map(len, groups.values()))
     ranked = sorted(groups, key=lambda key: (len(groups[key]) > max(1, total // _LARGE), key))
     held: list[int] = []
@@ -221,7 +220,7 @@ def _drawn(
 
 
 class Remaining:
-    """A table without what is held out of it."""
+    """A table without its held-out examples."""
 
     def __init__(self, table: Table, source: HoldingSource, cut: _Choice) -> None:
         self._table, self._source, self._cut = table, source, cut

@@ -1,4 +1,4 @@
-"""Several sources as one, each behind a prefix that says what is asked: text to text for many tasks (Raffel et al. 2020)."""
+"""Mixture of data sources with a task prefix each: multi-task training of text-to-text models (Raffel et al. 2020)."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .tables import ConcatTable
 
 
 class Part(Spec):
-    """One of the sources, and what each of its texts begins with, such as "summarize: "."""
+    """A source, and the prefix of each of its texts, such as "summarize: "."""
 
     source: Source
     prefix: str = ""
 
 
 class Mixture(Source, kind="mixture"):
-    """The parts' examples, drawn so that a part of n examples is seen in proportion to min(n, limit)^(1/temperature).
+    """Examples of all parts, where a part of n examples is sampled in proportion to min(n, limit)^(1/temperature).
 
-    With temperature 1 every example is seen alike often; the higher it is, the more alike the parts are (Arivazhagan et al.
-    2019; Raffel et al. 2020, §3.5.2). An epoch is as long as the parts together. A part that is seen more often than it has
-    examples begins anew, in another order, when all were seen; one that is seen less goes on in the next epoch where it
-    stopped. Validation and test are the parts' own, one after the other.
+    With temperature 1 every example is seen equally often; the higher it is, the more equal the parts are (Arivazhagan et al.
+    2019; Raffel et al. 2020, §3.5.2). An epoch is as long as all parts together. A part that runs out of examples is
+    reshuffled and starts again; a part that is not used up continues in the next epoch. Validation and test are those of
+    the parts, concatenated.
     """
 
     parts: tuple[Part, ...] = Field(min_length=1)
@@ -65,7 +65,7 @@ class Mixture(Source, kind="mixture"):
 
 
 def shares(sizes: Sequence[int], total: int, temperature: float = 1.0, limit: int | None = None) -> list[int]:
-    """How many of `total` examples are drawn from each part: at least one, together `total`."""
+    """How many examples are drawn from each part: at least one, and `total` in all."""
     weights = [min(size, limit or size) ** (1 / temperature) for size in sizes]
     exact = [total * weight / sum(weights) for weight in weights]
     counts = [max(1, int(share)) for share in exact]
@@ -75,7 +75,7 @@ def shares(sizes: Sequence[int], total: int, temperature: float = 1.0, limit: in
 
 
 class _Prefixed:
-    """A table whose texts begin with a prefix."""
+    """A table with a prefix before each text."""
 
     def __init__(self, table: Table, prefix: str) -> None:
         if getattr(table, "sequential", False):
@@ -95,7 +95,7 @@ class _Prefixed:
 
 
 class _Drawn:
-    """The entries at places begin … begin + size − 1 of an endless row of shuffled passes through a table."""
+    """Entries begin … begin + size − 1 of endlessly repeated, reshuffled passes through a table."""
 
     def __init__(self, table: _Prefixed, size: int, seed: int, begin: int) -> None:
         self._table, self._size, self._seed, self._begin = table, size, seed, begin

@@ -1,7 +1,7 @@
-"""What a data source is: a spec that opens its examples as a table, one table for each split and epoch.
+"""Data sources (`Source`): specs that open their examples as a table, one for each split and epoch.
 
-Everything above reads tables by index, so that any batch of any epoch can be made from the seed alone: by whichever
-worker process, and after a resume as before it.
+Tables are read by index, so that any batch of any epoch can be rebuilt from the seed alone: in any worker process, and
+after a resume.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 Example = dict[str, Any]
-"""What a source gives and a task reads. Of texts `{"source": ..., "target": ...}` or `{"text": ...}`; `"piece"` says
-"first", "middle" or "last" where the text is part of a document that was cut. A conversation has its `"messages"` as
-JSON, what was said as its `"text"`. Whatever is of a file says by `"where"` its file and line."""
+"""What a source returns and a task reads: `{"source": ..., "target": ...}` or `{"text": ...}` for texts. `"piece"` is
+"first", "middle" or "last" if the text is part of a longer document. A conversation has its `"messages"` as JSON and
+their contents as its `"text"`. `"where"` names the file and line of an example."""
 TEXTS = ("source", "target", "text")
 
 
 class Skipped(str):
-    """What a table holds instead of a bad example: the reason, and `where` the example stands, if that is known."""
+    """An entry that a table skips: the reason, and `where` the example is, if known."""
 
     where: str
 
     def __new__(cls, reason: str, where: str = "") -> Skipped:
-        made = super().__new__(cls, reason)
-        made.where = where
-        return made
+        skipped = super().__new__(cls, reason)
+        skipped.where = where
+        return skipped
 
 
 class Table(Protocol):
-    """The examples of one epoch, by index. None stands where an entry belongs to another split.
+    """The examples of one epoch, by index; None for an entry of another split.
 
-    A list of examples is a table. A table may have a `weight`: about how many ordinary lines one entry is worth. One
-    that is `sequential` is read in its order, is as long as `sys.maxsize` until its end was read, and gives None there.
+    A list of examples is a table. A table may have a `weight`: about how many ordinary lines one entry is worth. A
+    `sequential` table is read in order; its length is `sys.maxsize` until its end is read, and it returns None there.
     """
 
     def __len__(self) -> int: ...
@@ -63,11 +63,11 @@ class Table(Protocol):
 
 @dataclass
 class Counts:
-    """What became of the examples that were read; `str()` of it is the sentence for the end of a run."""
+    """How many examples were read, skipped and cut; `str()` gives the summary for the end of a run."""
 
     read: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
-    first: dict[str, str] = field(default_factory=dict)  # where the first that was skipped for a reason stands
+    first: dict[str, str] = field(default_factory=dict)  # where the first example skipped for each reason is
     cut: int = 0
     tokens: int = 0
     slots: int = 0
@@ -88,19 +88,19 @@ class Counts:
 
     @property
     def fill(self) -> float:
-        """Real tokens ÷ slots: 1.0 means that nothing was spent on padding."""
+        """Real tokens ÷ slots: 1.0 means no padding."""
         return self.tokens / self.slots if self.slots else 0.0
 
     def __str__(self) -> str:
-        said = f"{self.read:,} examples read"
+        text = f"{self.read:,} examples read"
         if self.skipped:
             reasons = ", ".join(self._reason(reason, n) for reason, n in self.skipped.most_common())
-            said += f"; {self.skipped.total():,} skipped ({reasons}), {_share(self.skipped.total(), self.read)} of all"
+            text += f"; {self.skipped.total():,} skipped ({reasons}), {_share(self.skipped.total(), self.read)} of all"
         if self.cut:
-            said += f"; {self.cut:,} over-long cut, {_share(self.cut, self.read)} of all"
+            text += f"; {self.cut:,} over-long cut, {_share(self.cut, self.read)} of all"
         if self.slots:
-            said += f"; {self.fill:.1%} of the batches' slots held tokens"
-        return "; ".join([said, *self.notes])
+            text += f"; {self.fill:.1%} of the batches' slots held tokens"
+        return "; ".join([text, *self.notes])
 
     def _reason(self, reason: str, n: int) -> str:
         first = self.first.get(reason)
@@ -108,26 +108,26 @@ class Counts:
 
 
 def _share(part: int, whole: int) -> str:
-    """In per cent; what is not quite all or nothing never reads 0 or 100."""
+    """A percentage that is rounded to 0 or 100 only if it is exactly that."""
     share = part / max(whole, 1)
     return f"{share:.0%}" if 0.01 <= share <= 0.99 or share in (0, 1) else f"{share:.2%}"
 
 
 class Source(Spec, role="source"):
-    """Where examples come from. A new source is a subclass with a `kind` and a `table`.
+    """A data source. A new one is a subclass with a `kind` and a `table`.
 
     class Greetings(Source, kind="greetings"):
         def table(self, split, *, seed=0, epoch=0):
             return [{"source": "hello", "target": "bonjour"}]
 
-    places: the settings that name files or folders. In a recipe's file they are relative to it.
+    path_fields: the settings that name files or folders. In a recipe file they are relative to that file.
     """
 
-    places: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path")
+    path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path")
 
     @property
     def fixed(self) -> bool:
-        """Whether a split's table is the same for every seed and epoch, so that what was read once may be remembered."""
+        """Whether a split's table is the same for every seed and epoch, so that its tokens can be cached."""
         return False
 
     @abstractmethod
@@ -144,17 +144,17 @@ class Source(Spec, role="source"):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Those of `special` of which one begins every source: the language that it is to be translated into."""
+        """The `special` tokens of which one begins every source text: the target language."""
         return ()
 
     def notes(self) -> tuple[str, ...]:
-        """What the user should know about how these data are used, as sentences."""
+        """Sentences that tell the user how the data are used, such as what is held out."""
         return ()
 
     def examples(
         self, split: Split = "train", *, seed: int = 0, epoch: int = 0, shuffle: bool | None = None
     ) -> Iterator[Example]:
-        """The good examples of one epoch, one by one; shuffled unless told otherwise where the split is "train"."""
+        """Iterate over the good examples of one epoch; by default, those of the "train" split are shuffled."""
         table = self.table(split, seed=seed, epoch=epoch)
         mixed = split == "train" if shuffle is None else shuffle
         mixed = mixed and not getattr(table, "sequential", False)
@@ -165,20 +165,20 @@ class Source(Spec, role="source"):
             start += 1024
 
     def texts(self, split: Split = "train") -> Iterator[str]:
-        """Every text of a split, both sides of a pair, what is said in a conversation: what a tokenizer is trained on."""
+        """Every text of a split, including both sides of pairs: what a tokenizer is trained on."""
         for example in self.examples(split, shuffle=False):
             yield from (text for name, text in example.items() if name in TEXTS)
 
 
 def order(table: Table, start: int, stop: int, seed: int | None) -> NDArray[np.int64]:
-    """The indices at places start … stop − 1 of an epoch: shuffled by the seed, or as they stand when it is None."""
+    """The table indices at positions start … stop − 1 of an epoch: shuffled by the seed, or in order if it is None."""
     places = np.arange(start, min(stop, len(table)), dtype=np.int64)
     return places if seed is None else Shuffle(len(table), seed)(places)
 
 
 def read(table: Table, indices: Iterable[int], counts: Counts) -> list[Example]:
     """The good examples at these indices, in this order; the others are counted."""
-    found: list[Example] = []
+    examples: list[Example] = []
     for i in indices:
         entry = table[i]
         if entry is None:
@@ -187,5 +187,5 @@ def read(table: Table, indices: Iterable[int], counts: Counts) -> list[Example]:
         if isinstance(entry, Skipped):
             counts.skip(entry)
         else:
-            found.append(entry)
-    return found
+            examples.append(entry)
+    return examples

@@ -28,7 +28,7 @@ class SliceTable:
 
 
 class ConcatTable:
-    """Tables one after the other, with their names where they have some."""
+    """Several tables as one, in order; `names` are those of the tables, if any."""
 
     def __init__(self, tables: Sequence[Table], names: Sequence[str] = ()) -> None:
         self._tables, self.names = tables, names
@@ -47,10 +47,9 @@ class ConcatTable:
 
 
 class StreamTable:
-    """What `open()` iterates over, by index. Going on is cheap; going back reads again from the beginning.
+    """A stream as a table: the entries that `open()` iterates over, by index. Going back reads again from the start.
 
-    Its length is `sys.maxsize` until the end was seen, which is when the last entry is read; what is asked for beyond
-    it is None.
+    Its length is `sys.maxsize` until the last entry is read; entries beyond the end are None.
     """
 
     sequential = True

@@ -69,7 +69,7 @@ def _of_source(data: dict[str, Any], place: Place) -> dict[str, Any]:
     """The settings of a source with its paths placed, and of the sources in it."""
     kind = Source.kinds.get(str(data.get("kind")))
     sure = kind is not Datasets
-    named = getattr(kind, "places", ())
+    named = getattr(kind, "path_fields", ())
     made = {key: _value(value, place, sure) if key in named else value for key, value in data.items()}
     if isinstance(parts := data.get("parts"), list):
         made["parts"] = [_of_part(part, place) for part in parts]

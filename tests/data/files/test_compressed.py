@@ -61,6 +61,6 @@ def test_a_broken_file_of_a_folder_is_refused_or_left_out_by_name(tmp_path: Path
         spec.table("train")
     skipping = spec.replace(on_error="skip")
     assert [one["text"] for one in skipping.examples(shuffle=False)] == ["one\n", "three\n"]
-    assert any("left out: " in note and "b.txt.xz" in note for note in skipping.notes())
+    assert any("skipped: " in note and "b.txt.xz" in note for note in skipping.notes())
     with pytest.raises(ValueError, match=r"none of the 1 files can be read: .*b\.txt\.xz"):
         skipping.replace(path=str(tmp_path / "b.txt.xz")).table("train")

@@ -228,7 +228,7 @@ def test_what_given_files_share_is_counted(write: Write) -> None:
 # -- what is damaged ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:left out")
+@pytest.mark.filterwarnings("ignore:skipped")
 def test_what_is_damaged_is_refused_or_left_out_by_name(write: Write, tmp_path: Path) -> None:
     good = [json.dumps({"source": f"s{i}", "target": f"t{i}"}) for i in range(5)]
     bad = ['{"source": "\\ud800", "target": "x"}', "{oops", "[" * 100_000]
@@ -242,7 +242,7 @@ def test_what_is_damaged_is_refused_or_left_out_by_name(write: Write, tmp_path: 
         with pytest.raises(ValueError, match=said):
             refused.table("train")[i]
     skipping = alone(path, on_error="skip")
-    with pytest.warns(UserWarning, match=r"left out: '.*p\.jsonl', line 6, has half of a character"):
+    with pytest.warns(UserWarning, match=r"skipped: '.*p\.jsonl', line 6, has half of a character"):
         found = entries(skipping)
     assert found[5:] == [Skipped("damaged")] * 3 and found[0] == {"source": "s0", "target": "t0"}
     (tmp_path / "l.tsv").write_bytes(b"a\tb\n" + "schön\tnice\n".encode("latin-1"))

@@ -10,7 +10,7 @@ from .ragged import Index
 
 
 def bucketed_order(lengths: Index, source_lengths: Index) -> Index:
-    """An order in which neighbors are alike: by the longer side, then along the shorter, up and down in turn.
+    """An order in which neighbors have similar lengths: by the longer side, then by the shorter, alternately up and down.
 
     Both sides of a pair vary, and a batch is as wide as the longest of each. Rows whose longer side is n are an angle
     in the plane of lengths (n wide and up to n high, or the other way around); the order walks along each angle and on

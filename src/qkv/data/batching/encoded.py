@@ -16,9 +16,9 @@ PIECES = ("", "first", "middle", "last", CONVERSATION)
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The good examples among some entries, in ids.
+    """Tokenized examples.
 
-    places:   which of the entries asked for each example is, ascending.
+    places:   the position of each example among the requested entries, ascending.
     sides:    (source, target) of pairs, (text,) of running text, no token added; (whole, learned) of conversations, where
               `learned` is 1 for each token that the assistant says.
     pieces:   what each text is of its document, as a place in ("", "first", "middle", "last"); "" is all of it. Behind
@@ -59,7 +59,7 @@ class Encoded:
         return Encoded(self.places[which], tuple(side.take(which) for side in self.sides), self.pieces[which], texts)
 
     def merged(self, other: Encoded) -> Encoded:
-        """Both, in the order of their places."""
+        """Both, ordered by `places`."""
         places = np.concatenate([self.places, other.places])
         sides = tuple(Ragged.join(both) for both in zip(self.sides, other.sides, strict=True))
         joined = Encoded(places, sides, np.concatenate([self.pieces, other.pieces]), self.examples + other.examples)

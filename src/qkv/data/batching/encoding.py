@@ -1,4 +1,4 @@
-"""From a table's examples to token ids, and a memory of them, so that files are tokenized once and not in every epoch."""
+"""Tokenizes the examples of a table, with a cache and with subword sampling in training."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _OTHER_SPLIT = ""  # the reason why an entry is no example: it belongs to anothe
 
 
 class CharacterLimit(NamedTuple):
-    """How many characters of a side are read, and whether a pair with a longer one is skipped rather than cut there."""
+    """How many characters of a text are tokenized, and whether longer pairs are skipped rather than cut."""
 
     characters: int
     skip: bool
 
 
 EncodeTexts = Callable[[list[str], Sequence[tuple[int, ...]]], Sequence[Sequence[int]]]
-"""`speak(texts, names)` gives the ids of texts; a name, numbers that no other text has, seeds the chance in them."""
+"""`encode(texts, keys)` gives the ids of texts. A key, integers unique to a text, seeds its subword sampling."""
 
 
 def encode_function(tokenizer: Encoder, seed: int | None) -> EncodeTexts:
-    """A tokenizer's way from texts to ids: by chance where there is a seed, else the one encoding. The second number of a
-    name is the side of a pair; a tokenizer with `sources` or `targets` of its own reads the sides by them."""
+    """The function that tokenizes texts: sampled if there is a seed, else the one encoding. The second integer of a key is
+    the side of a pair; each side is read by the tokenizer's `sources` or `targets`, if it has them."""
     sides = source_and_target_tokenizer(tokenizer)
 
     def speak(texts: list[str], names: Sequence[tuple[int, ...]]) -> Sequence[Sequence[int]]:
@@ -48,18 +48,18 @@ def encode_function(tokenizer: Encoder, seed: int | None) -> EncodeTexts:
 
 
 def source_and_target_tokenizer(tokenizer: Encoder) -> tuple[Any, Any]:
-    """What reads the source of a pair, and what the target."""
+    """The tokenizers of the source and of the target of a pair."""
     return getattr(tokenizer, "sources", tokenizer), getattr(
         tokenizer, "targets", tokenizer
     )  # not every Encoder has them
 
 
 EncodeConversation = Callable[[list[dict[str, Any]]], tuple[list[int], list[int]]]
-"""The ids of a conversation, and for each 1 where it is learned."""
+"""The ids of a conversation, and 1 for each id that is trained on."""
 
 
 def encode_conversation_function(tokenizer: Encoder) -> EncodeConversation:
-    """A tokenizer's way from conversations to ids. Raises ValueError where it has none."""
+    """The function that tokenizes conversations. Raises ValueError if the tokenizer has no chat template."""
     chat: Any = getattr(tokenizer, "chat", None)  # not every Encoder has it
     if chat is None:
         raise ValueError("conversations need a tokenizer with a chat template, and this one has none")
@@ -68,13 +68,13 @@ def encode_conversation_function(tokenizer: Encoder) -> EncodeConversation:
 
 @dataclass
 class Reader:
-    """Reads entries of a table as ids.
+    """Tokenizes entries of a table.
 
-    reach:   bounds what is tokenized of a pair, and of a conversation.
+    reach:   limits the characters of pairs and conversations.
     keep:    also keep the texts.
-    memory:  what was read before, where the table is the same whenever it is opened.
-    stopped: asked between one call of the tokenizer and the next; True raises `Stopped`.
-    tokenizer: what conversations are read by; pairs and texts go by the `speak` of each call.
+    memory:  a token cache, if the table is the same whenever it is opened.
+    stopped: called between tokenizer calls; True raises `Stopped`.
+    tokenizer: for conversations; pairs and texts are tokenized by the `speak` function of each call.
     """
 
     reach: CharacterLimit | None
@@ -84,7 +84,7 @@ class Reader:
     tokenizer: Encoder | None = None
 
     def read(self, table: Table, indices: Index, speak: EncodeTexts, counts: Counts) -> Encoded | None:
-        """The good examples among these entries, or None where there is none; the others are counted."""
+        """The good examples among these entries, or None if there are none; the others are counted."""
         if self.memory is None:
             found, reasons = self._encode(table, indices, speak)
         else:
@@ -102,7 +102,7 @@ class Reader:
         return found
 
     def _encode(self, table: Table, indices: Index, speak: EncodeTexts) -> tuple[Encoded | None, list[tuple[int, str]]]:
-        """Good examples, and (place, reason) of the others."""
+        """Good examples, and (position, reason) of the others."""
         good: list[Example] = []
         places: list[int] = []
         reasons: list[tuple[int, str]] = []
@@ -112,8 +112,8 @@ class Reader:
                 good.append(entry)
                 places.append(place)
             else:
-                said = _OTHER_SPLIT if entry is None else str(entry) if isinstance(entry, Skipped) else "over-long"
-                reasons.append((place, said))
+                reason = _OTHER_SPLIT if entry is None else str(entry) if isinstance(entry, Skipped) else "over-long"
+                reasons.append((place, reason))
         if not good:
             return None, reasons
         if "messages" in good[0]:
@@ -156,11 +156,11 @@ class Reader:
 
 
 class Stopped(Exception):
-    """Nobody waits any more for what was being read."""
+    """Tokenization was cancelled."""
 
 
 def _ids(texts: list[str], names: list[tuple[int, ...]], speak: EncodeTexts) -> Ragged:
-    """Tokens of each text; a huge one is tokenized in parts, which bounds time and memory."""
+    """Tokens of each text; a very long one is tokenized in parts, which bounds time and memory."""
     if max(map(len, texts)) <= _PART:
         return Ragged.of(speak(texts, names))
     parts = [[text[at : at + _PART] for at in range(0, max(1, len(text)), _PART)] for text in texts]

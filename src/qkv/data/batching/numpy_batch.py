@@ -1,4 +1,4 @@
-"""A batch in arrays, which travel between processes more cheaply than tensors."""
+"""Batches as NumPy arrays, which are cheaper to send between processes than tensors."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ...layers.patches import Grid, masked_layout
 from ..source import Example
 
 Array = NDArray[Any]
-LAYOUTS = {"ids": "layout", "target": "target_layout"}  # the argument of a model that says where an input's tokens are
+LAYOUTS = {"ids": "layout", "target": "target_layout"}  # the model argument with the layout of each input
 
 
 class LayoutArrays(Protocol):
-    """What says where the tokens of a batch's rows are."""
+    """Arrays from which the `Layout` of a batch is made."""
 
     def layout(self, width: int) -> Layout: ...
 
 
 @dataclass(frozen=True)
 class PaddedLayout:
-    """Rows of so many tokens, padded on the right, and what is isolated in them where `documents` says so.
+    """The layout of right-padded rows; packed rows list the lengths of their `documents`, which are isolated.
 
-    roles: (B, T) of `core.layout.Role`, where tokens have some.
-    global_tokens: of each row so many first tokens are global: they see all and are seen by all, where the model has such.
+    roles: (B, T) of `core.layout.Role`, if tokens have roles.
+    global_tokens: how many first tokens of each row are global: they attend to all tokens, and all attend to them.
     """
 
     lengths: list[int]
@@ -49,7 +49,7 @@ class PaddedLayout:
 
 @dataclass(frozen=True)
 class MaskedPatchLayout:
-    """Images of which a share of the patches is hidden: in each row those with the most `noise` (B, N)."""
+    """The layout of images with a share of their patches masked: in each row those with the most `noise` (B, N)."""
 
     grid: Grid
     noise: Array
@@ -61,10 +61,10 @@ class MaskedPatchLayout:
 
 @dataclass(frozen=True)
 class NumpyBatch:
-    """A `Batch` before it is one.
+    """A `Batch` of NumPy arrays.
 
-    arrays:  what the model reads, by the names of its arguments: `ids`, `target`, `token_types` …, (B, …).
-    placed:  where the tokens of `ids` and `target` are, where they are not simply there.
+    arrays:  the model inputs by argument name: `ids`, `target`, `token_types` …, (B, …).
+    placed:  the layouts of `ids` and `target`, if they have one.
     labels, targets, counts, tokens, slots, texts: as in `Batch`.
     """
 
@@ -94,5 +94,5 @@ class NumpyBatch:
 
 
 def count_labels(labels: Array) -> int:
-    """How many labels a loss counts: whole numbers that are not −100, all where they are of another kind."""
+    """How many labels a loss counts: integers other than −100, or all labels of another type."""
     return int((labels != IGNORE).sum()) if np.issubdtype(labels.dtype, np.integer) else labels.size

@@ -1,4 +1,4 @@
-"""Packing: many documents, or pairs of them, into few rows of equal width."""
+"""Sequence packing: several documents or pairs per row, isolated from one another by the attention mask."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def packed(rows: Rows, width: int) -> Rows:
 
 
 def _laid(parts: Ragged, members: list[list[int]]) -> tuple[Ragged, tuple[tuple[int, ...], ...]]:
-    """The sequences that share a row, one after the other; and the length of each of them."""
+    """The sequences of each row, concatenated, and their lengths."""
     order = np.asarray([i for row in members for i in row], np.int64)
     lengths = parts.lengths.tolist()
     documents = tuple(tuple(lengths[i] for i in row) for row in members)

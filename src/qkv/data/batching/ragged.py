@@ -1,4 +1,4 @@
-"""Sequences of unequal length in one array, so that a pool of them is sorted, cut and padded without a loop."""
+"""Ragged arrays: sequences of different lengths in one flat array, sorted, sliced and padded without Python loops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ragged:
 
     @classmethod
     def join(cls, parts: Iterable[Ragged]) -> Self:
-        """The sequences of several, one after the other."""
+        """The sequences of several ragged arrays, concatenated."""
         compact = [part.compact() for part in parts]
         flat = np.concatenate([np.empty(0, np.int32), *(part.flat for part in compact)])
         return cls.runs(flat, np.concatenate([np.empty(0, np.int64), *(part.lengths for part in compact)]))
@@ -52,7 +52,7 @@ class Ragged:
         return (self[i] for i in range(len(self)))
 
     def take(self, which: Index | NDArray[np.bool_]) -> Ragged:
-        """The sequences at these places, in this order."""
+        """The sequences at these indices, in this order."""
         return Ragged(self.flat, self.starts[which], self.lengths[which])
 
     def part(self, skip: int = 0, leave: int = 0) -> Ragged:
@@ -64,7 +64,7 @@ class Ragged:
         return Ragged(self.flat, self.starts, np.minimum(self.lengths, most))
 
     def places(self) -> Index:
-        """Where in `flat` each token stands, sequence after sequence."""
+        """The index in `flat` of each token, sequence after sequence."""
         before = np.cumsum(self.lengths) - self.lengths
         return np.repeat(self.starts - before, self.lengths) + np.arange(int(self.lengths.sum()))
 
@@ -73,7 +73,7 @@ class Ragged:
         return Ragged.runs(self.flat[self.places()], self.lengths)
 
     def framed(self, before: Ids, after: Ids) -> Ragged:
-        """Every sequence with one token before it and one behind it; −1 stands for none."""
+        """Every sequence with one token before and one after it; −1 adds none."""
         begins, ends = before >= 0, after >= 0
         lengths = self.lengths + begins + ends
         made = Ragged.runs(np.empty(int(lengths.sum()), np.int32), lengths)
@@ -84,7 +84,7 @@ class Ragged:
         return made
 
     def padded(self, fill: int) -> NDArray[np.int64]:
-        """(n, longest): the sequences from the left, `fill` behind them."""
+        """(n, longest): the sequences, padded on the right with `fill`."""
         width = int(self.lengths.max(initial=0))
         column = np.arange(width)
         real = column < self.lengths[:, None]

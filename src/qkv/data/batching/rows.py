@@ -1,4 +1,4 @@
-"""From token ids to rows: where sequences begin and end, what is predicted from what, what is too long."""
+"""Rows of inputs and labels from token ids: special tokens, label shifting, truncation, and cutting text into windows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OVER_LONG = "over-long"  # why an example was skipped
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a pool, before they are padded.
+    """The rows of a pool, before padding.
 
-    inputs:    what the (decoder) model reads; labels[i][t] is what it should say after inputs[i][: t + 1], or −100.
-    source:    what the encoder reads, of sequence-to-sequence rows.
-    documents, source_documents: the lengths of what is isolated from one another in each row, where rows are packed.
-    examples:  the texts behind the rows, where they are wanted.
-    token_types, roles: of the inputs' tokens, where they have some.
-    targets:   what an objective wants of a row besides its labels, by name: (n, …).
+    inputs:    what the (decoder) model reads; labels[i][t] is the token after inputs[i][: t + 1], or −100.
+    source:    what the encoder reads, in sequence-to-sequence rows.
+    documents, source_documents: the lengths of the isolated sequences in each packed row.
+    examples:  the examples behind the rows, if kept.
+    token_types, roles: of the input tokens, if any.
+    targets:   further targets of an objective, by name: (n, …).
     """
 
     inputs: Ragged
@@ -51,7 +51,7 @@ class Rows:
         return self.source.lengths if self.source is not None else np.zeros_like(self.inputs.lengths)
 
     def take(self, which: Index) -> Rows:
-        """The rows at these places, in this order."""
+        """The rows at these indices, in this order."""
         numbers = which.tolist()
         return Rows(
             self.inputs.take(which),
@@ -67,16 +67,16 @@ class Rows:
 
 
 class Limits(NamedTuple):
-    """What is too long, in tokens with the end-of-sequence token, and what becomes of it."""
+    """The maximum length in tokens, including end-of-sequence, and what to do with longer sequences."""
 
     longest: int
     over_long: Literal["skip", "cut"]
 
 
 def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
-    """Encoder reads source + eos, decoder bos + target; labels are target + eos, without the eos where they are cut.
+    """Pairs for an encoder–decoder: source + eos, bos + target, and labels target + eos (without eos if truncated).
 
-    A loaded model has its own tokens for these places, the `frame` of its tokenizer.
+    A loaded model has its own special tokens, the `frame` of its tokenizer.
     """
     read, frame = (frame_of_pairs(side) for side in source_and_target_tokenizer(tokenizer))
     room = max(limits.longest - max(len(one.before) + len(one.after) for one in (read, frame)), 0)
@@ -93,7 +93,7 @@ def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts
 
 
 def frame_of_pairs(tokenizer: Encoder) -> Frame:
-    """A tokenizer's own frame; else eos ends a text, and bos begins a target, or eos where there is no bos."""
+    """A tokenizer's own frame; else eos ends a text, and bos (or eos if there is none) begins a target."""
     own: Frame | None = getattr(tokenizer, "frame", None)  # not every Encoder has one
     if own is not None:
         return own
@@ -104,7 +104,7 @@ def frame_of_pairs(tokenizer: Encoder) -> Frame:
 
 
 def prompt_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
-    """Pairs for a decoder alone: bos? + source + eos + target + eos, with labels on the target and its eos only."""
+    """Pairs for a decoder: bos? + source + eos + target + eos, with labels on the target and its eos only."""
     end = tokenizer.eos_id
     if end is None:
         raise ValueError("pairs in one sequence need a tokenizer with an end-of-sequence token")
@@ -113,37 +113,37 @@ def prompt_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Coun
     bos = () if tokenizer.bos_id is None else (tokenizer.bos_id,)
     prompts, answers = _around(found.sides[0], bos, (end,)), _around(found.sides[1], (), (end,))
     whole = _joined(prompts, answers)
-    heard = prompts.lengths - 1  # labels that are part of the prompt
+    prompt_labels = prompts.lengths - 1  # labels that are part of the prompt
     labels = Ragged(whole.flat.copy(), whole.starts + 1, whole.lengths - 1)
-    labels.flat[Ragged(labels.flat, labels.starts, heard).places()] = IGNORE
-    which = _answering(heard < limits.longest, counts)
+    labels.flat[Ragged(labels.flat, labels.starts, prompt_labels).places()] = IGNORE
+    which = _answering(prompt_labels < limits.longest, counts)
     texts = tuple(found.examples[i] for i in which.tolist()) if found.examples else ()
     inputs = whole.part(leave=1).take(which).upto(limits.longest)
     return Rows(inputs, labels.take(which).upto(limits.longest), examples=texts)
 
 
 def conversation_rows(found: Encoded, limits: Limits, counts: Counts) -> Rows:
-    """Conversations for a decoder alone, as the chat template has them, with labels on what the assistant says only.
+    """Conversations for a decoder, formatted by the chat template, with labels on the assistant's messages only.
 
-    Their texts are not kept: what is evaluated of them is the labels.
+    Texts are not kept, because evaluation uses the labels alone.
     """
     found = _fitting(found, found.sides[0].lengths - 1 > limits.longest, limits, counts)
     ids, learned = (side.compact() for side in found.sides)
-    said = Ragged(np.where(learned.flat, ids.flat, np.int32(IGNORE)), ids.starts, ids.lengths)
-    labels = said.part(skip=1).upto(limits.longest)
+    trained = Ragged(np.where(learned.flat, ids.flat, np.int32(IGNORE)), ids.starts, ids.lengths)
+    labels = trained.part(skip=1).upto(limits.longest)
     which = _answering(np.array([bool((row != IGNORE).any()) for row in labels], bool), counts)
     return Rows(ids.part(leave=1).upto(limits.longest).take(which), labels.take(which))
 
 
 def _answering(fits: NDArray[np.bool_], counts: Counts) -> Index:
-    """The rows in which an answer begins; the others are counted."""
+    """The rows that contain the start of an answer; the others are counted as skipped."""
     if not fits.all():
         counts.skipped["with a prompt that fills the context"] += int((~fits).sum())
     return np.flatnonzero(fits)
 
 
 def _fitting(found: Encoded, over: NDArray[np.bool_], limits: Limits, counts: Counts) -> Encoded:
-    """Without what is too long; or with it, counted as cut."""
+    """Without over-long examples; or with them, counted as cut."""
     n = int(over.sum())
     if limits.over_long == "cut":
         counts.cut += n
@@ -155,10 +155,10 @@ def _fitting(found: Encoded, over: NDArray[np.bool_], limits: Limits, counts: Co
 
 
 def running_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
-    """All documents, bos? + text + eos, one after the other, cut into rows of `context` tokens.
+    """All documents, bos? + text + eos, concatenated and cut into rows of `context` tokens.
 
-    No label crosses from a document into the next. With `random`, the first cut falls at a random place, so that each
-    epoch has other rows.
+    No label crosses from a document into the next. With `random`, the first cut is at a random position, so that each
+    epoch has different rows.
     """
     documents = predicting(framed_documents(found, tokenizer))
     inputs, labels = documents.flat, _following(documents)
@@ -201,20 +201,20 @@ def framed_documents(found: Encoded, tokenizer: Encoder) -> Ragged:
 
 
 def predicting(documents: Ragged) -> Ragged:
-    """Without those of a single token, which predict nothing."""
+    """Without documents of a single token, which have nothing to predict."""
     enough = documents.lengths > 1
     return documents if enough.all() else documents.take(enough).compact()
 
 
 def _following(documents: Ragged) -> NDArray[np.int32]:
-    """What follows each token in its document; −100 after the last."""
+    """The next token of each token in its document; −100 for the last."""
     labels = np.append(documents.flat[1:], np.int32(IGNORE))[: len(documents.flat)]
     labels[documents.starts + documents.lengths - 1] = IGNORE
     return labels
 
 
 def _around(side: Ragged, before: Sequence[int], after: Sequence[int]) -> Ragged:
-    """Every sequence between the same tokens."""
+    """Every sequence with the same tokens before and after it."""
     n = len(side)
     for first, last in zip_longest(reversed(before), after, fillvalue=-1):
         side = side.framed(np.full(n, first, np.int32), np.full(n, last, np.int32))
@@ -222,7 +222,7 @@ def _around(side: Ragged, before: Sequence[int], after: Sequence[int]) -> Ragged
 
 
 def _joined(first: Ragged, second: Ragged) -> Ragged:
-    """Each sequence of the one with that of the other behind it."""
+    """Each sequence of the first followed by that of the second."""
     both = Ragged.join([first, second])
     n = len(first)
     laced = both.take(np.arange(2 * n).reshape(2, n).T.ravel()).compact()

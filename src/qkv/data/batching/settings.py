@@ -10,10 +10,10 @@ from ...core.spec import Spec, brief
 
 
 class Batching(Spec):
-    """How examples become batches.
+    """How examples become batches: size in tokens, maximum lengths, packing, shuffling and workers.
 
-    tokens:     slots of a batch, padding and both sides of a pair counted: rows × longest, summed over the sides.
-    max_rows:   rows of a batch at most.
+    tokens:     slots in a batch, including padding: rows × longest row, summed over both sides of pairs.
+    max_rows:   maximum number of rows in a batch.
     pool:       examples (lines; a piece of a large file counts for 64) among which lengths are sorted. By default enough
                 pairs from files for some 250 batches (8 for each of `tokens`, 131,072 at most), and 8,192 of all else.
     max_length: longest side of a pair in tokens, its end included. A longer one is skipped or cut, and counted.
@@ -64,7 +64,7 @@ class Batching(Spec):
         return max(_POOL, min(8 * self.tokens, _LARGEST_POOL)) if pairs and fixed and not self.packing else _POOL
 
     def check(self, seq2seq: bool) -> None:
-        """Raise ValueError when the longest allowed row alone would break the token budget."""
+        """Raise ValueError if the longest allowed row alone exceeds the token budget."""
         name: Literal["max_length", "context"] = "max_length" if seq2seq and not self.packing else "context"
         size, sides = getattr(self, name), 2 if seq2seq else 1
         what = "a pair with max_length" if name == "max_length" else "a row of context"

@@ -12,9 +12,9 @@ from .ragged import Index, Ragged
 
 
 class TokenCache:
-    """The ids of a table's entries by their number, until `budget` bytes are full; what came too late is read again.
+    """The token ids of a table's entries by index, up to `budget` bytes; further entries are tokenized again.
 
-    An entry takes 4 bytes a token, and some 30 more.
+    An entry takes 4 bytes per token, and about 30 more.
     """
 
     def __init__(self, entries: int, budget: int) -> None:
@@ -32,7 +32,7 @@ class TokenCache:
         return self._states.nbytes + self._ids.nbytes + self._starts.nbytes + heads
 
     def recall(self, indices: Index) -> tuple[Encoded | None, list[tuple[int, str]], Index]:
-        """The examples that are known, (place, reason) of known others, and the places of what isn't known."""
+        """The cached examples, (position, reason) of cached bad entries, and the positions of entries not in the cache."""
         states = self._states[indices] if len(self._states) else np.full(len(indices), _UNKNOWN)
         reasons = [(int(i), self._reasons[-2 - int(states[i])]) for i in np.flatnonzero(states < _UNKNOWN)]
         known = np.flatnonzero(states >= 0)
@@ -46,7 +46,7 @@ class TokenCache:
         return Encoded(known, sides, heads[:, 0]), reasons, np.flatnonzero(states == _UNKNOWN)
 
     def learn(self, indices: Index, found: Encoded | None, reasons: list[tuple[int, str]]) -> None:
-        """Keep what was read for these entries, if there is room for all of it."""
+        """Store the results for these entries, if all of them fit."""
         if self.full:
             return
         if found is not None:
@@ -80,12 +80,12 @@ _UNKNOWN = -1
 
 
 def _offsets(sides: tuple[Ragged, ...]) -> list[int]:
-    """Where each side's tokens begin when those of all are put one after the other."""
+    """Where each side's tokens begin in the concatenation of all sides."""
     return [sum(len(side.flat) for side in sides[:k]) for k in range(len(sides))]
 
 
 class _Growing:
-    """Rows of numbers that more are added to, in an array that doubles when it is full."""
+    """A growable array of rows, which doubles its capacity when full."""
 
     def __init__(self, dtype: type[np.generic], width: int) -> None:
         self.count = 0

@@ -1,8 +1,7 @@
-"""What is made of large files once and kept in the cache folder, `$QKV_CACHE` or `~/.cache/qkv`: texts as plain UTF-8, and
-where their lines end.
+"""Cache for what is derived from large files, in `$QKV_CACHE` or `~/.cache/qkv`: decompressed UTF-8 text and line indices.
 
-A kept file ends with its length, a checksum, and the state of the file it was made of. One that doesn't fit these, because a
-disk was full or the file has changed, is made again.
+A cached file ends with its length, a checksum, and the state of its source file. If one of these does not match, because a
+disk was full or the source has changed, it is made again.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ _MARK = b"qkvkept1"
 
 
 def stamp_of(path: Path) -> Stamp:
-    """The state of a file. The time of its last change can't be set back, as that of its content can."""
+    """The state of a file: size, modification time, inode, and status change time, which can't be set back."""
     found = path.stat()
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def kept(path: Path, stamp: Stamp, what: str, made: Callable[[], Chunks], small: int | None = None) -> Bytes:
-    """What `made` gives of a file: in memory up to `small` bytes (`IN_MEMORY`), else from the cache, where it is `what`.
+    """The content that `made` derives from a file: in memory up to `small` bytes (`IN_MEMORY`), else cached as `what`.
 
-    Raises ValueError where the cache folder can't be used.
+    Raises ValueError if the cache folder can't be used.
     """
     small = IN_MEMORY if small is None else small
     name, mark = f"{text_hash(str(path), what):016x}.{what}", text_hash(*map(str, stamp)).to_bytes(8, "little")
@@ -76,7 +75,7 @@ def _kept_as(place: Path, mark: bytes, chunks: Chunks) -> mmap.mmap:
 
 
 def _unnamed(folder: Path, chunks: Chunks) -> mmap.mmap:
-    """The content in a file that goes with its last reader."""
+    """The content in a temporary file, which is deleted when its last reader closes it."""
     with tempfile.TemporaryFile(dir=folder) as file:
         file.writelines(chunks)
         file.flush()
@@ -89,7 +88,7 @@ def _after(head: bytes, rest: Chunks) -> Chunks:
 
 
 def _found(name: str, mark: bytes) -> Bytes | None:
-    """What is kept under a name, where it is whole and made of the same file."""
+    """The cached content, if it is complete and derived from the same state of the file."""
     place = folder() / name
     with contextlib.suppress(OSError), place.open("rb") as file:
         length = place.stat().st_size - _TRAILER.size
@@ -117,7 +116,7 @@ def _mapped(path: Path, length: int = 0) -> mmap.mmap:
 
 
 def mapped(path: Path) -> mmap.mmap:
-    """A file as it stands, which is not empty."""
+    """A memory map of a file that is not empty."""
     return _mapped(path)
 
 
@@ -125,13 +124,13 @@ def mapped(path: Path) -> mmap.mmap:
 
 
 def folder() -> Path:
-    """Where things are kept; safe to delete at any time. It need not be there."""
+    """The cache folder, which may not exist yet; safe to delete at any time."""
     chosen = _chosen()
     return chosen if _writable(chosen) else _fallback()
 
 
 def usable_folder() -> Path:
-    """The folder, made where it is missing. Raises ValueError where others might put files into it."""
+    """The cache folder, created if missing. Raises ValueError if other users could write to it."""
     found = folder()
     try:
         found.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -160,13 +159,13 @@ def _fallback() -> Path:
 
 
 def _writable(path: Path) -> bool:
-    """Whether a folder can be written to, or made."""
+    """Whether a folder can be written to, or created."""
     there = next((place for place in (path, *path.parents) if place.exists()), None)
     return there is not None and there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _refused(path: Path) -> str | None:
-    """Why the fallback, which lies where anybody may make it first, can't be trusted."""
+    """Why the fallback folder, which another user could have created first, can't be trusted."""
     if path != _fallback() or not hasattr(os, "getuid"):
         return None
     found = path.lstat()

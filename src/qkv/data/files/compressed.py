@@ -1,5 +1,5 @@
-"""Files as bytes, plain or packed. A plain file is memory-mapped; one that ends in .gz, .xz, .bz2 or .zst is inflated once,
-because a packed file can't be shuffled or resumed in its middle."""
+"""Plain and compressed files (.gz, .xz, .bz2, .zst) as bytes. A plain file is memory-mapped; a compressed one is
+decompressed once into the cache, so that it can be read at any position."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ZSTD = ("compression.zstd", "backports.zstd")  # with Python from 3.14 on; befo
 
 
 def bare_name(path: str | Path) -> str:
-    """A file's name without the ending of its packing: `a.tsv` of `a.tsv.gz`."""
+    """A file's name without its compression suffix: `a.tsv` for `a.tsv.gz`."""
     name = Path(path).name
     return name.removesuffix(next((ending for ending in PACKED if name.endswith(ending)), ""))
 
 
 def open_bytes(path: str | Path) -> Bytes:
-    """The bytes of a file, inflated where it is packed. Raises ValueError when missing, empty or broken."""
+    """The bytes of a file, decompressed if need be. Raises ValueError if it is missing, empty or broken."""
     path = existing(path)
     data = bytes_of(path.resolve(), stamp_of(path))
     if len(data) == 0:
@@ -60,7 +60,7 @@ def _inflated(path: Path) -> Iterator[bytes]:
 
 
 def _reader(path: Path) -> tuple[Callable[[Path], Any], tuple[type[Exception], ...]]:
-    """What opens a packed file, and what that raises where the file is broken."""
+    """The function that opens a compressed file, and the errors that it raises if the file is broken."""
     if path.suffix == ".gz":
         return gzip.open, (gzip.BadGzipFile, EOFError, zlib.error)
     if path.suffix == ".xz":

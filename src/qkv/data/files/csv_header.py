@@ -1,4 +1,4 @@
-"""Whether a row of cells is a heading: the names of columns, and not a first example."""
+"""Header detection: whether the first row of a CSV or TSV file holds column names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST = 40  # characters of a name
 
 
 def is_heading(cells: Sequence[str]) -> bool:
-    """Whether all cells are different and consist of words that head columns: `id`, `source`, `text_1`, `German`, `de`."""
+    """Whether all cells are different and consist of words common in headers: `id`, `source`, `text_1`, `German`, `de`."""
     named = [cell.strip() for cell in cells]
     if len(named) < 2 or len(set(named)) < len(named) or not all(0 < len(cell) <= _LONGEST for cell in named):
         return False
@@ -31,7 +31,7 @@ def is_heading(cells: Sequence[str]) -> bool:
 
 
 def short(names: Sequence[str]) -> list[str]:
-    """Names as a message can hold them, whatever stands where names should."""
+    """Names cut to a length that fits into an error message."""
     return [name[:60] for name in names[:50]]
 
 
@@ -42,7 +42,7 @@ def _heads(cell: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _known() -> frozenset[str]:
-    """What heads columns; codes of widely used languages, their names in each other, and English names of one word."""
+    """Words common in headers, and codes and names of languages."""
     codes = [code for code in _CODES.split() if len(code) == 2]
     named = [name for name in Locale("en").languages.values() if " " not in name and len(name) > 4]
     own = [Locale(place).languages.get(code, "") for place in codes for code in codes]

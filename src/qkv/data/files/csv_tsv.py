@@ -1,9 +1,9 @@
-"""Rows of cells in a file of any size, by number: CSV, and TSV whose cells are quoted as in CSV or stand as they are.
+"""CSV and TSV reader with random access to rows, for files of any size; TSV cells may be quoted as in CSV or not.
 
-Whether a TSV is quoted is decided by what it shows. Excel, pandas and Python's `csv` quote every cell with a quotation mark
-in it and double that mark; a corpus that quotes nothing has such marks anywhere. So a file counts as quoted where it parses
-strictly as such, no unquoted cell has a quotation mark, and some quoted cell needed it: for a doubled mark, a tab or a line
-end in it, because all cells are quoted, or, as Excel does, for a comma where no unquoted cell has one.
+Whether a TSV file is quoted is detected. Excel, pandas and Python's `csv` quote every cell that contains a quotation mark and
+double that mark; an unquoted corpus has such marks anywhere. A file therefore counts as quoted if it parses strictly as such,
+no unquoted cell has a quotation mark, and some quoted cell needed quoting: for a doubled mark, a tab or a line end, because
+all cells are quoted, or, as Excel does, for a comma if no unquoted cell has one.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .csv_header import is_heading, short
 from .lines import LONGEST, Lines
 
 Form = Literal["csv", "tsv"]
-_SNIFFED = 200_000  # lines that are looked at to see whether cells are quoted
-_AGAIN = 8  # how many times the lines of a file are read again, where quotations never end
-_WIDE = 1000  # rows that are looked at to see how many cells one has
+_SNIFFED = 200_000  # lines inspected to detect quoting
+_AGAIN = 8  # how often the lines of a file are read again after an unterminated quotation
+_WIDE = 1000  # rows inspected to find the number of cells
 
 
 class Cells:
-    """The rows of a file. A row is a line, or several where a quoted cell goes on over line ends.
+    """The rows of a file. A row is a line, or several if a quoted cell contains line ends.
 
-    Raises ValueError naming the line where cells are quoted and a row is not as it should be; with `strict=False` when that
-    row is read. Quoted files may end rows with a lone carriage return, as old Macs wrote.
+    Raises ValueError that names the line of an invalid row in a quoted file; with `strict=False` only when that row is
+    read. Rows of quoted files may end with a lone carriage return, as on old Macs.
     """
 
     def __init__(self, path: Path, form: Form, encoding: str, quoted: bool | None = None, strict: bool = True) -> None:
@@ -55,7 +55,7 @@ class Cells:
         return len(self._lines) if self._starts is None else len(self._starts) - 1
 
     def __getitem__(self, i: int) -> list[str]:
-        """A row; none of an empty line."""
+        """A row; empty for an empty line."""
         if self._starts is None:
             line = self._lines[i]
             return line.split(self.delimiter) if line.strip() else []
@@ -70,12 +70,12 @@ class Cells:
         return row
 
     def line(self, i: int) -> int:
-        """The line that a row begins in, from 1."""
+        """The line, from 1, at which a row begins."""
         return (i if self._starts is None else int(self._starts[i])) + 1
 
     @property
     def width(self) -> int:
-        """How many cells most rows have."""
+        """The most common number of cells in a row."""
         sizes = Counter[int]()
         for i in range(min(len(self), _WIDE)):
             with contextlib.suppress(*() if self._strict else (ValueError,)):
@@ -84,12 +84,12 @@ class Cells:
         return sizes.most_common(1)[0][0] if sizes else 0
 
     def names(self, header: bool | None) -> tuple[str, ...]:
-        """The names in the first row, where it has names: as is said, or where its cells look like such."""
+        """The column names in the first row, if `header` says that it has them or if its cells look like names."""
         first = [cell.strip() for cell in self[0]]
         return tuple(first) if (is_heading(first) if header is None else header) else ()
 
     def notes(self, header: bool | None, quoted: bool | None) -> Iterator[str]:
-        """What was guessed of the file."""
+        """Notes on what was detected in the file."""
         name = repr(self.path.name)
         if header is None and (names := self.names(None)):
             yield f"the first line of {name} holds the names {', '.join(short(names))} (data.header=false reads it as data)"
@@ -101,7 +101,7 @@ class Cells:
 
 
 def _delimiter(first: str) -> str:
-    """The comma, or the semicolon of countries in which the comma stands in numbers."""
+    """A comma, or a semicolon, as used where the comma is the decimal separator."""
     return ";" if ";" in first and "," not in first else ","
 
 
@@ -148,8 +148,8 @@ class _Feed:
 def _starts(
     path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str
 ) -> tuple[NDArray[np.int64], dict[int, str]]:
-    """The line that each row begins in, and behind them how many lines there are; and what is wrong with some rows, unless
-    strict. Reading goes on behind the line in which a row turns out to be wrong."""
+    """The line at which each row begins, followed by the number of lines; and, unless strict, the errors of invalid rows.
+    Reading continues after the line in which a row turns out to be invalid."""
     lines = Lines(path, encoding, strict)
     feed = _Feed(lines)
     reader = _reader(feed, delimiter)
@@ -186,7 +186,7 @@ def _invalid(path: Path, begin: int, stop: int, delimiter: str, error: Exception
 def _of_one_line(
     path: Path, stamp: Stamp, encoding: str, strict: bool, delimiter: str, begin: int, stop: int
 ) -> tuple[tuple[str, ...], ...]:
-    """The rows that begin in one line; nothing in place of what is wrong."""
+    """The rows that begin in one line; invalid ones are empty."""
     reader = _reader(_Feed(Lines(path, encoding, strict), begin, stop), delimiter)
     rows: list[tuple[str, ...]] = []
     while True:
@@ -234,7 +234,7 @@ def _looks_quoted(path: Path, stamp: Stamp, encoding: str, strict: bool) -> bool
 
 
 def _judged(text: str, row: list[str], width: int, seen: Counter[str]) -> bool:
-    """Count what speaks for quoting in a row; False where something speaks against it for sure."""
+    """Count evidence for quoting in a row; False if the row can't be quoted."""
     lines = text.split("\n")
     cells = lines[0].split("\t")
     if len(lines) > 1:  # quoting joins lines that are whole rows by themselves

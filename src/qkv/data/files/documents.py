@@ -16,7 +16,7 @@ PIECE = 64 << 10  # bytes: a file read as one document comes in pieces of about 
 
 
 class LineDocuments:
-    """Every line a document."""
+    """Documents of one line each."""
 
     def __init__(self, path: str | Path, encoding: str = "utf-8", strict: bool = True) -> None:
         self._lines = Lines(path, encoding, strict)
@@ -30,7 +30,7 @@ class LineDocuments:
 
 
 class BlockDocuments:
-    """Every run of lines between empty lines a document."""
+    """Documents separated by empty lines."""
 
     weight = 8
 
@@ -48,9 +48,9 @@ class BlockDocuments:
 
 
 class FileDocument:
-    """A file as one document, in pieces of about `piece` bytes, cut at the end of a line or between characters.
+    """A file as one document, in pieces of about `piece` bytes, cut at line ends or between characters.
 
-    With `begin` and `end`, the stretch of it between these bytes (or the ends of the characters that they fall into).
+    With `begin` and `end`, the part between these bytes, rounded up to whole characters.
     """
 
     def __init__(

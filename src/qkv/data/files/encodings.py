@@ -1,4 +1,4 @@
-"""Text files as UTF-8, whatever they are written in: another encoding is turned into it once, as packed files are."""
+"""Character encodings: text files as UTF-8. A file in another encoding is converted once, into the cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BOMS = {  # UTF-16 can't be told before UTF-32, whose mark begins with the same
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_HEAD = 4096  # bytes that are looked at to see whether a file is text
+_HEAD = 4096  # bytes inspected to decide whether a file is text
 _NOT_OF_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
 
 
@@ -38,14 +38,14 @@ def _known(name: str) -> str:
 
 
 Encoding = Annotated[str, AfterValidator(_known)]
-"""What a file's text is written in, by Python's name of it."""
+"""A character encoding, by its Python name."""
 
 
 def open_text(path: str | Path, encoding: str = "utf-8") -> Bytes:
-    """The bytes of a text file in UTF-8, which are not checked where the file is in UTF-8 itself. UTF-16 and UTF-32 are
-    known by their byte-order mark.
+    """The bytes of a text file in UTF-8 (not validated if the file is UTF-8 already). UTF-16 and UTF-32 are recognized by
+    their byte-order mark.
 
-    Raises ValueError where the file is missing, empty, broken, or not in its encoding.
+    Raises ValueError if the file is missing, empty, broken, or not in its encoding.
     """
     path = existing(path)
     data = text_of(path.resolve(), stamp_of(path), encoding)
@@ -88,7 +88,7 @@ def _reason(error: UnicodeError) -> str:
 
 
 def _check_is_text(data: Bytes, path: Path) -> None:
-    """Raises ValueError where a file begins with many zero bytes: UTF-16 without its mark would pass for UTF-8."""
+    """Raises ValueError if a file begins with many zero bytes: UTF-16 without a byte-order mark would pass for UTF-8."""
     head = np.frombuffer(data[:_HEAD], np.uint8)
     zeros = head == 0
     if len(head) and zeros.mean() > 0.2:

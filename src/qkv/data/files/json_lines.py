@@ -9,7 +9,7 @@ from typing import Any
 from ..source import Skipped
 from .lines import Lines
 
-_HALF = re.compile(r"\\u[dD][89a-fA-F]", re.ASCII)  # how JSON escapes half of a character
+_HALF = re.compile(r"\\u[dD][89a-fA-F]", re.ASCII)  # a JSON escape of half a surrogate pair
 
 
 def json_line(lines: Lines, i: int) -> Any:
@@ -20,7 +20,7 @@ def json_line(lines: Lines, i: int) -> Any:
 
 
 def json_object(text: str, where: str) -> Any:
-    """The value that a line of JSON has. Raises ValueError where it is none, or has half of a character in it."""
+    """The value of a line of JSON. Raises ValueError if it is invalid or contains half of a surrogate pair."""
     try:
         record = json.loads(text)
         if _HALF.search(text):  # an escape of a whole character has two halves

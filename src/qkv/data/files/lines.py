@@ -1,6 +1,6 @@
-"""Text files as random access: lines, blocks and pieces of files of any size, plain or packed, without reading them in.
+"""Random access to the lines of text files of any size, plain or compressed, without loading them into memory.
 
-Lines end at `\\n` (or `\\r\\n`) and nowhere else, so that the two files of a parallel corpus can't drift apart.
+Lines end at `\\n` (or `\\r\\n`) and nowhere else, so that the two files of a parallel corpus stay aligned.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ LONGEST = 64 << 20  # bytes: no line, and no block of lines, of a text is longer
 
 
 class Lines:
-    """The lines of a file by number, from an index of where each ends.
+    """The lines of a file by index, from an index of line ends.
 
-    Opening it checks the whole file: that it is UTF-8, and that no line is longer than `LONGEST`. With `strict=False` a line
-    is checked when it is read.
+    Opening it checks that the whole file is UTF-8 and that no line is longer than `LONGEST`. With `strict=False` a line is
+    checked when it is read.
     """
 
     def __init__(self, path: str | Path, encoding: str = "utf-8", strict: bool = True) -> None:
@@ -42,7 +42,7 @@ class Lines:
         return self.text(i, i + 1)
 
     def text(self, start: int, stop: int) -> str:
-        """Lines start … stop − 1 as they stand, without the last line's end."""
+        """Lines start … stop − 1, without the end of the last line."""
         begin, end = int(self._ends[start - 1]) + 1 if start else 0, int(self._ends[stop - 1])
         if end - begin > LONGEST:
             raise too_long(self.path, start + 1, "line" if stop - start == 1 else "block that begins there")
@@ -53,7 +53,7 @@ class Lines:
         return (text if start else text.removeprefix("\ufeff")).removesuffix("\r")
 
     def first(self, beginning: bytes, anywhere: bytes) -> int | None:
-        """The first line that begins with something, or has something else in it."""
+        """The first line that begins with `beginning` or contains `anywhere`."""
         mark = 3 if self._data[:3] == codecs.BOM_UTF8 else 0
         if self._data[mark : mark + len(beginning)] == beginning:
             return 0
@@ -81,8 +81,7 @@ def _line_ends(path: Path, stamp: Stamp, encoding: str, strict: bool) -> NDArray
 
 
 def _scan(data: Bytes, path: Path, strict: bool = True) -> Iterator[NDArray[np.int64]]:
-    """Where the lines end, chunk by chunk; if strict, raises ValueError at the first byte that is not UTF-8, and at a line
-    that is too long."""
+    """Positions of line ends, chunk by chunk. If strict, raises ValueError at the first invalid UTF-8 byte or over-long line."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines, begin = 0, 0
     for start in range(0, len(data), cached.CHUNK):

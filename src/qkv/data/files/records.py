@@ -1,4 +1,4 @@
-"""Files with a record a row: CSV, TSV, JSON lines, or lines that are a label and a text. They are held in memory."""
+"""Records from CSV, TSV and JSON Lines files, or from lines of a label and a text; held in memory."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FORMATS: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", 
 
 @dataclass(frozen=True)
 class Records:
-    """The records of a file by number.
+    """The records of a file.
 
-    names: the columns of a file that begins with them.
-    rows:  the line that each begins in, and its cells; of JSON the object; of what can't be read the error.
+    names: the column names, if the file has a header.
+    rows:  for each record its line number, and its cells, its JSON object, or the error if it can't be read.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Records:
         return f"{str(self.path)!r}, line {self.rows[i][0]:,}"
 
     def get(self, i: int, column: Column) -> Any:
-        """What stands in a column, numbered or named (of JSON dotted where it is nested); None where nothing does."""
+        """The value in a column, by number or name (a dotted path in JSON); None if there is none."""
         row = self.rows[i][1]
         if isinstance(row, ValueError):
             raise row
@@ -52,7 +52,7 @@ class Records:
         return row[place] if place < len(row) else None
 
     def text(self, i: int, column: Column) -> str | Skipped:
-        """The text in a column, without space around it; or why there is none."""
+        """The stripped text in a column, or the reason to skip the record."""
         found = self.get(i, column)
         if not isinstance(found, str):
             return Skipped(f"without a text in {column!r}")
@@ -61,8 +61,8 @@ class Records:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file is read: its format (by default what its name says), its encoding, whether its first line holds names and
-    its cells are quoted (by default what it looks like), and whether what is damaged is refused."""
+    """How a file is read: its format (by default from its name), encoding, whether it has a header and quoted cells (by
+    default detected), and whether bad records are errors."""
 
     format: Format | None = None
     encoding: str = "utf-8"
@@ -84,9 +84,9 @@ class Reading:
 
 
 def opened(path: Path, columns: tuple[Column, ...], how: Reading) -> Records:
-    """The records of a file, which begins with a line of names where the columns are named.
+    """The records of a file, which must have a header if columns are given by name.
 
-    Raises ValueError naming file and line where it is not of its format or encoding, or has no such column.
+    Raises ValueError that names file and line if the format, encoding or a column is wrong.
     """
     path = existing(path)
     named = how.form(path) in ("csv", "tsv") and any(isinstance(column, str) for column in columns)
@@ -122,7 +122,7 @@ def _read(path: Path, stamp: Stamp, how: Reading) -> Records:
 def _rows(
     read: Callable[[int], Any], places: range, line: Callable[[int], int], strict: bool
 ) -> Iterator[tuple[int, Any]]:
-    """What there is at each place; unless strict, the error in place of what can't be read."""
+    """The rows with their line numbers; unless strict, an error takes the place of a row that can't be read."""
     for i in places:
         try:
             row = read(i)

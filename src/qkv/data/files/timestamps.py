@@ -1,4 +1,4 @@
-"""Whether the rows of a series follow one another in time, where a column says when they are of."""
+"""Checks that the timestamps of a time series are in order and evenly spaced."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from itertools import pairwise
 import numpy as np
 
 _BACK = 3 * 3600  # seconds; local clocks go back by an hour in autumn
-_MORE = 1.5  # times the usual step, that a step is no longer than: months differ
+_MORE = 1.5  # times the median step: months differ in length
 
 
 def leaps(cells: Sequence[str], first_row: int) -> tuple[str, ...]:
-    """A sentence where some rows are not one usual step after the row before; none where they are, or where cells are no
-    dates in ISO's form.
+    """A note if some rows do not follow the previous one by the median step; none if all do or if cells are not ISO dates.
 
-    Raises ValueError where time goes back: in files with the newest row first, or with several series below one another.
+    Raises ValueError if time goes backwards: in files with the newest row first, or with several series below one another.
     """
     try:
         times = [datetime.fromisoformat(cell.strip()) for cell in cells]

@@ -1,4 +1,4 @@
-"""Pools: a stretch of an epoch's examples, tokenized, sorted by length and cut into batches of arrays."""
+"""Pools of examples, as in torchtext's BucketIterator: tokenized, bucketed by length, and cut into NumPy batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..batching.token_cache import TokenCache
 from ..source import Counts, Skipped, Source, Split, Table, order, read
 from ..task import Item, RandomContext, Task, TextTask
 
-_CHARACTERS_A_TOKEN = 64  # no text has so many on average: a longer text is over-long before it is tokenized
+_CHARACTERS_A_TOKEN = 64  # more than any text has on average: a longer text is over-long without being tokenized
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Pool:
 
 @dataclass
 class Pools:
-    """Makes pools: `build(epoch, number)` gives the same one whenever and wherever it is called.
+    """Builds pools: `build(epoch, number)` always returns the same one, in any process.
 
-    `stopped` tells a build in another thread that nobody waits for it.
+    `stopped` cancels a build that runs in another thread.
     """
 
     source: Source
@@ -85,7 +85,7 @@ class Pools:
             return self._opened[epoch]
 
     def sequential(self, epoch: int) -> bool:
-        """Whether the examples can only be read in their order."""
+        """Whether the examples can only be read in order."""
         return getattr(self.table(epoch), "sequential", False)
 
     def examples(self, epoch: int) -> int:
@@ -97,8 +97,8 @@ class Pools:
         return -(-len(self.table(epoch)) // self._size(epoch))
 
     def passed(self, pool: Pool, batches: int, length: int | None = None) -> float:
-        """Passes over the data once so many batches of a pool are done: whole ones alone where nobody knows how long one
-        is. `length` is that of an epoch before."""
+        """Passes over the data after so many batches of a pool: only whole passes if the length of an epoch is unknown.
+        `length` is that of an earlier epoch."""
         whole = pool.examples or self.length or length
         if not whole:
             return float(pool.epoch + (pool.last and batches == len(pool.cuts)))
@@ -145,7 +145,7 @@ class Pools:
         return self._cuts(rows, random, sort)
 
     def _of_items(self, task: Task, epoch: int, number: int, random: Random | None, counts: Counts) -> list[NumpyBatch]:
-        """Batches of what a task makes of examples one by one, those of like length together."""
+        """Batches of a task's items, bucketed by length."""
         examples = read(self.table(epoch), self._entries(epoch, number).tolist(), counts)
         items: list[Item] = []
         for made in task.items(examples, self.tokenizer, self._chance(epoch, number)):
@@ -178,7 +178,7 @@ class Pools:
     # -- examples -----------------------------------------------------------------------------------------------
 
     def _entries(self, epoch: int, number: int) -> Index:
-        """Which of the table's entries are in a pool. A stream's pools are shuffled, not what is in them."""
+        """The table indices of a pool. With `rows: stream`, pools are shuffled, but not the entries in them."""
         table, size = self.table(epoch), self._size(epoch)
         seed = mix(self.seed, epoch) if self._shuffles and not self.sequential(epoch) else None
         if seed is not None and self.batching.rows == "stream":
@@ -196,7 +196,7 @@ class Pools:
 
     @property
     def _dropout(self) -> bool:
-        """Whether training texts are tokenized by chance."""
+        """Whether training texts are tokenized with subword sampling."""
         sides = () if self.tokenizer is None else source_and_target_tokenizer(self.tokenizer)
         return self.split == "train" and any((getattr(side, "dropout", 0) or 0) > 0 for side in sides)
 
@@ -230,7 +230,7 @@ class Pools:
         return row_kinds.running_rows(found, tokenizer, batching.context, random)
 
     def _cuts(self, rows: Rows, random: Random | None, sort: bool) -> list[NumpyBatch]:
-        """The batches: rows that are alike in length together, in an order of chance."""
+        """Batches of rows of similar length, in random order."""
         if random is not None:
             rows = rows.take(Shuffle(len(rows), random.getrandbits(63))(np.arange(len(rows))))
         if sort:

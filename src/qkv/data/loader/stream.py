@@ -1,7 +1,7 @@
-"""From a source to batches: examples are read pool by pool, sorted by length within a pool and cut by a token budget.
+"""Data loader: a resumable stream of batches from a source, built pool by pool, in worker threads or processes.
 
-A pool is a pure function of (source, seed, epoch, number). That makes resuming exact, and worker processes a matter of
-speed alone.
+A pool is a pure function of (source, seed, epoch, number). Resuming is therefore exact, and workers change only the
+speed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Stream(Iterator[Batch]):
 
 
 class _Place(NamedTuple):
-    """Where a stream begins."""
+    """The position at which a stream begins."""
 
     epoch: int
     pool: int
@@ -130,7 +130,7 @@ def _tasks(pools: Pools, start: _Place, epochs: int | None) -> Iterator[tuple[in
 
 
 def _built(pools: Pools, start: _Place, epochs: int | None) -> Generator[Pool, None, None]:
-    """The pools that follow one another, built ahead where that is asked for."""
+    """The pools in order, built ahead by a thread or processes if the settings say so."""
     tasks, workers = _tasks(pools, start, epochs), pools.batching.workers
     if pools.split == "train" and (workers == "auto" or (workers and pools.sequential(start.epoch))):
         return ahead(pools.build, tasks, pools.stopped.set)
@@ -140,7 +140,7 @@ def _built(pools: Pools, start: _Place, epochs: int | None) -> Generator[Pool, N
 
 
 def count(source: Source, seed: int = 0) -> int:
-    """How many entries an epoch of the training data has; those that are read in order are read to their end."""
+    """How many entries an epoch of the training data has; a sequential table is read to its end."""
     table, n = source.table("train", seed=seed), 0
     while getattr(table, "sequential", False) and table[n] is not None:
         n += 1
@@ -155,8 +155,8 @@ def _one_batch_note(batching: Batching, cut: NumpyBatch) -> str:
 
 
 def _nothing_left(pools: Pools, report: Counts) -> str:
-    said = f"no example of the {pools.split} split is left to use: {replace(report, notes=())}"
+    message = f"no example of the {pools.split} split is left to use: {replace(report, notes=())}"
     if not report.skipped[OVER_LONG]:
-        return said
+        return message
     limit = "max_length" if pools.seq2seq else "context"
-    return f"{said}; raise {limit}, which is {getattr(pools.batching, limit)}, or set over_long to cut"
+    return f"{message}; raise {limit}, which is {getattr(pools.batching, limit)}, or set over_long to cut"

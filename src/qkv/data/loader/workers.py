@@ -1,4 +1,4 @@
-"""Pools built ahead, by a thread or by processes, and handed over in order: the same ones either way."""
+"""Worker thread and worker processes that build results ahead and return them in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _build: Callable[..., Any]  # in a worker process: what it does with a task
 
 
 class WorkerDied(OSError):
-    """A worker process is gone. What it was to make can be made again."""
+    """A worker process died. Its task can be run again."""
 
 
 def ahead(

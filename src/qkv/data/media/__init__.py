@@ -1,1 +1,1 @@
-"""Pictures, sound and music as arrays, and their augmentation."""
+"""Images, video, audio and music as arrays: decoding, resizing, spectrograms, augmentation."""

@@ -1,4 +1,4 @@
-"""Sound as arrays: waveforms from files, by soundfile, and log-mel spectrograms, which PyTorch makes alone."""
+"""Audio: waveforms from files (with soundfile), resampling, and log-mel spectrograms."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def encode(samples: Wave, rate: int) -> bytes:
 
 
 def resampled(samples: Wave, rate: int, wanted: int) -> Wave:
-    """The sound with another number of samples a second, by a polyphase filter."""
+    """The sound at another sample rate, by a polyphase filter."""
     if rate == wanted:
         return samples
     from scipy.signal import resample_poly

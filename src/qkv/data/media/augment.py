@@ -1,7 +1,7 @@
-"""Pictures changed by chance, so that a model sees no two alike: whole batches at a time, in numpy alone.
+"""Image augmentation: random crops, flips, color jitter, erasing, RandAugment, mixup and CutMix, in NumPy.
 
-All of it maps (N, C, H, W) of uint8 to the same, each picture by chances of its own. A new one is a subclass of
-`Augmentation` with a `kind` and a `__call__`.
+Augmentations map (N, C, H, W) of uint8 to the same, independently for each image. A new one is a subclass of `Augmentation`
+with a `kind` and a `__call__`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Range = Annotated[tuple[float, float], AfterValidator(_ordered)]
 
 
 class Augmentation(Spec, role="augmentation"):
-    """Pictures, changed by chance."""
+    """A random change to images."""
 
     def __call__(self, pixels: Pixels, random: Random) -> Pixels:
         raise NotImplementedError(f"{type(self).__name__} does not say what becomes of a picture")

@@ -1,4 +1,4 @@
-"""Many pictures by number: a folder of files, an archive of one, or a table that names files; and what class each is of."""
+"""Image folders: files in a folder, an archive, or a table that names them, with the class and split of each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Changes to pictures by given amounts, one for each: (N, C, H, W) of uint8 to the same.
+"""Image operations on batches (N, C, H, W) of uint8: brightness, contrast, hue, sharpness, posterize, equalize, affine.
 
-What they do is what Pillow's functions of these names do to one picture.
+Each takes one amount per image and matches Pillow's function of that name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures as arrays: read from the bytes of any format that Pillow knows, brought to a size, normalized, and back."""
+"""Images as arrays: decode any format that Pillow reads, resize, crop, normalize, and convert back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Music as words: frames, the notes that sound at one time, become their names and a full stop, `C5 G4 E4 C3 .`"""
+"""Music as text: each frame, the notes that sound at one time, is their names and a full stop, `C5 G4 E4 C3 .`"""
 
 from __future__ import annotations
 

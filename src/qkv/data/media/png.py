@@ -1,4 +1,4 @@
-"""Pictures as PNG: for files, and as text for a sample that is kept in a file of JSON and drawn on a page."""
+"""PNG encoding of images and class masks, as bytes or as base64 for JSON and HTML."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class Coco(FileSource, kind="coco"):
             it, as COCO's own does.
     """
 
-    places: ClassVar[tuple[str, ...]] = tuple(
+    path_fields: ClassVar[tuple[str, ...]] = tuple(
         f"{split}{name}" for split in ("", "validation_", "test_") for name in ("path", "images")
     )
 

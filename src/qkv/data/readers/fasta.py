@@ -31,7 +31,7 @@ class Fasta(HoldingSource, kind="fasta"):
     archive: `splits.zip/splits/sequences.fasta`.
     """
 
-    places: ClassVar[tuple[str, ...]] = ("path", "labels", "mask")
+    path_fields: ClassVar[tuple[str, ...]] = ("path", "labels", "mask")
 
     path: str | None = None
     labels: str | None = None

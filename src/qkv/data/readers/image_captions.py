@@ -20,7 +20,7 @@ class Captions(FilePerSplit, kind="captions"):
     image_field, question_field, answer_field: other names of these, dotted where they are nested.
     """
 
-    places: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path", "images")
+    path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path", "images")
 
     expects: ClassVar[str] = 'a JSONL file of {"image": …, "answer": …} a line'
 

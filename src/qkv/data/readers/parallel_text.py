@@ -33,7 +33,7 @@ class Pairs(TextFiles, kind="pairs"):
     With `tag`, every source begins with `<target_language>`, so that several corpora can train one model.
     """
 
-    places: ClassVar[tuple[str, ...]] = tuple(
+    path_fields: ClassVar[tuple[str, ...]] = tuple(
         f"{split}{name}" for split in ("", "validation_", "test_") for name in ("path", "source", "target")
     )
 

@@ -116,7 +116,7 @@ class Text(TextFiles, kind="text"):
         found, broken = _opened(paths, self.encoding, tuple(stamp_of(path) for path in paths))
         if not found:
             raise ValueError(f"none of the {len(paths):,} files can be read: {broken[0]}")
-        return found, tuple(f"left out: {why}" for why in broken)
+        return found, tuple(f"skipped: {why}" for why in broken)
 
     def _span(self, split: Split, size: int) -> tuple[int, int]:
         """The part of `size` bytes or documents that a split has."""
