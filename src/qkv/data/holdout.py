@@ -197,7 +197,7 @@ def _choose(source: HoldingSource, stamp: tuple[Hashable, ...]) -> _Choice:
 
 
 def _wanted(total: int, weight: int) -> int:
-    """How many of all examples are held out for a split. A piece of running text is worth many lines, so fewer are needed."""
+    """How many of all examples are held out for a split. Pieces of running text are long, so fewer are needed."""
     few = min(FEW, total // TENTH) if weight == 1 else 0
     return max(1, min(max(total // SHARE, few), MOST))
 

@@ -1,7 +1,6 @@
-"""How a trained tokenizer splits a word, step by step: merges in order, longest matches, or the most probable pieces.
+"""Explains how a trained tokenizer splits a word, step by step: BPE merges, longest matches, or most probable pieces.
 
-The library only gives results; the algorithms are written out here to be looked at, and a test holds that they end where
-the library does.
+The library only returns results. These readable versions of its algorithms are tested to give the same ones.
 """
 
 from __future__ import annotations

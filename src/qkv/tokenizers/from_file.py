@@ -1,4 +1,4 @@
-"""The kind `file`: a recipe that takes a tokenizer which is there, its own or another's, in place of training one."""
+"""The tokenizer kind `file`: loads an existing tokenizer instead of training one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kinds of tokenizer share of the `tokenizers` library's pipelines, and where that library needs help."""
+"""Helpers for pipelines of the `tokenizers` library: byte symbols, word counts, and keeping control tokens out of text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def any_of(markers: Iterable[str]) -> re.Pattern[str]:
 
 
 def close_holes(raw: tokenizers.Tokenizer, controls: Iterable[str]) -> tokenizers.Tokenizer:
-    """See to it that no text can become a control token, or a byte of byte fallback, by being spelled like one.
+    """Make sure that no text becomes a control token, or a byte of byte fallback, because it is spelled like one.
 
     The library keeps control tokens in the vocabulary, where a `<s>` in the text meets them: as a word, as a piece, as
     the product of merges. Where neither the pre-tokenizer nor a lack of merges rules that out, such names are cut before

@@ -1,7 +1,7 @@
-"""Bounds on what a tokenizer.json may do to a text, checked before the `tokenizers` library reads it.
+"""Safety limits on a tokenizer.json, checked before the `tokenizers` library reads it: memory and time that it may use.
 
-Each stage of a pipeline is harmless alone. Forty of them that double a text fit in a few kilobytes and in no memory, so
-what a stage can make of a text is multiplied over the pipeline: the worst that it could do, for any text.
+Forty stages that each double a text fit into a few kilobytes and exhaust any memory, so the worst-case growth of each
+stage is multiplied over the pipeline.
 """
 
 from __future__ import annotations

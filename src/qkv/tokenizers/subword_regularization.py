@@ -1,9 +1,8 @@
-"""Other splits of the same text, by chance: what training reads in place of the one split that `encode` gives.
+"""Subword regularization: random segmentations of training texts, by BPE-dropout or by sampling from a unigram model.
 
-A model that sees `un loved`, `unlov ed` and `u n l o v ed` beside `unloved` learns what words are made of, and bears
-misspellings. BPE drops merges (Provilkov et al. 2020, BPE-dropout, arXiv:1910.13267); unigram draws from its lattice
-(Kudo 2018, Subword Regularization, arXiv:1804.10959). Chance comes from the seed that a text is given, and from
-nothing else: the same seed gives the same split, in any process.
+A model that sees `un loved`, `unlov ed` and `u n l o v ed` besides `unloved` learns how words are composed and becomes
+robust to misspellings. BPE drops merges (Provilkov et al. 2020, BPE-dropout, arXiv:1910.13267); unigram samples from its
+lattice (Kudo 2018, Subword Regularization, arXiv:1804.10959). The same seed gives the same segmentation in any process.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .pipelines import BYTES, contents
 Word = tuple[int, ...]
 """A word's ids in the one split that `encode` gives."""
 
-MOST_WORDS = 1 << 18  # words that are remembered
+MOST_WORDS = 1 << 18  # words in the cache
 
 
 class Sampler(Protocol):

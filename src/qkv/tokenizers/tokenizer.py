@@ -1,7 +1,7 @@
-"""Text to ids and back, by the `tokenizers` library.
+"""`Tokenizer`: text to token ids and back, with the `tokenizers` library.
 
-`train` learns a tokenizer from texts, `Tokenizer.load` reads one that is there: a tokenizer.json, its own or a model's
-from the Hub, or older files (tokenizer_reading.py). What is written is a tokenizer.json.
+`train` learns a tokenizer from texts. `Tokenizer.load` reads a tokenizer.json, or the older files of Hub models
+(readers/load.py). `Tokenizer.save` writes a tokenizer.json.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from .training.spec import TokenizerSpec, Trace
 def train(
     spec: TokenizerSpec | str, texts: Iterable[str], *, progress: bool = False, trace: Trace | None = None
 ) -> Tokenizer:
-    """Learn a tokenizer from texts, which are read once. The same texts give the same tokenizer.
+    """Train a tokenizer on texts, which are read once. The same texts give the same tokenizer.
 
     Args:
         spec: the kind and its settings; a bare kind such as "bpe" stands for its defaults.
         progress: show a progress bar on stderr.
         trace: called with every merge (bpe and wordpiece; it keeps the texts in memory, so let them be few).
 
-    The vocabulary may stay smaller than `vocab_size` when the texts have no more to teach. Raises ValueError when they
-    are empty, or when `vocab_size` is too small to spell them; the message names the size that would do.
+    The vocabulary may stay smaller than `vocab_size` if the texts are small. Raises ValueError if they are empty, or if
+    `vocab_size` is too small to spell them; the message names a size that is large enough.
     """
     if isinstance(texts, str):
         raise ValueError("texts is one string; give a list or an iterator of texts")
@@ -56,7 +56,7 @@ def train(
 
 
 class Templated(NamedTuple):
-    """Ids with the tokens of a template, and for each the sentence that it belongs to (BERT's token types)."""
+    """Ids with the special tokens of a template, and their token types (BERT)."""
 
     ids: list[int]
     types: list[int]
@@ -74,7 +74,7 @@ class Tokenizer:
         raw.no_padding()
         raw.no_truncation()
         raw.encode_special_tokens = True  # that is: spell control tokens out
-        self.raw = raw  # the library's tokenizer, for what isn't wrapped here; don't change it
+        self.raw = raw  # the library's tokenizer, for features that are not wrapped here; do not modify it
         extra = extra if extra is not None else Extra()
         added = {token.content: (i, token.special) for i, token in raw.get_added_tokens_decoder().items()}
         self.markers = tuple(name for name, (_, special) in added.items() if not special)
@@ -89,7 +89,7 @@ class Tokenizer:
         self._silent = frozenset(self.controls.values()) - ({self.unk_id} - others)
         self.vocab_size = 1 + max(raw.get_vocab(with_added_tokens=True).values(), default=-1)
         self.dropout = extra.dropout
-        """How much chance there is in `sample`: p of BPE-dropout, α of unigram's draws; 0: none, and training needs none."""
+        """The strength of `sample`: p of BPE-dropout or α of unigram sampling; 0 for none."""
         self.config: Mapping[str, Any] = extra.config
         """The tokenizer_config.json that it came with."""
         if self.dropout and not isinstance(raw.model, models.BPE | models.Unigram):
@@ -117,8 +117,8 @@ class Tokenizer:
         return type(self)(self.raw, replace(self._extra, roles=kept))
 
     def templated(self) -> Self:
-        """The same with a template in its file, where that says nothing: `<s> a </s>`, and `<s> a </s> b </s>` for pairs, as
-        models read texts that are trained on them whole; so that other libraries put these tokens there, too."""
+        """The same tokenizer with a template, if it has none: `<s> a </s>`, and `<s> a </s> b </s>` for pairs, so that other
+        libraries add the special tokens as well."""
         if self.raw.post_processor is not None or self.eos_id is None:
             return self
         ends = {str(self.raw.id_to_token(i)): i for i in (self.bos_id, self.eos_id) if i is not None}
@@ -184,7 +184,7 @@ class Tokenizer:
 
     @cached_property
     def frame(self) -> Frame | None:
-        """What stands around the texts of the encoder–decoder that it came with; None for a model of ours."""
+        """The special tokens around the texts of the encoder–decoder that it came with; None for a qkv model."""
         if self._extra.start is None:
             return None
         around = self.raw.encode("a", add_special_tokens=True)
@@ -194,13 +194,13 @@ class Tokenizer:
 
     @cached_property
     def sources(self) -> Tokenizer:
-        """What reads the source side of pairs: where it has a vocabulary of its own, another; else this one."""
+        """The tokenizer for the source side of pairs: another one if sources have their own vocabulary, else this one."""
         if self._extra.source is None:
             return self
         return Tokenizer.from_json(json.dumps(self._extra.source))
 
     def with_sources(self, other: Tokenizer) -> Tokenizer:
-        """This one for targets, the other for sources, which the two number each in its own way."""
+        """This tokenizer for targets and another, with its own vocabulary, for sources."""
         return Tokenizer(self.raw, replace(self._extra, source=json.loads(other.to_json())))
 
     @cached_property
@@ -271,7 +271,7 @@ class Tokenizer:
         return [Templated(encoding.ids, encoding.type_ids) for encoding in encoded]
 
     def unknown(self, texts: Sequence[str]) -> tuple[int, list[str]]:
-        """How many words there are in texts, or pieces where a word may be several, and those that are unknown, in order."""
+        """The number of words in texts (of pieces, if a word may have several), and the unknown ones in order."""
         if self.unk_id is None:
             return 0, []
         with explained(texts):
@@ -310,7 +310,7 @@ class Tokenizer:
 
     @cached_property
     def _reads_control(self) -> tokenizers.Tokenizer:
-        """A second pipeline: the switch of the first may not be thrown while another thread encodes."""
+        """A second pipeline that reads control tokens: the first can't be switched while another thread encodes."""
         raw = tokenizers.Tokenizer.from_str(self.raw.to_str())
         raw.encode_special_tokens = False
         return raw
@@ -385,7 +385,7 @@ def _cleaned(text: str) -> str:
 
 @contextlib.contextmanager
 def _watched(texts: Iterable[str], progress: bool) -> Iterator[Iterable[str]]:
-    """The texts, and on stderr how many there were so far; then that they are being learned from."""
+    """The texts, with a progress bar on stderr."""
     if not progress:
         yield texts
         return

@@ -1,7 +1,7 @@
-"""Reading a tokenizer.json that somebody else made, and writing one: nothing is executed, imported, fetched or unbounded.
+"""Reads and writes tokenizer.json, safely: nothing in it is executed, imported or downloaded, and its size is limited.
 
-The file has no place for roles (which token pads, which begins) and for the chance of dropout. They stand in its model
-under "qkv", which the `tokenizers` library passes over, so that it reads the file as if they were not there.
+The format has no fields for the roles of special tokens or for dropout. They are stored in its model under "qkv", which
+the `tokenizers` library ignores.
 """
 
 from __future__ import annotations

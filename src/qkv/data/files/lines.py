@@ -81,7 +81,7 @@ def _line_ends(path: Path, stamp: Stamp, encoding: str, strict: bool) -> NDArray
 
 
 def _scan(data: Bytes, path: Path, strict: bool = True) -> Iterator[NDArray[np.int64]]:
-    """Positions of line ends, chunk by chunk. If strict, raises ValueError at the first invalid UTF-8 byte or over-long line."""
+    """Positions of line ends, chunk by chunk. If strict, raises ValueError at invalid UTF-8 or an over-long line."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines, begin = 0, 0
     for start in range(0, len(data), cached.CHUNK):

@@ -1,4 +1,4 @@
-"""Sources of sound with a class each: files of waveforms, and made ones."""
+"""Audio classification data: WAV, FLAC, Ogg, MP3 and other files in folders named after their classes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,11 @@ SUFFIXES = frozenset(
 
 
 class Sounds(HoldingSource, kind="sounds"):
-    """WAV, FLAC, Ogg, MP3 and other files in a folder or an archive (.zip, .tar and its kin), each below a folder with the
-    name of its class, and perhaps `train`, `validation` and `test` above these. Those that can't be read are skipped and
-    counted.
+    """Audio files in a folder or an archive (.zip, .tar, .tar.gz …), each in a folder named after its class, perhaps below
+    `train`, `validation` and `test`. Files that can't be read are skipped and counted.
 
-    label: a regular expression in place of folders, looked for in the path; its first group, or all of it, is the class.
-    validation, test: regular expressions; what has one in its path is of that split.
+    label: a regular expression for the path, in place of folders; its first group, or the whole match, is the class.
+    validation, test: regular expressions; a file whose path matches belongs to that split.
     rate:  samples a second; by default those of the first file.
     rates: for files with another sample rate: "raise" an error, "skip" and count them, or "resample" them.
     """
@@ -138,7 +137,7 @@ class _Sounds:
 
 @lru_cache(maxsize=16)
 def _rate(source: Sounds, stamp: tuple[Hashable, ...]) -> int:
-    """Samples a second of the first file that can be read."""
+    """The sample rate of the first file that can be read."""
     files = source._files()
     for i in range(len(files.names)):
         data = files.read(i)

@@ -1,4 +1,4 @@
-"""Questions made of a text's own sentences, to learn what answering is from text that nobody asked about."""
+"""Cloze questions generated from plain text, for unsupervised question answering (Lewis et al. 2019)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures with boxes as two competitions have them: Pascal VOC, one XML file a picture, and COCO, one JSON file for all."""
+"""Object detection data in COCO (one JSON file) and Pascal VOC (one XML file per image) format: images with boxes."""
 
 from __future__ import annotations
 
@@ -152,12 +152,12 @@ def _opened(path: Path, stamp: tuple[int, int]) -> _VocFiles:
 
 
 def _named(example: Example) -> int:
-    """A hash of a picture's name, wherever it lies."""
+    """A hash of an image's file name, without its folder."""
     return text_hash(example["where"].rpartition(": ")[2])
 
 
 def _put(example: Example, name: str, box: list[float], *, crowd: bool, ignored: bool) -> None:
-    """An object, to be found or (`ignored`) to count neither as found nor as missed."""
+    """Add an object, as a target or (`ignored`) as one that an evaluation ignores."""
     if ignored:
         example["ignored"].append({"name": name, "box": box, "crowd": crowd})
     else:

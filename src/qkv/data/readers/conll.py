@@ -1,4 +1,4 @@
-"""Words with their tags in columns, one word a line, an empty line after each sentence: CoNLL's files and CoNLL-U."""
+"""CoNLL and CoNLL-U files: one word per line with its tags in columns, and an empty line after each sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FASTA: strings of symbols, and strings of as many labels, such as the secondary structure of proteins."""
+"""FASTA files: protein or DNA sequences, with a label per residue such as the secondary structure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face Hub, or on disk in their format, through the library `datasets` where it is installed."""
+"""Hugging Face datasets from the Hub or from disk, through the `datasets` library."""
 
 from __future__ import annotations
 

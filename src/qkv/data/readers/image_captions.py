@@ -1,4 +1,4 @@
-"""Pictures with sentences: a JSONL file that names the pictures."""
+"""Image captions and visual questions: a JSONL file that names image files."""
 
 from __future__ import annotations
 

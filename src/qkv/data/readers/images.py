@@ -1,4 +1,4 @@
-"""Sources of pictures: folders, archives and tables of files, IDX files, and handwritten digits that need no download."""
+"""Image classification data: folders named after their classes, archives of them, or a CSV or TSV file that lists images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts with a class or a number each, one or two of them a row: sentiment, topics, inference, similarity."""
+"""Labelled texts and text pairs from CSV, TSV or JSONL: sentiment, topics, entailment (NLI), similarity (STS)."""
 
 from __future__ import annotations
 

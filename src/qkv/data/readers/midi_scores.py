@@ -1,4 +1,4 @@
-"""Pieces of music from files: chords in JSON, as the chorales of Bach come, and Standard MIDI files."""
+"""Music: Standard MIDI files, and chords in JSON such as the JSB Chorales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions with candidates for their answer, one of which is right: multiple choice."""
+"""Multiple-choice questions from CSV, TSV or JSONL: a question, candidate answers, and which is right."""
 
 from __future__ import annotations
 

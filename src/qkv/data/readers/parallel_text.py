@@ -1,4 +1,4 @@
-"""Parallel text: two files with one sentence a line, or one TSV, CSV or JSONL file with both sides, plain or packed."""
+"""Parallel corpora for translation: two line-aligned files, or a TSV, CSV or JSONL file with both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python sources of the interpreter's own standard library: a language-model corpus that is always there."""
+"""The source code of Python's standard library, a language modeling corpus that needs no download."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures with masks: two folders whose files have the same names."""
+"""Semantic segmentation data: a folder of images and a folder of masks with the same file names."""
 
 from __future__ import annotations
 

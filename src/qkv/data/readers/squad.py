@@ -1,4 +1,4 @@
-"""Questions that a stretch of a given text answers: SQuAD's JSON, and JSONL."""
+"""Extractive question answering data: SQuAD JSON files (v1.1 and v2) and JSONL."""
 
 from __future__ import annotations
 

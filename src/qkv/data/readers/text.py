@@ -1,4 +1,4 @@
-"""Running text for language models: text files and folders; JSONL with texts, prompts and answers, or conversations."""
+"""Plain text for language models: text files and folders of them, as documents per file, line or block."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Text(TextFiles, kind="text"):
         return ConcatTable([self._document(path, _piece(sum(sizes))) for path in paths])
 
     def _sound(self, split: Split) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-        """The files that can be opened, where others are to be left out, and what is said of these."""
+        """The files that can be opened, and notes on those that are skipped."""
         paths = self.paths(split)
         if self.strict:
             return paths, ()
@@ -154,7 +154,7 @@ class Text(TextFiles, kind="text"):
 def _opened(
     paths: tuple[Path, ...], encoding: str, stamps: tuple[Stamp, ...]
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Those of some files that can be opened, and why the others can't."""
+    """The files that can be opened, and why the others can't."""
     found, broken = [], []
     for path in paths:
         try:

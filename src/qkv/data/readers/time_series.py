@@ -1,4 +1,4 @@
-"""Time series: a table of numbers, one row a time, cut into windows of a history and what followed it."""
+"""Time series from CSV, cut into windows of a history and a forecast horizon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving pictures: frames (T, C, H, W), read from animated files or made of digits that move, and cut into tubelets."""
+"""Video classification data: animated GIF, WebP or PNG files in folders named after their classes."""
 
 from __future__ import annotations
 

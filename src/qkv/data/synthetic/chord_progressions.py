@@ -1,4 +1,4 @@
-"""Made music: chords that follow one another as they do in songs, in four voices, in any key."""
+"""Generated music: common chord progressions in four voices, in any key."""
 
 from __future__ import annotations
 

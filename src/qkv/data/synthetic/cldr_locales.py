@@ -1,4 +1,4 @@
-"""CLDR's locales through Babel, each opened on its own, and the names in them that we translate."""
+"""CLDR locales through Babel, and the names of territories, languages, currencies and units in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grammar of `localise`: families of things that CLDR can say, each drawn at random or listed as anchors.
+"""The phrases of `localise`: dates, numbers, units and names formatted by CLDR, drawn at random or listed as anchors.
 
 An *item* is the thing itself (a date, an amount of a currency); a `Form` is one way to write items of a domain, in any
 locale. The *anchors* of a form are a few of its items that together hold every word the form can say.

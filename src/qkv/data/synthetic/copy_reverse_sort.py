@@ -1,4 +1,4 @@
-"""Toys that show in a minute whether a model learns at all: copy, reverse or sort a made sequence of symbols."""
+"""Toy tasks that a model learns in a minute: copy, reverse or sort a random sequence of symbols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Made facts about made people, and questions about them: which fact is asked for, and about whom, has to be found."""
+"""Generated facts about people, with questions, for extractive question answering."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Made reviews of films whose verdict depends on the order of words, for a classifier that runs anywhere.
+"""Generated film reviews whose sentiment depends on word order, for text classification.
 
     although the acting is not dull , the plot is weak       negative
 
-Which words there are says little: a `not` turns the adjective behind it alone, and of two clauses only the main one counts.
+A bag of words says little: `not` negates only the next adjective, and of two clauses only the main one counts.
 """
 
 from __future__ import annotations

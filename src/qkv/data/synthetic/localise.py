@@ -1,4 +1,4 @@
-"""`localise`: translation pairs in any number from the Unicode CLDR, which is their judge. Nothing is downloaded."""
+"""Translation pairs from the Unicode CLDR (`localise`): any number of them, with no download."""
 
 from __future__ import annotations
 

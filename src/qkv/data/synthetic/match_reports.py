@@ -1,4 +1,4 @@
-"""Made reports of football matches with their headlines, for a summarizer that runs anywhere.
+"""Generated reports of football matches with their headlines, for summarization.
 
 on sunday oslo met turin in a cold rain . … the final score was 1 to 3 .       turin beat oslo 3 to 1
 """

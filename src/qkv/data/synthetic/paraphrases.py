@@ -1,9 +1,9 @@
-"""Made pairs of sentences with a score of how much of their meaning is the same, for recipes that run anywhere.
+"""Generated sentence pairs with a score for semantic textual similarity.
 
     the dog chased the girl in the yard | in the garden the girl was followed by the hound       5.0
     the dog chased the girl in the yard | the girl chased the dog in the yard                    2.5
 
-The same is said by other words, and the same words say something else: who does it to whom.
+Paraphrases use other words, and the same words in other roles mean something else.
 """
 
 from __future__ import annotations

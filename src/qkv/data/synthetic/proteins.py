@@ -1,4 +1,4 @@
-"""Made proteins: residues as helices, strands and coils would draw them, hidden states that come in runs."""
+"""Generated protein sequences with their secondary structure, from a hidden semi-Markov model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Made pictures of plain shapes, with all that is to be known of them: the class of every pixel, boxes, and sentences."""
+"""Generated images of shapes, with segmentation masks, bounding boxes, captions and questions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Made openings of stories, and endings to choose from, for recipes that run anywhere.
+"""Generated story openings with four endings to choose from, for multiple choice.
 
     in the evening ann is thirsty at home .      she drinks tea · he drinks tea · she drinks the sofa · she lies on the sofa
 
-Each wrong ending is wrong in one thing: of whom it speaks, what is done about the matter, or with what. No word says so by
-itself: the ending would be right after some other opening, or its words don't go together.
+Each wrong ending is wrong in one thing: the person, the action or the object. No single word gives it away: the ending
+would be right after another opening, or its words don't fit together.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Sentences that the project makes of words with two meanings: the `bank` of a river and the one of money.
+"""Generated sentences with ambiguous words, for word-sense probes: the `bank` of a river and the one of money.
 
     we rowed down the river and the old bank was muddy
     he counted the money so the bank raised its rates
 
-What tells the meaning stands to the left of the word, so that a model which reads in one direction can know it there, and
-what follows depends on it, so that learning to go on with the text is reason enough to know it. No model is told.
+The words that decide the meaning stand to the left, so that a causal model can know it at the word, and what follows
+depends on it, so that language modeling alone rewards knowing it. No model sees the sense.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""GloVe (Pennington et al. 2014, "GloVe: Global vectors for word representation"): vectors whose products are the logarithms
-of how often words stand together.
+"""GloVe training (Pennington et al. 2014): word vectors whose dot products approximate log co-occurrence counts.
 
     minimize Σ_ij f(X_ij) (w_i · w̃_j + b_i + b̃_j − log X_ij)²,   f(x) = min((x / x_max)^α, 1)
 

@@ -1,4 +1,4 @@
-"""What static word vectors are learned from, and what a method of learning them is."""
+"""Training of static word vectors: the corpus as ids, and the base class of methods (skip-gram, GloVe)."""
 
 from __future__ import annotations
 

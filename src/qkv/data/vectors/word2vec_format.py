@@ -1,4 +1,4 @@
-"""Files of word vectors: word2vec's text and binary forms and GloVe's, plain or .gz, read and written.
+"""Reads and writes word vector files: word2vec text and binary format and GloVe format, plain or .gz.
 
 word2vec text    a line `V E`, then V lines of a word and E numbers
 word2vec binary  a line `V E`, then V times a word, a space and E little-endian fp32 numbers, perhaps a line end

@@ -1,4 +1,4 @@
-"""Static word vectors as a value: one fixed vector a word, whatever stands around it; neighbors and analogies."""
+"""Static word vectors: one vector per word, with cosine similarity, nearest neighbors and analogies."""
 
 from __future__ import annotations
 

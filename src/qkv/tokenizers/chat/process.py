@@ -1,4 +1,4 @@
-"""The process that chat templates run in: it starts with the first one, serves all, and is replaced after one is stopped."""
+"""The child process that runs chat templates: started on first use, shared, and replaced if a template is stopped."""
 
 from __future__ import annotations
 

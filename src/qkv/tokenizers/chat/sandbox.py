@@ -1,8 +1,8 @@
-"""What runs a chat template: Jinja's sandbox in a process of its own, which has a bound on time and memory.
+"""Runs a chat template in Jinja's sandbox, in a separate process with limits on time and memory.
 
-A template is a program that came with a model. Here it can name nothing but what is given to it, and calls only the
-functions, filters and methods listed below. Steps and texts are counted, so that the usual runaway ends with a clear word;
-what no count foresees ends at the limits that the operating system holds this process to.
+A template is a program that comes with a model. It can access only its inputs and call only the functions, filters and
+methods listed below. Steps and text lengths are counted, so that a runaway template ends with a clear error; anything else
+ends at the limits that the operating system sets for this process.
 
 This file is a script (see process.py) and imports nothing but the standard library and Jinja.
 """

@@ -1,7 +1,7 @@
-"""Conversations as one text, by the template that a model was trained with: Jinja, in a sandbox, with a bound on everything.
+"""Chat templates: Jinja templates that format a conversation as one text, run in a sandbox.
 
-A template is a program that came with a model. It runs in a process of its own (process.py), in which it can name
-nothing but what is given to it, and whose time and memory are limited (sandbox.py).
+A template is a program that comes with a model. It runs in a separate process (process.py) with access to nothing but its
+inputs, and with limits on time and memory (sandbox.py).
 """
 
 from __future__ import annotations

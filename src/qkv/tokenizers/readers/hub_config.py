@@ -1,7 +1,7 @@
 """A Hub folder's tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja.
 
-Which token has which role comes from these files, else from what the family leaves unsaid (tokenizer_families.py), and
-is never guessed where either speaks. `hub_config` writes what `transformers.AutoTokenizer` needs beside a tokenizer.json.
+Which token has which role comes from these files, else from what the family leaves unsaid (hub_families.py), and
+is not guessed if either says it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the families of published models leave unsaid in their tokenizer files: special tokens, templates, pre-tokenizers.
+"""Defaults of published tokenizer families that their files leave out: special tokens, templates, pre-tokenizers.
 
 Libraries keep these in the code of a class that the folder names (`tokenizer_class` in tokenizer_config.json, or
 `model_type` in config.json). Here each is a row of a table.

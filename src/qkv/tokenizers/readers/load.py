@@ -1,6 +1,6 @@
-"""Tokenizers that others made: whatever files there are become a pipeline of the library, its roles, and its template.
+"""Loads a tokenizer from any supported file or folder: tokenizer.json, vocab.txt, merges, SentencePiece or tiktoken.
 
-A folder's tokenizer.json comes first; it is complete. Without one, the older files are read in the way of the family
+A folder's tokenizer.json comes first, because it is complete. Otherwise the older files are read in the way of the family
 that the configuration beside them names.
 """
 

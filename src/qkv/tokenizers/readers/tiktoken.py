@@ -1,4 +1,4 @@
-"""`.tiktoken` files: byte-level BPE as a list of ranked byte strings, one a line, `base64 rank`.
+"""tiktoken files: byte-level BPE as a list of ranked byte strings, one per line, `base64 rank`.
 
 Of a word's neighboring pieces those are joined first whose join has the lowest rank; a piece's rank is its id. A file does
 not say how text is cut into words: its name does, for those of OpenAI and Qwen; any other is cut as `transformers` cuts

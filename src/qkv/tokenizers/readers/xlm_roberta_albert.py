@@ -1,4 +1,4 @@
-"""XLM-RoBERTa's and ALBERT's tokenizers: a SentencePiece model's pieces between stages of their own, as in `transformers`.
+"""XLM-RoBERTa and ALBERT tokenizers: a SentencePiece model with pre-processing of their own, as in `transformers`.
 
 Both cut a text at its spaces before the model sees it, and put a `▁` before every word. What is a space, and what becomes
 of characters that the model's table leaves alone, is therefore another matter than in SentencePiece itself.

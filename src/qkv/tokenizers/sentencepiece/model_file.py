@@ -1,4 +1,4 @@
-"""SentencePiece's `.model` files: the protocol buffer read, without that library, into plain values.
+"""SentencePiece `.model` files: parses the protocol buffer without the sentencepiece library.
 
 A file is one `ModelProto` message (`sentencepiece_model.proto`): pieces, what the trainer was told, and how text is
 normalized. A protocol buffer is a list of fields, each a key (number and wire type) and a value; what a field means is

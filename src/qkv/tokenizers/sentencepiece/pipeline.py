@@ -1,4 +1,4 @@
-"""A SentencePiece model as a pipeline of the `tokenizers` library that gives the same ids.
+"""Converts a SentencePiece model to a pipeline of the `tokenizers` library that gives the same ids.
 
 SentencePiece normalizes a text as a whole, writes its spaces as `▁`, puts one before it, and gives that to the model at
 once. Where no piece holds a `▁` but at its beginning, cutting the text before every `▁` changes nothing, and lets the
