@@ -48,8 +48,8 @@ def test_midi_files_of_a_folder(tmp_path: Path) -> None:
     counts, table = Counts(), source.open("train")
     assert len(read(table, range(len(table)), counts)) == 10
     assert f"1 skipped (1 that can't be read, {str(tmp_path / 'below' / 'broken.mid')!r})" in str(counts)
-    with pytest.raises(ValueError, match=r"broken\.mid': it ends in the middle.*data\.bad=skip leaves such files out"):
-        list(Scores(path=str(tmp_path), bad="refuse").examples("train"))
+    with pytest.raises(ValueError, match=r"broken\.mid': it ends in the middle.*data\.on_error=skip skips such files"):
+        list(Scores(path=str(tmp_path), on_error="raise").examples("train"))
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match=r"holds no file that ends in .mid"):
         Scores(path=str(tmp_path / "none")).table("train")

@@ -2,8 +2,8 @@
 
 Whether a TSV file is quoted is detected. Excel, pandas and Python's `csv` quote every cell that contains a quotation
 mark and double that mark; an unquoted corpus has such marks anywhere. A file therefore counts as quoted if it parses
-strictly as such, no unquoted cell has a quotation mark, and some quoted cell needed quoting: for a doubled mark, a tab or a line end, because
-all cells are quoted, or, as Excel does, for a comma if no unquoted cell has one.
+strictly as such, no unquoted cell has a quotation mark, and some quoted cell needed quoting: for a doubled mark, a tab
+or a line end, because all cells are quoted, or, as Excel does, for a comma if no unquoted cell has one.
 """
 
 from __future__ import annotations
