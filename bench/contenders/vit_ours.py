@@ -78,7 +78,7 @@ class Loading:
         self.facts = facts(self.stepper.model)
         source = Noise(side=shape["image"], labels=shape["labels"])
         seen = self.stepper.model.spec.encoder.embedding
-        task = ImageClassify.from_dict({"kind": "image-classify", **(changes or {})}).settle(source, None, seen)
+        task = ImageClassify.from_dict({"kind": "image-classify", **(changes or {})}).resolve(source, None, seen)
         batching = Batching(tokens=shape["batch"] * vit.tokens(shape), workers=workers)
         self.batches = stream(source, None, batching, seq2seq=False, task=task)
         self.still = None if changes is not None else next(self.batches)

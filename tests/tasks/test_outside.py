@@ -70,7 +70,7 @@ class Hits(Metric):
         counts, truth = outputs.argmax(-1), batch.labels.cpu()
         self.right += (counts == truth).tolist()
         for count, true in zip(counts.tolist(), truth.tolist(), strict=True):
-            self.shown.append({"source": "a wave", "output": str(count), "picture": {"kind": "ticks", "count": true}})
+            self.shown.append({"source": "a wave", "output": str(count), "picture": {"kind": "bars", "count": true}})
 
     def compute(self) -> dict[str, MetricValue]:
         share = sum(self.right) / len(self.right)
@@ -80,7 +80,7 @@ class Hits(Metric):
         return self.shown[:count]
 
 
-class CountPeriods(Task, kind="count-periods"):
+class WaveCount(Task, kind="wave-count"):
     """The number of periods of a wave."""
 
     needs_tokenizer: ClassVar[bool] = False
@@ -96,8 +96,8 @@ class CountPeriods(Task, kind="count-periods"):
         return Hits()
 
 
-@CountPeriods.predicts
-def predict(task: CountPeriods, trained: TrainedModel, paths: Sequence[str], **_: Any) -> Iterator[Prediction]:
+@WaveCount.predicts
+def predict(task: WaveCount, trained: TrainedModel, paths: Sequence[str], **_: Any) -> Iterator[Prediction]:
     """The number of periods of the wave in each file of numbers."""
     examples: list[Example] = [{"wave": np.load(path), "where": path} for path in paths]
     for numbers, batch in prediction_batches(trained, task, examples):
@@ -106,9 +106,9 @@ def predict(task: CountPeriods, trained: TrainedModel, paths: Sequence[str], **_
             yield Prediction(paths[number], count, f"{paths[number]}: {count}", {"periods": count})
 
 
-@draws("ticks")
+@draws("bars")
 def ticks(picture: Mapping[str, Any]) -> Markup:
-    return tag("p", "|" * picture["count"], class_="ticks")
+    return tag("p", "|" * picture["count"], class_="bars")
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = {
         "name": "ripples",
         "data": "ripples",
-        "task": "count-periods",
+        "task": "wave-count",
         "head": "counter",
         "objective": "count-loss",
         "model": {**model, "n_heads": 2, "d_ff": 64},
@@ -145,7 +145,7 @@ def test_it_trains_and_evaluates(trained: Path) -> None:
 def test_it_reports_by_its_own_title_and_picture(trained: Path) -> None:
     page = write_report(trained).read_text(encoding="utf-8")
     assert "Share of hits" in page and "hits" in qualities()
-    assert 'class="ticks"' in page
+    assert 'class="bars"' in page
 
 
 def test_it_predicts_without_labels(trained: Path, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_it_predicts_without_labels(trained: Path, tmp_path: Path) -> None:
 
 
 def test_a_recipe_knows_which_way_its_metric_is_better() -> None:
-    tree = {"name": "ripples", "data": "ripples", "task": "count-periods", "objective": "count-loss", "head": "counter"}
+    tree = {"name": "ripples", "data": "ripples", "task": "wave-count", "objective": "count-loss", "head": "counter"}
     tree |= {"model": {"preset": "vit-base-16", "image": [1, 64], "patch": [1, 8], "channels": 1}}
     tree |= {"training": {"max_steps": 1, "metric": "miscounts", "mode": "max"}}
     with pytest.raises(ValueError, match="miscounts is the better the lower it is"):

@@ -172,8 +172,11 @@ class Task(Spec, role="task"):
     ) -> list[Item | Skipped]:
         items: list[Item | Skipped] = []
         for example, inputs in zip(examples, self.inputs_of(examples, tokenizer, randomness), strict=True):
-            for one in [inputs] if isinstance(inputs, Skipped) else inputs:
-                labels = one if isinstance(one, Skipped) else self.labels(example, one)
+            if isinstance(inputs, Skipped):
+                items.append(inputs)
+                continue
+            for one in inputs:
+                labels = self.labels(example, one)
                 items.append(labels if isinstance(labels, Skipped) else replace(one, labels=labels))
         return items
 

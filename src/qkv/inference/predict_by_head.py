@@ -67,7 +67,7 @@ def prediction_of_head(head: Head | None) -> HeadPrediction | None:
 @predicts_head(TokenClassifier, reads_text=True, labels=2)
 def _tags(run: LoadedModel, texts: Sequence[str], **_: Any) -> Iterable[Prediction]:
     """A tag for each word. An I-X that nothing has begun is an entity too, as `transformers` has it."""
-    tags = labels_of(run, run.model.spec.head.labels)
+    tags = labels_of(run, _labels(run))
     scheme = scheme_of(tags)
     task = Tag(tags=tags, scheme="conll" if scheme == "iob2" else scheme, symbols=False, longest=_longest(run))
     return task.predict(_as_filed(run), texts, in_words=lambda text: _in_words(run, text))
@@ -85,7 +85,7 @@ def _answers(run: LoadedModel, lines: Sequence[str], **_: Any) -> Iterable[Predi
 def _classes(run: LoadedModel, lines: Sequence[str], **_: Any) -> Iterable[Prediction]:
     """The class of each text, or of each pair of texts with a tab between; its number where the head has one label."""
     sides = split_pairs(lines)
-    if run.model.spec.head.labels == 1:
+    if _labels(run) == 1:
         return [number_prediction(line, one) for line, one in zip(lines, numbers(run, *sides), strict=True)]
     return predictions(lines, classify(run, *sides))
 
@@ -109,6 +109,10 @@ def _objects(run: LoadedModel, paths: Sequence[str], *, threshold: float = SHOWN
         (found,) = detections(model_outputs(run.model, Batch({"ids": ids}).to(run.model.device)))
         objects = found.surer(threshold).surest_first()
         yield detection_prediction(classes, processor.read, path, pixels.shape[1:], objects)
+
+
+def _labels(run: LoadedModel) -> int:
+    return int(getattr(run.model.spec.head, "labels", 1))
 
 
 def _longest(run: LoadedModel) -> int:

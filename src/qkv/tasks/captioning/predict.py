@@ -15,7 +15,7 @@ from .task import Caption
 
 
 @Caption.predicts
-def predict(task: Caption, trained: TrainedModel, lines: Sequence[str], **_: Any) -> Iterator[Prediction]:
+def predict(task: Caption, trained: TrainedModel, lines: Sequence[str], **options: Any) -> Iterator[Prediction]:
     """A text for each line, which is a picture's file, or a file, a tab, and a question; written as in evaluation.
 
     Raises ValueError for a file that holds no picture, and a question that leaves no room for an answer.

@@ -21,8 +21,8 @@ class DenoisingMetric(TokenMetric):
         self.tokenizer = tokenizer
         self.kept: tuple[Any, Batch] | None = None
 
-    def read(self, model: Any, batch: Batch) -> None:
-        super().read(model, batch)
+    def evaluate(self, model: Any, batch: Batch) -> None:
+        super().evaluate(model, batch)
         if self.kept is None and not _is_packed(batch):
             self.kept = model, batch
 

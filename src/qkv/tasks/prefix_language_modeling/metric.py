@@ -22,8 +22,8 @@ class PrefixMetric(TokenMetric):
         self.tokenizer = tokenizer
         self.kept: tuple[Any, Batch] | None = None
 
-    def read(self, model: Any, batch: Batch) -> None:
-        super().read(model, batch)
+    def evaluate(self, model: Any, batch: Batch) -> None:
+        super().evaluate(model, batch)
         self.kept = self.kept or (model, batch)
 
     @torch.inference_mode()

@@ -28,7 +28,7 @@ class Found:
 
 
 @Answer.predicts
-def predict(task: Answer, trained: TrainedModel, lines: Sequence[str], **_: Any) -> list[Prediction]:
+def predict(task: Answer, trained: TrainedModel, lines: Sequence[str], **options: Any) -> list[Prediction]:
     """A `Found` for each line, which is a question, a tab, and the text that it is about.
 
     A long text is read in windows; the answer is the best of all of them.

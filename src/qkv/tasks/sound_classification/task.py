@@ -77,7 +77,7 @@ class Sound(Task, kind="sound"):
         picture = self.picture(example["audio"], example["rate"], randomness)
         if randomness.training and self.mask:
             self._hide(picture, randomness.generator)
-        about = {name: example[name] for name in ("label", "where") if name in example}
+        about: Example = {name: example[name] for name in ("label", "where") if name in example}
         return Item({"ids": picture[None]}, tokens=self.tokens, example={**about, "mels": picture})
 
     def labels(self, example: Example, inputs: Item) -> Any | Skipped:

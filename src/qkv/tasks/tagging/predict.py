@@ -20,7 +20,7 @@ def predict(
     texts: Sequence[str],
     *,
     in_words: Callable[[str], Example] | None = None,
-    **_: Any,
+    **options: Any,
 ) -> list[Prediction]:
     """Of each text its tags, one for each word; `fields` have the words too and, where tags spell entities, each of these
     with its type, its text and its words `start` … `stop` − 1.
