@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from qkv.generation import generate
-from qkv.generation.candidates import best_continuations
+from qkv.generation.beam_search import best_continuations
 
 GOLDEN = json.loads(Path(__file__).with_name("beam_golden.json").read_text())
 

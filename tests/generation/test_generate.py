@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qkv.core.layout import Layout
-from qkv.generation import Generates, Generation, generate
+from qkv.generation import Generation, GenerationMixin, generate
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_roles_and_positions_of_a_layout_are_kept() -> None:
 
 @pytest.fixture
 def own(tiny) -> type:
-    return type("Own", (Generates, tiny), {})
+    return type("Own", (GenerationMixin, tiny), {})
 
 
 def test_model_generate_gives_prompt_and_new_tokens(own) -> None:
@@ -135,7 +135,7 @@ def test_model_generate_gives_prompt_and_new_tokens(own) -> None:
 
 
 def test_model_generate_pads_on_the_right(own, fixed) -> None:
-    table = type("Own", (Generates, type(fixed([[1.0]]))), {})
+    table = type("Own", (GenerationMixin, type(fixed([[1.0]]))), {})
     model = table(torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 1, 0]]).log())
     assert model.generate(torch.tensor([[2], [1]]), eos_id=0).tolist() == [[2, 1, 0], [1, 0, 0]]
     wide = model.generate(torch.tensor([[9, 2], [9, 1]]), attention_mask=torch.tensor([[0, 1], [0, 1]]), eos_id=0)

@@ -9,16 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qkv.generation.logits_processors import (
-    MinNewTokens,
-    MinP,
-    NoRepeatNGram,
-    RepetitionPenalty,
-    Temperature,
-    TopK,
-    TopP,
-    processors_for,
-)
+from qkv.generation.logits_processors import MinNewTokens, NoRepeatNGram, RepetitionPenalty, processors_for
+from qkv.generation.sampling import MinP, Temperature, TopK, TopP
 from qkv.generation.settings import Generation
 
 INF = math.inf

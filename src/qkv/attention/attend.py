@@ -88,8 +88,22 @@ def attend(
     check_weighting(weighting, sinks, return_lse, q.shape[2])
     pattern = _sized(pattern, q, k) if pattern.unsized else pattern
     scale = default_scale(q.shape[-1]) if scale is None else scale
-    about = (pattern, layout, kv_layout, bias, scale, dropout, softcap, return_lse or sinks is not None)
-    about = (*about, plan or Plan(), name, score, weighting, sinks)
+    lse = return_lse or sinks is not None
+    about = (
+        pattern,
+        layout,
+        kv_layout,
+        bias,
+        scale,
+        dropout,
+        softcap,
+        lse,
+        plan or Plan(),
+        name,
+        score,
+        weighting,
+        sinks,
+    )
     plain = score is None and weighting is None and observe is None
     coded_too = backend == "auto" and clean and plain and not tap.recording() and not in_forward_mode(q)
     result: Result | None = _over_codes(q, k, v, about) if coded_too else None

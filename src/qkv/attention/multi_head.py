@@ -275,11 +275,10 @@ class MultiHeadAttention(nn.Module):
         self.dropout, self.backend = spec.dropout, spec.backend
         self.score = None if isinstance(spec.score, ScaledDot) else spec.score.module(d, d, h, kv)
         self.weighting = None if isinstance(spec.weighting, Softmax) else spec.weighting
-        zeros = None if spec.sink == "none" else torch.zeros(h)
         if spec.sink == "learned":
-            self.sinks = nn.Parameter(zeros)
+            self.sinks = nn.Parameter(torch.zeros(h))
         else:
-            self.register_buffer("sinks", zeros, persistent=False)
+            self.register_buffer("sinks", None if spec.sink == "none" else torch.zeros(h), persistent=False)
         self.q = Linear(d_model, h * d, spec.bias, into_scores=d)
         self.k = Linear(d_model, kv * d, spec.bias)
         self.v = Linear(d_model, kv * e, spec.bias)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..generation.generation_mixin import Generates
+from ..generation.generation_mixin import GenerationMixin
 from ..models.base import ModelModule, ModelSpec
 from ..models.build import build as build_module
 from ..models.recurrent.model import Recurrent, RecurrentModel
@@ -26,15 +26,15 @@ class Saves:
         return save(self, path, to)
 
 
-class Model(TransformerModel, Generates, Saves):
+class Model(TransformerModel, GenerationMixin, Saves):
     """A Transformer that also generates, and can be saved."""
 
 
-class RecurrentGenerator(RecurrentModel, Generates, Saves):
+class RecurrentGenerator(RecurrentModel, GenerationMixin, Saves):
     """A recurrent model that also generates, and can be saved."""
 
 
-class GenerativeModel(ModelModule, Generates, Saves):
+class GenerativeModel(ModelModule, GenerationMixin, Saves):
     """What the module of another kind of model inherits: with its `forward`, `start` and `step` it generates, and can be
     saved."""
 

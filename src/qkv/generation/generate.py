@@ -17,7 +17,7 @@ from .prompts import Ids, Prompts, prepare
 from .result import Generated, Hypothesis
 from .sampling import row_seed
 from .settings import Generation
-from .stopping import Rules, Stop
+from .stopping import SearchOptions, Stop
 
 
 def generate(
@@ -74,7 +74,7 @@ def generate(
             cache=settings.cache,
         )
         chain = processors_for(settings, sorted(eos), prompts.ids.shape[1], processors)
-        rules = Rules(settings, chain, eos, stop, scores)
+        rules = SearchOptions(settings, chain, eos, stop, scores)
         if settings.num_beams > 1:
             found = beam_search(model, prompts, rules)
         else:
@@ -100,7 +100,7 @@ def _seeds(seeds: Sequence[int] | None, settings: Generation, count: int) -> Seq
     return seeds
 
 
-def _result(found: list[list[Hypothesis]], prompts: Prompts, rules: Rules) -> Generated:
+def _result(found: list[list[Hypothesis]], prompts: Prompts, rules: SearchOptions) -> Generated:
     settings = rules.settings
     notes = []
     for i, (hypotheses, limit) in enumerate(zip(found, prompts.limits, strict=True)):

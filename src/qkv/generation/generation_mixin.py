@@ -1,22 +1,20 @@
-"""`Generates` gives a model class its `generate` method: tensors in, tensors out."""
+"""`GenerationMixin` gives a model class its `generate` method: tensors in, tensors out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from torch import Tensor
 
 from ..core.layout import Layout
 from .generate import generate
+from .model_interface import Decoder
 from .prompts import Ids
 
-if TYPE_CHECKING:
-    from .model_interface import Decoder
 
-
-class Generates:
-    """Mix into a model that has `start` and `step` (see `protocol.Decoder`)."""
+class GenerationMixin:
+    """Mix into a model that has `start` and `step` (see `model_interface.Decoder`)."""
 
     def generate(
         self,
@@ -36,7 +34,7 @@ class Generates:
         first `eos_id`, or 0. Options are those of `qkv.generation.generate`, which also gives scores: `num_beams`,
         `temperature`, `max_new_tokens` … Raises ValueError as it does.
         """
-        model = cast("Decoder", self)
+        model = cast(Decoder, self)
         if pad_id is None:
             first = eos_id if isinstance(eos_id, int) or eos_id is None else next(iter(eos_id), None)
             pad_id = 0 if first is None else first

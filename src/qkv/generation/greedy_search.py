@@ -12,13 +12,13 @@ from .model_interface import Decoder
 from .prompts import Prompts
 from .result import Hypothesis
 from .sampling import Uniforms, draw, row_seed
-from .stopping import Rules
+from .stopping import SearchOptions
 
 Stream = Callable[[int, int], None]  # called with (prompt · num_samples + sample, token) as tokens come
 
 
 def search(
-    model: Decoder, prompts: Prompts, rules: Rules, *, seeds: Sequence[int] = (), stream: Stream | None = None
+    model: Decoder, prompts: Prompts, rules: SearchOptions, *, seeds: Sequence[int] = (), stream: Stream | None = None
 ) -> list[list[Hypothesis]]:
     """Continue every prompt `num_samples` times: by the likeliest token, or a drawn one where settings say so.
 
@@ -51,7 +51,7 @@ def search(
 class _Rows:
     """The rows still being continued, and what is kept for each."""
 
-    def __init__(self, model: Decoder, prompts: Prompts, rules: Rules, seeds: Sequence[int]) -> None:
+    def __init__(self, model: Decoder, prompts: Prompts, rules: SearchOptions, seeds: Sequence[int]) -> None:
         n = rules.settings.num_samples
         self.model, self.rules = model, rules
         self.cache, self.logits = prompts.prefill(model)

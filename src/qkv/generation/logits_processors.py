@@ -1,8 +1,9 @@
-"""Logits processors: functions of (the tokens so far, the next token's logits) that change what may come next.
+"""Logits processors: repetition penalty, no-repeat n-grams, minimum length, and the order in which all of them apply.
 
-They are applied in this order, which is Hugging Face's: repetition penalty, no-repeat n-grams, minimum length, the
-caller's own, and then, when sampling, temperature, top-k, top-p, min-p. Greedy decoding and sampling process logits,
-beam search log-probabilities. Every one treats rows apart and leaves its arguments as they are.
+A processor is a function of the tokens so far and the next token's logits that returns new logits; it treats rows apart and
+changes neither argument. The order is that of Hugging Face: repetition penalty, no-repeat n-grams, minimum length, the
+caller's own, and then, when sampling, temperature, top-k, top-p, min-p. Greedy decoding and sampling process logits, beam
+search log-probabilities.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .sampling import MinP, Temperature, TopK, TopP
 from .settings import Generation
 
 
@@ -74,63 +75,6 @@ class MinNewTokens:
         logits = logits.clone()
         logits[:, list(self.eos)] = -torch.inf
         return logits
-
-
-@dataclass(frozen=True)
-class Temperature:
-    """logits / temperature, shifted so that the greatest is 0 and no temperature overflows."""
-
-    temperature: float
-
-    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
-        return (logits - logits.amax(-1, keepdim=True)) / self.temperature
-
-
-@dataclass(frozen=True)
-class TopK:
-    """Keep the k likeliest tokens, and any as likely as the k-th (Fan et al. 2018)."""
-
-    k: int
-
-    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
-        least = logits.topk(min(self.k, logits.shape[1])).values[:, -1:]
-        return logits.masked_fill(logits < least, -torch.inf)
-
-
-@dataclass(frozen=True)
-class TopP:
-    """Keep the fewest likeliest tokens whose probabilities reach p, and any as likely as the least of them.
-
-    Holtzman et al. 2020.
-    """
-
-    p: float
-
-    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
-        probs = logits.softmax(-1)
-        rising = _sorted(probs)
-        spared = rising.cumsum(-1) > 1 - self.p
-        spared[:, -1] = True
-        least = rising.masked_fill(~spared, torch.inf).amin(-1, keepdim=True)
-        return logits.masked_fill(probs < least, -torch.inf)
-
-
-def _sorted(probs: Tensor) -> Tensor:
-    """Each row in rising order; on a CPU by NumPy, whose sort of values alone is many times faster than PyTorch's."""
-    if probs.device.type == "cpu":
-        return torch.from_numpy(np.sort(probs.numpy(), axis=-1))
-    return probs.sort(-1).values
-
-
-@dataclass(frozen=True)
-class MinP:
-    """Keep tokens at least p times as likely as the likeliest (Nguyen et al. 2024)."""
-
-    p: float
-
-    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
-        probs = logits.softmax(-1)
-        return logits.masked_fill(probs < self.p * probs.amax(-1, keepdim=True), -torch.inf)
 
 
 def processors_for(

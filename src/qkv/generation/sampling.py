@@ -1,8 +1,9 @@
-"""Seeded draws: every row has a stream of random numbers of its own, beside whatever other rows."""
+"""Sampling: temperature, top-k, nucleus (top-p) and min-p, and seeded draws that do not depend on the batch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,6 +11,63 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 BLOCK = 128  # numbers taken from a generator at a time
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """logits / temperature, shifted so that the greatest is 0 and no temperature overflows."""
+
+    temperature: float
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        return (logits - logits.amax(-1, keepdim=True)) / self.temperature
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Keep the k likeliest tokens, and any as likely as the k-th (Fan et al. 2018)."""
+
+    k: int
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        least = logits.topk(min(self.k, logits.shape[1])).values[:, -1:]
+        return logits.masked_fill(logits < least, -torch.inf)
+
+
+@dataclass(frozen=True)
+class TopP:
+    """Keep the fewest likeliest tokens whose probabilities reach p, and any as likely as the least of them.
+
+    Holtzman et al. 2020.
+    """
+
+    p: float
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        probs = logits.softmax(-1)
+        rising = _sorted(probs)
+        spared = rising.cumsum(-1) > 1 - self.p
+        spared[:, -1] = True
+        least = rising.masked_fill(~spared, torch.inf).amin(-1, keepdim=True)
+        return logits.masked_fill(probs < least, -torch.inf)
+
+
+def _sorted(probs: Tensor) -> Tensor:
+    """Each row in rising order; on a CPU by NumPy, whose sort of values alone is many times faster than PyTorch's."""
+    if probs.device.type == "cpu":
+        return torch.from_numpy(np.sort(probs.numpy(), axis=-1))
+    return probs.sort(-1).values
+
+
+@dataclass(frozen=True)
+class MinP:
+    """Keep tokens at least p times as likely as the likeliest (Nguyen et al. 2024)."""
+
+    p: float
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        probs = logits.softmax(-1)
+        return logits.masked_fill(probs < self.p * probs.amax(-1, keepdim=True), -torch.inf)
 
 
 def row_seed(seed: int, row: int) -> int:

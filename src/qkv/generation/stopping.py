@@ -1,4 +1,4 @@
-"""What a search obeys: its settings, its processors, and when a row ends."""
+"""When a generated row ends: end-of-sequence tokens, stop strings, the caller's own rule, the length limit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,30 @@ from .logits_processors import Processor
 from .result import Reason
 from .settings import Generation
 
-Stop = Callable[[list[int]], bool]  # of a row's new tokens: does it end here?
+Stop = Callable[[list[int]], bool]  # whether a row with these new tokens ends here
+
+
+class StopStrings:
+    """A stopping rule: a row ends once its text, as `decode` gives it, contains one of the strings."""
+
+    def __init__(self, decode: Callable[[list[int]], str], strings: Sequence[str]) -> None:
+        if not all(strings):
+            raise ValueError("a stop text is empty; give the text at which an output is to end")
+        self.decode, self.strings = decode, tuple(strings)
+
+    def __call__(self, tokens: list[int]) -> bool:
+        text = self.decode(tokens)
+        return any(string in text for string in self.strings)
+
+
+def cut_at(text: str, strings: Sequence[str]) -> str:
+    """The text before the first of the stop strings in it."""
+    return text[: min((at for string in strings if (at := text.find(string)) >= 0), default=len(text))]
 
 
 @dataclass(frozen=True)
-class Rules:
-    """`log_probs` says whether each token's log-probability is kept."""
+class SearchOptions:
+    """What a search follows: settings, processors and stopping rules. `log_probs`: keep each token's log-probability."""
 
     settings: Generation
     processors: Sequence[Processor] = ()

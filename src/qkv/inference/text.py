@@ -11,6 +11,7 @@ from torch import Tensor
 from ..directories.run_config import Use, start_of
 from ..generation import Generated, Generation, generate, row_seed
 from ..generation.logits_processors import Processor
+from ..generation.stopping import StopStrings, cut_at
 from ..hub.generation import Ids
 from ..models.build import AnyModel
 from ..tokenizers.tokenizer import Tokenizer
@@ -139,14 +140,14 @@ class TextModel:
         def tell(row: int, token: int) -> None:
             nonlocal told
             new.append(token)
-            so_far = _cut(self._text(prompt, new), stop)
+            so_far = cut_at(self._text(prompt, new), stop)
             ready = len(so_far.rstrip("\ufffd")) - hold  # a character whose bytes are not all there is none yet
             if ready > told:
                 emit(so_far[told:ready])
                 told = ready
 
         self._generate([prompt], settings, stop, stream=tell)
-        emit(_cut(self._text(prompt, new), stop)[told:])
+        emit(cut_at(self._text(prompt, new), stop)[told:])
 
     def _generate(
         self,
@@ -158,20 +159,13 @@ class TextModel:
         scores: bool = False,
         stream: Callable[[int, int], None] | None = None,
     ) -> Generated:
-        if not all(stop):
-            raise ValueError("a stop text is empty; give the text at which an output is to end")
-
-        def stopped(tokens: list[int]) -> bool:
-            text = self.tokenizer.decode(tokens)
-            return any(item in text for item in stop)
-
         return generate(
             self.model,
             prompts,
             settings=settings,
             bos_id=self.start,
             eos_id=self.ends,
-            stop=stopped if stop else None,
+            stop=StopStrings(self.tokenizer.decode, stop) if stop else None,
             stream=stream,
             processors=self._processors(prompts, settings),
             seeds=seeds,
@@ -198,7 +192,7 @@ class TextModel:
     def _read(self, found: Generated, row: int, prompt: Sequence[int], stop: Sequence[str]) -> list[Output]:
         return [
             Output(
-                text=_cut(self._text(prompt, ids), stop),
+                text=cut_at(self._text(prompt, ids), stop),
                 tokens=tuple(self.tokenizer.tokens(ids)),
                 ended=found.reasons[row][n],
                 score=found.scores[row][n] if found.scores else None,
@@ -220,7 +214,3 @@ def batches(lengths: Sequence[int], rows: int = 1, more: int = 0, padded: bool =
         group.append(i)
     if group:
         yield group
-
-
-def _cut(text: str, stop: Sequence[str]) -> str:
-    return text[: min((at for item in stop if (at := text.find(item)) >= 0), default=len(text))]
