@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from qkv.layers.convolution import Convolution, Stem, Twice
+from qkv.layers.convolution import Convolution, DoubleConvolution, Stem
 
 
 @torch.no_grad()
@@ -35,7 +35,7 @@ def test_it_is_a_convolution_normed_over_its_channels(stride: int) -> None:
 
 
 def test_a_picture_depends_on_no_other_and_on_no_memory_format() -> None:
-    made, x = filled(Twice(3, 4)), torch.randn(3, 3, 6, 8).double()
+    made, x = filled(DoubleConvolution(3, 4)), torch.randn(3, 3, 6, 8).double()
     alone = torch.cat([made(one[None]) for one in x])
     torch.testing.assert_close(made(x), alone)
     torch.testing.assert_close(made(x.contiguous(memory_format=torch.channels_last)), alone)
@@ -53,7 +53,7 @@ def test_a_stem_halves_as_often_as_it_has_widths(widths: tuple[int, ...]) -> Non
 
 
 def test_two_cost_what_they_are_counted_for() -> None:
-    made, x = filled(Twice(3, 4)), torch.randn(1, 3, 6, 8).double()
-    cost = Twice.cost(3, 4, places=48)
+    made, x = filled(DoubleConvolution(3, 4)), torch.randn(1, 3, 6, 8).double()
+    cost = DoubleConvolution.cost(3, 4, places=48)
     assert cost.parameters == sum(p.numel() for p in made.parameters())
     assert cost.flops - 2 * 8 * 4 * 48 == counted(made, x)

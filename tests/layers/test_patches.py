@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from qkv.core.layout import Grid, Role
-from qkv.layers.patches import GridPosition, Patches, States, cut, image_layout, joined, masked_layout, shown_patches
+from qkv.layers.patches import (
+    GridPosition,
+    Patches,
+    States,
+    image_layout,
+    masked_layout,
+    patchify,
+    shown_patches,
+    unpatchify,
+)
 from qkv.positions.base import Widths
 
 
@@ -17,14 +26,14 @@ from qkv.positions.base import Widths
 def test_a_projection_of_patches_is_a_strided_convolution(size: tuple[int, int]) -> None:
     pixels, weight = torch.randn(2, 3, *size).double(), torch.randn(5, 3, 4, 4).double()
     expected = F.conv2d(pixels, weight, stride=4).flatten(2).mT
-    torch.testing.assert_close(cut(pixels, (4, 4)) @ weight.flatten(1).T, expected)
+    torch.testing.assert_close(patchify(pixels, (4, 4)) @ weight.flatten(1).T, expected)
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.sampled_from(["first", "last"]))
 def test_joined_undoes_cut(rows: int, columns: int, height: int, width: int, channels: str) -> None:
     pixels = torch.randn(2, 3, rows * height, columns * width)
-    patches = cut(pixels, (height, width), channels)  # type: ignore[arg-type]
-    assert torch.equal(joined(patches, Grid(rows, columns), (height, width), channels), pixels)  # type: ignore[arg-type]
+    patches = patchify(pixels, (height, width), channels)  # type: ignore[arg-type]
+    assert torch.equal(unpatchify(patches, Grid(rows, columns), (height, width), channels), pixels)  # type: ignore[arg-type]
 
 
 def test_a_stem_makes_patches_from_pixels() -> None:

@@ -75,9 +75,9 @@ def test_parameters_are_counted(cell: str) -> None:
 
 def test_a_state_goes_with_its_row_and_never_back() -> None:
     state = RecurrentState()
-    state.held = {"h": torch.arange(6.0).view(1, 3, 2)}
+    state.values = {"h": torch.arange(6.0).view(1, 3, 2)}
     state.reorder(torch.tensor([2, 0, 0]))
-    assert state.held["h"][0, :, 0].tolist() == [4, 0, 0] and state.nbytes == 24
+    assert state.values["h"][0, :, 0].tolist() == [4, 0, 0] and state.nbytes == 24
     state.check_rewind(0)
     with pytest.raises(ValueError, match="can't rewind 2"):
         state.check_rewind(2)

@@ -41,7 +41,7 @@ def test_it_is_plain_where_nothing_is_kept() -> None:
     matrix = torch.randn(2, 2)
     assert Shared(matrix).matrix is matrix
     with torch.no_grad():
-        assert not Shared(matrix.requires_grad_()).kept
+        assert not Shared(matrix.requires_grad_()).deferred
     with torch.autocast("cpu", torch.bfloat16):
         shared = Shared(matrix)
-        assert not shared.kept and shared(torch.randn(3, 2)).dtype == torch.bfloat16
+        assert not shared.deferred and shared(torch.randn(3, 2)).dtype == torch.bfloat16

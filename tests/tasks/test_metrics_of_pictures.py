@@ -13,7 +13,7 @@ from torch import Tensor
 
 from qkv.core.batch import Batch
 from qkv.core.layout import Grid
-from qkv.layers.patches import cut, masked_layout
+from qkv.layers.patches import masked_layout, patchify
 from qkv.look.pictures import draw
 from qkv.tasks.image_classification.metric import ImageClassMetric, Some
 from qkv.tasks.masked_images.metric import ReconstructionMetric
@@ -75,7 +75,7 @@ class Painter(torch.nn.Module):
 
 
 PIXELS = torch.randn(5, 3, 4, 8, generator=torch.Generator().manual_seed(0))
-TRUTH = cut(PIXELS, (2, 2), "last")
+TRUTH = patchify(PIXELS, (2, 2), "last")
 
 
 def judged(said: Tensor, layout: Any, normalized: bool = False) -> ReconstructionMetric:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from .full import CrossState, KeyValueState, LayerState, Serializable
-from .slot_table import SlotTables
+from .slot_table import SlotTable, SlotTables
 
 Make = Callable[[SlotTables, int | None], LayerState]  # given the number of tokens to allocate, if known
 
@@ -128,9 +128,10 @@ class Cache:
     def rewind(self, n: int) -> None:
         """Remove the last n tokens of every row. Raises ValueError where a window no longer has the tokens before them."""
         tables = list(self.slot_tables.values())
-        for each in (*tables, *self.layers):
+        both: list[SlotTable | LayerState] = [*tables, *self.layers]
+        for each in both:
             each.check_rewind(n)
-        for each in (*tables, *self.layers):
+        for each in both:
             each.rewind(n)
         self.length -= n
         self._longest = max(self._longest - n, 0)

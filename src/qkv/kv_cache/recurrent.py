@@ -18,7 +18,7 @@ class RecurrentState:
     def check_rewind(self, n: int) -> None:
         if n:
             raise ValueError(
-                f"a recurrent state can't rewind: it does not keep what it was {n} tokens ago; start again from the source"
+                f"a recurrent state can't rewind {n} tokens, as it does not keep its past; start again from the source"
             )
 
     def rewind(self, n: int) -> None:

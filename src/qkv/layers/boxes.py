@@ -1,4 +1,4 @@
-"""Boxes in a picture: by corners or by center and size, and how much of one is another."""
+"""Bounding boxes: conversion between corners and center with size, IoU and generalized IoU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def centered(boxes: Float[Tensor, "... 4"]) -> Float[Tensor, "... 4"]:
 
 
 def overlap(a: Float[Tensor, "... 4"], b: Float[Tensor, "... 4"]) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
-    """IoU = |A ∩ B| / |A ∪ B|, and the generalized one, IoU − (|C| − |A ∪ B|) / |C| with C the smallest box around both
+    """IoU = |A ∩ B| / |A ∪ B| and generalized IoU, IoU − (|C| − |A ∪ B|) / |C| with C the smallest box around both
     (Rezatofighi et al. 2019), of boxes by their corners. Shapes broadcast."""
     inner = _area(torch.maximum(a[..., :2], b[..., :2]), torch.minimum(a[..., 2:], b[..., 2:]))
     outer = _area(torch.minimum(a[..., :2], b[..., :2]), torch.maximum(a[..., 2:], b[..., 2:]))

@@ -1,4 +1,4 @@
-"""Convolutions over pictures: one, two of them as U-Net has them, and the stem that makes patches of pixels step by step."""
+"""Image convolutions: a 3 × 3 layer with norm and ReLU, U-Net's double convolution, and a convolutional stem for patches."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SIDE = 3  # of every kernel
 class Convolution(nn.Module):
     """y = norm(W ∗ x) with ReLU, W of 3 × 3 pixels, at every `stride`-th pixel; the norm is LayerNorm over the channels.
 
-    Every pixel is normed by itself, so that no picture depends on others of its batch or on its own size. W is kept as a
-    matrix (d_out, 9 · d_in), as initializations and optimizers know them. Pictures lie in memory with channels last, which
-    the norm reads without a copy and CPUs convolve fastest.
+    Every pixel is normalized by itself, so that no image depends on the rest of its batch or on its own size. W is a matrix
+    (d_out, 9 · d_in), as initializations and optimizers expect. Images are in channels-last memory format, which the norm
+    reads without a copy and CPUs convolve fastest.
     """
 
     def __init__(self, d_in: int, d_out: int, stride: int = 1) -> None:
@@ -34,13 +34,13 @@ class Convolution(nn.Module):
 
     @staticmethod
     def cost(d_in: int, d_out: int, places: int = 0) -> Cost:
-        """Of so many pixels of the result."""
+        """For so many output pixels."""
         weights = d_in * d_out * SIDE**2
         return Cost(weights, 2 * weights * places) + LayerNorm().cost(d_out, places)
 
 
-class Twice(nn.Sequential):
-    """Two convolutions, one after the other (U-Net, Ronneberger et al. 2015)."""
+class DoubleConvolution(nn.Sequential):
+    """Two convolutions in sequence (U-Net, Ronneberger et al. 2015)."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(Convolution(d_in, d_out), Convolution(d_out, d_out))
@@ -60,7 +60,7 @@ class Stem(nn.Sequential):
 
     @staticmethod
     def cost(channels: int, widths: tuple[int, ...], patches: int = 0) -> Cost:
-        """Of so many patches."""
+        """For so many patches."""
         total = Cost()
         for i, (d_in, d_out) in enumerate(zip((channels, *widths), widths, strict=False), 1):
             total += Convolution.cost(d_in, d_out, patches * 4 ** (len(widths) - i))

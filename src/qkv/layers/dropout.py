@@ -1,4 +1,4 @@
-"""Dropout, with a mask that costs a fraction of PyTorch's on a CPU."""
+"""Dropout with a mask that is several times cheaper than PyTorch's on CPUs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch.nn import functional as F
 
 from ..core.forward_mode import in_forward_mode
 
-_LEVELS = 1 << 16  # a probability is a multiple of 1/65536: 16 random bits decide about an element
+_LEVELS = 1 << 16  # probabilities are multiples of 1/65536: 16 random bits for each element
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """Each element is 0 with probability p, else it grows by 1/(1 − p) (Srivastava et al. 2014).
+    """Zero each element with probability p and multiply the others by 1/(1 − p) (Srivastava et al. 2014).
 
-    On CPUs PyTorch draws 53 random bits for every element, one after another, which in a small model costs as much as a
-    third of its products. Here one 64-bit draw serves four elements, and backward keeps a byte an element in place of
-    four. p is rounded to a multiple of 2⁻¹⁶, and the scale is that of the rounded one. Draws come from PyTorch's
+    On CPUs PyTorch draws 53 random bits for every element, one after another, which in a small model costs a third as much
+    as its matrix products. Here one 64-bit draw serves four elements, and backward keeps one byte an element, not four.
+    p is rounded to a multiple of 2⁻¹⁶, and the scale is that of the rounded one. Draws come from PyTorch's
     default generator, so seeding, resuming and activation checkpointing hold as usual. Elsewhere, and in compiled
     graphs, this is PyTorch's own.
     """

@@ -1,4 +1,4 @@
-"""What a stack reads before its first block: the role, and token embeddings, its most usual kind."""
+"""Inputs of a stack: the role `Input`, and token embeddings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Input(Spec, role="embedding"):
 
     @property
     def grid(self) -> Grid | None:
-        """How the tokens stand in an image of the size that the kind is made for."""
+        """The grid of patches, for images of the default size."""
         return None
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
@@ -58,7 +58,7 @@ class Embedding(Input, kind="embedding"):
 
     `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4), a number by itself (Granite).
     `token_types` is BERT's sentence A/B table;
-    where there is one type alone (RoBERTa), all tokens are of it.
+    with a single type (RoBERTa), all tokens have it.
     """
 
     width: int | None = Field(default=None, gt=0)

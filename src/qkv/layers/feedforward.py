@@ -1,4 +1,4 @@
-"""The position-wise feed-forward layer in its published forms, and none."""
+"""Position-wise feed-forward layers: plain, gated (SwiGLU, GEGLU, ReGLU), or none."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForwardLayer(Spec, role="feedforward"):
-    """What follows attention in a block: any map of (B, T, M) that treats positions alike.
+    """The part of a block after attention: any map of (B, T, M) that treats positions alike.
 
     Its module is called as `module(x)`; one with a true attribute `takes_pass` as `module(x, run)`, with the `Pass` whose
     layout says which tokens are real and whose `extras` collect losses and statistics of its own (`core.extras`).

@@ -1,4 +1,4 @@
-"""Linear layers of many experts at once: rows sorted by expert, one matrix product for each expert's run of rows."""
+"""Grouped linear layers for experts: one matrix product for the rows of each expert, which come sorted by expert."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..core.forward_mode import in_forward_mode
 class GroupedLinear(nn.Module):
     """y_r = W_e x_r for the rows r of expert e; W is (n_experts, d_out, d_in).
 
-    The mark `into_residual` is for initialization, as in `layers.linear.Linear`.
+    `into_residual` is for initialization, as in `layers.linear.Linear`.
     """
 
     def __init__(self, n_experts: int, d_in: int, d_out: int, into_residual: bool = False) -> None:
@@ -24,7 +24,7 @@ class GroupedLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(n_experts, d_out, d_in))
 
     def forward(self, x: Float[Tensor, "R I"], ends: Int[Tensor, " E"]) -> Float[Tensor, "R O"]:
-        """Rows come sorted by expert, and expert e's end before row ends[e]; those after the last end give zeros."""
+        """Rows are sorted by expert, those of expert e end before row ends[e]; rows after the last end give zeros."""
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
         if in_forward_mode(x, self.weight):
@@ -52,8 +52,8 @@ def _has_kernel(x: Tensor, weight: Tensor) -> bool:
 
 
 def _by_kernel(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """One kernel for all experts, which never asks the host. It leaves rows after the last end, and their gradients, as
-    they were in memory: both are put out here."""
+    """One kernel for all experts, without synchronizing with the host. It leaves rows after the last end, and their
+    gradients, uninitialized: both are zeroed here."""
     beyond = (torch.arange(len(x), device=x.device) >= ends[-1])[:, None]
     out = F.grouped_mm(x.masked_fill(beyond, 0), weight.transpose(-2, -1), offs=ends.to(torch.int32))
     return out.masked_fill(beyond, 0)
@@ -68,8 +68,8 @@ def _runs(ends: Tensor) -> list[tuple[int, int, int]]:
 
 @torch.library.custom_op("qkv::grouped_products", mutates_args=())
 def _products(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """In x's precision. Weights in another one are cast expert by expert: a copy of one is still in the processor's cache
-    when it is multiplied, a copy of all is written to memory and read from it."""
+    """In the dtype of x. Weights of another dtype are cast expert by expert: the copy of one is still in the processor's
+    cache when it is multiplied."""
     out = x.new_empty(len(x), weight.shape[1])
     narrow = None if weight.dtype == x.dtype else torch.empty_like(weight[0], dtype=x.dtype)
     last = 0
@@ -83,7 +83,7 @@ def _products(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
 
 @torch.library.custom_op("qkv::grouped_outer_products", mutates_args=())
 def _outer_products(grad: Tensor, x: Tensor, ends: Tensor, dtype: torch.dtype) -> Tensor:
-    """Σ_r grad_r x_rᵀ over each expert's rows: (n_experts, d_out, d_in), each cast to `dtype` as soon as it is there."""
+    """Σ_r grad_r x_rᵀ over each expert's rows: (n_experts, d_out, d_in), each cast to `dtype` at once."""
     out = x.new_empty(len(ends), grad.shape[1], x.shape[1], dtype=dtype)
     narrow = None if dtype == x.dtype else torch.empty_like(out[0], dtype=x.dtype)
     seen = set()

@@ -1,4 +1,4 @@
-"""Linear layers. Every projection in the house is made here, so that adapted and quantized ones have one place to enter."""
+"""The linear layer of all projections, the one place for LoRA and quantization to replace."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 
 class Linear(nn.Module):
-    """y = x Wᵀ + b, W of shape (d_out, d_in). The marks are for initialization: `into_residual` writes
-    to the residual stream, `into_scores` makes queries of that width for scores."""
+    """y = x Wᵀ + b, W of shape (d_out, d_in). For initialization: `into_residual` marks a layer
+    that writes to the residual stream, `into_scores` one that makes queries of that width."""
 
     def __init__(
         self, d_in: int, d_out: int, bias: bool = True, into_residual: bool = False, into_scores: int = 0

@@ -1,4 +1,4 @@
-"""The language-model loss: a linear map to the vocabulary and cross-entropy in one, without the matrix of logits."""
+"""Cross-entropy losses, and the language-model loss fused with its linear layer, which never holds all logits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..core.batch import IGNORE
 from ..core.extras import Extra
 from ..core.forward_mode import in_forward_mode
 
-CHUNK_BYTES = 1 << 28  # of logits held at a time; each chunk passes once over the whole gradient of the weight
-CHUNK_ROWS = 256  # on a CPU a chunk has this many rows, or twice the model's width: more would only leave its caches
+CHUNK_BYTES = 1 << 28  # of logits at a time; each chunk reads and writes the whole gradient of the weight once
+CHUNK_ROWS = 256  # rows of a chunk on a CPU, or twice the model's width: more would not fit its caches
 CACHE_BYTES = 1 << 20  # of logits that a CPU's core turns into probabilities at a time, while its cache holds them
 
 ROW_MULTIPLE = 32  # where rows of narrow logits start: products that write unaligned rows take a fifth longer
@@ -35,7 +35,7 @@ class LossSums(NamedTuple):
 def _check(outputs: Tensor, labels: Tensor, label_smoothing: float, z_loss: float) -> None:
     if labels.shape != outputs.shape[:-1]:
         raise ValueError(
-            f"labels are {tuple(labels.shape)} and outputs {tuple(outputs.shape[:-1])}: there has to be one for each output"
+            f"labels are {tuple(labels.shape)} and outputs {tuple(outputs.shape[:-1])}: give one label for each output"
         )
     if not 0.0 <= label_smoothing < 1.0:
         raise ValueError(f"label_smoothing is a share in [0, 1), not {label_smoothing}")

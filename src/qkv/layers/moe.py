@@ -1,4 +1,4 @@
-"""Mixture of experts: a feed-forward layer of which every token uses only the few experts that its router picks."""
+"""Mixture of experts (MoE): a feed-forward layer in which a router picks a few experts for each token."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class MixtureOfExperts(FeedForwardLayer, kind="moe"):
         top-k-softmax:  softmax of the k largest s           (Shazeer et al. 2017)
         sigmoid:        sigmoid(s), at the k largest         (DeepSeek-V3)
 
-    `renormalize` divides g by its sum over the k, by default where k > 1: at k = 1 it would be 1 and teach the router
-    nothing. `scale` multiplies it. `jitter` ε multiplies the router's input by noise from [1 − ε, 1 + ε] in training.
+    `renormalize` divides g by its sum over the k, by default where k > 1: at k = 1 it would always be 1, without a gradient
+    for the router. `scale` multiplies it. `jitter` ε multiplies the router's input by noise from [1 − ε, 1 + ε] in training.
 
     Load. With f_e expert e's share of the choices of real tokens and P_e its mean probability, training adds
-    `balance_weight` · n_experts · Σ_e f_e P_e, which is least when all experts are chosen alike. `balance` says of what:
+    `balance_weight` · n_experts · Σ_e f_e P_e, smallest when all experts are chosen equally often. `balance` says of what:
     "switch" takes all k choices (Fedus et al. 2021), "gshard" first choices (Lepikhin et al. 2020), each for every layer;
     "mixtral" takes the means of f and P over all layers, and f as shares of tokens, which add up to k (the Hub).
     `bias_rate` γ balances without a loss: a bias b_e, for the choice only, moves by γ in each step, up where an expert had
     less than the mean load and down where it had more (Wang et al. 2024). None has no bias.
-    `router_z` weighs the mean of log² Σ_e exp s_e, which keeps scores small (Zoph et al. 2022).
+    `router_z` weights the mean of log² Σ_e exp s_e, which keeps scores small (Zoph et al. 2022).
 
     `capacity` c lets an expert take at most c · k · tokens / n_experts choices in training, first choices before second
-    ones; what is over is dropped, and its tokens keep their residual only. None drops nothing, nor does evaluation.
+    ones; choices beyond that are dropped, and their tokens keep the residual only. None, and evaluation, drop nothing.
 
     `shared` is any feed-forward layer; with `shared_gate` its output is multiplied by sigmoid(x w) (Qwen2-MoE).
     """
@@ -71,9 +71,9 @@ class MixtureOfExperts(FeedForwardLayer, kind="moe"):
     @model_validator(mode="after")
     def _consistent(self) -> MixtureOfExperts:
         if self.top_k > self.n_experts:
-            raise ValueError(f"top_k={self.top_k} experts can't be picked from n_experts={self.n_experts}")
+            raise ValueError(f"top_k={self.top_k} is more than n_experts={self.n_experts}; take fewer")
         if self.shared_gate and isinstance(self.shared, NoFeedForward):
-            raise ValueError("shared_gate gates the shared layer, and there is none: give `shared`")
+            raise ValueError("shared_gate needs a shared layer: give `shared`, or leave shared_gate out")
         return self
 
     def module(self, d_model: int) -> nn.Module:
@@ -88,7 +88,7 @@ class MixtureOfExperts(FeedForwardLayer, kind="moe"):
 
 
 class Around(Protocol):
-    """What the layer needs of the pass that it is part of (`attention.multi_head.Pass`)."""
+    """The members of a forward pass (`attention.multi_head.Pass`) that the layer needs."""
 
     layout: Layout
     extras: Extras | None
@@ -103,19 +103,19 @@ class Routed(NamedTuple):
     probabilities: Float[Tensor, "N E"]
 
 
-class Said(NamedTuple):
-    """What one layer records of a pass, over its real tokens, before any choice is dropped."""
+class RouterStatistics(NamedTuple):
+    """Statistics of one layer over the real tokens of a pass, before any choice is dropped."""
 
     f: Float[Tensor, " E"]  # share of each expert, as `balance` counts it
     p: Float[Tensor, " E"]  # its mean probability
     z: Tensor  # mean of log² Σ exp s
     entropy: Tensor  # mean entropy of the probabilities, in nats
-    dropped: Tensor  # share of choices that no expert had room for
+    dropped: Tensor  # share of choices beyond the capacity
     load: Float[Tensor, " E"]  # choices
 
 
 class Router(nn.Module):
-    """Picks experts. `weight` is (E, M); `bias` (E), where there is one, is moved by `Mixture.rebalance`, not trained."""
+    """Picks experts. `weight` is (E, M); the optional `bias` (E) is not trained but updated by `Mixture.rebalance`."""
 
     bias: Tensor | None
 
@@ -150,7 +150,7 @@ class Router(nn.Module):
 class Mixture(nn.Module):
     """The module of `MixtureOfExperts`."""
 
-    takes_pass = True  # called with the pass, for its layout and extras
+    takes_pass = True  # called with the pass, which has the layout and extras
 
     def __init__(self, spec: MixtureOfExperts, d_model: int) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class Mixture(nn.Module):
         self.down = GroupedLinear(n, wide, d_model, into_residual=True)
         self.shared = None if isinstance(spec.shared, NoFeedForward) else spec.shared.module(d_model)
         self.shared_gate = Linear(d_model, 1, bias=False) if spec.shared_gate else None
-        self.load: Tensor | None = None  # choices of each expert since the bias moved last
+        self.load: Tensor | None = None  # choices of each expert since the last update of the bias
 
     def forward(self, x: Float[Tensor, "B T M"], run: Around | None = None) -> Float[Tensor, "B T M"]:
         rows = x.flatten(0, -2)
@@ -171,7 +171,7 @@ class Mixture(nn.Module):
             real = run.layout.valid.expand(x.shape[:-1]).flatten()
         routed = self.router(rows)
         plan = dispatch(routed.experts, self.spec.n_experts, real, self.spec.capacity if self.training else None)
-        narrow = rows  # what autocast computes in, before there are k copies of it
+        narrow = rows  # autocast's dtype, before there are k copies
         if torch.is_autocast_enabled(rows.device.type):
             narrow = rows.to(torch.get_autocast_dtype(rows.device.type))
         out = combine(self.experts(spread(narrow, plan), plan.ends), routed.gates, plan)
@@ -193,7 +193,7 @@ class Mixture(nn.Module):
 
     # -- balance ------------------------------------------------------------------------------------------------
 
-    def record(self, routed: Routed, plan: Dispatch, real: Bool[Tensor, " N"] | None) -> Said:
+    def record(self, routed: Routed, plan: Dispatch, real: Bool[Tensor, " N"] | None) -> RouterStatistics:
         spec, p = self.spec, routed.probabilities
         weight = torch.ones_like(p[:, 0]) if real is None else real.to(p.dtype)
         n = weight.sum().clamp(min=1)
@@ -204,32 +204,32 @@ class Mixture(nn.Module):
         entropy = -(p * p.clamp(min=torch.finfo(p.dtype).tiny).log()).sum(-1).detach()
         load = count(routed.experts, weight, spec.n_experts)
         dropped = 1 - plan.ends[-1] / (n * spec.top_k)
-        return Said(f, weight @ p / n, weight @ log_z.square() / n, weight @ entropy / n, dropped, load)
+        return RouterStatistics(f, weight @ p / n, weight @ log_z.square() / n, weight @ entropy / n, dropped, load)
 
     @classmethod
     def auxiliary_losses(cls, records: Sequence[tuple[Self, Record]]) -> dict[str, Extra]:
-        """Balance and z-loss, and the statistics: the busiest expert's load over the mean, entropy, share dropped."""
-        layers = [(layer.spec, Said(*record)) for layer, record in records]
-        for (layer, _), (_, said) in zip(records, layers, strict=True):
-            layer.note(said)
-        busiest = [said.load.max() * spec.n_experts / said.load.sum().clamp(min=1) for spec, said in layers]
+        """Balance loss and z-loss, and statistics: the busiest expert's load over the mean, entropy, share dropped."""
+        layers = [(layer.spec, RouterStatistics(*record)) for layer, record in records]
+        for (layer, _), (_, stats) in zip(records, layers, strict=True):
+            layer.add_load(stats)
+        busiest = [stats.load.max() * spec.n_experts / stats.load.sum().clamp(min=1) for spec, stats in layers]
         terms = {"expert_load": Extra(_mean(busiest)), "router_entropy": Extra(_mean([s.entropy for _, s in layers]))}
         terms |= _balance(layers)
         if any(spec.router_z for spec, _ in layers):
-            loss = torch.stack([spec.router_z * said.z for spec, said in layers]).sum()
-            terms["router_z"] = Extra(_mean([said.z.detach() for _, said in layers]), loss)
+            loss = torch.stack([spec.router_z * stats.z for spec, stats in layers]).sum()
+            terms["router_z"] = Extra(_mean([stats.z.detach() for _, stats in layers]), loss)
         if any(spec.capacity is not None for spec, _ in layers):
-            terms["expert_dropped"] = Extra(_mean([said.dropped for _, said in layers]))
+            terms["expert_dropped"] = Extra(_mean([stats.dropped for _, stats in layers]))
         return terms
 
     @torch.no_grad()
-    def note(self, said: Said) -> None:
-        """Remember the load of a pass for the bias, where there is one."""
+    def add_load(self, stats: RouterStatistics) -> None:
+        """Add the load of a pass, for routers with a bias."""
         if self.router.bias is None or not self.spec.bias_rate:
             return
         if self.load is None:
-            self.load = torch.zeros_like(said.load)
-        self.load += said.load
+            self.load = torch.zeros_like(stats.load)
+        self.load += stats.load
 
     @torch.no_grad()
     def rebalance(self, ranks: Ranks = ALONE) -> None:
@@ -245,20 +245,20 @@ def _mean(values: Sequence[Tensor]) -> Tensor:
     return torch.stack([value.float() for value in values]).mean()
 
 
-def _balance(layers: Sequence[tuple[MixtureOfExperts, Said]]) -> dict[str, Extra]:
-    """n Σ_e f_e P_e of each layer by itself, or of the means over the layers that are balanced together."""
+def _balance(layers: Sequence[tuple[MixtureOfExperts, RouterStatistics]]) -> dict[str, Extra]:
+    """n Σ_e f_e P_e of each layer, or of the means over the layers that are balanced together."""
     values: list[Tensor] = []
     losses: list[Tensor] = []
-    together: dict[tuple[int, float], list[Said]] = {}
-    for spec, said in layers:
+    together: dict[tuple[int, float], list[RouterStatistics]] = {}
+    for spec, stats in layers:
         if spec.balance == "mixtral":
-            together.setdefault((spec.n_experts, spec.balance_weight), []).append(said)
+            together.setdefault((spec.n_experts, spec.balance_weight), []).append(stats)
         elif spec.balance != "none":
-            values.append(spec.n_experts * (said.f * said.p).sum())
+            values.append(spec.n_experts * (stats.f * stats.p).sum())
             losses.append(spec.balance_weight * values[-1])
-    for (n_experts, weight), all_said in together.items():
-        f = torch.stack([said.f for said in all_said]).mean(0)
-        p = torch.stack([said.p for said in all_said]).mean(0)
+    for (n_experts, weight), group in together.items():
+        f = torch.stack([stats.f for stats in group]).mean(0)
+        p = torch.stack([stats.p for stats in group]).mean(0)
         values.append(n_experts * (f * p).sum())
         losses.append(weight * values[-1])
     return {"balance": Extra(_mean(values).detach(), torch.stack(losses).sum())} if values else {}

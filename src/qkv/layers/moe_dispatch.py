@@ -1,6 +1,6 @@
-"""From tokens to experts and back: choices are sorted by expert, so that each expert's rows lie together.
+"""Dispatch tokens to the experts of an MoE layer, sorted by expert, and combine the results.
 
-N tokens choose k experts each. Choices are numbered c · N + t, c-th choice of token t, all first choices first.
+N tokens choose k experts each. The c-th choice of token t has number c · N + t, so that all first choices come first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 class Dispatch(NamedTuple):
     """order: the choice in each of k · N rows; inverse: the row of each choice; ends: the row after each expert's last.
 
-    Choices that no expert serves, those of padding and those over capacity, come after the last end.
+    Choices of padding and choices over capacity come after the last end.
     """
 
     order: Int[Tensor, " R"]
@@ -27,8 +27,7 @@ class Dispatch(NamedTuple):
 def dispatch(
     experts: Int[Tensor, "N K"], n_experts: int, real: Bool[Tensor, " N"] | None = None, capacity: float | None = None
 ) -> Dispatch:
-    """Sort the choices of `real` tokens; with a capacity c, no expert keeps more than ⌈c · choices / n_experts⌉, the
-    first ones in their numbers' order."""
+    """Sort the choices of `real` tokens; with a capacity c, an expert keeps at most its first ⌈c · choices / n_experts⌉."""
     chosen = experts.T.flatten()
     if real is not None:
         chosen = torch.where(real.expand(experts.shape[1], -1).flatten(), chosen, n_experts)
@@ -48,13 +47,13 @@ def _sorted(chosen: Int[Tensor, " R"], n_experts: int) -> tuple[Int[Tensor, " R"
 
 
 def count(experts: Int[Tensor, "N K"], weight: Float[Tensor, " N"], n_experts: int) -> Float[Tensor, " E"]:
-    """How often each expert is chosen, each token counting by its weight."""
+    """How often each expert is chosen, weighted by token."""
     each = weight[:, None].expand(experts.shape).flatten()
     return weight.new_zeros(n_experts).scatter_add_(0, experts.flatten(), each)
 
 
 def spread(x: Float[Tensor, "N M"], plan: Dispatch) -> Float[Tensor, "R M"]:
-    """Every token's row for each of its choices, in the order of rows."""
+    """A copy of its token for every row."""
     out: Tensor = _Spread.apply(x, plan.order, plan.inverse)
     return out
 
@@ -66,12 +65,12 @@ def combine(y: Float[Tensor, "R M"], gates: Float[Tensor, "N K"], plan: Dispatch
 
 
 def _gathered(y: Tensor, inverse: Tensor, n: int, gates: Tensor | None = None) -> Tensor:
-    """Each token's rows added up, in one pass over them."""
+    """The sum of each token's rows, in one pass."""
     return F.embedding_bag(inverse.view(-1, n).T.contiguous(), y, per_sample_weights=gates, mode="sum")
 
 
 class _Spread(torch.autograd.Function):
-    """A token's gradients are gathered, where autograd would scatter them."""
+    """Gathers the gradients of each token, where autograd would scatter them."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
@@ -86,7 +85,7 @@ class _Spread(torch.autograd.Function):
 
 
 class _Combine(torch.autograd.Function):
-    """The same the other way round; each gate's gradient is its row's product with its token's gradient."""
+    """The reverse; the gradient of a gate is the product of its row with the gradient of its token."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, gates: Tensor, order: Tensor, inverse: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Images as tokens: patches cut from a picture and projected, their layouts, and positions over their grid."""
+"""Image patches as tokens: cutting and projecting them, their layouts, and positions over their grid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Size = tuple[int, int]  # height and width, in pixels
 # -- from pixels to tokens ---------------------------------------------------------------------------------------------
 
 
-def cut(
+def patchify(
     pixels: Float[Tensor, "B C H W"], patch: Size, channels: Literal["first", "last"] = "first"
 ) -> Float[Tensor, "B N P"]:
     """Patches row by row, each flattened as (C, h, w), the order of a convolution's weights, or, "last", as (h, w, C).
@@ -38,10 +38,10 @@ def cut(
     return split.permute(order).flatten(3).flatten(1, 2)
 
 
-def joined(
+def unpatchify(
     patches: Float[Tensor, "B N P"], grid: Grid, patch: Size, channels: Literal["first", "last"] = "first"
 ) -> Float[Tensor, "B C H W"]:
-    """The picture that `cut` cuts into these patches."""
+    """The image that `patchify` cuts into these patches."""
     split = patches.unflatten(1, (grid.rows, grid.columns))
     if channels == "first":
         return split.unflatten(3, (-1, *patch)).permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)
@@ -146,7 +146,7 @@ class PatchEmbedding(InputModule):
             if layout.shape[1] != grid.tokens:
                 raise ValueError("a stem sees over the edges of patches, so none can be hidden; leave the stem out")
             return pixels[:, :, : grid.rows * self.spec.patch[0], : grid.columns * self.spec.patch[1]], layout
-        patches = cut(pixels, self.spec.patch)
+        patches = patchify(pixels, self.spec.patch)
         if layout.shape[1] == grid.tokens:
             return patches, layout
         shown = shown_patches(layout)[..., None].expand(len(pixels), -1, patches.shape[2])

@@ -1,9 +1,9 @@
-"""A matrix that every step of a loop multiplies by: its gradient is one product over all steps, not a sum of as many.
+"""A weight matrix shared by all steps of a loop, whose gradient is one product over all steps instead of a sum.
 
     y_t = x_t M,   dM = Σ_t x_tᵀ dy_t = [x_1; x_2; …]ᵀ [dy_1; dy_2; …]
 
-Autograd adds T matrices of M's size up, each from a product too thin to be fast. Here a step's backward pass keeps x_t and
-dy_t, and the last node to be reached, through which M entered the loop, makes the one product.
+Autograd would add up T matrices of M's size, each from a product too thin to be fast. Here the backward pass of a step keeps
+x_t and dy_t, and the node through which M entered the loop, which is reached last, computes the one product.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from torch import Tensor
 class Shared:
     """`shared(x)` is x @ matrix: x (N, D) and a matrix (D, G), or x (B, N, S) and one matrix (S, G) for each row of a batch.
 
-    Where there is nothing to save (no gradients, autocast, a graph that is compiled) it is the plain product.
+    Without gradients, under autocast and in compiled graphs it is the plain product.
     """
 
     def __init__(self, matrix: Tensor) -> None:
         plain = torch.compiler.is_compiling() or torch.is_autocast_enabled(matrix.device.type)
-        self.kept = torch.is_grad_enabled() and matrix.requires_grad and not plain
+        self.deferred = torch.is_grad_enabled() and matrix.requires_grad and not plain
         self.pairs: list[tuple[Tensor, Tensor]] = []
-        self.matrix: Tensor = _Enter.apply(matrix, self) if self.kept else matrix
+        self.matrix: Tensor = _Enter.apply(matrix, self) if self.deferred else matrix
 
     def __call__(self, x: Tensor) -> Tensor:
-        out: Tensor = _Times.apply(x, self.matrix, self) if self.kept else x @ self.matrix
+        out: Tensor = _Times.apply(x, self.matrix, self) if self.deferred else x @ self.matrix
         return out
 
     def gradient(self) -> Tensor | None:
-        """Of all steps that backward has passed since it was last asked for."""
+        """The gradient of all steps since the last call."""
         if not self.pairs:
             return None
         x, grad = (torch.cat(column, -2) for column in zip(*self.pairs, strict=True))
@@ -48,7 +48,7 @@ class _Enter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None]:  # type: ignore[override]
-        assert grad is None, "steps hand their gradients over another way"
+        assert grad is None, "steps pass their gradients through `pairs`"
         return ctx.shared.gradient(), None
 
 

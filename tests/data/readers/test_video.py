@@ -16,14 +16,14 @@ from qkv.data.media.video import decode_frames, evenly, tubelets
 from qkv.data.readers.video import Clips
 from qkv.data.source import Counts, Skipped, read
 from qkv.data.synthetic.moving_digits import DIRECTIONS, MovingDigits
-from qkv.layers.patches import cut
+from qkv.layers.patches import patchify
 
 
 def test_patches_of_the_laid_out_frames_are_tubelets() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (6, 3, 8, 4), np.uint8)
     laid = tubelets(frames, 2)
     assert laid.shape == (6, 24, 4)
-    patches = cut(torch.from_numpy(laid)[None], (4, 4))[0].reshape(3, 2, 1, 2, 3, 4, 4)  # (time, row, column, …)
+    patches = patchify(torch.from_numpy(laid)[None], (4, 4))[0].reshape(3, 2, 1, 2, 3, 4, 4)  # (time, row, column, …)
     for t, r in np.ndindex(3, 2):
         np.testing.assert_array_equal(patches[t, r, 0], frames[2 * t : 2 * t + 2, :, 4 * r : 4 * r + 4])
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from qkv.attention.multi_head import Attention
 from qkv.core.layout import Grid
 from qkv.layers.feedforward import FeedForward
-from qkv.layers.patches import GridPosition, Patches, States, cut, image_layout, masked_layout
+from qkv.layers.patches import GridPosition, Patches, States, image_layout, masked_layout, patchify
 from qkv.models.block import Block
 from qkv.models.build import build
 from qkv.models.heads.pixel_masks import PixelMasks
@@ -94,7 +94,7 @@ def test_hidden_patches_alone_are_judged() -> None:
     layout = masked_layout(GRID, torch.rand(2, 24), 0.75)
     sums = model(pixels, layout=layout, labels=pixels)
     assert int(sums.n_labels) == 2 * 18
-    made, wanted = model(pixels, layout=layout), cut(pixels, (4, 4), "last")
+    made, wanted = model(pixels, layout=layout), patchify(pixels, (4, 4), "last")
     error = (made - wanted).square().mean(-1)
     shown = torch.zeros(2, 24, dtype=torch.bool).scatter(1, layout.positions[:, 1:, 0] - 1, True)
     torch.testing.assert_close(sums.loss, error[~shown].sum())

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ...core.layout import Layout
 from ...core.spec import Cost
-from ...layers.convolution import Twice
+from ...layers.convolution import DoubleConvolution
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, cross_entropy
 from ...layers.patches import Patches, patches_of
@@ -27,7 +27,7 @@ class PixelMasks(OfImages, kind="pixel-masks"):
         u_n = h,          u_i = C([up(u_{i+1}), d_i])        the patches' states h, twice as fine each time
         scores = W u_0 + b
 
-    C is two convolutions of 3 × 3 (`layers.convolution.Twice`), pool the largest of 2 × 2, up repeats in 2 × 2. Tokens know
+    C is a `DoubleConvolution`, pool the largest of 2 × 2, up repeats in 2 × 2. Tokens know
     what a place is, pixels where its edges are: the decoder of TransUNet (Chen et al. 2021, §3.2) and UNETR (Hatamizadeh et
     al. 2022), whose steps up take in what U-Net saw on its way down (Ronneberger et al. 2015).
 
@@ -61,7 +61,8 @@ class PixelMasks(OfImages, kind="pixel-masks"):
         block = self.finest(seen) ** 2
         total, places = Cost(), max(tokens - seen.before - seen.after, 0) * seen.patch[0] ** 2 // block
         for i, (d_in, down, up) in enumerate(self._steps(model.d_model, seen.channels * block)):
-            total += Twice.cost(d_in, down, places // 4**i) + Twice.cost(up + down, down, places // 4**i)
+            total += DoubleConvolution.cost(d_in, down, places // 4**i)
+            total += DoubleConvolution.cost(up + down, down, places // 4**i)
         out = self.labels * block
         return total + Cost((self.widths[0] + 1) * out, 2 * self.widths[0] * out * places)
 
@@ -80,8 +81,8 @@ class PixelMasksHead(ImageHead):
         super().__init__()
         self.patch, self.finest = seen.patch[0], spec.finest(seen)
         steps = spec._steps(d_model, seen.channels * self.finest**2)
-        self.down = nn.ModuleList(Twice(d_in, width) for d_in, width, _ in steps)
-        self.up = nn.ModuleList(Twice(below + width, width) for _, width, below in steps)
+        self.down = nn.ModuleList(DoubleConvolution(d_in, width) for d_in, width, _ in steps)
+        self.up = nn.ModuleList(DoubleConvolution(below + width, width) for _, width, below in steps)
         self.out = Linear(spec.widths[0], spec.labels * self.finest**2)
 
     def forward(

@@ -17,7 +17,7 @@ from ...layers.embedding import Input
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, cross_entropy
 from ...layers.norm import LayerNorm
-from ...layers.patches import Patches, Size, States, cut, image_layout, joined, patches_of, shown_patches
+from ...layers.patches import Patches, Size, States, image_layout, patches_of, patchify, shown_patches, unpatchify
 from ..stack import Stack, StackModule
 from .text import Head, HeadModule
 
@@ -264,7 +264,7 @@ class PixelDecoderHead(ImageHead):
 
     def targets(self, pixels: Float[Tensor, "B C H W"]) -> Float[Tensor, "B N P"]:
         """What is to be predicted for each patch."""
-        wanted = cut(pixels, self.spec.patch, "last")
+        wanted = patchify(pixels, self.spec.patch, "last")
         if not self.spec.normalized:
             return wanted
         mean, variance = wanted.mean(-1, keepdim=True), wanted.var(-1, keepdim=True)
@@ -341,7 +341,7 @@ class MaskTokensHead(ImageHead):
         parts = self.of_patches(patches).unflatten(-1, (self.finer**2, -1)).flatten(1, 2)
         scores = self.norm(F.normalize(parts, dim=-1) @ F.normalize(self.of_classes(classes), dim=-1).mT)
         of_each = scores.unflatten(1, (-1, self.finer**2)).mT.flatten(2)
-        return self.scale * joined(of_each, layout.grid, (self.finer, self.finer))
+        return self.scale * unpatchify(of_each, layout.grid, (self.finer, self.finer))
 
     def loss(
         self,

@@ -13,7 +13,7 @@ from ...core.batch import Batch
 from ...core.layout import Grid
 from ...data.media.images import pictured
 from ...data.media.png import png
-from ...layers.patches import cut, joined
+from ...layers.patches import patchify, unpatchify
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
 from ..image_classification.metric import Some
@@ -38,7 +38,7 @@ class ReconstructionMetric(Metric):
         head: Any = model.head
         assert batch.labels is not None
         patch, layout, pixels = head.spec.patch, batch.inputs.get("layout"), batch.labels
-        truth = cut(pixels, patch, "last").float()
+        truth = patchify(pixels, patch, "last").float()
         made = model(**batch.inputs).float()
         self._given = head.spec.normalized
         if self._given:
@@ -52,7 +52,7 @@ class ReconstructionMetric(Metric):
         for row in range(len(truth)):
             now = counted[row, :, None]
             whole = torch.where(now, made[row], truth[row])
-            inputs = cut(batch.inputs["ids"][row : row + 1].float(), patch, "last")[0]
+            inputs = patchify(batch.inputs["ids"][row : row + 1].float(), patch, "last")[0]
             parts = {
                 "seen": inputs,
                 "made": whole,
@@ -60,7 +60,7 @@ class ReconstructionMetric(Metric):
                 "hidden": (now & masked).expand_as(whole).float(),
             }
             error = float((whole - truth[row]).square().sum() / now.sum() / truth.shape[2])
-            shown = {name: joined(part[None], grid, patch, "last")[0].cpu().numpy() for name, part in parts.items()}
+            shown = {name: unpatchify(part[None], grid, patch, "last")[0].cpu().numpy() for name, part in parts.items()}
             self._pictures.add((str(batch.texts[row].get("where", "")), shown, error))
 
     def _measure(self, made: Tensor, truth: Tensor) -> None:
