@@ -7,7 +7,7 @@ import math
 from collections import Counter, defaultdict
 from typing import Any
 
-from qkv.data.media.note_names import END, Frame, spelled
+from qkv.data.media.note_names import END, Frame, frames_to_text
 from qkv.data.readers.midi_scores import Scores
 
 _KEYS = range(21, 109)  # of a piano
@@ -28,13 +28,13 @@ def markov(words: list[str], order: int = 5) -> dict[str, Any]:
     train, test = _frames(words)
     counts: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for piece in train:
-        said = ["<s>"] * order + spelled(piece).split()
+        said = ["<s>"] * order + frames_to_text(piece).split()
         for i in range(order, len(said)):
             for n in range(order + 1):
                 counts[tuple(said[i - n : i])][said[i]] += 1
     size, total, frames = len(counts[()]) + 1, 0.0, 0
     for piece in test:
-        said = ["<s>"] * order + spelled(piece).split()
+        said = ["<s>"] * order + frames_to_text(piece).split()
         for i in range(order, len(said)):
             p = 1 / size
             for n in range(order + 1):

@@ -78,7 +78,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "articles.txt").write_text("".join(lines))
     (folder / "midi-files").mkdir()
     for n in range(12):
-        (folder / "midi-files" / f"{n}.mid").write_bytes(midi.written([(60 + n, 50), (62, 50), (64,)] * 4, 4))
+        (folder / "midi-files" / f"{n}.mid").write_bytes(midi.to_midi([(60 + n, 50), (62, 50), (64,)] * 4, 4))
     chords = [[[60 + n, 50], [62], []] * 4 for n in range(10)]
     with zipfile.ZipFile(folder / "splits.zip", "w") as archive:
         archive.writestr("splits/sequences.fasta", (folder / "sequences.fasta").read_text())

@@ -52,7 +52,7 @@ def whole() -> tuple[File, ...]:
     import soundfile
     from PIL import Image
 
-    from qkv.data.media.midi import written
+    from qkv.data.media.midi import to_midi
 
     random_ = np.random.default_rng(0)
     frames = [Image.fromarray(random_.integers(0, 256, (17, 23, 3), np.uint8)) for _ in range(3)]
@@ -69,7 +69,7 @@ def whole() -> tuple[File, ...]:
         file = io.BytesIO()
         soundfile.write(file, random_.normal(0, 0.1, (900, 1 + (kind == "WAV"))), 8000, coding, format=kind)
         found.append(File(f"{kind} {coding}", "sound", file.getvalue()))
-    found.append(File("MIDI", "midi", written([(60, 64), (62,), (), (65, 60, 50)] * 8, 2)))
+    found.append(File("MIDI", "midi", to_midi([(60, 64), (62,), (), (65, 60, 50)] * 8, 2)))
     found.append(File("IDX", "idx", b"\0\0\x08\x03" + struct.pack(">3I", 4, 5, 6) + bytes(120)))
     return tuple(found)
 

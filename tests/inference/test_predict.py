@@ -19,7 +19,7 @@ from PIL import Image
 
 from qkv.cli import main
 from qkv.data.media import images, midi
-from qkv.data.media.note_names import frames_in
+from qkv.data.media.note_names import text_to_frames
 from qkv.data.readers.segmentation_masks import read_mask
 from qkv.data.readers.time_series import Series, SeriesSource
 from qkv.experiments.evaluate import evaluate_run
@@ -325,21 +325,21 @@ def test_a_forecast_is_in_the_files_units_whatever_these_are(trained: Train, tmp
 def test_music_goes_on_as_in_the_evaluation(trained: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = trained("music", "data.train=100", "task.prompt=6", "task.goes_on=5")
     told = samples(run, 3)
-    begun = [frames_in(sample["source"]) for sample in told]
+    begun = [text_to_frames(sample["source"]) for sample in told]
     (tmp_path / "begun.json").write_text(json.dumps(begun))
     made = run.predict([tmp_path / "begun.json"])  # each by the seed of its number, as samples are
     assert [one.fields["output"] for one in made] == [sample["output"] for sample in told]
     assert [one.name for one in made] == ["begun-1.continued", "begun-2.continued", "begun-3.continued"]
-    (tmp_path / "one.mid").write_bytes(midi.written(begun[0]))
+    (tmp_path / "one.mid").write_bytes(midi.to_midi(begun[0]))
     (alone,) = run.predict([tmp_path / "one.mid"])
     assert alone.value == made[0].value and len(alone.value) <= 5
     (written,) = alone.write(tmp_path)
     assert written.name == "one.continued.mid"
-    assert written.read_bytes() == midi.written([*begun[0], *alone.value])
+    assert written.read_bytes() == midi.to_midi([*begun[0], *alone.value])
     (tmp_path / "long.json").write_text(json.dumps([begun[0] * 200]))  # more than the model's context
     assert len(run.predict([tmp_path / "long.json"])[0].value) <= 5
     assert main(["predict", str(run.path), "--seed", "3", "--out", str(tmp_path / "new")]) == 0
-    assert frames_in(capsys.readouterr().out.strip()) == run.predict([], seed=3)[0].value
+    assert text_to_frames(capsys.readouterr().out.strip()) == run.predict([], seed=3)[0].value
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["piece.mid"]
 
 

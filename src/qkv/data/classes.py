@@ -13,19 +13,19 @@ from .source import Example, OnError, Skipped, Source
 MOST = 10_000  # classes; more are likely numbers mistaken for classes
 
 
-def named(label: Any) -> str | None:
+def class_name(label: Any) -> str | None:
     """A class name, from a string or an integer; None for anything else."""
     if isinstance(label, str):
         return label
     return str(int(label)) if isinstance(label, int | np.integer) and not isinstance(label, bool) else None
 
 
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
+def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
     """Classes sorted: numbers first, by size, then names."""
     return tuple(sorted(names, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name)))
 
 
-def of_source(source: Source) -> tuple[str, ...]:
+def classes_of_source(source: Source) -> tuple[str, ...]:
     """The classes in the training data. Raises ValueError if an example has none, or if there are too few or too many."""
     found = {label_of(example) for example in source.examples("train", shuffle=False)}
     if len(found) < 2:
@@ -34,18 +34,18 @@ def of_source(source: Source) -> tuple[str, ...]:
         )
     if len(found) > MOST:
         raise ValueError(f"the training data have {len(found):,} different labels, which are hardly classes; see data")
-    return in_order(found)
+    return sorted_classes(found)
 
 
 def label_of(example: Example) -> str:
     """An example's class. Raises ValueError if it has none."""
-    found = named(example.get("label"))
+    found = class_name(example.get("label"))
     if not found:
         raise ValueError(f"{example.get('where', 'an example')} has no label; each one needs the class that it is of")
     return found
 
 
-def number_of(example: Example, classes: tuple[str, ...], on_error: OnError) -> int | Skipped:
+def class_index(example: Example, classes: tuple[str, ...], on_error: OnError) -> int | Skipped:
     """The index of an example's class. Raises ValueError for an unknown class, unless `on_error` skips it."""
     label = label_of(example)
     if label in classes:

@@ -22,7 +22,7 @@ _SCANNED = 200_000  # examples looked at to choose them
 _LARGE = 10  # a group with more than one in so many examples is held out last
 
 
-class HoldingSource(Source):
+class HoldOutSource(Source):
     """A source with a training table and, if the user has them, tables for validation and test.
 
     A split that wasn't given is held out of the training table: about 2 % of it, at most about 1,000 examples; of
@@ -63,7 +63,7 @@ class HoldingSource(Source):
         if not self._missing:
             return whole
         cut = _choose(self, self.stamp())
-        return Remaining(whole, self, cut) if split == "train" else SubsetTable(whole, cut.members[split])
+        return WithoutHeldOut(whole, self, cut) if split == "train" else SubsetTable(whole, cut.members[split])
 
     @property
     def _missing(self) -> tuple[Split, ...]:
@@ -79,7 +79,7 @@ class HoldingSource(Source):
         return (f"held out of the training data by hash: {held}{shared}",)
 
 
-class FileSource(HoldingSource):
+class FileSource(HoldOutSource):
     """A source of files."""
 
     @property
@@ -150,7 +150,7 @@ def _shared(source: FileSource, split: Split, stamps: Hashable) -> tuple[int, in
     return sum(keys[key] for key in seen), keys.total(), read
 
 
-def _keyed(source: HoldingSource, table: Table) -> Iterator[tuple[int, Example]]:
+def _keyed(source: HoldOutSource, table: Table) -> Iterator[tuple[int, Example]]:
     for i in range(min(len(table), _SCANNED)):
         example = table[i]
         if isinstance(example, dict):
@@ -166,12 +166,12 @@ class _Choice(NamedTuple):
     members: dict[Split, tuple[int, ...]]
     alone: bool
 
-    def key(self, source: HoldingSource, table: Table, i: int, example: Example) -> int:
+    def key(self, source: HoldOutSource, table: Table, i: int, example: Example) -> int:
         return _hash(example) if self.alone else source.hold_out_key(table, i, example)
 
 
 @lru_cache(maxsize=16)
-def _choose(source: HoldingSource, stamp: tuple[Hashable, ...]) -> _Choice:
+def _choose(source: HoldOutSource, stamp: tuple[Hashable, ...]) -> _Choice:
     """Hold out the groups of examples with the smallest hashes. The stamp renews the choice when the data change."""
     table, missing = source.readable("train"), source._missing
     groups: dict[int, dict[int, int]] = {}  # key → the first index of each different example with it
@@ -219,10 +219,10 @@ def _drawn(
     return (frozenset(held), members) if all(members.values()) and len(held) < len(groups) else None
 
 
-class Remaining:
+class WithoutHeldOut:
     """A table without its held-out examples."""
 
-    def __init__(self, table: Table, source: HoldingSource, cut: _Choice) -> None:
+    def __init__(self, table: Table, source: HoldOutSource, cut: _Choice) -> None:
         self._table, self._source, self._cut = table, source, cut
         self.weight = getattr(table, "weight", 1)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.batch import IGNORE, Batch
-from ..data.holdout import HoldingSource
+from ..data.holdout import HoldOutSource
 from ..data.loader.stream import stream
 from ..data.source import SPLITS, TEXTS, Example, Source
 from ..directories.layout import TOKENIZER
@@ -129,7 +129,7 @@ def sizes(source: Source, seed: int = 0) -> str:
     """How many examples each split holds, as far as its table knows without being read."""
     found = {split: source.table(split, seed=seed) for split in SPLITS}
     known = {split: len(table) for split, table in found.items() if not getattr(table, "sequential", False)}
-    if isinstance(source, HoldingSource) and "train" in known:
+    if isinstance(source, HoldOutSource) and "train" in known:
         known["train"] -= sum(known.get(split, 0) for split in SPLITS[1:] if not source.gives(split))
     said = ", ".join(f"{n:,} for {'training' if split == 'train' else split}" for split, n in known.items())
     if getattr(found["train"], "weight", 1) > 1:

@@ -68,14 +68,14 @@ def normalized(texts: Iterable[str], pipeline: tokenizers.Tokenizer) -> Iterable
     return map(pipeline.normalizer.normalize_str, texts) if pipeline.normalizer else texts
 
 
-def noting(texts: Iterable[str], characters: set[str]) -> Iterator[str]:
+def collecting_characters(texts: Iterable[str], characters: set[str]) -> Iterator[str]:
     """The texts, and on the way the characters that a metaspace model sees in them."""
     for text in texts:
         characters.update(text.replace(" ", "▁"))
         yield text
 
 
-def canonical(scored: list[list[Any]], size: int) -> list[tuple[str, float]]:
+def canonical_pieces(scored: list[list[Any]], size: int) -> list[tuple[str, float]]:
     """At most `size` unigram pieces, in an order and with scores that don't depend on the library's random hash order.
 
     The library gives characters that earned no probability the lowest score plus 0, 0.0001, 0.0002 … in hash order: here

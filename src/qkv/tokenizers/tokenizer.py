@@ -27,7 +27,7 @@ from .from_file import FromFile as FromFile  # its kind, `file`, is known from h
 from .pipelines import BYTES, byte_symbols
 from .protocol import Frame
 from .readers import load as tokenizer_reading
-from .tokenizer_json import ALL_ROLES, Extra, Parts, explained, said
+from .tokenizer_json import ALL_ROLES, Extra, Parts, encoding_errors, library_errors
 from .training.spec import TokenizerSpec, Trace
 
 
@@ -48,7 +48,7 @@ def train(
         raise ValueError("texts is one string; give a list or an iterator of texts")
     if isinstance(spec, str):
         spec = TokenizerSpec.from_dict({"kind": spec})
-    with _watched(texts, progress) as watched, said():
+    with _watched(texts, progress) as watched, library_errors():
         raw, extra = spec.parts(watched, trace)
     if spec.chat_template is not None:
         extra = replace(extra, config={**extra.config, "chat_template": spec.chat_template})
@@ -250,7 +250,7 @@ class Tokenizer:
         """`encode` for many texts at once, on all cores unless the environment sets TOKENIZERS_PARALLELISM=false."""
         before, after = self._token(bos, self.bos_id, "beginning"), self._token(eos, self.eos_id, "end")
         raw = self._reads_control if control else self.raw
-        with explained(texts):
+        with encoding_errors(texts):
             encoded = raw.encode_batch_fast(texts, add_special_tokens=False)
         if before or after:
             return [[*before, *encoding.ids, *after] for encoding in encoded]
@@ -266,7 +266,7 @@ class Tokenizer:
         """
         inputs = texts if pairs is None else list(zip(texts, pairs, strict=True))
         raw = self._reads_control if control else self.raw
-        with explained([*texts, *(pairs or ())]):
+        with encoding_errors([*texts, *(pairs or ())]):
             encoded = raw.encode_batch_fast(inputs, add_special_tokens=True)
         return [Templated(encoding.ids, encoding.type_ids) for encoding in encoded]
 
@@ -274,7 +274,7 @@ class Tokenizer:
         """The number of words in texts (of pieces, if a word may have several), and the unknown ones in order."""
         if self.unk_id is None:
             return 0, []
-        with explained(texts):
+        with encoding_errors(texts):
             encoded = self.raw.encode_batch(texts, add_special_tokens=False)
         whole = self.kind in ("word", "wordpiece")
         count, found = 0, []
@@ -293,7 +293,7 @@ class Tokenizer:
             raise ValueError(f"there are {len(texts)} texts and {len(seeds)} seeds: give a seed for each text")
         if not self.dropout:
             return self.encode_batch(texts)
-        with explained(texts):
+        with encoding_errors(texts):
             encoded = self.raw.encode_batch(texts, add_special_tokens=False)
         words = (subwords.words_of(encoding.ids, encoding.word_ids) for encoding in encoded)
         draw = self._sampler.sample
@@ -329,7 +329,7 @@ class Tokenizer:
         silent = self._silent if skip_special else frozenset()
         checked = map(self._checked, rows)
         spoken = [ids if silent.isdisjoint(ids) else [i for i in ids if i not in silent] for ids in checked]
-        with said():
+        with library_errors():
             texts = self.raw.decode_batch(spoken, skip_special_tokens=False)
         return [_cleaned(text) for text in texts] if self._cleans_up else texts
 

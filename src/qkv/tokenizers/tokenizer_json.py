@@ -119,7 +119,7 @@ def parse(text: str) -> Parts:
     check(data)
     model = data["model"] if isinstance(data.get("model"), dict) else {}
     extra = Extra.from_dict(model.get(OURS, {}))
-    with said():
+    with library_errors():
         raw = tokenizers.Tokenizer.from_str(
             json.dumps(data)
         )  # what was checked: of a key that is there twice, the last
@@ -200,7 +200,7 @@ def write_bytes(path: Path, data: bytes) -> Path:
 
 
 @contextlib.contextmanager
-def said() -> Iterator[None]:
+def library_errors() -> Iterator[None]:
     """The library's bare exceptions, and its Rust panics, as a ValueError."""
     try:
         yield
@@ -209,7 +209,7 @@ def said() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def explained(texts: Sequence[str]) -> Iterator[None]:
+def encoding_errors(texts: Sequence[str]) -> Iterator[None]:
     """Why texts could not be encoded, in words."""
     try:
         yield

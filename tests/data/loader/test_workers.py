@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from qkv.data.loader.workers import WorkerDied, ahead, by_processes
+from qkv.data.loader.workers import WorkerDied, build_in_processes, build_in_thread
 
 
 def test_results_come_in_order_one_ahead() -> None:
@@ -17,7 +17,7 @@ def test_results_come_in_order_one_ahead() -> None:
         begun.append(n)
         return n * n
 
-    made = ahead(build, ((n,) for n in itertools.count()), lambda: None)
+    made = build_in_thread(build, ((n,) for n in itertools.count()), lambda: None)
     assert [next(made) for _ in range(5)] == [0, 1, 4, 9, 16]
     _wait_until(lambda: len(begun) == 6)
     time.sleep(0.05)
@@ -27,7 +27,7 @@ def test_results_come_in_order_one_ahead() -> None:
 
 def test_a_process_that_dies_is_told_as_what_it_is() -> None:
     with pytest.raises(WorkerDied, match=r"it was killed, memory ran out \(lower batching\.workers\)"):
-        next(by_processes(os._exit, iter([(1,)]), 1))
+        next(build_in_processes(os._exit, iter([(1,)]), 1))
 
 
 def test_closing_ends_what_is_running() -> None:
@@ -39,7 +39,7 @@ def test_closing_ends_what_is_running() -> None:
             assert stopped.wait(20)
         return n
 
-    made = ahead(build, ((n,) for n in range(9)), stopped.set)
+    made = build_in_thread(build, ((n,) for n in range(9)), stopped.set)
     assert next(made) == 0 and running.wait(20)
     began = time.monotonic()
     made.close()
@@ -51,7 +51,7 @@ def test_an_error_is_raised_in_its_turn() -> None:
     def build(n: int) -> int:
         return 6 // n
 
-    made = ahead(build, ((n,) for n in (3, 2, 0, 1)), lambda: None)
+    made = build_in_thread(build, ((n,) for n in (3, 2, 0, 1)), lambda: None)
     assert [next(made), next(made)] == [2, 3]
     with pytest.raises(ZeroDivisionError):
         next(made)

@@ -104,18 +104,26 @@ def test_a_box_that_never_fits_is_the_largest_in_the_middle() -> None:
 # -- looks -------------------------------------------------------------------------------------------------------------
 
 PAIRS: dict[str, tuple[Callable[..., np.ndarray], Callable[[Image.Image], Image.Image], int]] = {
-    "brightness": (lambda x: pm.brightened(x, np.array([1.7])), lambda i: ImageEnhance.Brightness(i).enhance(1.7), 1),
-    "contrast": (lambda x: pm.contrasted(x, np.array([0.4])), lambda i: ImageEnhance.Contrast(i).enhance(0.4), 1),
-    "color": (lambda x: pm.saturated(x, np.array([1.6])), lambda i: ImageEnhance.Color(i).enhance(1.6), 2),
-    "sharpness": (lambda x: pm.sharpened(x, np.array([1.9])), lambda i: ImageEnhance.Sharpness(i).enhance(1.9), 2),
+    "brightness": (
+        lambda x: pm.adjust_brightness(x, np.array([1.7])),
+        lambda i: ImageEnhance.Brightness(i).enhance(1.7),
+        1,
+    ),
+    "contrast": (lambda x: pm.adjust_contrast(x, np.array([0.4])), lambda i: ImageEnhance.Contrast(i).enhance(0.4), 1),
+    "color": (lambda x: pm.adjust_saturation(x, np.array([1.6])), lambda i: ImageEnhance.Color(i).enhance(1.6), 2),
+    "sharpness": (
+        lambda x: pm.adjust_sharpness(x, np.array([1.9])),
+        lambda i: ImageEnhance.Sharpness(i).enhance(1.9),
+        2,
+    ),
     "autocontrast": (
-        lambda x: pm.autocontrasted(x // 2 + 9),
+        lambda x: pm.autocontrast(x // 2 + 9),
         lambda i: ImageOps.autocontrast(i.point(lambda v: v // 2 + 9)),
         1,
     ),
-    "equalize": (lambda x: pm.equalized(x // 3), lambda i: ImageOps.equalize(i.point(lambda v: v // 3)), 0),
-    "posterize": (lambda x: pm.posterized(x, np.array([3])), lambda i: ImageOps.posterize(i, 3), 0),
-    "solarize": (lambda x: pm.solarized(x, np.array([99.0])), lambda i: ImageOps.solarize(i, 99), 0),
+    "equalize": (lambda x: pm.equalize(x // 3), lambda i: ImageOps.equalize(i.point(lambda v: v // 3)), 0),
+    "posterize": (lambda x: pm.posterize(x, np.array([3])), lambda i: ImageOps.posterize(i, 3), 0),
+    "solarize": (lambda x: pm.solarize(x, np.array([99.0])), lambda i: ImageOps.solarize(i, 99), 0),
 }
 
 
@@ -134,25 +142,27 @@ def test_hue_turns_primary_colors_into_one_another() -> None:
     red = np.zeros((1, 3, 1, 1), np.uint8)
     red[0, 0] = 200
     for turn, channel in ((1 / 3, 1), (-1 / 3, 2), (1.0, 0)):
-        assert pm.hued(red, np.array([turn]))[0, :, 0, 0].tolist() == [200 if c == channel else 0 for c in range(3)]
-    np.testing.assert_allclose(pm.hued(noise(), np.zeros(8)).astype(int), noise(), atol=1)
+        assert pm.adjust_hue(red, np.array([turn]))[0, :, 0, 0].tolist() == [
+            200 if c == channel else 0 for c in range(3)
+        ]
+    np.testing.assert_allclose(pm.adjust_hue(noise(), np.zeros(8)).astype(int), noise(), atol=1)
 
 
 def test_right_angles_and_shifts_move_pixels_exactly() -> None:
     pixels = noise(2)
-    np.testing.assert_array_equal(pm.moved(pixels, angle=np.array([90.0, 0.0]))[0], np.rot90(pixels[0], 1, (1, 2)))
-    np.testing.assert_array_equal(pm.moved(pixels, angle=np.array([90.0, 0.0]))[1], pixels[1])
-    right = pm.moved(pixels, shift_x=0.25)
+    np.testing.assert_array_equal(pm.affine(pixels, angle=np.array([90.0, 0.0]))[0], np.rot90(pixels[0], 1, (1, 2)))
+    np.testing.assert_array_equal(pm.affine(pixels, angle=np.array([90.0, 0.0]))[1], pixels[1])
+    right = pm.affine(pixels, shift_x=0.25)
     np.testing.assert_array_equal(right[..., 3:], pixels[..., :-3])
     assert (right[..., :3] == 128).all()
-    down = pm.moved(pixels, shift_y=-0.25)
+    down = pm.affine(pixels, shift_y=-0.25)
     np.testing.assert_array_equal(down[..., :-3, :], pixels[..., 3:, :])
 
 
 def test_a_sheared_column_leans() -> None:
     line = np.zeros((1, 1, 11, 11), np.uint8)
     line[..., 5] = 255
-    rows, columns = np.nonzero(pm.moved(line, shear_x=0.4)[0, 0] == 255)
+    rows, columns = np.nonzero(pm.affine(line, shear_x=0.4)[0, 0] == 255)
     np.testing.assert_array_equal(columns, np.rint(5 - 0.4 * (rows - 5)).astype(int))
 
 

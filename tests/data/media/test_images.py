@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from qkv.data.media.images import _array, decode, depth, fitted, normalized, pictured, read, resized, statistics
+from qkv.data.media.images import _array, decode, denormalized, depth, fitted, normalized, read, resized, statistics
 from qkv.data.source import Skipped
 
 
@@ -218,5 +218,5 @@ def test_normalized_pictures_have_mean_0_and_deviation_1_and_come_back() -> None
     numbers = np.concatenate([normalized(p, mean, std).reshape(3, -1) for p in pictures], 1)
     np.testing.assert_allclose(numbers.mean(1), 0, atol=1e-3)
     np.testing.assert_allclose(numbers.std(1), 1, atol=1e-3)
-    np.testing.assert_array_equal(pictured(normalized(COLORS, mean, std), mean, std), COLORS)
+    np.testing.assert_array_equal(denormalized(normalized(COLORS, mean, std), mean, std), COLORS)
     assert normalized(COLORS[None], mean, std).dtype == np.float32

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qkv.data.media import midi
-from qkv.data.media.note_names import frame_of, frames_in, moved, note_name, runs, spelled
+from qkv.data.media.note_names import frame_of, frames_to_text, note_name, runs, text_to_frames, transposed
 
 FRAMES = st.lists(st.lists(st.integers(0, 127), max_size=5).map(frame_of), max_size=20)
 
@@ -28,7 +28,7 @@ def trimmed(frames: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(FRAMES, st.integers(1, 48))
 def test_what_was_written_is_read_again(tmp_path: Path, frames: list[tuple[int, ...]], steps: int) -> None:
-    data = midi.written(frames, steps)
+    data = midi.to_midi(frames, steps)
     assert len(midi.parse(data)[1]) == len(runs(frames))
     (tmp_path / "a.mid").write_bytes(data)
     assert midi.read(tmp_path / "a.mid", steps) == trimmed(frames)
@@ -37,21 +37,21 @@ def test_what_was_written_is_read_again(tmp_path: Path, frames: list[tuple[int, 
 @pytest.mark.parametrize("steps", [7, 11, 48])
 def test_long_pieces_don_t_drift_from_their_grid(tmp_path: Path, steps: int) -> None:
     frames = [(60 + i % 5,) for i in range(2000)]
-    (tmp_path / "a.mid").write_bytes(midi.written(frames, steps))
+    (tmp_path / "a.mid").write_bytes(midi.to_midi(frames, steps))
     assert midi.read(tmp_path / "a.mid", steps) == frames
 
 
 @given(FRAMES)
 def test_frames_are_spelled_and_read(frames: list[tuple[int, ...]]) -> None:
-    assert frames_in(spelled(frames)) == frames
-    assert moved(moved(frames, 3), -3) == [tuple(n for n in frame if n <= 124) for frame in frames]
+    assert text_to_frames(frames_to_text(frames)) == frames
+    assert transposed(transposed(frames, 3), -3) == [tuple(n for n in frame if n <= 124) for frame in frames]
 
 
 def test_a_file_is_read_on_a_grid(tmp_path: Path) -> None:
     frames = [(60,), (64, 60), (), (67,)]
     path = tmp_path / "a.mid"
     for steps in (1, 4):
-        path.write_bytes(midi.written(frames, steps))
+        path.write_bytes(midi.to_midi(frames, steps))
         assert midi.read(path, steps) == frames
     assert midi.read(path, 8) == [frame for frame in frames for _ in range(2)]  # it was written with 4
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from qkv.core.batch import IGNORE
 from qkv.data import train_tokenizer
-from qkv.data.media.note_names import Frame, spelled
+from qkv.data.media.note_names import Frame, frames_to_text
 from qkv.data.task import Item, RandomContext
 from qkv.look.pictures import draw
 from qkv.tasks.music.task import Music
@@ -22,7 +22,7 @@ TOKENIZER = train_tokenizer(TokenizerSpec.from_dict({"kind": "word"}), Music(tra
 
 
 def items(task: Music, training: bool = False, seed: int = 0) -> list[Item]:
-    example = {"text": spelled(PIECE), "frames": PIECE}
+    example = {"text": frames_to_text(PIECE), "frames": PIECE}
     return task.items([example], TOKENIZER, RandomContext(np.random.default_rng(seed), training))  # type: ignore[return-value]
 
 
@@ -34,7 +34,7 @@ class Uniform(nn.Module):
 
 
 def test_windows_count_every_word_once() -> None:
-    whole = TOKENIZER.encode(spelled(PIECE), bos=True, eos=True)
+    whole = TOKENIZER.encode(frames_to_text(PIECE), bos=True, eos=True)
     for longest in (5, 16, 31, 500):
         made = items(Music(longest=longest))
         assert all(len(item.arrays["ids"]) <= longest for item in made)

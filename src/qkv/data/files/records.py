@@ -60,7 +60,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Reading:
+class RecordFormat:
     """How a file is read: its format (by default from its name), encoding, whether it has a header and quoted cells (by
     default detected), and whether bad records are errors."""
 
@@ -83,7 +83,7 @@ class Reading:
         return tuple(cells.notes(True if named else self.header, self.quoted))
 
 
-def opened(path: Path, columns: tuple[Column, ...], how: Reading) -> Records:
+def open_records(path: Path, columns: tuple[Column, ...], how: RecordFormat) -> Records:
     """The records of a file, which must have a header if columns are given by name.
 
     Raises ValueError that names file and line if the format, encoding or a column is wrong.
@@ -102,7 +102,7 @@ def opened(path: Path, columns: tuple[Column, ...], how: Reading) -> Records:
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, stamp: Stamp, how: Reading) -> Records:
+def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
     form = how.form(path)
     if form in ("csv", "tsv"):
         cells = Cells(path, form, how.encoding, how.quoted, how.strict)

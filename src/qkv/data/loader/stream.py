@@ -20,7 +20,7 @@ from ..batching.settings import Batching
 from ..source import Counts, Source, Split
 from ..task import Task, TextTask
 from .pools import Pool, Pools
-from .workers import ahead, by_processes
+from .workers import build_in_processes, build_in_thread
 
 
 def stream(
@@ -133,9 +133,9 @@ def _built(pools: Pools, start: _Place, epochs: int | None) -> Generator[Pool, N
     """The pools in order, built ahead by a thread or processes if the settings say so."""
     tasks, workers = _tasks(pools, start, epochs), pools.batching.workers
     if pools.split == "train" and (workers == "auto" or (workers and pools.sequential(start.epoch))):
-        return ahead(pools.build, tasks, pools.stopped.set)
+        return build_in_thread(pools.build, tasks, pools.stopped.set)
     if workers and workers != "auto":
-        return by_processes(pools.build, tasks, workers)
+        return build_in_processes(pools.build, tasks, workers)
     return (pools.build(*task) for task in tasks)
 
 

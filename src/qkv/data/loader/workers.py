@@ -24,7 +24,7 @@ class WorkerDied(OSError):
     """A worker process died. Its task can be run again."""
 
 
-def ahead(
+def build_in_thread(
     build: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], stop: Callable[[], None]
 ) -> Generator[Result, None, None]:
     """`build(*task)` for each task, in order, by a thread that is one result ahead.
@@ -41,7 +41,7 @@ def ahead(
         thread.shutdown(wait=not collected, cancel_futures=True)
 
 
-def by_processes(
+def build_in_processes(
     build: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], workers: int
 ) -> Generator[Result, None, None]:
     """`build(*task)` for each task, in order, by `workers` processes.

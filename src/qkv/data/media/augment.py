@@ -135,7 +135,9 @@ class ColorJitter(Augmentation, kind="color-jitter"):
             for i in asked:
                 now = order[:, step] == i
                 if now.any():
-                    out[now] = (pm.brightened, pm.contrasted, pm.saturated, pm.hued)[i](out[now], drawn[i][now])
+                    out[now] = (pm.adjust_brightness, pm.adjust_contrast, pm.adjust_saturation, pm.adjust_hue)[i](
+                        out[now], drawn[i][now]
+                    )
         return out
 
 
@@ -194,19 +196,19 @@ class RandAugment(Augmentation, kind="rand-augment"):
 
 OPERATIONS: tuple[pm.Change, ...] = (
     lambda x, level: x,
-    lambda x, level: pm.autocontrasted(x),
-    lambda x, level: pm.equalized(x),
-    lambda x, level: pm.moved(x, angle=30 * level),
-    lambda x, level: pm.moved(x, shear_x=0.3 * level),
-    lambda x, level: pm.moved(x, shear_y=0.3 * level),
-    lambda x, level: pm.moved(x, shift_x=0.45 * level),
-    lambda x, level: pm.moved(x, shift_y=0.45 * level),
-    lambda x, level: pm.saturated(x, 1 + 0.9 * level),
-    lambda x, level: pm.contrasted(x, 1 + 0.9 * level),
-    lambda x, level: pm.brightened(x, 1 + 0.9 * level),
-    lambda x, level: pm.sharpened(x, 1 + 0.9 * level),
-    lambda x, level: pm.posterized(x, 8 - np.rint(4 * abs(level)).astype(int)),
-    lambda x, level: pm.solarized(x, 256 * (1 - abs(level))),
+    lambda x, level: pm.autocontrast(x),
+    lambda x, level: pm.equalize(x),
+    lambda x, level: pm.affine(x, angle=30 * level),
+    lambda x, level: pm.affine(x, shear_x=0.3 * level),
+    lambda x, level: pm.affine(x, shear_y=0.3 * level),
+    lambda x, level: pm.affine(x, shift_x=0.45 * level),
+    lambda x, level: pm.affine(x, shift_y=0.45 * level),
+    lambda x, level: pm.adjust_saturation(x, 1 + 0.9 * level),
+    lambda x, level: pm.adjust_contrast(x, 1 + 0.9 * level),
+    lambda x, level: pm.adjust_brightness(x, 1 + 0.9 * level),
+    lambda x, level: pm.adjust_sharpness(x, 1 + 0.9 * level),
+    lambda x, level: pm.posterize(x, 8 - np.rint(4 * abs(level)).astype(int)),
+    lambda x, level: pm.solarize(x, 256 * (1 - abs(level))),
 )
 """What `RandAugment` draws from: pictures, and a magnitude of −1 … 1 for each."""
 

@@ -105,7 +105,7 @@ class Files(Hashable, Protocol):
 
 
 @lru_cache(maxsize=32)
-def opened(
+def open_image_files(
     path: Path,
     stamp: tuple[int, int],
     columns: tuple[str | None, str | None] = (None, None),

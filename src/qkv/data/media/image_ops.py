@@ -20,21 +20,21 @@ _GRAY = np.array([0.299, 0.587, 0.114], np.float32)[:, None, None]  # ITU-R 601-
 _OUTSIDE = 128  # what comes in where a picture is moved
 
 
-def brightened(pixels: Pixels, factor: Amounts) -> Pixels:
+def adjust_brightness(pixels: Pixels, factor: Amounts) -> Pixels:
     return _bytes(pixels * _each(factor))
 
 
-def contrasted(pixels: Pixels, factor: Amounts) -> Pixels:
+def adjust_contrast(pixels: Pixels, factor: Amounts) -> Pixels:
     """Away from, or toward, the mean of the gray picture."""
     return _between(_gray(pixels).mean((2, 3), keepdims=True), pixels, factor)
 
 
-def saturated(pixels: Pixels, factor: Amounts) -> Pixels:
+def adjust_saturation(pixels: Pixels, factor: Amounts) -> Pixels:
     """Away from, or toward, the gray picture."""
     return pixels if pixels.shape[1] == 1 else _between(_gray(pixels), pixels, factor)
 
 
-def sharpened(pixels: Pixels, factor: Amounts) -> Pixels:
+def adjust_sharpness(pixels: Pixels, factor: Amounts) -> Pixels:
     """Away from, or toward, a smoothed picture: the mean of 3 × 3 pixels, the middle one weighing 5; the edge stays."""
     if min(pixels.shape[2:]) < 3:
         return pixels
@@ -46,7 +46,7 @@ def sharpened(pixels: Pixels, factor: Amounts) -> Pixels:
     return _between(smooth, pixels, factor)
 
 
-def hued(pixels: Pixels, turn: Amounts) -> Pixels:
+def adjust_hue(pixels: Pixels, turn: Amounts) -> Pixels:
     """The hue turned by a share of the circle; value and saturation (of HSV) stay."""
     x = pixels.astype(np.float32)
     value, chroma = x.max(1), x.max(1) - x.min(1)
@@ -60,24 +60,24 @@ def hued(pixels: Pixels, turn: Amounts) -> Pixels:
     return _bytes(np.stack([value - chroma * np.clip(np.minimum(p, 4 - p), 0, 1) for p in parts], 1))
 
 
-def posterized(pixels: Pixels, bits: NDArray[Any]) -> Pixels:
+def posterize(pixels: Pixels, bits: NDArray[Any]) -> Pixels:
     """So many of the high bits of each number."""
     return pixels & _each(0xFF << (8 - bits) & 0xFF).astype(np.uint8)
 
 
-def solarized(pixels: Pixels, threshold: Amounts) -> Pixels:
+def solarize(pixels: Pixels, threshold: Amounts) -> Pixels:
     """Inverted from a threshold on."""
     return np.where(pixels >= _each(threshold), 255 - pixels, pixels)
 
 
-def autocontrasted(pixels: Pixels) -> Pixels:
+def autocontrast(pixels: Pixels) -> Pixels:
     """Each channel drawn out to 0 … 255."""
     low, high = (end((2, 3), keepdims=True).astype(np.float32) for end in (pixels.min, pixels.max))
     scale = np.where(high > low, 255 / np.maximum(high - low, 1), 1)
     return _bytes(np.where(high > low, (pixels - low) * scale, pixels))
 
 
-def equalized(pixels: Pixels) -> Pixels:
+def equalize(pixels: Pixels) -> Pixels:
     """Each channel with a histogram as even as it can be: every number by how many pixels are below it."""
     n, channels, height, width = pixels.shape
     flat = pixels.reshape(n * channels, height * width)
@@ -91,7 +91,7 @@ def equalized(pixels: Pixels) -> Pixels:
     return np.take_along_axis(table, flat, 1).reshape(pixels.shape)
 
 
-def moved(
+def affine(
     pixels: Pixels,
     angle: Amounts | float = 0.0,
     shear_x: Amounts | float = 0.0,

@@ -258,7 +258,7 @@ def normalized(pixels: NDArray[Any], mean: tuple[float, ...], std: tuple[float, 
     return out
 
 
-def pictured(numbers: NDArray[Any], mean: tuple[float, ...], std: tuple[float, ...]) -> Pixels:
+def denormalized(numbers: NDArray[Any], mean: tuple[float, ...], std: tuple[float, ...]) -> Pixels:
     """What `normalized` gives, as pixels again; what lies outside of 0 … 255 is cut off there."""
     mean_, std_ = (np.asarray(value, np.float32)[:, None, None] for value in (mean, std))
     whole = (np.asarray(numbers, np.float32) * std_ + mean_) * 255

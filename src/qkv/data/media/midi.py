@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .note_names import HIGHEST, Frame, frames_in, runs
+from .note_names import HIGHEST, Frame, runs, text_to_frames
 
 MOST_BYTES = 2 << 20  # of a file; mido makes several hundred bytes of each message of three
 _DRUMS = 9  # the channel whose notes are drums, from 0
@@ -120,7 +120,7 @@ def _notes(track: Iterable[Any]) -> Iterator[Note]:
     yield from (Note(number, start, time) for (_, number), start in down.items())
 
 
-def written(frames: Sequence[Frame], steps: int = 1, tempo: int = 90) -> bytes:
+def to_midi(frames: Sequence[Frame], steps: int = 1, tempo: int = 90) -> bytes:
     """A MIDI file of format 0: frames of a `steps`-th of a quarter note, at so many quarters a minute.
 
     A note that sounds in consecutive frames is held.
@@ -148,7 +148,7 @@ def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit("usage: python -m qkv.data.media.midi SONG.mid < notes")
     try:
-        Path(sys.argv[1]).write_bytes(written(frames_in(sys.stdin.read())))
+        Path(sys.argv[1]).write_bytes(to_midi(text_to_frames(sys.stdin.read())))
     except ValueError as error:
         raise SystemExit(str(error)) from None
 

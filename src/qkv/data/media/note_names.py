@@ -25,12 +25,12 @@ def frame_of(notes: Iterable[int]) -> Frame:
     return tuple(sorted(set(notes), reverse=True))
 
 
-def spelled(frames: Iterable[Frame]) -> str:
+def frames_to_text(frames: Iterable[Frame]) -> str:
     """Frames in words, each with a full stop behind it."""
     return " ".join(word for frame in frames for word in (*map(note_name, frame), END))
 
 
-def frames_in(text: str) -> list[Frame]:
+def text_to_frames(text: str) -> list[Frame]:
     """The frames that words spell; what has no full stop yet is one, too. Raises ValueError for a word that is no note."""
     found: list[Frame] = []
     notes: list[int] = []
@@ -48,7 +48,7 @@ def frames_in(text: str) -> list[Frame]:
     return [*found, frame_of(notes)] if notes else found
 
 
-def moved(frames: Iterable[Frame], steps: int) -> list[Frame]:
+def transposed(frames: Iterable[Frame], steps: int) -> list[Frame]:
     """Every note so many semitones higher; one that leaves the range is left out."""
     return [tuple(n + steps for n in frame if LOWEST <= n + steps <= HIGHEST) for frame in frames]
 

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ..holdout import HoldingSource
+from ..holdout import HoldOutSource
 from ..media.audio import MOST_SAMPLES, decode, resampled
-from ..media.image_files import Files, opened, stamp_of
+from ..media.image_files import Files, open_image_files, stamp_of
 from ..source import Example, Skipped, Split, Table, new_name_of_refuse
 
 SUFFIXES = frozenset(
@@ -37,7 +37,7 @@ SUFFIXES = frozenset(
 )
 
 
-class Sounds(HoldingSource, kind="sounds"):
+class Sounds(HoldOutSource, kind="sounds"):
     """Audio files in a folder or an archive (.zip, .tar, .tar.gz …), each in a folder named after its class, perhaps below
     `train`, `validation` and `test`. Files that can't be read are skipped and counted.
 
@@ -70,7 +70,7 @@ class Sounds(HoldingSource, kind="sounds"):
         if not self.path:
             raise ValueError("no training data: give data.path, a folder or an archive of sounds")
         path = Path(self.path).expanduser()
-        return opened(path, stamp_of(path), suffixes=SUFFIXES)
+        return open_image_files(path, stamp_of(path), suffixes=SUFFIXES)
 
     def split_of(self, name: str, placed: Split | None) -> Split:
         for split, pattern in (("test", self.test), ("validation", self.validation)):

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from ...core.shuffle import text_hash
 from ..files.compressed import open_bytes
-from ..holdout import FileSource, HoldingSource
+from ..holdout import FileSource, HoldOutSource
 from ..media.image_files import stamp_of
 from ..source import Example, Split, Table
 
@@ -67,7 +67,7 @@ class Archive:
 # -- Pascal VOC --------------------------------------------------------------------------------------------------------
 
 
-class Voc(HoldingSource, kind="voc"):
+class Voc(HoldOutSource, kind="voc"):
     """A folder, or a .tar of one (.tar.xz, .tar.gz …), in the form of Pascal VOC (Everingham et al. 2010):
     `Annotations/7.xml` has the boxes of `JPEGImages/7.jpg`, `ImageSets/Main/train.txt` the names of a split's pictures.
 

@@ -11,14 +11,14 @@ from typing import ClassVar, NamedTuple, Self
 from pydantic import model_validator
 
 from ..files.compressed import open_bytes
-from ..holdout import HoldingSource
+from ..holdout import HoldOutSource
 from ..source import Example, Skipped, Split, Table
 
 _LARGEST = 1 << 30  # bytes of a file in an archive: what is larger has to be unpacked, and is mapped then
 _COUNTED, _HIDDEN = "1", "0"
 
 
-class Fasta(HoldingSource, kind="fasta"):
+class Fasta(HoldOutSource, kind="fasta"):
     """Sequences of a FASTA file: a header `>name …`, then the symbols, on one line or several.
 
     labels: a FASTA file with a label for each symbol, by the names of the headers. Without one, sequences are plain text.

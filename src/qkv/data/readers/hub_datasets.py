@@ -14,7 +14,7 @@ from pydantic import model_validator
 
 from ...core.spec import Spec, nearest
 from ..files.json_lines import json_field
-from ..holdout import HoldingSource
+from ..holdout import HoldOutSource
 from ..source import Example, Skipped, Split, Table
 from ..tables import StreamTable
 from .parallel_text import pair
@@ -33,7 +33,7 @@ class Splits(Spec):
     test: str | None = None
 
 
-class Datasets(HoldingSource, kind="datasets"):
+class Datasets(HoldOutSource, kind="datasets"):
     """A data set by its Hub name, by a folder that `save_to_disk` made, or by a folder of Parquet, CSV or JSONL files.
 
     name:      of its configuration, where it has several; `revision` a branch, tag or commit of the Hub.

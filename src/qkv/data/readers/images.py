@@ -14,7 +14,7 @@ from pydantic import Field
 
 from ...core.shuffle import text_hash
 from ..holdout import MOST, SHARE
-from ..media.image_files import Files, opened, stamp_of
+from ..media.image_files import Files, open_image_files, stamp_of
 from ..media.images import MOST_PIXELS, Color, Pixels, decode, depth
 from ..source import SPLITS, Example, Skipped, Source, Split
 
@@ -193,7 +193,7 @@ class ImageFiles(ImageSource):
         if given is None:
             raise ValueError(f"no {self.holds}s are given: data.path=… is a folder of them, an archive, or a table")
         path = Path(given).expanduser().resolve()
-        return opened(path, stamp_of(path), self.columns)
+        return open_image_files(path, stamp_of(path), self.columns)
 
 
 class Images(ImageFiles, kind="images"):

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from ..files.records import Column, Format, Reading, Records, opened
+from ..files.records import Column, Format, RecordFormat, Records, open_records
 from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 
@@ -54,15 +54,15 @@ class Labelled(FilePerSplit, kind="labelled"):
         return {name: column for name, column in found.items() if column is not None}
 
     @property
-    def _reading(self) -> Reading:
-        return Reading(self.format, self.encoding, self.header, self.quoted, self.strict)
+    def _reading(self) -> RecordFormat:
+        return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict)
 
     def notes(self) -> tuple[str, ...]:
         return (*self._reading.notes(self.paths("train")[0], self.columns.values()), *super().notes())
 
     def open(self, split: Split) -> Table:
         columns = self.columns
-        return _Rows(opened(self.paths(split)[0], tuple(columns.values()), self._reading), columns)
+        return _Rows(open_records(self.paths(split)[0], tuple(columns.values()), self._reading), columns)
 
 
 class _Rows:

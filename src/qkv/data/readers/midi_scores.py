@@ -12,7 +12,7 @@ from pydantic import Field
 from ..files.compressed import bare_name, open_bytes
 from ..holdout import FileSource
 from ..media import midi
-from ..media.note_names import HIGHEST, LOWEST, Frame, frame_of, spelled
+from ..media.note_names import HIGHEST, LOWEST, Frame, frame_of, frames_to_text
 from ..source import Example, OnError, Skipped, Split, Table
 
 _SPLITS: dict[Split, tuple[str, ...]] = {
@@ -158,4 +158,4 @@ class _Files:
 def _example(frames: list[Frame], where: str, shortest: int) -> Example | Skipped:
     if len(frames) < shortest:
         return Skipped("too short")
-    return {"text": spelled(frames), "frames": frames, "where": where}
+    return {"text": frames_to_text(frames), "frames": frames, "where": where}

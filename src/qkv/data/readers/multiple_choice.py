@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from ..files.records import Column, Format, Reading, Records, opened
+from ..files.records import Column, Format, RecordFormat, Records, open_records
 from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 
@@ -37,8 +37,8 @@ class Choices(FilePerSplit, kind="choices"):
         return self
 
     @property
-    def _reading(self) -> Reading:
-        return Reading(self.format, self.encoding, self.header, self.quoted, self.strict)
+    def _reading(self) -> RecordFormat:
+        return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -48,7 +48,7 @@ class Choices(FilePerSplit, kind="choices"):
         return (*self._reading.notes(self.paths("train")[0], self.columns), *super().notes())
 
     def open(self, split: Split) -> Table:
-        return _Rows(opened(self.paths(split)[0], self.columns, self._reading), self)
+        return _Rows(open_records(self.paths(split)[0], self.columns, self._reading), self)
 
 
 class _Rows:

@@ -6,7 +6,7 @@ from random import Random
 
 from pydantic import Field
 
-from ..media.note_names import Frame, frame_of, spelled
+from ..media.note_names import Frame, frame_of, frames_to_text
 from ..source import Example
 from .base import GeneratedSource
 
@@ -37,7 +37,7 @@ class Progressions(GeneratedSource, kind="progressions"):
             frames += [frame_of([bass, *voices])] * (_BEATS - 1)
             step = _nearest(voices[-1] + random.choice((-2, 2)), [(key + tone) % 12 for tone in scale], random)
             frames.append(frame_of([bass, *voices[:-1], step]))
-        return {"text": spelled(frames), "frames": frames}
+        return {"text": frames_to_text(frames), "frames": frames}
 
 
 def _nearest(note: int, tones: list[int], random: Random) -> int:

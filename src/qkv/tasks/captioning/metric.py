@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core.batch import IGNORE, Batch
-from ...data.media.images import pictured
+from ...data.media.images import denormalized
 from ...data.media.png import png
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
@@ -41,7 +41,7 @@ class CaptionMetric(Metric):
         for row, (about, output) in enumerate(zip(batch.texts, outputs, strict=True)):
             one = {"source": about["question"], "output": output, "target": about["answer"]}
             if len(self._shown) < _KEPT:
-                pixels = pictured(batch.inputs["ids"][row].cpu().numpy(), *self._scale)
+                pixels = denormalized(batch.inputs["ids"][row].cpu().numpy(), *self._scale)
                 one["picture"] = {"kind": "image", "image": png(pixels)}
             self._shown.append(one)
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...core.batch import IGNORE, Batch
-from ...data.media.images import pictured
+from ...data.media.images import denormalized
 from ...data.media.png import class_color, png
 from ...layers.boxes import corners
 from ...metrics.base import Metric, MetricValue
@@ -96,7 +96,7 @@ class BoxMetric(Metric):
                 "target": counted(truth[0], self._classes),
                 "picture": {
                     "kind": "boxes",
-                    "image": png(pictured(pixels.cpu().numpy(), *self._scale)),
+                    "image": png(denormalized(pixels.cpu().numpy(), *self._scale)),
                     "size": list(pixels.shape[1:]),
                     "truth": drawn(self._classes, *truth),
                     "made": drawn(self._classes, *shown),

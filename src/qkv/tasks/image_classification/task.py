@@ -11,7 +11,7 @@ import numpy as np
 from ...core.batch import Batch
 from ...core.spec import nearest
 from ...data.batching.numpy_batch import Array
-from ...data.classes import in_order, named
+from ...data.classes import class_name, sorted_classes
 from ...data.media.augment import Mixing, mixed
 from ...data.source import Example, OnError, Skipped, Source
 from ...data.task import Item, RandomContext
@@ -53,14 +53,14 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         labels = getattr(source.table("train"), "labels", None)
         if labels is None:
             labels = [example.get("label") for example in source.examples("train", shuffle=False)]
-        found = {name for label in labels if (name := named(label)) is not None}
+        found = {name for label in labels if (name := class_name(label)) is not None}
         if len(found) < 2:
             there = f"only the class {next(iter(found))!r}" if found else "no class"
             raise ValueError(
                 f"the training pictures have {there}, and there is nothing to tell apart; give two at least, each in a "
                 "folder of its own or named in a table"
             )
-        return in_order(found)
+        return sorted_classes(found)
 
     @property
     def n_labels(self) -> int | None:
@@ -97,7 +97,7 @@ class ImageClassify(AugmentedTask, kind="image-classify"):
         return [made[i] for i in range(len(examples))]
 
     def _label(self, example: Example) -> np.int64 | Skipped:
-        name = named(example.get("label"))
+        name = class_name(example.get("label"))
         if name is None:
             return self._refused(example, f"the label is {example.get('label')!r}, and not a class", "without a class")
         if name not in self.classes:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...core.batch import Batch
 from ...core.layout import Grid
-from ...data.media.images import pictured
+from ...data.media.images import denormalized
 from ...data.media.png import png
 from ...layers.patches import patchify, unpatchify
 from ...metrics.base import Metric, MetricValue
@@ -83,6 +83,6 @@ class ReconstructionMetric(Metric):
         ]
 
     def _picture(self, shown: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        seen, made, truth = (pictured(shown[name], *self._scale) for name in ("seen", "made", "truth"))
+        seen, made, truth = (denormalized(shown[name], *self._scale) for name in ("seen", "made", "truth"))
         seen = np.where(shown["hidden"] > 0, np.uint8(255 * _HIDDEN), seen)
         return {"kind": "patches", "seen": png(seen), "made": png(made), "truth": png(truth)}

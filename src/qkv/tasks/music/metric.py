@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from ...core.batch import IGNORE, Batch
-from ...data.media.midi import written
-from ...data.media.note_names import END, Frame, frames_in, is_music, runs, spelled
+from ...data.media.midi import to_midi
+from ...data.media.note_names import END, Frame, frames_to_text, is_music, runs, text_to_frames
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
 from ...tokenizers.protocol import Encoder
@@ -75,9 +75,9 @@ class MusicMetric(Metric):
             "prompt": len(prompt),
             "made": runs(made),
             "true": runs(true),
-            "midi": base64.b64encode(written(made)).decode(),
+            "midi": base64.b64encode(to_midi(made)).decode(),
         }
-        return {"source": spelled(prompt), "output": spelled(made[len(prompt) :]), "picture": picture}
+        return {"source": frames_to_text(prompt), "output": frames_to_text(made[len(prompt) :]), "picture": picture}
 
 
 def continued(model: Any, tokenizer: Tokenizer, prompt: Sequence[Frame], goes_on: int, seed: int) -> list[Frame]:
@@ -88,12 +88,12 @@ def continued(model: Any, tokenizer: Tokenizer, prompt: Sequence[Frame], goes_on
         raise ValueError("this model knows no beginning to start from: give a piece that it is to go on with")
     room = getattr(model, "max_positions", None) or 2 * (_WORDS * goes_on + sum(len(frame) + 1 for frame in prompt))
     read = _last(prompt, room // 2)
-    begun = tokenizer.encode(spelled(read), bos=begins and len(read) == len(prompt))
+    begun = tokenizer.encode(frames_to_text(read), bos=begins and len(read) == len(prompt))
     ids = torch.tensor([begun], device=next(model.parameters()).device)
     new = min(_WORDS * goes_on, room - len(begun))
     out = model.generate(ids, eos_id=tokenizer.eos_id, max_new_tokens=new, temperature=1.0, top_p=0.95, seed=seed)
     words = filter(is_music, tokenizer.tokens(out[0, len(begun) :]))
-    return frames_in(" ".join(words))[:goes_on]
+    return text_to_frames(" ".join(words))[:goes_on]
 
 
 def _last(frames: Sequence[Frame], words: int) -> list[Frame]:

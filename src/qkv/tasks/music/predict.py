@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...data.media.midi import written
-from ...data.media.note_names import Frame, spelled
+from ...data.media.midi import to_midi
+from ...data.media.note_names import Frame, frames_to_text
 from ...data.readers.midi_scores import Scores
 from ...data.source import Skipped
 from ..prediction import Prediction, TrainedModel
@@ -39,13 +39,13 @@ def predict(
     pieces = [piece for path in paths for piece in _pieces(path, steps)] or [Piece([], "", NEW)]
     for number, piece in enumerate(pieces, seed):
         new = continued(trained.model, trained.words, piece.frames, task.goes_on, number)
-        fields = {"prompt": spelled(piece.frames), "output": spelled(new)}
-        said = f"{piece.input}: {spelled(new)}" if piece.input else spelled(new)
+        fields = {"prompt": frames_to_text(piece.frames), "output": frames_to_text(new)}
+        said = f"{piece.input}: {frames_to_text(new)}" if piece.input else frames_to_text(new)
         yield Prediction(piece.input, new, said, fields, piece.name, partial(_file, [*piece.frames, *new], steps))
 
 
 def _file(frames: Sequence[Frame], steps: int) -> Mapping[str, bytes]:
-    return {".mid": written(frames, steps)}
+    return {".mid": to_midi(frames, steps)}
 
 
 def _pieces(path: str, steps: int) -> Iterator[Piece]:

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from ...core.batch import IGNORE
-from ...data.media.note_names import Frame, moved, spelled
+from ...data.media.note_names import Frame, frames_to_text, transposed
 from ...data.source import Example, Skipped
 from ...data.task import Item, RandomContext, Task
 from ...metrics.base import Metric
@@ -37,7 +37,7 @@ class Music(Task, kind="music"):
     def texts(self, example: Example) -> Iterator[str]:
         """In every key, so that no note is unknown."""
         for steps in range(-self.transpose, self.transpose + 1):
-            yield spelled(moved(_frames(example), steps))
+            yield frames_to_text(transposed(_frames(example), steps))
 
     def items(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
@@ -47,10 +47,12 @@ class Music(Task, kind="music"):
             int(randomness.generator.integers(-self.transpose, self.transpose + 1)) if randomness.training else 0
             for _ in examples
         ]
-        played = [moved(_frames(example), by) for example, by in zip(examples, steps, strict=True)]
+        played = [transposed(_frames(example), by) for example, by in zip(examples, steps, strict=True)]
         made: list[Item | Skipped] = []
         before, after = (() if i is None else (i,) for i in (tokenizer.bos_id, tokenizer.eos_id))
-        for example, ids in zip(examples, tokenizer.encode_batch([spelled(frames) for frames in played]), strict=True):
+        for example, ids in zip(
+            examples, tokenizer.encode_batch([frames_to_text(frames) for frames in played]), strict=True
+        ):
             whole = np.array([*before, *ids, *after], np.int64)
             if len(whole) < 2:
                 made.append(Skipped("of one token"))

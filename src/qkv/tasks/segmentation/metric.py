@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...core.batch import IGNORE, Batch
-from ...data.media.images import pictured
+from ...data.media.images import denormalized
 from ...data.media.png import class_color, class_png, png
 from ...metrics.base import Metric, MetricValue, model_outputs
 from ...metrics.display import register
@@ -81,7 +81,7 @@ class SegmentationMetric(Metric):
         canvas.confusion = canvas.confusion + confusion
         high, wide = (min(n, end - at) for n, end, at in zip(truth.shape, whole, (top, left), strict=True))
         here, part = (slice(top, top + high), slice(left, left + wide)), (slice(high), slice(wide))
-        pixels = pictured(batch.inputs["ids"][row].cpu().numpy(), *self._scale)
+        pixels = denormalized(batch.inputs["ids"][row].cpu().numpy(), *self._scale)
         canvas.image[:, here[0], here[1]] = pixels[:, part[0], part[1]]
         own = truth[part] != IGNORE
         canvas.truth[here][own] = truth[part][own]

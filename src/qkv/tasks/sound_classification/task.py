@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ...core.batch import Batch
 from ...data import ascii_art
-from ...data.classes import number_of, of_source
+from ...data.classes import class_index, classes_of_source
 from ...data.media.audio import Wave, log_mel, resampled
 from ...data.source import Example, OnError, Skipped, Source
 from ...data.task import Item, RandomContext, Task
@@ -61,7 +61,7 @@ class Sound(Task, kind="sound"):
             )
         made = self.replace({"image": inputs.image, "tokens": inputs.grid.tokens})
         if not made.classes:
-            made = made.replace({"classes": of_source(source)})
+            made = made.replace({"classes": classes_of_source(source)})
         if made.mean is None or made.std is None or made.rate is None:
             examples = list(islice(source.examples("train", shuffle=True), _SEEN))
             all_ = np.stack([made.spectrogram(example["audio"], example["rate"]) for example in examples])
@@ -81,7 +81,7 @@ class Sound(Task, kind="sound"):
         return Item({"ids": picture[None]}, tokens=self.tokens, example={**about, "mels": picture})
 
     def labels(self, example: Example, inputs: Item) -> Any | Skipped:
-        number = number_of(example, self.classes, self.on_error)
+        number = class_index(example, self.classes, self.on_error)
         return number if isinstance(number, Skipped) else np.int64(number)
 
     def picture(self, samples: Wave, rate: int, randomness: RandomContext | None = None) -> NDArray[np.float32]:

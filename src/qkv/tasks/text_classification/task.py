@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ...core.spec import nearest
-from ...data.classes import in_order, named
+from ...data.classes import class_name, sorted_classes
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item
 from ...layers.embedding import Input
@@ -40,7 +40,7 @@ class Classify(Sentences, kind="classify"):
             return self._filled(inputs)
         found: set[str] = set()
         for example in source.examples("train", shuffle=False):
-            name = named(example.get("label"))
+            name = class_name(example.get("label"))
             if name is None and _only_scored(example):
                 raise ValueError(_other_kind(example))  # skipping would leave none
             if name is None:
@@ -55,14 +55,14 @@ class Classify(Sentences, kind="classify"):
                 f"the labels are {len(found):,} numbers such as {min(found)!r}, which are hardly classes; to learn numbers, "
                 "give task=regress, and data.score in place of data.label"
             )
-        return self._filled(inputs, classes=in_order(found))
+        return self._filled(inputs, classes=sorted_classes(found))
 
     @property
     def n_labels(self) -> int | None:
         return len(self.classes) or None
 
     def labels(self, example: Example, inputs: Item) -> Any | Skipped:
-        name = named(example.get("label"))
+        name = class_name(example.get("label"))
         if name is None:
             return self._refused(example, _other_kind(example), _NO_CLASS)
         if name not in self.classes:

@@ -19,7 +19,7 @@ from tokenizers import AddedToken
 
 from ...core.spec import nearest
 from ..pipelines import any_of
-from ..tokenizer_json import explained
+from ..tokenizer_json import encoding_errors
 from .template import ChatTemplate, Said
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -119,7 +119,7 @@ class Conversations:
         """Ids, and for each whether it begins in a part that is to be learned."""
         spelled = [piece for part in parts for piece in _ended(Said(self._spelled(part.text), part.learned))]
         whole = "".join(part.text for part in spelled)
-        with explained([whole]):
+        with encoding_errors([whole]):
             encoding = self._raw.encode(whole, add_special_tokens=False)
         begins = list(accumulate((len(part.text) for part in spelled[:-1]), initial=0))
         learned = [int(spelled[bisect_right(begins, at) - 1].learned) for at, _ in encoding.offsets]

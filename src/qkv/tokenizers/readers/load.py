@@ -18,7 +18,7 @@ from .. import tokenizer_json as tokenizer_file
 from ..sentencepiece import model_file as sentencepiece_file
 from ..sentencepiece.model_file import Kind, Piece, SentencePiece
 from ..sentencepiece.pipeline import pipeline
-from ..tokenizer_json import ALL_ROLES, Extra, Parts, checked, said
+from ..tokenizer_json import ALL_ROLES, Extra, Parts, checked, library_errors
 from . import tiktoken as tiktoken_file
 from . import vocab_files
 from . import xlm_roberta_albert as sentencepiece_families
@@ -60,7 +60,7 @@ def read(path: str | Path) -> Parts:
     else:
         raise ValueError(f"{str(path)!r} is no kind of tokenizer file that is known here: give {ACCEPTED}")
     try:
-        with said():
+        with library_errors():
             return read_it(path)
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is not a usable {what}: {error}") from None

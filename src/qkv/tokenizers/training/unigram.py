@@ -9,7 +9,7 @@ from pydantic import PositiveInt, model_validator
 
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from ..pipelines import canonical, contents, normalized, noting
+from ..pipelines import canonical_pieces, collecting_characters, contents, normalized
 from .spec import SubwordSpec, Trace, VocabSize, prepend_scheme, refuse_trace, require_unk
 
 
@@ -43,10 +43,10 @@ class Unigram(SubwordSpec, kind="unigram"):
         )
         characters = set("▁") if self.prefix_space else set()
         try:
-            raw.train_from_iterator(noting(normalized(texts, raw), characters), trainer)
+            raw.train_from_iterator(collecting_characters(normalized(texts, raw), characters), trainer)
         finally:  # the library's own word on a size too small doesn't name the size that would do
             self._check_size(self.vocab_size, len(characters) + len(self.fallback))
-        scored = canonical(
+        scored = canonical_pieces(
             contents(raw.model)["vocab"][len(self.names) :], self.vocab_size - len(self.names) - len(self.fallback)
         )
         vocabulary = [*((name, 0.0) for name in [*self.names, *self.fallback]), *scored]
