@@ -14,7 +14,7 @@ from scipy import ndimage
 
 from qkv.data.media.images import decode
 from qkv.data.readers.coco_voc import Voc
-from qkv.tasks.detection.metric import average_precision
+from qkv.metrics.average_precision import average_precision
 
 NAMES = ("Platelets", "RBC", "WBC")
 _SEARCHED = 30  # training pictures that thresholds are chosen on

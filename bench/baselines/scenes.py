@@ -18,8 +18,8 @@ from qkv.data.media.images import decode, read
 from qkv.data.readers.coco_voc import Voc
 from qkv.data.readers.segmentation_masks import read_mask
 from qkv.data.synthetic.shapes import Scenes
-from qkv.tasks.detection.metric import average_precision
-from qkv.tasks.segmentation.metric import ious
+from qkv.metrics.average_precision import average_precision
+from qkv.metrics.intersection_over_union import ious
 
 # -- masks of membranes, 0 and 255 ---------------------------------------------------------------------------------------
 

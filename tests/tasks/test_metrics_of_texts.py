@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.core.batch import Batch
+from qkv.metrics.correlation import correlations
 from qkv.tasks.multiple_choice.metric import ChoiceMetric
 from qkv.tasks.text_classification.metric import ClassMetric
-from qkv.tasks.text_regression.metric import NumberMetric, correlations
+from qkv.tasks.text_regression.metric import NumberMetric
 from qkv.tasks.text_similarity.metric import SimilarityMetric
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from qkv.core.batch import Batch
 from qkv.layers.boxes import centered
 from qkv.metrics.base import Metric
+from qkv.metrics.correlation import correlations
 from qkv.models.heads.vision import Objects
 from qkv.tasks.detection.metric import BoxMetric
 from qkv.tasks.forecasting.metric import ForecastMetric
@@ -25,7 +26,7 @@ from qkv.tasks.segmentation.metric import SegmentationMetric
 from qkv.tasks.sound_classification.metric import SoundClassMetric
 from qkv.tasks.tagging.metric import TagMetric
 from qkv.tasks.text_classification.metric import ClassMetric
-from qkv.tasks.text_regression.metric import NumberMetric, correlations
+from qkv.tasks.text_regression.metric import NumberMetric
 from qkv.tasks.text_similarity.metric import SimilarityMetric
 from qkv.tasks.tokens import TokenMetric
 

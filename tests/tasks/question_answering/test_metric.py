@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.tasks.question_answering.metric import best_span, exact, normalized, token_f1
+from qkv.metrics.squad import exact, normalized, token_f1
+from qkv.tasks.question_answering.metric import best_span
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from qkv.core.batch import IGNORE, Batch
 from qkv.look.pictures import draw
-from qkv.tasks.segmentation.metric import SegmentationMetric, Views, ious, seen_in
+from qkv.metrics.intersection_over_union import ious
+from qkv.tasks.segmentation.metric import SegmentationMetric, Views, seen_in
 from qkv.tasks.segmentation.task import Place
 
 PLAIN = (0.0,) * 3, (1.0,) * 3

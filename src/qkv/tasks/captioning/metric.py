@@ -13,6 +13,7 @@ from ...data.media.images import denormalized
 from ...data.media.png import png
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
+from ...metrics.text import bleu
 from ...tokenizers.protocol import Encoder
 
 register("exact", "Exact match", "fraction", higher_is_better=True)
@@ -54,11 +55,7 @@ class CaptionMetric(Metric):
         if asked and said:
             found |= {"exact_captions": _exact(said), "exact_answers": _exact(asked)}
         if said:
-            from sacrebleu.metrics import BLEU
-
-            metric = BLEU()
-            score = metric.corpus_score([one["output"] for one in said], [[one["target"] for one in said]])
-            found["bleu"] = MetricValue(float(score.score), str(metric.get_signature()))
+            found["bleu"] = bleu([one["output"] for one in said], [one["target"] for one in said])
         return found
 
     def samples(self, count: int) -> list[dict[str, Any]]:

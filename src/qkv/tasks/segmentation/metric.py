@@ -17,10 +17,7 @@ from ...core.batch import IGNORE, Batch
 from ...data.media.images import denormalized
 from ...data.media.png import class_color, class_png, png
 from ...metrics.base import Metric, MetricValue, model_outputs
-from ...metrics.display import register
-
-register("miou", "Mean IoU", "fraction", higher_is_better=True)
-register("pixel_accuracy", scale="fraction", higher_is_better=True)
+from ...metrics.intersection_over_union import ious
 
 Views = Literal[1, 2, 4, 8]
 _FLIPS: tuple[tuple[int, ...], ...] = ((), (3,), (2,), (2, 3))  # the axes of each
@@ -142,10 +139,3 @@ def likeliest(outputs: Tensor, size: Sequence[int]) -> Tensor:
 def _mean(shares: NDArray[np.float64]) -> float:
     """Over the classes that occur; NaN where none does."""
     return float(np.nanmean(shares)) if np.isfinite(shares).any() else float("nan")
-
-
-def ious(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The intersection over union of each class; NaN for one that is in neither truth nor prediction."""
-    both = np.diag(confusion).astype(float)
-    either = confusion.sum(0) + confusion.sum(1) - both
-    return np.divide(both, either, out=np.full(len(both), np.nan), where=either > 0)

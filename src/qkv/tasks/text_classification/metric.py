@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,15 +9,9 @@ import numpy as np
 from torch import Tensor
 
 from ...core.batch import Batch
-from ...data.batching.numpy_batch import Array
 from ...metrics.base import Metric, MetricValue
-from ...metrics.display import register
+from ...metrics.classification import f1, mcc
 from ..samples import evenly, read_of
-
-register("accuracy", scale="fraction", higher_is_better=True)
-register("f1", "F1", "fraction", higher_is_better=True)
-register("macro_f1", "Macro F1", "fraction", higher_is_better=True)
-register("mcc", "Matthews correlation", "correlation", higher_is_better=True)
 
 
 class ClassMetric(Metric):
@@ -53,17 +46,3 @@ class ClassMetric(Metric):
             {"source": text, "target": self.names[truth], "output": self.names[said]}
             for text, truth, said in evenly(self._shown, count)
         ]
-
-
-def f1(table: Array) -> Array:
-    """2 · right / (true + said) of each class, by how often each class (row) was taken for each; NaN where it never was."""
-    total = table.sum(0) + table.sum(1)
-    each: Array = np.where(total > 0, 2 * table.diagonal() / np.maximum(total, 1), np.nan)
-    return each
-
-
-def mcc(table: Array) -> float:
-    """Matthews' correlation, −1 to 1, of any number of classes (Gorodkin 2004, R_K); 0 where a side has one class alone."""
-    n, true, said = int(table.sum()), table.sum(1).astype(float), table.sum(0).astype(float)
-    spread = (n**2 - true @ true) * (n**2 - said @ said)
-    return float((table.trace() * n - true @ said) / math.sqrt(spread)) if spread > 0 else 0.0

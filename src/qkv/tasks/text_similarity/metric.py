@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
+from ...metrics.correlation import correlations
 from ..samples import evenly, read_of
-from ..text_regression.metric import correlations
 
 
 class SimilarityMetric(Metric):
