@@ -241,5 +241,8 @@ def test_a_modality_from_outside_trains_by_a_recipe(tmp_path: Path) -> None:
     recipe = Recipe.from_tree(tree)
     done = run_recipe(recipe, tmp_path / "run", device="cpu")
     assert done.evaluation is not None and done.evaluation.metrics["counted_right"] > 0.8
-    assert qkv.load(tmp_path / "run", device="cpu").model.spec.head.labels == 5
+    run = qkv.load(tmp_path / "run", device="cpu")
+    assert run.model.spec.head.labels == 5
+    np.save(tmp_path / "wave.npy", np.sin(2 * np.linspace(0, 2 * np.pi, 64)))
+    assert [one.value for one in run.predict([str(tmp_path / "wave.npy")])] == [2]
     assert dict(preview(recipe).rows[0].lines())["ids"].startswith("1 × 1 × 64 numbers")
