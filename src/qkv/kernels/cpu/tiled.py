@@ -228,7 +228,8 @@ def _tiled_backward(
     d_bias: list[Tensor | None] = [None] * len(tensors)
     if grads is None:
         problem = Problem(q, k, v, tensors, tokens, pattern, bias, scale, softcap, dropout, seed)
-        *grads, d_bias = backward(problem, out, lse, grad_out, d_lse)
+        d_q, d_k, d_v, d_bias = backward(problem, out, lse, grad_out, d_lse)
+        grads = d_q, d_k, d_v
     of_bias = [torch.zeros_like(t) if d is None else d for d, t in zip(d_bias, tensors, strict=True)]
     return [*(d.to(x.dtype).contiguous() for d, x in zip(grads, (q, k, v), strict=True)), *of_bias]
 
