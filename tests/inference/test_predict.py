@@ -78,7 +78,7 @@ def test_tags_are_those_of_the_evaluation(trained: Train) -> None:
     told = evaluated(run)
     texts = [one["text"] for one in examples(run)]
     made = run.predict(texts)
-    assert {one.input: one.said for one in made} == {text: sample["output"] for text, sample in told.items()}
+    assert {one.input: one.text for one in made} == {text: sample["output"] for text, sample in told.items()}
     assert len({tag for one in made for tag in one.value}) > 1
     for one in made:
         words, tags = one.fields["words"], one.fields["tags"]
@@ -93,7 +93,7 @@ def test_symbols_have_tags_where_words_are_symbols(trained: Train) -> None:
     run = trained("protein", "data.train=200")
     told = evaluated(run)
     made = run.predict([one["text"] for one in examples(run)])
-    assert {one.input: one.said for one in made} == {text: sample["output"] for text, sample in told.items()}
+    assert {one.input: one.text for one in made} == {text: sample["output"] for text, sample in told.items()}
     assert [one.value for one in run.predict([made[0].input] * 2)] == [made[0].value] * 2  # one text, asked twice
     assert "entities" not in made[0].fields and len(made[0].fields["tags"]) == len(made[0].input)
 
@@ -103,11 +103,11 @@ def test_answers_are_those_of_the_evaluation(trained: Train, margin: float) -> N
     run = trained("answer", "data.train=300", "task.longest=40", "task.overlap=8", f"task.margin={margin}")
     told = evaluated(run)
     made = run.predict([f"{one['question']}\t{one['context']}" for one in examples(run)])
-    assert {one.input.replace("\t", "\n"): one.said for one in made} == {k: one["output"] for k, one in told.items()}
+    assert {one.input.replace("\t", "\n"): one.text for one in made} == {k: one["output"] for k, one in told.items()}
     for one in made:
         found, context = one.value, one.input.split("\t")[1]
         assert found.answer is None or context[found.start :].startswith(found.answer)
-        assert (found.answer is None) == (found.none - found.score > margin) == (one.said == "(no answer)")
+        assert (found.answer is None) == (found.none - found.score > margin) == (one.text == "(no answer)")
 
 
 def test_choices_are_those_of_the_evaluation(trained: Train) -> None:
@@ -135,7 +135,7 @@ def test_scores_are_those_of_the_evaluation(trained: Train, settings: tuple[str,
     for one in made:
         # Samples have two places. Vectors' scores are shown by their label's scale, which is that of cosines.
         assert one.value == pytest.approx(float(told[one.input.replace("\t", " | ")]["output"]), abs=0.00501)
-    assert len({one.said for one in made}) > 1
+    assert len({one.text for one in made}) > 1
     if settings:
         assert isinstance(run.predict(["the dog"])[0].value, float)
     else:
@@ -182,7 +182,7 @@ def test_boxes_are_those_of_the_evaluation(trained: Train, tmp_path: Path, monke
     told = samples(run)
     made = run.predict(files(run, tmp_path), threshold=0.2)
     for one, sample in zip(made, told, strict=True):
-        assert one.fields["size"] == [40, 56] and one.said.splitlines()[0].endswith(f"png: {sample['output']}")
+        assert one.fields["size"] == [40, 56] and one.text.splitlines()[0].endswith(f"png: {sample['output']}")
         wanted = sorted(sample["picture"]["made"], key=lambda object: -object["score"])
         assert [found.name for found in one.value] == [object["name"] for object in wanted]
         for found, object in zip(one.value, wanted, strict=True):
@@ -307,7 +307,7 @@ def test_a_forecast_is_in_the_files_units_whatever_these_are(trained: Train, tmp
     other = run.predict([table(tmp_path / "other.csv", ["a", "b", "c"], 1000 * values + 50)])[0]
     assert other.value == pytest.approx(1000 * known.value + 50, rel=1e-3, abs=1)
     (written,) = other.write(tmp_path / "out")
-    assert written.name == "other.forecast.csv" and written.read_text() == other.said + "\n"
+    assert written.name == "other.forecast.csv" and written.read_text() == other.text + "\n"
     again, columns = Series(path=str(written)).values()
     assert columns == ("a", "b", "c") and again == pytest.approx(other.value, rel=1e-5)
     plain = trained("forecast", "data.length=600", "data.stride=24", "task.normalized=false")
@@ -350,7 +350,7 @@ def test_the_command_prints_a_line_an_input_or_its_json(trained: Train, capsys: 
     run = trained("tag", "data.train=300", "task.longest=16")
     texts = ["Kavera Lon works here .", "It rained ."]
     assert main(["predict", str(run.path), *texts]) == 0
-    assert capsys.readouterr().out.splitlines() == [one.said for one in run.predict(texts)]
+    assert capsys.readouterr().out.splitlines() == [one.text for one in run.predict(texts)]
     assert main(["predict", str(run.path), "--json", *texts]) == 0
     first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert first["input"] == texts[0] and first["words"] == texts[0].split() and len(first["tags"]) == 5

@@ -107,4 +107,4 @@ def test_tags_and_entities(tmp_path: Path, family: str, template: str) -> None:
 def test_what_was_tagged_is_saved_and_asked_again(tmp_path: Path) -> None:
     *_, run = of_hub(tmp_path / "theirs", "LlamaForTokenClassification", TAGS)
     saved = run.save(tmp_path / "saved", to="hub")
-    assert [one.said for one in load(saved, device="cpu").predict(TEXTS)] == [one.said for one in run.predict(TEXTS)]
+    assert [one.text for one in load(saved, device="cpu").predict(TEXTS)] == [one.text for one in run.predict(TEXTS)]

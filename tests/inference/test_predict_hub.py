@@ -69,7 +69,7 @@ def test_tags_and_entities_are_those_of_the_pipeline(tmp_path: Path) -> None:
             wanted = [(group["entity_group"], text[group["start"] : group["end"]]) for group in pipeline(text)]
             assert [(entity["type"], entity["text"]) for entity in one.fields["entities"]] == wanted
             words, tags = one.fields["words"], one.fields["tags"]
-            assert "".join(words) == "".join(text.split()) and one.said.split() == [
+            assert "".join(words) == "".join(text.split()) and one.text.split() == [
                 word if tag == "O" else f"{word}/{tag}" for word, tag in zip(words, tags, strict=True)
             ]
             seen |= set(tags)
@@ -359,4 +359,4 @@ def test_what_was_trained_here_is_saved_with_its_names(tmp_path: Path, name: str
         assert first == one.value and set(first) <= {"O", "B-PER", "B-LOC"}
     (saved / "recipe.yaml").unlink()  # what is left is the Hub's alone
     again = load(saved, device="cpu").predict(["ada lives in norway ."])[0]
-    assert again.said == one.said
+    assert again.text == one.text

@@ -57,7 +57,7 @@ def predict(
         for one in ask(loaded, given, threshold=threshold, seed=seed):
             if out is not None:
                 _write(one, out, names)
-            echo(dumps({"input": one.input, **one.fields}) if json else one.said)
+            echo(dumps({"input": one.input, **one.fields}) if json else one.text)
 
 
 def _together(inputs: list[str] | None) -> Iterator[list[str]]:

@@ -43,7 +43,7 @@ class Prediction:
 
     input:  as given.
     value:  the prediction as a Python value; the task's `predict` says of which type.
-    said:   the same as text, in one line or several.
+    text:   the same as text, in one line or several.
     fields: the same for JSON, by name.
     name:   of an input that is a file, its name without the ending: how the names of output files begin.
     draw:   returns the content of those files, by how their names end; None where there are none.
@@ -51,7 +51,7 @@ class Prediction:
 
     input: str
     value: Any
-    said: str
+    text: str
     fields: Mapping[str, Any]
     name: str = ""
     draw: Callable[[], Mapping[str, bytes]] | None = None
