@@ -21,66 +21,12 @@ from ..files.compressed import open_bytes
 from ..source import SPLITS, Skipped, Split
 
 # What Pillow reads by itself, see `images.NOT_READ`; asking it would import forty modules.
-SUFFIXES = frozenset(
-    f".{name}"
-    for name in (
-        *(
-            "apng",
-            "avif",
-            "avifs",
-            "blp",
-            "bmp",
-            "bw",
-            "cur",
-            "dcx",
-            "dds",
-            "dib",
-            "fit",
-            "fits",
-            "flc",
-            "fli",
-            "ftc",
-            "ftu",
-        ),
-        *(
-            "gbr",
-            "gif",
-            "icb",
-            "icns",
-            "ico",
-            "iim",
-            "im",
-            "j2c",
-            "j2k",
-            "jfif",
-            "jp2",
-            "jpc",
-            "jpe",
-            "jpeg",
-            "jpf",
-            "jpg",
-        ),
-        *(
-            "jpx",
-            "msp",
-            "pbm",
-            "pcd",
-            "pcx",
-            "pfm",
-            "pgm",
-            "png",
-            "pnm",
-            "ppm",
-            "psd",
-            "pxr",
-            "qoi",
-            "ras",
-            "rgb",
-            "rgba",
-        ),
-        *("sgi", "tga", "tif", "tiff", "vda", "vst", "webp", "xbm", "xpm"),
-    )
-)
+_FORMATS = """
+apng avif avifs blp bmp bw cur dcx dds dib fit fits flc fli ftc ftu gbr gif icb icns ico iim im j2c j2k jfif jp2 jpc
+jpe jpeg jpf jpg jpx msp pbm pcd pcx pfm pgm png pnm ppm psd pxr qoi ras rgb rgba sgi tga tif tiff vda vst webp xbm
+xpm
+"""
+SUFFIXES = frozenset(f".{name}" for name in _FORMATS.split())
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 MOST_BYTES = 256 << 20  # of one file

@@ -15,26 +15,10 @@ from ..media.audio import MOST_SAMPLES, decode, resampled
 from ..media.image_files import Files, open_image_files, stamp_of
 from ..source import Example, Skipped, Split, Table, new_name_of_refuse
 
-SUFFIXES = frozenset(
-    f".{name}"
-    for name in (
-        "wav",
-        "wave",
-        "flac",
-        "ogg",
-        "oga",
-        "opus",
-        "mp3",
-        "aif",
-        "aiff",
-        "aifc",
-        "au",
-        "snd",
-        "caf",
-        "w64",
-        "rf64",
-    )
-)
+_FORMATS = """
+wav wave flac ogg oga opus mp3 aif aiff aifc au snd caf w64 rf64
+"""
+SUFFIXES = frozenset(f".{name}" for name in _FORMATS.split())
 
 
 class Sounds(HoldOutSource, kind="sounds"):

@@ -35,48 +35,18 @@ MOST_MEMORY = 256 << 20  # bytes beyond what the process began with
 READY = b"ready\n"  # what it says first
 OPENED, CLOSED = "\ue0f0", "\ue0f1"  # what a {% generation %} block stands between, until the text is taken apart
 
-FILTERS = frozenset(
-    {
-        *(
-            "abs",
-            "batch",
-            "capitalize",
-            "count",
-            "d",
-            "default",
-            "dictsort",
-            "e",
-            "escape",
-            "first",
-            "float",
-            "groupby",
-        ),
-        *("indent", "int", "items", "join", "last", "length", "list", "lower", "map", "max", "min", "reject"),
-        *(
-            "rejectattr",
-            "replace",
-            "reverse",
-            "round",
-            "safe",
-            "select",
-            "selectattr",
-            "slice",
-            "sort",
-            "string",
-            "sum",
-        ),
-        *("title", "tojson", "trim", "truncate", "unique", "upper", "wordcount"),
-    }
-)
-METHODS = frozenset(
-    {
-        *("append", "capitalize", "clear", "copy", "count", "endswith", "extend", "find", "get", "index", "insert"),
-        *("isalnum", "isalpha", "isdigit", "islower", "isnumeric", "isspace", "isupper", "items", "join", "keys"),
-        *("lower", "lstrip", "partition", "pop", "remove", "removeprefix", "removesuffix", "replace", "reverse"),
-        *("rfind", "rindex", "rpartition", "rsplit", "rstrip", "setdefault", "sort", "split", "splitlines"),
-        *("startswith", "strip", "swapcase", "title", "update", "upper", "values"),
-    }
-)
+_FILTERS = """
+abs batch capitalize count d default dictsort e escape first float groupby indent int items join last length list
+lower map max min reject rejectattr replace reverse round safe select selectattr slice sort string sum title tojson
+trim truncate unique upper wordcount
+"""
+FILTERS = frozenset(_FILTERS.split())
+_METHODS = """
+append capitalize clear copy count endswith extend find get index insert isalnum isalpha isdigit islower isnumeric
+isspace isupper items join keys lower lstrip partition pop remove removeprefix removesuffix replace reverse rfind
+rindex rpartition rsplit rstrip setdefault sort split splitlines startswith strip swapcase title update upper values
+"""
+METHODS = frozenset(_METHODS.split())
 
 
 class TooMuch(Exception):
