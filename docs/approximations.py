@@ -17,7 +17,7 @@ from qkv.attention.linformer import linformer
 from qkv.attention.lsh import exact, lsh_attention, unit
 from qkv.core.layout import Layout
 from qkv.look.chart import Series, line_chart
-from qkv.look.figure import HEIGHT, WIDTH, figure
+from qkv.look.standalone_svg import HEIGHT, WIDTH, figure
 
 HERE = Path(__file__).parent
 T, D, DRAWS = 256, 16, 12

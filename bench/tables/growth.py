@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from qkv.look.chart import Series, line_chart
-from qkv.look.figure import HEIGHT, WIDTH, figure
+from qkv.look.standalone_svg import HEIGHT, WIDTH, figure
 
 from ..lockstep import Case, Contender
 from ..results import Record, Result

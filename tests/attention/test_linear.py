@@ -20,7 +20,7 @@ from qkv.attention.performer import MultiHeadPerformer, Performer, redraw
 from qkv.core.layout import Layout
 from qkv.generation import generate
 from qkv.kv_cache.full import SlotTables
-from qkv.look import capture
+from qkv.look import attention_maps
 from qkv.patterns.basic import Pattern, causal, documents, full, window
 from qkv.positions.absolute import NoPosition
 from qkv.positions.base import PositionModule, Widths
@@ -358,7 +358,7 @@ def test_a_tap_sees_no_weights(mixer: LinearAttention) -> None:
     model = qkv.build(tiny(mixer))
     with tap.record() as requests:
         model(torch.zeros(1, 5, dtype=torch.long))
-    assert requests == [] and capture.attention(model, torch.zeros(1, 5, dtype=torch.long)) == []
+    assert requests == [] and attention_maps.attention(model, torch.zeros(1, 5, dtype=torch.long)) == []
 
 
 def test_random_directions_are_saved_and_redrawn() -> None:
@@ -380,7 +380,7 @@ def test_random_directions_are_saved_and_redrawn() -> None:
 
 
 def test_memory_is_known_before() -> None:
-    from qkv.cost.count import Shape
+    from qkv.cost.flops import Shape
     from qkv.cost.memory import Plan, predict
 
     for mixer in MIXERS:

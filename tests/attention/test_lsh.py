@@ -14,7 +14,7 @@ from qkv.attention import lsh
 from qkv.attention.lsh import LSHAttention, MultiHeadLSHAttention
 from qkv.attention.multi_head import Pass
 from qkv.core.layout import Layout
-from qkv.cost.live import Live, without_contents
+from qkv.cost.memory_tracking import Live, without_contents
 from qkv.generation import generate
 from qkv.patterns.basic import causal, full, window
 from qkv.positions.base import PositionModule, Widths

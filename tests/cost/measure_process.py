@@ -13,7 +13,7 @@ import torch._dynamo  # every optimizer imports it at its first step, 70 MiB
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
-from qkv.cost.count import Shape
+from qkv.cost.flops import Shape
 from qkv.cost.memory import predict
 from qkv.experiments.fits import plan_of
 from qkv.families import preset

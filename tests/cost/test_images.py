@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from qkv.cost.count import Shape, parts, training_flops
+from qkv.cost.flops import Shape, parts, training_flops
 from qkv.cost.images import image_batch, image_tokens
 from qkv.cost.memory import predict
 from qkv.experiments.costs import of_preset

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from qkv.core.layout import Layout
-from qkv.cost.count import Shape
+from qkv.cost.flops import Shape
 from qkv.cost.memory import STATE_BYTES, Memory, Plan, ceiling, predict
 from qkv.families import preset
 from qkv.layers.feedforward import FeedForward, FeedForwardNet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import qkv
-from qkv.cost.count import Shape, parts, training_flops
+from qkv.cost.flops import Shape, parts, training_flops
 from qkv.cost.memory import Plan, ceiling, predict
 
 SMALL = {"vocab_size": 200, "d_e": 24, "d_h": 32, "d_s": 32}

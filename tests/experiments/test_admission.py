@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from qkv.cost.machine import cores
+from qkv.cost.hardware import cores
 from qkv.data.batching.settings import Batching
 from qkv.experiments.admission import admit, check_machine
 from qkv.recipes.recipe import Recipe

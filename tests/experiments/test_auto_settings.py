@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from qkv.cost.count import Shape
+from qkv.cost.flops import Shape
 from qkv.experiments import auto_settings as choices
 from qkv.experiments.auto_settings import Chooser, adopt
 from qkv.families import preset

@@ -10,7 +10,7 @@ import torch
 from run_tiny import TINY
 
 from qkv.cli import main
-from qkv.cost.count import Shape
+from qkv.cost.flops import Shape
 from qkv.experiments.costs import of_preset, of_recipe
 from qkv.experiments.train import train
 from qkv.families import preset

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from qkv.cost.count import Shape
+from qkv.cost.flops import Shape
 from qkv.cost.memory import predict
 from qkv.experiments import fits
 from qkv.experiments.fits import Room, plan_of

@@ -6,7 +6,7 @@ import torch
 
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
-from qkv.cost.count import Shape
+from qkv.cost.flops import Shape
 from qkv.data.batching.settings import Batching
 from qkv.experiments.shape import allowed, widest
 

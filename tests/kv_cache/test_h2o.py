@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import qkv
-from qkv.cost.cache import cache_parts
+from qkv.cost.kv_cache import cache_parts
 from qkv.kv_cache.kinds import FullCache, H2OCache, SnapKVCache, named
 from qkv.patterns.basic import causal, documents, window
 

@@ -12,7 +12,7 @@ import qkv
 from qkv.attention.lsh import LSHAttention
 from qkv.attention.multi_head import Pass
 from qkv.core.layout import Layout
-from qkv.cost.count import Shape
+from qkv.cost.flops import Shape
 from qkv.cost.memory import Plan, predict
 from qkv.generation import generate
 from qkv.layers.moe import MixtureOfExperts

@@ -9,8 +9,8 @@ import torch
 
 import qkv
 from qkv.core.layout import Layout
-from qkv.cost.cache import cache_bytes
-from qkv.cost.count import Shape, parts
+from qkv.cost.flops import Shape, parts
+from qkv.cost.kv_cache import cache_bytes
 from qkv.generation import generate
 from qkv.models.transformer import Transformer, TransformerModel
 

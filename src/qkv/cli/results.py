@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from ..look.wording import taken
+from ..look.formatting import taken
 from .say import console
 
 if TYPE_CHECKING:

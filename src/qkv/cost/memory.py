@@ -21,9 +21,9 @@ from ..core.layout import Layout
 from ..models.base import ModelSpec
 from ..models.build import build
 from ..models.stack import Recompute
-from .count import Shape
+from .flops import Shape
 from .images import image_batch, patches_of
-from .live import ASKS, Live, without_contents
+from .memory_tracking import ASKS, Live, without_contents
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ import torch
 
 from ..core.batch import Batch
 from ..models.base import ModelSpec
-from .count import Shape, training_flops
+from .flops import Shape, training_flops
 
 
 def flops_per_token(spec: ModelSpec, batch: Batch) -> float:

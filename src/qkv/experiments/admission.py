@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from ..core.spec import brief
-from ..cost.machine import cores
+from ..cost.hardware import cores
 from ..data.batching.settings import Batching
 from ..directories.layout import State
 from ..recipes.recipe import Recipe

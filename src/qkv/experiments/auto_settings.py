@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from ..cost import time
-from ..cost.count import Shape, training_flops
+from ..cost.flops import Shape, training_flops
 from ..cost.throughput import peak_flops
 from ..models.base import ModelSpec
 from ..models.block import Block

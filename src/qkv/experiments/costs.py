@@ -11,10 +11,10 @@ from rich.console import Console
 
 from ..core.batch import Batch
 from ..cost import time
-from ..cost.cache import cache_bytes
-from ..cost.count import Part, Shape, parts, training_flops
+from ..cost.flops import Part, Shape, parts, training_flops
+from ..cost.hardware import available
 from ..cost.images import image_tokens
-from ..cost.machine import available
+from ..cost.kv_cache import cache_bytes
 from ..cost.memory import Memory, predict
 from ..cost.throughput import peak_flops
 from ..layers.lora import Adapter

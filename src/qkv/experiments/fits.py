@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.batch import Batch
-from ..cost.count import Shape
-from ..cost.machine import available
+from ..cost.flops import Shape
+from ..cost.hardware import available
 from ..cost.memory import Loss, MakeOptimizer, Plan, ceiling, predict
 from ..layers.lora import Adapter, adapt
 from ..models.base import ModelSpec

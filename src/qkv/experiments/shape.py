@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.batch import Batch
-from ..cost.count import Shape
+from ..cost.flops import Shape
 from ..data.batching.settings import Batching
 
 

@@ -39,7 +39,7 @@ from ..directories.lock import locked
 from ..directories.run_config import Use, check_fit, write_settings
 from ..inference.unseen import unknown_words
 from ..layers.lora import adapt, fold
-from ..look.wording import taken
+from ..look.formatting import taken
 from ..models.base import ModelSpec
 from ..models.replace import Replaced
 from ..models.transformer import Transformer

@@ -15,8 +15,8 @@ from qkv.experiments.compare.complexity import Reach, SequentialSteps, Speed, fo
 from qkv.experiments.compare.page import Found, write_page
 from qkv.experiments.train import train
 from qkv.inference.run import Run, load
-from qkv.look import capture
-from qkv.look.reach import reach
+from qkv.look import attention_maps
+from qkv.look.gradient_reach import reach
 from qkv.recipes.recipe import Recipe
 
 SMALL = [
@@ -75,7 +75,7 @@ def test_alignment_counts_the_other_diagonal(run: Run, monkeypatch: pytest.Monke
             weights = torch.zeros(1, 1, fed.shape[1], ids.shape[1])
             for t in range(fed.shape[1]):
                 weights[0, 0, t, where(t, fed.shape[1])] = 1.0
-            return [capture.AttentionMap("decoder.cross", weights)]
+            return [attention_maps.AttentionMap("decoder.cross", weights)]
 
         return attention
 

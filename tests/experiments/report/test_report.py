@@ -16,7 +16,7 @@ from qkv.experiments.report.report import choose, write_report
 from qkv.experiments.report.story import Section, Story
 from qkv.families import preset
 from qkv.inference.run import Run
-from qkv.look import wording
+from qkv.look import formatting
 from qkv.metrics.display import display_of
 from qkv.models.build import build
 from qkv.tokenizers.tokenizer import TokenizerSpec, train
@@ -255,4 +255,4 @@ def test_samples_are_chosen_right_first_then_other_tags_then_long():
     ],
 )
 def test_parts_of_a_measure_are_written_as_it_is(key: str, said: str) -> None:
-    assert f"{display_of(key).title} {wording.shown(key, 0.998)}" == said
+    assert f"{display_of(key).title} {formatting.shown(key, 0.998)}" == said

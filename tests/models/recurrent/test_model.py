@@ -13,7 +13,7 @@ from torch import Tensor
 
 import qkv
 from qkv.families import PRESETS
-from qkv.look import capture
+from qkv.look import attention_maps
 from qkv.models.base import ModelSpec
 from qkv.models.recurrent.attention import Luong
 from qkv.models.recurrent.model import Recurrent
@@ -72,7 +72,7 @@ def test_bahdanaus_equations() -> None:
             logits.append(m.head(maxout(d.readout.linear, torch.cat([s, y, c]))))
             alignment.append(a)
         torch.testing.assert_close(m(source, target)[0], torch.stack(logits))
-    (found,) = capture.attention(m, source, target, choose=capture.cross)
+    (found,) = attention_maps.attention(m, source, target, choose=attention_maps.cross)
     torch.testing.assert_close(found.weights[0, 0], torch.stack(alignment).float())
 
 
@@ -115,7 +115,7 @@ def test_luongs_score_by_location(longest: int, feeding: bool) -> None:
     """Equation 9: a = softmax(W_a h), with the rows of W_a for the places that there are; the rest is never seen."""
     m = built(context={"kind": "luong", "feeding": feeding, "alignment": "location", "longest": longest})
     source, target = ids(8), ids(6, 1)
-    (found,) = capture.attention(m, source, target, choose=capture.cross)
+    (found,) = attention_maps.attention(m, source, target, choose=attention_maps.cross)
     torch.testing.assert_close(m(source.expand(3, -1), target.expand(3, -1)), m(source, target).expand(3, -1, -1))
     with torch.no_grad():
         memory, d = m.read(source), m.decoder
@@ -220,7 +220,7 @@ def test_half_precision_is_near(context: Any, cell: str) -> None:
 
 
 def test_a_fixed_vector_tells_no_tap() -> None:
-    assert capture.attention(built(context="fixed-context"), ids(4), ids(3), choose=capture.cross) == []
+    assert attention_maps.attention(built(context="fixed-context"), ids(4), ids(3), choose=attention_maps.cross) == []
 
 
 def test_tied_tables_stay_tied() -> None:
@@ -273,5 +273,5 @@ def test_mistakes_are_named() -> None:
 def test_a_windows_far_end() -> None:
     """Where a target is longer than its source, a monotonic window stays at the source's last token."""
     m = built(context=Luong(alignment="monotonic", reach=1, score="additive").to_dict())
-    (found,) = capture.attention(m, ids(3), ids(9), choose=capture.cross)
+    (found,) = attention_maps.attention(m, ids(3), ids(9), choose=attention_maps.cross)
     assert torch.allclose(found.weights.sum(-1), torch.ones(1, 1, 9)) and bool((found.weights[0, 0, 5, :1] == 0).all())

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from ...data.source import Example
 from ...data.synthetic.copy_reverse_sort import Reverse
 from ...inference.run import Run
-from ...look import capture
+from ...look import attention_maps
 from ...metrics.text import bleu, exact_match
 from .measures import Curve, Measure
 
@@ -128,7 +128,7 @@ class Alignment(Binned, kind="alignment"):
         text, model = run.text_model, run.model
         source, target = text.encode(example["source"]), text.tokenizer.encode(example["target"])
         ids, fed = (torch.tensor([row], device=model.device) for row in (source, [text.start, *target[:-1]]))
-        maps = capture.attention(model, ids, fed, choose=capture.cross)
+        maps = attention_maps.attention(model, ids, fed, choose=attention_maps.cross)
         if not maps:
             return 0, 0
         places = torch.stack([one.mean()[0] for one in maps]).mean(0).argmax(-1)

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from ...core.layout import Layout
 from ...directories.build import build
 from ...inference.run import Run
-from ...look.reach import reach
+from ...look.gradient_reach import reach
 from ...models.base import ModelSpec
 from ...models.recurrent.attention import Bahdanau, Luong
 from ...models.recurrent.model import Recurrent

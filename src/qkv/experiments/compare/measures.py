@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from ...core.spec import Spec, nearest
 from ...directories.layout import METRICS
 from ...inference.run import Run
-from ...look.history import History
+from ...look.training_history import History
 from ...training.logging.metrics_file import read_metrics
 from ..evaluate import Evaluator
 

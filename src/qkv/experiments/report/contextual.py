@@ -15,7 +15,7 @@ from ...directories.build import build
 from ...directories.layout import write_json
 from ...inference.text import TextModel
 from ...look.chart import Series, line_chart
-from ...look.contextual import LayerStates, layer_states, separation
+from ...look.hidden_states import LayerStates, layer_states, separation
 from ...look.scatter import Point, principal, scatter
 from ...look.svg import join, readable, tag
 from ...models.transformer import TransformerModel
@@ -38,7 +38,7 @@ class Word:
 
     @property
     def separations(self) -> dict[str, float]:
-        """By layer, see `qkv.look.contextual.separation`."""
+        """By layer, see `qkv.look.hidden_states.separation`."""
         return {layer.name: separation(layer.states, self.groups) for layer in self.layers}
 
     def draw(self) -> list[Markup]:

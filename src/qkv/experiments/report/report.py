@@ -18,12 +18,12 @@ from ...directories.layout import (
     REPORT,
     write_text,
 )
-from ...look import capture, picture, pictures
+from ...look import attention_maps, attention_picture, pictures
 from ...look.chart import Series, line_chart
+from ...look.formatting import scaled, shown, taken
 from ...look.html import render
+from ...look.output_diff import duration, marked
 from ...look.svg import join, readable, tag
-from ...look.wording import scaled, shown, taken
-from ...look.words import duration, marked
 from ...metrics.display import display_of, qualities
 from . import contextual
 from .story import Section, Story
@@ -178,9 +178,9 @@ def attention(story: Story) -> Section | None:
     path = story.run_dir / ATTENTION
     try:
         made = _look(story)
-        picture.save(path, made)
+        attention_picture.save(path, made)
     except (OSError, ValueError) as error:
-        made = picture.load(path)
+        made = attention_picture.load(path)
         if not made:
             return Section("Attention", Markup(""), f"Not drawn, because the run can't be loaded: {error}")
     if not made:
@@ -200,7 +200,7 @@ SECTIONS: list[Callable[[Story], Section | None]] = [learning, results, samples,
 # -- attention of samples ---------------------------------------------------------------------------------------
 
 
-def _look(story: Story) -> list[picture.Picture]:
+def _look(story: Story) -> list[attention_picture.Picture]:
     """The attention of two samples in the trained model. Raises ValueError where the run can't be loaded."""
     from ...inference.run import load
 
@@ -236,7 +236,7 @@ def _length(sample: Mapping[str, Any]) -> int:
     return length if length <= 60 else 60 - length
 
 
-def _picture(run: Run, sample: Mapping[str, Any]) -> picture.Picture:
+def _picture(run: Run, sample: Mapping[str, Any]) -> attention_picture.Picture:
     text, model = run.text_model, run.model
     tokenizer = text.tokenizer
     source, output = str(sample.get("source", "")), str(sample["output"])
@@ -244,11 +244,11 @@ def _picture(run: Run, sample: Mapping[str, Any]) -> picture.Picture:
     if model.is_encoder_decoder:
         written = tokenizer.encode(output, eos=True)
         fed = [text.start, *written[:-1]]
-        maps = capture.attention(model, _ids(read, model), _ids(fed, model), choose=capture.cross)
-        return picture.Picture.of(source, tokenizer.tokens(written), text.reader.tokens(read), maps)
-    ids = [*read, *tokenizer.encode(output)][: picture.MOST_TOKENS]
-    maps = capture.attention(model, _ids(ids, model), choose=capture.own)
-    return picture.Picture.of(source + output, tokenizer.tokens(ids), tokenizer.tokens(ids), maps)
+        maps = attention_maps.attention(model, _ids(read, model), _ids(fed, model), choose=attention_maps.cross)
+        return attention_picture.Picture.of(source, tokenizer.tokens(written), text.reader.tokens(read), maps)
+    ids = [*read, *tokenizer.encode(output)][: attention_picture.MOST_TOKENS]
+    maps = attention_maps.attention(model, _ids(ids, model), choose=attention_maps.own)
+    return attention_picture.Picture.of(source + output, tokenizer.tokens(ids), tokenizer.tokens(ids), maps)
 
 
 def _ids(ids: Sequence[int | None], model: AnyModel) -> torch.Tensor:

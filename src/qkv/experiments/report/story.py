@@ -15,9 +15,9 @@ from markupsafe import Markup
 from safetensors import SafetensorError, safe_open
 
 from ...core import yamls
-from ...cost.machine import cores
+from ...cost.hardware import cores
 from ...directories.layout import EVALUATION, METRICS, RECIPE, SAMPLES, WEIGHTS, read_json, read_text, write_json
-from ...look.history import History
+from ...look.training_history import History
 from ...training.logging.metrics_file import read_metrics
 
 MACHINE = "machine.json"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import qkv
-from qkv.cost.cache import cache_bytes, cache_parts
+from qkv.cost.kv_cache import cache_bytes, cache_parts
 from qkv.kv_cache.kinds import FullCache, PagedCache, QuantizedCache, SinkCache
 
 SEVEN = qkv.preset("llama", max_positions=131072)  # 32 layers, 32 heads of width 128

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qkv.look.history import History
+from qkv.look.training_history import History
 
 LINES = [
     {"type": "event", "step": 0, "event": "started"},

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.families import preset
-from qkv.look import capture
+from qkv.look import attention_maps
 from qkv.models.build import build
 
 
@@ -21,7 +21,7 @@ SOURCE, TARGET = torch.tensor([[3, 4, 5, 6, 7]]), torch.tensor([[1, 8, 9]])
 
 
 def test_cross_attention_is_one_distribution_a_row(translator: nn.Module):
-    maps = capture.attention(translator, SOURCE, TARGET, choose=capture.cross)
+    maps = attention_maps.attention(translator, SOURCE, TARGET, choose=attention_maps.cross)
     assert [m.name for m in maps] == ["decoder.blocks.0.cross", "decoder.blocks.1.cross"]
     for m in maps:
         assert m.weights.shape == (1, 2, 3, 5)
@@ -30,25 +30,27 @@ def test_cross_attention_is_one_distribution_a_row(translator: nn.Module):
 
 
 def test_a_decoder_sees_nothing_of_what_comes_later(translator: nn.Module):
-    maps = capture.attention(
-        translator, SOURCE, TARGET, choose=lambda r: r.name.startswith("decoder") and capture.own(r)
+    maps = attention_maps.attention(
+        translator, SOURCE, TARGET, choose=lambda r: r.name.startswith("decoder") and attention_maps.own(r)
     )
     assert len(maps) == 2
     assert all(torch.equal(m.weights, m.weights.tril()) for m in maps)
 
 
 def test_only_the_heads_and_rows_asked_for(translator: nn.Module):
-    whole = capture.attention(translator, SOURCE, TARGET, choose=capture.cross)[-1].weights
-    part = capture.attention(translator, SOURCE, TARGET, choose=capture.cross, heads=[1], rows=[0, 2])[-1].weights
+    whole = attention_maps.attention(translator, SOURCE, TARGET, choose=attention_maps.cross)[-1].weights
+    part = attention_maps.attention(translator, SOURCE, TARGET, choose=attention_maps.cross, heads=[1], rows=[0, 2])[
+        -1
+    ].weights
     torch.testing.assert_close(part, whole[:, [1]][:, :, [0, 2]])
 
 
 def test_looking_changes_neither_output_nor_mode(translator: nn.Module):
     translator.train()
-    capture.attention(translator, SOURCE, TARGET)
+    attention_maps.attention(translator, SOURCE, TARGET)
     assert translator.training
     translator.eval()
     before: Tensor = translator(SOURCE, TARGET)
-    capture.attention(translator, SOURCE, TARGET)
+    attention_maps.attention(translator, SOURCE, TARGET)
     assert not translator.training
     assert torch.equal(before, translator(SOURCE, TARGET))

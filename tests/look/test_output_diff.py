@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from qkv.look.words import duration, marked
+from qkv.look.output_diff import duration, marked
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from qkv.look.capture import AttentionMap
-from qkv.look.picture import MOST_TOKENS, Picture, load, save
+from qkv.look.attention_maps import AttentionMap
+from qkv.look.attention_picture import MOST_TOKENS, Picture, load, save
 
 
 def _picture(heads: int = 2, rows: int = 2, columns: int = 3, layers: int = 2) -> Picture:

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from .capture import AttentionMap
+from .attention_maps import AttentionMap
 from .heatmap import heat_map, small_map
 from .html import render
 

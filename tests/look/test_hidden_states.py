@@ -9,7 +9,7 @@ import torch
 
 from qkv.core.layout import Layout
 from qkv.families import preset
-from qkv.look.contextual import layer_states, separation
+from qkv.look.hidden_states import layer_states, separation
 from qkv.models.build import build
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.cost.live import ASKS, Live, without_contents
+from qkv.cost.memory_tracking import ASKS, Live, without_contents
 from qkv.layers.losses import linear_cross_entropy
 
 KIB = 1024

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from qkv.cost import machine
+from qkv.cost import hardware
 
 CPU = torch.device("cpu")
 MIB = 1 << 20
@@ -19,9 +19,9 @@ MIB = 1 << 20
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with 1000 KiB available and no control group."""
     free = SimpleNamespace(available=1000 * 1024)
-    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: free)
-    monkeypatch.setattr(machine, "OWN_GROUP", tmp_path / "cgroup")
-    monkeypatch.setattr(machine, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(hardware.psutil, "virtual_memory", lambda: free)
+    monkeypatch.setattr(hardware, "OWN_GROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(hardware, "GROUPS", tmp_path / "groups")
     return tmp_path
 
 
@@ -32,21 +32,21 @@ def group(folder: Path, **files: str) -> None:
 
 
 def test_what_the_system_calls_available() -> None:
-    assert machine.available(CPU) == 1000 * 1024
+    assert hardware.available(CPU) == 1000 * 1024
 
 
 def test_a_system_without_proc_has_a_figure_too(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS and Windows: no file of the kernel's says anything."""
-    monkeypatch.setattr(machine, "_text", lambda path: "")
-    assert machine.available(CPU) == 1000 * 1024
+    monkeypatch.setattr(hardware, "_text", lambda path: "")
+    assert hardware.available(CPU) == 1000 * 1024
 
 
 def test_cores_are_those_that_the_process_may_run_on() -> None:
-    assert 1 <= machine.cores() <= (os.cpu_count() or 1)
+    assert 1 <= hardware.cores() <= (os.cpu_count() or 1)
 
 
 def test_nothing_is_known_of_a_device_that_does_not_say() -> None:
-    assert machine.available(torch.device("meta")) is None
+    assert hardware.available(torch.device("meta")) is None
 
 
 def test_the_tightest_group_above_the_process_counts(made: Path) -> None:
@@ -58,23 +58,23 @@ def test_the_tightest_group_above_the_process_counts(made: Path) -> None:
         memory__current="4500\n",
         memory__stat="anon 1\ninactive_file 200\n",
     )
-    assert machine.available(CPU) == 5000 - 4500 + 200
+    assert hardware.available(CPU) == 5000 - 4500 + 200
 
 
 def test_version_1_of_control_groups(made: Path) -> None:
     (made / "cgroup").write_text("5:cpu:/a\n4:memory:/a\n")
     names = {"memory__limit_in_bytes": "3000\n", "memory__usage_in_bytes": "1000\n"}
     group(made / "groups/memory/a", **names, memory__stat="total_inactive_file 10\n")
-    assert machine.available(CPU) == 2010
+    assert hardware.available(CPU) == 2010
 
 
 def test_a_group_over_its_limit_leaves_nothing(made: Path) -> None:
     (made / "cgroup").write_text("0::/\n")
     group(made / "groups", memory__max="10\n", memory__current="20\n")
-    assert machine.available(CPU) == 0
+    assert hardware.available(CPU) == 0
 
 
 def test_this_machine_says_something_plausible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    found = machine.available(CPU)
+    found = hardware.available(CPU)
     assert found is None or MIB < found < 1 << 50

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qkv.cost.count import Shape, parts, training_flops
+from qkv.cost.flops import Shape, parts, training_flops
 from qkv.families import preset
 
 SMALL: dict[str, Any] = {"vocab_size": 50, "d_model": 16, "n_layers": 2, "n_heads": 4, "d_ff": 24}

@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 from qkv.look.chart import Series, line_chart
-from qkv.look.figure import HEIGHT, WIDTH, figure
+from qkv.look.standalone_svg import HEIGHT, WIDTH, figure
 
 
 def test_charts_stand_side_by_side_and_their_lines_have_colors():
