@@ -20,7 +20,7 @@ from torch import nn
 import qkv
 from qkv.core.batch import Batch
 from qkv.core.layout import Layout
-from qkv.experiments.preview import preview
+from qkv.experiments.batch_preview import preview
 from qkv.experiments.train import train as run_recipe
 from qkv.recipes.recipe import Recipe
 from qkv.tokenizers.tokenizer import train as train_tokenizer

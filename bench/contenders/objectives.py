@@ -26,7 +26,7 @@ class Steps:
     def __init__(self, recipe: str, settings: list[str], workers: int | str | None) -> None:
         chosen = Recipe.load(recipe, [*DATA, POOL, *settings])
         tokenizer = make(chosen)
-        chosen = chosen.settled(tokenizer)
+        chosen = chosen.resolve_data(tokenizer)
         spec = chosen.model.spec(None if tokenizer is None else tokenizer.vocab_size)
         model = build(spec, seed=0).train()
         batching = chosen.batching.replace(workers=0 if workers is None else workers)

@@ -15,7 +15,7 @@ from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
 from qkv.cost.flops import Shape
 from qkv.cost.memory import predict
-from qkv.experiments.fits import plan_of
+from qkv.experiments.memory_check import plan_of
 from qkv.families import preset
 from qkv.models.build import build
 from qkv.training.objective import NextToken, SequenceToSequence

@@ -24,7 +24,7 @@ from qkv.cost.memory import (  # noqa: E402
     Memory,
     predict,
 )
-from qkv.experiments import fits  # noqa: E402
+from qkv.experiments import memory_check  # noqa: E402
 from qkv.experiments.train import train  # noqa: E402
 from qkv.recipes.recipe import Recipe  # noqa: E402
 
@@ -40,12 +40,12 @@ def main(name: str, *settings: str) -> None:
     torch.set_num_threads(1)
     before: list[tuple[int, Memory | None]] = []
 
-    def check(room: fits.Room) -> None:
+    def check(room: memory_check.MemoryCheck) -> None:
         before.append((status("VmRSS"), predict(room.spec, room.shape, room.plan)))
         if (group := os.environ.get("QKV_TEST_GROUP")) and before[-1][1] is not None:
             limit(Path(group), int(1.15 * before[-1][1].peak))
 
-    fits.Room.check = check  # type: ignore[method-assign]
+    memory_check.MemoryCheck.check = check  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as folder:
         train(Recipe.load(name, settings), Path(folder) / "run", device="cpu")
     resident, memory = before[0]

@@ -7,7 +7,7 @@ import torch
 
 from qkv.data import ascii_art
 from qkv.data.synthetic.bird_calls import CALLS
-from qkv.experiments.preview import TaskRow, preview
+from qkv.experiments.batch_preview import TaskRow, preview
 from qkv.recipes.recipe import Recipe
 
 

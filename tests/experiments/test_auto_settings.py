@@ -27,7 +27,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settle(training: Training, one_shape: bool = True) -> tuple[Training, list[str]]:
     said: list[str] = []
-    return Chooser(WIDE, Shape(8, 64), CPU, one_shape, said.append).settle(training), said
+    return Chooser(WIDE, Shape(8, 64), CPU, one_shape, said.append).resolve(training), said
 
 
 def test_a_choice_is_told_with_its_reason() -> None:

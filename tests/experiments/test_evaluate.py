@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from qkv.core.batch import Batch, Term, Terms
 from qkv.data.source import Skipped
-from qkv.experiments.counting import first
 from qkv.experiments.evaluate import Evaluated, evaluate_run
+from qkv.experiments.example_counts import first
 from qkv.inference.run import load
 from qkv.layers.losses import LossSums
 from qkv.metrics import text as metrics
@@ -156,7 +156,7 @@ def test_a_limit_says_how_much_there_is(trained: Path, trained_lm: Path, monkeyp
     with pytest.raises(ValueError, match="max_examples is a number from 1 on, or 'all', not 0"):
         evaluate_run(run, max_examples=0)
     ever_later = itertools.count()
-    monkeypatch.setattr("qkv.experiments.counting.Clock.seconds", property(lambda self: 10.0 ** next(ever_later)))
+    monkeypatch.setattr("qkv.experiments.example_counts.Clock.seconds", property(lambda self: 10.0 ** next(ever_later)))
     assert evaluate_run(run, max_examples=5).available is None
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 import qkv
 from qkv.cli import main
-from qkv.experiments.preview import preview
+from qkv.experiments.batch_preview import preview
 from qkv.inference.classify_files import classify_files
 from qkv.recipes.recipe import Recipe
 

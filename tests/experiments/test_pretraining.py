@@ -14,7 +14,7 @@ import torch
 from qkv.core.batch import IGNORE
 from qkv.data.loader.stream import stream
 from qkv.directories.build import build
-from qkv.experiments.preview import preview
+from qkv.experiments.batch_preview import preview
 from qkv.experiments.tokenizer import make
 from qkv.experiments.train import train
 from qkv.inference.run import load
@@ -86,7 +86,7 @@ def test_a_run_goes_on_bit_for_bit(name: str, tmp_path: Path, monkeypatch: pytes
 def batch_of(name: str) -> tuple[Any, Any]:
     recipe = small(name)
     tokenizer = make(recipe)
-    recipe = recipe.settled(tokenizer)
+    recipe = recipe.resolve_data(tokenizer)
     model = build(recipe.model.spec(400))
     seq2seq = model.is_encoder_decoder
     with stream(recipe.data, tokenizer, recipe.batching, seq2seq=seq2seq, task=recipe.task) as batches:

@@ -49,7 +49,7 @@ def test_a_stream_goes_on_where_it_was(name: str) -> None:
     if recipe.data.kind == "stdlib":
         recipe = recipe.change(LARGE)
     tokenizer = make(recipe)
-    recipe = recipe.settled(tokenizer)
+    recipe = recipe.resolve_data(tokenizer)
     size = None if tokenizer is None else tokenizer.vocab_size
     seq2seq = recipe.model.spec(size).is_encoder_decoder
     batching = recipe.batching.replace(workers=0)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from qkv.experiments.batch_preview import preview
 from qkv.experiments.evaluate import evaluate_run
-from qkv.experiments.preview import preview
 from qkv.experiments.train import train
 from qkv.inference.run import load
 from qkv.recipes.recipe import Recipe

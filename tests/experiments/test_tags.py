@@ -12,7 +12,7 @@ import pytest
 
 from qkv.cli import main
 from qkv.data.media import midi
-from qkv.experiments.preview import preview
+from qkv.experiments.batch_preview import preview
 from qkv.recipes.recipe import Recipe
 
 PAGE = Path(__file__).parents[2] / "docs" / "data-tags.md"

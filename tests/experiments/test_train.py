@@ -18,7 +18,6 @@ from qkv.data.source import Source, Split, Table
 from qkv.data.tables import StreamTable
 from qkv.directories import layout as directory
 from qkv.directories.layout import State
-from qkv.experiments import fits
 from qkv.experiments.train import train
 from qkv.inference.run import load
 from qkv.recipes.recipe import COMPARE, Recipe, packaged, tree

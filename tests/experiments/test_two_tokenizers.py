@@ -10,7 +10,7 @@ import torch
 
 from qkv.cli import main
 from qkv.data.loader.stream import stream
-from qkv.experiments.preview import preview
+from qkv.experiments.batch_preview import preview
 from qkv.experiments.tokenizer import make
 from qkv.experiments.train import train
 from qkv.inference.run import load
@@ -59,7 +59,7 @@ def test_each_side_has_a_vocabulary_and_a_table_of_its_own(trained: Path) -> Non
     assert run.recipe is not None and run.recipe == Recipe.load(trained)
 
 
-@pytest.mark.filterwarnings("error::qkv.inference.unseen.Unseen")
+@pytest.mark.filterwarnings("error::qkv.inference.unknown_words.Unseen")
 def test_a_run_translates_and_scores_by_both(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = load(trained, "cpu")
     asked = ["271", "803", "459"]

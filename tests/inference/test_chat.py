@@ -9,7 +9,7 @@ import pytest
 import run_tiny
 import torch
 
-from qkv.experiments.preview import preview
+from qkv.experiments.batch_preview import preview
 from qkv.inference.chat import assistant, chat
 from qkv.inference.run import Run, load
 from qkv.models.vocabulary import resize_vocabulary

@@ -11,8 +11,8 @@ import torch
 
 import qkv
 from qkv.cli import main
+from qkv.experiments.batch_preview import preview
 from qkv.experiments.evaluate import evaluate_run
-from qkv.experiments.preview import preview
 from qkv.experiments.train import train
 from qkv.inference.run import Run, load
 from qkv.recipes.recipe import Recipe

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_base import LIBRARY, PAIRS, theirs
+from test_pretrained import LIBRARY, PAIRS, theirs
 
 import tokenizers
-from qkv.experiments.base import tokenizer_of
+from qkv.experiments.pretrained import tokenizer_of
 from qkv.generation import generate
 from qkv.inference.run import load
 from qkv.inference.score import score

@@ -131,7 +131,7 @@ def test_a_classifier_on_a_decoder_reads_the_last_token() -> None:
 
     def pool(*settings: str) -> str:
         recipe = Recipe.load("classify", settings)
-        return recipe.settled(make(recipe)).head.pool  # type: ignore[union-attr, no-any-return]
+        return recipe.resolve_data(make(recipe)).head.pool  # type: ignore[union-attr, no-any-return]
 
     assert pool() == "first" and pool("head.pool=mean") == "mean"
     assert pool("model.preset=gpt2") == "last" and pool("model.preset=gpt2", "head.pool=mean") == "mean"
@@ -140,13 +140,13 @@ def test_a_classifier_on_a_decoder_reads_the_last_token() -> None:
 @pytest.mark.parametrize("name", ["classify", "tag", "answer", "similarity", "choose"])
 def test_heads_of_one_stack_on_two_are_told_before_training(name: str) -> None:
     with pytest.raises(ValueError, match="is taught on an encoder or a decoder, and this model is both"):
-        Recipe.load(name, ["model.preset=t5-small", "model.replace={}"]).settled(None)
+        Recipe.load(name, ["model.preset=t5-small", "model.replace={}"]).resolve_data(None)
 
 
 def test_next_sentences_without_a_classifier_are_told_before_training() -> None:
     recipe = Recipe.load("bert", ["model.preset=roberta-base"])
     with pytest.raises(ValueError, match=r"model\.labels=2, or learn without pairs: task\.next_sentence=false"):
-        recipe.settled(None)
+        recipe.resolve_data(None)
 
 
 @pytest.mark.parametrize("name", ["tag", "vit"])
@@ -154,9 +154,9 @@ def test_a_changed_recipe_leaves_to_the_data_what_it_did_not_say(name: str) -> N
     recipe = Recipe.load(name)
     changed = recipe.change(["seed=7"])
     assert changed == recipe.model_copy(update={"seed": 7})
-    assert changed.settled(None) == recipe.settled(None).change(["seed=7"])
+    assert changed.resolve_data(None) == recipe.resolve_data(None).change(["seed=7"])
     with pytest.raises(ValueError, match=r"head\.labels is 2, and the data have"):
-        recipe.change(["head.labels=2"]).settled(None)
+        recipe.change(["head.labels=2"]).resolve_data(None)
 
 
 @pytest.mark.parametrize("name", ["vit", "classify", "bert", "forecast"])
@@ -173,8 +173,8 @@ def test_a_metric_that_the_data_do_not_have_is_told_before_training(tmp_path: Pa
     (tmp_path / "x.conllu").write_text("".join(map(sentence.format, range(9))))
     given = ["data.kind=columns", f"data.path={tmp_path / 'x.conllu'}"]
     with pytest.raises(ValueError, match=r"is 'entity_f1', but the tags spell no entities \(NOUN, VERB\).*accuracy"):
-        Recipe.load("tag", given).settled(None)
-    assert Recipe.load("tag", [*given, "training.metric=accuracy"]).settled(None).head.labels == 2  # type: ignore[union-attr]
+        Recipe.load("tag", given).resolve_data(None)
+    assert Recipe.load("tag", [*given, "training.metric=accuracy"]).resolve_data(None).head.labels == 2  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,8 @@ def test_a_metric_that_would_keep_the_worst_weights_is_refused(metric: str, mode
     right = {"min": "max", "max": "min"}[mode]
     settings = [f"training.metric={metric}", f"training.mode={mode}"]
     with pytest.raises(ValueError, match=rf"training.mode is '{mode}', but {metric} .* give training.mode={right}"):
-        Recipe.load("reverse", settings).settled(None)
-    Recipe.load("reverse", [settings[0], f"training.mode={right}"]).settled(None)
+        Recipe.load("reverse", settings).resolve_data(None)
+    Recipe.load("reverse", [settings[0], f"training.mode={right}"]).resolve_data(None)
 
 
 @pytest.mark.parametrize("setting", ["task=regress", "task.kind=regress", "task={kind: regress, low: 0}"])
@@ -266,8 +266,8 @@ def test_what_is_said_beside_another_task_stays() -> None:
 
 
 def test_a_forecaster_reads_as_many_patches_as_the_model_has() -> None:
-    made = Recipe.load("forecast", ["model.patch=[1,12]"]).settled(None)
+    made = Recipe.load("forecast", ["model.patch=[1,12]"]).resolve_data(None)
     assert made.head is not None and made.head.to_dict()["patches"] == 8
     assert made.model.spec(0).head.patches == 8
     with pytest.raises(ValueError, match=r"head.patches is 12, and the model reads 8 patches; leave it out"):
-        Recipe.load("forecast", ["model.patch=[1,12]", "head.patches=12"]).settled(None).model.spec(0)
+        Recipe.load("forecast", ["model.patch=[1,12]", "head.patches=12"]).resolve_data(None).model.spec(0)

@@ -14,7 +14,7 @@ from .say import console, echo
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from ..experiments.preview import Preview
+    from ..experiments.batch_preview import Preview
     from ..models.base import ModelSpec
     from ..recipes.recipe import Recipe
 
@@ -41,7 +41,7 @@ def show(
         return
     loaded = load_recipe(name, changes)
     if data:
-        from ..experiments.preview import preview
+        from ..experiments.batch_preview import preview
 
         if not json:
             echo(f"Making {'the tokenizer and ' * (loaded.tokenizer is not None)}a batch …", err=True)

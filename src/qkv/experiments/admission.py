@@ -58,7 +58,7 @@ def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> Recipe:
             f"{out} holds {how}; --resume goes on with it, --overwrite replaces it, --out takes another place"
         )
     saved = Recipe.load(out)
-    recipe = recipe.model_copy(update={"training": adopt(recipe.training, saved.training)}).settled_as(saved)
+    recipe = recipe.model_copy(update={"training": adopt(recipe.training, saved.training)}).resolve_data_as(saved)
     vocab_size = saved.model.sizes.get("vocab_size")
     given = recipe.resolve(vocab_size if isinstance(vocab_size, int) else recipe.vocab_size)
     different = {path: pair for path, pair in saved.diff(given).items() if not _changeable(path)}

@@ -37,7 +37,7 @@ class Chooser:
     say: Say
     epoch: float | None = None
 
-    def settle(self, training: Training) -> Training:
+    def resolve(self, training: Training) -> Training:
         """The settings without `auto`, each choice told in a sentence; so is a precision that is slow here."""
         return self._compile(self._precision(training))
 

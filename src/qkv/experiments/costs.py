@@ -24,8 +24,8 @@ from ..recipes.recipe import Recipe
 from ..training.mixed_precision import DTYPES, Precision, choose
 from ..training.objective import Objective
 from ..training.settings import Training
-from .fits import plan_of
-from .shape import allowed, widest
+from .batch_shape import allowed, widest
+from .memory_check import plan_of
 from .train import Job
 
 ROWS, LENGTH = 8, 512  # of a model's batch where no recipe says

@@ -26,7 +26,7 @@ from ..models.build import AnyModel
 from ..recipes.evaluation import ROUGE, TEXT_METRICS, USUAL, Evaluation, Metric
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.objective import Objective, terms_of
-from .counting import Clock, first, goods
+from .example_counts import Clock, first, goods
 from .likelihood import Likelihood, TermSums
 
 if TYPE_CHECKING:

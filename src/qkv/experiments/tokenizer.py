@@ -8,7 +8,7 @@ from ..data.source import Split
 from ..recipes.recipe import Recipe
 from ..tokenizers.tokenizer import Tokenizer, train
 from ..tokenizers.training.spec import TokenizerSpec
-from .base import tokenizer_of
+from .pretrained import tokenizer_of
 
 
 def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:

@@ -37,7 +37,7 @@ from ..directories.layout import (
 )
 from ..directories.lock import locked
 from ..directories.run_config import Use, check_fit, write_settings
-from ..inference.unseen import unknown_words
+from ..inference.unknown_words import unknown_words
 from ..layers.lora import adapt, fold
 from ..look.formatting import taken
 from ..models.base import ModelSpec
@@ -55,12 +55,12 @@ from ..training.mixed_precision import DTYPES
 from ..training.result import TrainingResult
 from .admission import admit, check_machine
 from .auto_settings import Chooser
-from .base import added_template, check_base, keep_base, model_of
+from .batch_preview import first_seen, sizes
+from .batch_shape import widest
 from .evaluate import Evaluated, Evaluator
 from .fingerprint import fingerprint
-from .fits import Room, plan_of
-from .preview import first_seen, sizes
-from .shape import widest
+from .memory_check import MemoryCheck, plan_of
+from .pretrained import added_template, check_base, keep_base, model_of
 from .tokenizer import make, side_of, texts_of
 
 FEW = 8  # examples of a first evaluation, which is to show what is measured
@@ -105,9 +105,9 @@ def train(
         tidy(out)
         check_machine(recipe.training, recipe.batching, where)
         job = Job.prepare(recipe, out, where, resume, console)
-        first = job.foresee()
+        first = job.check_memory()
         try:
-            return job.run(resume, first, overwrite)
+            return job.train(resume, first, overwrite)
         except Exception:
             if fresh and is_stub(out) and State.of(out) is State.STARTED:
                 clear(out)  # nothing was learned yet, and what refused to begin should not be in the way
@@ -146,7 +146,7 @@ class Job:
         if recipe.tokenizer is not None and not recipe.model.directory and not kept:
             tell(console, "Making the tokenizer …")
         tokenizer = Tokenizer.load(saved) if kept else make(recipe, console.is_terminal)
-        recipe = recipe.settled(tokenizer)
+        recipe = recipe.resolve_data(tokenizer)
         spec = recipe.model.spec(None if tokenizer is None else tokenizer.vocab_size)
         if tokenizer is not None:
             check_fit(tokenizer, spec, f"the recipe {recipe.name}")
@@ -192,7 +192,7 @@ class Job:
         """The largest of some batches where a task makes what its objective reads; None where ids and labels are all."""
         return None if self.recipe.task is None else max(batches, key=lambda batch: batch.slots)
 
-    def foresee(self) -> Batch:
+    def check_memory(self) -> Batch:
         """Choose what is left to choose, and see that the memory will do; a batch of training data is given back."""
         tell(self.console, "Making the first batches …")
         recipe, batches = self.recipe, self.sample()
@@ -200,7 +200,7 @@ class Job:
         passed = batches[-1].position["passed"]
         epoch = len(batches) / passed if passed else None
         chooser = Chooser(self.spec, shape, self.device, self.full and not packed, self.notes.append, epoch)
-        training = chooser.settle(recipe.training)
+        training = chooser.resolve(recipe.training)
         self.recipe = recipe.model_copy(update={"training": training})
         plan = plan_of(
             training,
@@ -212,19 +212,19 @@ class Job:
             adapter=recipe.adapter,
             batch=self.largest(batches),
         )
-        Room(self.spec, shape, plan, recipe.batching.tokens).check()
+        MemoryCheck(self.spec, shape, plan, recipe.batching.tokens).check()
         if training.falls_by_epochs and training.max_steps is None and not batches[0].position["examples"]:
             self._say("Counting the examples of an epoch, which these data don't know before their end …")
             self.length = count(recipe.data, recipe.seed)
         return batches[0]
 
-    def run(self, resume: bool, first: Batch, overwrite: bool = False) -> Trained:
+    def train(self, resume: bool, first: Batch, overwrite: bool = False) -> Trained:
         """Train, once everything has been seen to fit together, and evaluate."""
         recipe = self.recipe
         model = self._model()
         self._check_metric(model)
         precision = recipe.training.precision
-        assert precision != "auto", "`foresee` has chosen it"
+        assert precision != "auto", "`check_memory` has chosen it"
 
         def begin() -> None:
             if overwrite and State.of(self.out) is not State.FREE:

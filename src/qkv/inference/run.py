@@ -31,7 +31,7 @@ from ..recipes import imports as outside
 from ..recipes.recipe import Recipe
 from ..tokenizers.chat.conversations import Messages
 from ..tokenizers.tokenizer import Tokenizer
-from . import unseen
+from . import unknown_words
 from .chat import chat
 from .classify import Classified, classify, similarity
 from .embed import embed
@@ -78,14 +78,14 @@ class Run(LoadedModel):
         """As `generate`, with tokens, what ended each output and, where `scores`, log-probabilities."""
         settings = settings or self.generation
         text_model = self.text_model
-        unseen.warn(self, _texts(texts))
+        unknown_words.warn(self, _texts(texts))
         return text_model.outputs(texts, settings, stop=stop, scores=scores)
 
     def stream(
         self, prompt: str, emit: Callable[[str], None], settings: Generation | None = None, *, stop: Sequence[str] = ()
     ) -> None:
         """Hand one output to `emit` piece by piece, as it comes."""
-        unseen.warn(self, [prompt])
+        unknown_words.warn(self, [prompt])
         self.text_model.stream(prompt, settings or self.generation, emit, stop=stop)
 
     def chat(
@@ -101,7 +101,7 @@ class Run(LoadedModel):
 
     def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]:
         """The log-likelihood of texts (language model), or of targets given texts, token by token and in all."""
-        unseen.warn(self, _texts(texts))
+        unknown_words.warn(self, _texts(texts))
         return score(self.text_model, texts, targets and _texts(targets))
 
     def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> list[Tensor]:
@@ -114,7 +114,7 @@ class Run(LoadedModel):
 
     def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
         """The class of each text, or of each text beside its pair, with the probability of every class."""
-        unseen.warn(self, [*_texts(texts), *(_texts(pairs) if pairs else ())])
+        unknown_words.warn(self, [*_texts(texts), *(_texts(pairs) if pairs else ())])
         return classify(self, texts, pairs)
 
     def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]:
@@ -132,7 +132,7 @@ class Run(LoadedModel):
 
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
         """How alike a[i] and b[i] are, see `qkv.inference.classify.similarity`."""
-        unseen.warn(self, [*_texts(a), *_texts(b)])
+        unknown_words.warn(self, [*_texts(a), *_texts(b)])
         return similarity(self, a, b)
 
     def save(

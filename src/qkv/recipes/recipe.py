@@ -50,7 +50,7 @@ from .vectors import StaticVectors
 PRESET, DIRECTORY, REPLACE = "preset", "directory", "replace"
 _OF_ONE_STACK = (SequenceClassifier, TokenClassifier, Span, SentenceVector)  # heads whose tasks give no target to read
 LENGTHS = ("max_steps", "max_epochs")  # of a training; of the two, a setting takes the place of the other
-SETTLED = ("head", "source_vocab_size", "tie_embeddings")  # changes to the model that come from the data
+FROM_DATA = ("head", "source_vocab_size", "tie_embeddings")  # changes to the model that come from the data
 COMPARE, MEASURE = "compare", "measure"  # what makes a comparison of a recipe, see `study.Comparison`
 
 
@@ -248,17 +248,17 @@ class Recipe(Spec):
         optimizer = self.training.optimizer.tuning(width, self.adapter is not None)
         return self.model_copy(update={"training": self.training.model_copy(update={"optimizer": optimizer})})
 
-    def settled(self, tokenizer: Encoder | None) -> Self:
+    def resolve_data(self, tokenizer: Encoder | None) -> Self:
         """The recipe with what the data say in it: the task's classes, and a head that has a place for each of them.
 
         Raises ValueError where task, head and data don't fit together.
         """
         sources = getattr(tokenizer, "sources", None)
         if self.source_tokenizer is not None and sources is not None:
-            return self.with_source_vocabulary(sources.vocab_size)._settled(tokenizer)
-        return self._settled(tokenizer)
+            return self.with_source_vocabulary(sources.vocab_size)._resolve_data(tokenizer)
+        return self._resolve_data(tokenizer)
 
-    def _settled(self, tokenizer: Encoder | None) -> Self:
+    def _resolve_data(self, tokenizer: Encoder | None) -> Self:
         spec = self.model.spec(self.vocab_size)
         if isinstance(self.objective, SequenceToSequence) and not spec.is_encoder_decoder:
             raise ValueError(
@@ -310,8 +310,8 @@ class Recipe(Spec):
                 "give it model.pooler=true model.labels=2, or learn without pairs: task.next_sentence=false"
             )
 
-    def settled_as(self, other: Self) -> Self:
-        """With what another recipe was settled on, in the task and in the head, wherever this one says nothing of it."""
+    def resolve_data_as(self, other: Self) -> Self:
+        """With what another recipe was resolved to, in the task and in the head, wherever this one says nothing of it."""
         changes: dict[str, Any] = {}
         for name in ("task", "head"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -319,7 +319,7 @@ class Recipe(Spec):
                 silent = type(mine).model_fields.keys() - mine.model_fields_set
                 changes[name] = mine.replace({key: getattr(theirs, key) for key in silent})
         made = self.model_copy(update=changes)
-        found = {name: other.model.changes[name] for name in SETTLED if name in other.model.changes}
+        found = {name: other.model.changes[name] for name in FROM_DATA if name in other.model.changes}
         found = {name: value for name, value in found.items() if name not in self.model.changes}
         if self.source_tokenizer is None:
             found = {name: value for name, value in found.items() if name == "head"}
@@ -352,7 +352,7 @@ def _reading_last(head: Head | None, spec: Transformer) -> Head | None:
 
 
 def _said(spec: Spec, tree: dict[str, Any]) -> dict[str, Any]:
-    """A spec's tree without the defaults that nobody has given, which `settled` may put the data's own in place of."""
+    """A spec's tree without the defaults that nobody has given, which `resolve_data` may put the data's own in place of."""
     if tree.keys() - {"kind"} != type(spec).model_fields.keys():  # a form of its own, such as a model's choice has
         return tree
     made = {key: value for key, value in tree.items() if key == "kind" or key in spec.model_fields_set}

@@ -66,9 +66,9 @@ def test_errors_are_of_the_values_before_normalization() -> None:
 
 def test_a_model_of_another_form_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"model.image=\[1,48\]"):
-        Recipe.load("forecast", ["data.history=48"]).settled(None)
+        Recipe.load("forecast", ["data.history=48"]).resolve_data(None)
     with pytest.raises(ValueError, match="take series or waves"):
-        Recipe.load("forecast", ["data=reverse"]).settled(None)
+        Recipe.load("forecast", ["data=reverse"]).resolve_data(None)
 
 
 def test_it_learns(tmp_path: Path) -> None:

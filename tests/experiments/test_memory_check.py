@@ -10,8 +10,8 @@ import torch
 
 from qkv.cost.flops import Shape
 from qkv.cost.memory import predict
-from qkv.experiments import fits
-from qkv.experiments.fits import Room, plan_of
+from qkv.experiments import memory_check
+from qkv.experiments.memory_check import MemoryCheck, plan_of
 from qkv.families import preset
 from qkv.layers.lora import LoRA
 from qkv.training.objective import NextToken
@@ -21,10 +21,10 @@ from qkv.training.weight_averaging import ExponentialMovingAverage
 CPU = torch.device("cpu")
 SPEC = preset("gpt", d_model=64, n_layers=4, n_heads=4, vocab_size=100, max_positions=128, dropout=0.0)
 PLAN = plan_of(Training(), SPEC, CPU, NextToken(), packed=False, padded=False)
-ROOM = Room(SPEC, Shape(64, 128), PLAN, tokens=64 * 128)
+ROOM = MemoryCheck(SPEC, Shape(64, 128), PLAN, tokens=64 * 128)
 
 
-def peak(room: Room) -> int:
+def peak(room: MemoryCheck) -> int:
     memory = predict(room.spec, room.shape, room.plan)
     assert memory is not None
     return memory.peak
@@ -34,7 +34,7 @@ def peak(room: Room) -> int:
 def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes that the machine has left, to be set by a test."""
     found = [0]
-    monkeypatch.setattr(fits, "available", lambda device: found[0])
+    monkeypatch.setattr(memory_check, "available", lambda device: found[0])
     return found
 
 
@@ -54,7 +54,7 @@ def test_what_does_not_fit_is_refused_with_what_would(free: list[int]) -> None:
     tokens, times = map(int, found.groups())
     assert times > 1 and 8192 <= tokens * times < 8192 + times
     plan = replace(PLAN, accumulate=times)
-    Room(SPEC, Shape(tokens // 128, 128), plan, tokens).check()
+    MemoryCheck(SPEC, Shape(tokens // 128, 128), plan, tokens).check()
     assert peak(replace(ROOM, shape=Shape(64 // (times - 1), 128), plan=plan)) > free[0], "fewer cuts would not do"
     assert "\n" not in str(told.value)
 
@@ -75,12 +75,12 @@ def test_where_nothing_fits_a_smaller_model_is_the_way(free: list[int]) -> None:
 
 def test_far_from_the_limit_nothing_is_run(free: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     free[0] = 1 << 40
-    monkeypatch.setattr(fits, "predict", lambda *_: pytest.fail("a quick look is enough"))
+    monkeypatch.setattr(memory_check, "predict", lambda *_: pytest.fail("a quick look is enough"))
     ROOM.check()
 
 
 def test_where_the_system_says_nothing_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits, "available", lambda device: None)
+    monkeypatch.setattr(memory_check, "available", lambda device: None)
     ROOM.check()
 
 

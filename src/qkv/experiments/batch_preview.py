@@ -84,7 +84,7 @@ def preview(recipe: Recipe, folder: Path | None = None) -> Preview:
     """The first batch of training by a recipe; the tokenizer is that of the run in `folder`, or is made."""
     saved = folder / TOKENIZER if folder is not None else None
     tokenizer = Tokenizer.load(saved) if saved is not None and saved.is_file() else make(recipe)
-    recipe = recipe.settled(tokenizer)
+    recipe = recipe.resolve_data(tokenizer)
     size = None if tokenizer is None else tokenizer.vocab_size
     seq2seq, task = recipe.model.spec(size).is_encoder_decoder, recipe.task
     batching = recipe.batching.replace(workers=0)

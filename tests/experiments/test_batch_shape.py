@@ -8,7 +8,7 @@ from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.cost.flops import Shape
 from qkv.data.batching.settings import Batching
-from qkv.experiments.shape import allowed, widest
+from qkv.experiments.batch_shape import allowed, widest
 
 
 def batch(rows: int, length: int, source: int = 0) -> Batch:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import tokenizers
 from qkv.data import Batching, Pairs, stream
-from qkv.experiments.base import check_base, keep_base, tokenizer_of
+from qkv.experiments.pretrained import check_base, keep_base, tokenizer_of
 from qkv.experiments.train import train
 from qkv.inference.run import load
 from qkv.recipes.recipe import Recipe

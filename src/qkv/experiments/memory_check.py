@@ -66,7 +66,7 @@ def _loss(objective: Objective) -> Loss:
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryCheck:
     """A training that wants memory, and what there is. `tokens` is `batching.tokens`."""
 
     spec: ModelSpec

@@ -9,7 +9,7 @@ import pytest
 from qkv.cli import main
 from qkv.experiments.train import train
 from qkv.inference.run import Run, load
-from qkv.inference.unseen import Unseen, unknown_tags, unknown_words
+from qkv.inference.unknown_words import Unseen, unknown_tags, unknown_words
 from qkv.recipes.recipe import Recipe
 from qkv.tokenizers.tokenizer import Tokenizer
 from qkv.tokenizers.tokenizer import train as train_tokenizer

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from run_tiny import LANGUAGE_MODEL, TINY, write_text
 
-from qkv.experiments.preview import preview, sizes
+from qkv.experiments.batch_preview import preview, sizes
 from qkv.recipes.recipe import Recipe
 
 
