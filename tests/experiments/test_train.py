@@ -18,6 +18,7 @@ from qkv.data.source import Source, Split, Table
 from qkv.data.tables import StreamTable
 from qkv.directories import layout as directory
 from qkv.directories.layout import State
+from qkv.experiments import memory_check
 from qkv.experiments.train import train
 from qkv.inference.run import load
 from qkv.recipes.recipe import COMPARE, Recipe, packaged, tree
@@ -180,7 +181,7 @@ def test_data_that_changed_beneath_a_run_are_told(tmp_path: Path, capsys: pytest
 def test_a_batch_that_can_not_fit_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fits, "available", lambda device: 100 << 20)
+    monkeypatch.setattr(memory_check, "available", lambda device: 100 << 20)
     with pytest.raises(ValueError, match=r"batches of 256 tokens would take about 0\.1 GiB, .* 0\.1 GiB free"):
         monkeypatch.setattr("qkv.cost.memory.LIBRARIES", 120 << 20)
         train(Recipe.load("reverse", TINY), tmp_path / "run", device="cpu")

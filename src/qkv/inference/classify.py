@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,10 +21,8 @@ from ..tasks.text_classification.task import Classify
 from ..tasks.text_regression.task import Regress
 from ..tasks.whole_texts import Sentences
 from .embed import embed
+from .loaded import LoadedModel
 from .text import batches
-
-if TYPE_CHECKING:
-    from .loaded import LoadedModel
 
 Rows = list[tuple[list[int], list[int]]]
 """The ids of each row, and their token types."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast, get_args
+from typing import cast, get_args
 
 import torch
 from torch import Tensor
@@ -17,10 +17,8 @@ from ..directories.sentence_transformers import Pooling, Sentences
 from ..models.long_texts import reads_unpadded
 from ..models.recurrent.model import RecurrentModel
 from ..models.transformer import TransformerModel
+from .loaded import LoadedModel
 from .text import TextModel, batches
-
-if TYPE_CHECKING:
-    from .loaded import LoadedModel
 
 
 def as_pooling(name: str) -> Pooling:

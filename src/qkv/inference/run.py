@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -34,14 +34,13 @@ from ..tokenizers.tokenizer import Tokenizer
 from . import unknown_words
 from .chat import chat
 from .classify import Classified, classify, similarity
+from .classify_files import classify_files
 from .embed import embed
 from .fill import Filled, fill
 from .loaded import LoadedModel
+from .predict import Prediction, predict
 from .score import Score, score
 from .text import Output
-
-if TYPE_CHECKING:
-    from .predict import Prediction
 
 T = TypeVar("T")
 
@@ -119,15 +118,11 @@ class Run(LoadedModel):
 
     def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]:
         """The class of the picture, the sound or the video in each file, with the probability of every class."""
-        from .classify_files import classify_files
-
         return classify_files(self, paths)
 
     def predict(self, inputs: Sequence[str | Path], **options: Any) -> list[Prediction]:
         """What the run says of new inputs, by its task or, where it is a model of the Hub, by its head, see
         `qkv.inference.predict.predict`."""
-        from .predict import predict
-
         return list(predict(self, _texts(inputs), **options))
 
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
