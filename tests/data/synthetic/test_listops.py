@@ -74,7 +74,7 @@ def test_splits_share_nothing_and_seeds_differ() -> None:
     assert len(splits[1]) == len(splits[2]) == 50
     assert not splits[0] & splits[1] and not splits[0] & splits[2] and not splits[1] & splits[2]
     assert [*source.examples("train", seed=1)] != [*source.examples("train", seed=2)]
-    assert source.draw(Random(3), "test") == source.made(Random(3), "test")
+    assert source.draw(Random(3), "test") == source.draw(Random(3), "test")
 
 
 @pytest.mark.parametrize(
