@@ -40,7 +40,7 @@ class Augmentation(Spec, role="augmentation"):
 
 
 class RandomCrop(Augmentation, kind="random-crop"):
-    """`padding` pixels on each side, of black or mirrored, and a crop of the old size anywhere in that (He et al. 2016)."""
+    """Pad each side by `padding` pixels, black or mirrored, and crop at a random position (He et al. 2016)."""
 
     padding: int = Field(default=4, ge=1)
     fill: Literal["black", "mirror"] = "black"
@@ -80,7 +80,7 @@ class RandomResizedCrop(Augmentation, kind="random-resized-crop"):
 
 
 class Flip(Augmentation, kind="flip"):
-    """Left becomes right, with probability `p`."""
+    """Horizontal flip with probability `p`."""
 
     p: Probability = 0.5
 
@@ -113,7 +113,7 @@ def boxes(
 
 
 class ColorJitter(Augmentation, kind="color-jitter"):
-    """Brightness, contrast, saturation and hue, in an order by chance (Krizhevsky et al. 2012; Howard 2013).
+    """Random brightness, contrast, saturation and hue, in random order (Krizhevsky et al. 2012; Howard 2013).
 
     The first three are factors f within 1 ± what is given: f x + (1 − f) y, where y is black, the mean of the picture's
     gray, or its gray. Hue turns by so much of the circle. Gray pictures have brightness and contrast alone.
@@ -219,7 +219,7 @@ Numbers = NDArray[np.float32]
 
 
 class Mixing(Spec, role="mixing"):
-    """Two pictures as one, and how much of it, λ, is the first: labels are mixed like pictures."""
+    """Mixes two images, and their labels in the same proportion λ."""
 
     def __call__(self, first: Numbers, second: Numbers, random: Random) -> tuple[Numbers, Numbers]:
         raise NotImplementedError(f"{type(self).__name__} does not say how pictures are mixed")
@@ -257,7 +257,7 @@ class CutMix(Mixing, kind="cutmix"):
 
 
 def mixed(pictures: Numbers, labels: Numbers, kinds: tuple[Mixing, ...], random: Random) -> tuple[Numbers, Numbers]:
-    """Each picture with another, by one of several kinds; labels are a row of shares for each."""
+    """Mix each image with another one, by one of several kinds; labels are class probabilities."""
     partner, which = random.permutation(len(pictures)), random.integers(0, len(kinds), len(pictures))
     out, share = pictures.copy(), np.ones(len(pictures), np.float32)
     for i, kind in enumerate(kinds):

@@ -37,7 +37,7 @@ _SPLITS: dict[str, Split] = {split: split for split in SPLITS} | _OTHER_NAMES
 
 
 class Files(Hashable, Protocol):
-    """Files by number, each with its name, and its class where something says it. `notes` are for the user, as sentences."""
+    """Files by index, each with its name and its class, if known. `notes` are sentences for the user."""
 
     names: Sequence[str]
     notes: tuple[str, ...]
@@ -45,7 +45,7 @@ class Files(Hashable, Protocol):
     def label(self, i: int) -> str | None: ...
 
     def split(self, i: int) -> Split | None:
-        """The split that a file is of, where its place says so."""
+        """The split of a file, if its folder says so."""
 
     def read(self, i: int) -> bytes | Skipped: ...
 
@@ -90,7 +90,7 @@ def stamp_of(path: Path) -> tuple[int, int]:
 
 
 def is_wanted(name: str, suffixes: frozenset[str]) -> bool:
-    """Whether a file is one by its name; hidden ones are not."""
+    """Whether a file name has one of the suffixes; hidden files are ignored."""
     path = PurePosixPath(name)
     return path.suffix.lower() in suffixes and not path.name.startswith(".")
 
@@ -99,10 +99,10 @@ def is_wanted(name: str, suffixes: frozenset[str]) -> bool:
 
 
 class Placed:
-    """Files whose folders say what they are: `class/name.jpg`, below `train`, `validation` or `test` where there are such.
+    """Files in folders named after their classes, `class/name.jpg`, perhaps below `train`, `validation` or `test`.
 
-    A folder is of a split where its name is one's and folders are in it; or where all that hold pictures have such names.
-    Where folders in several places have one name, as `a/1` and `b/1`, classes are called by all folders above them.
+    A folder is a split if it has the name of one and contains folders, or if all folders with images have such names.
+    If several folders have the same name, such as `a/1` and `b/1`, the classes are named by their whole paths.
     """
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
@@ -156,7 +156,7 @@ class Folder(Placed):
 
 
 def content_of(path: Path) -> bytes | Skipped:
-    """The bytes of a file; or why there are none."""
+    """The bytes of a file, or why it is skipped."""
     try:
         if path.stat().st_size > MOST_BYTES:
             return _too_large()

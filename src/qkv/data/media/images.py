@@ -46,7 +46,7 @@ _ALPHA = {"LA", "PA", "RGBA", "La", "RGBa"}
 def decode(
     data: bytes, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16, where: str = "a picture"
 ) -> Pixels | Skipped:
-    """The picture in the bytes of a file, as its EXIF data turn it; or why there is none.
+    """Decode the image in the bytes of a file, rotated according to its EXIF data; or return why it is skipped.
 
     A picture of more than `most` pixels, or more than `MOST_SIDE` on a side, is refused by what its header says, before
     anything is decoded. What is transparent lies on white; 16 bits a channel become 8, of which gray files use `bits`.
@@ -64,7 +64,7 @@ def pages(
     where: str = "a picture",
     only_first: bool = False,
 ) -> list[Pixels] | Skipped:
-    """Every picture in the bytes of a file, frames of an animation or pages, see `decode`; `most` pixels in all."""
+    """Decode every image in a file, the frames of an animation or pages, see `decode`; `most` pixels in all."""
     found = _frames(data, color, most, only_first)
     if isinstance(found, Skipped) or not isinstance(found[0], np.ma.MaskedArray):
         return found
@@ -129,7 +129,7 @@ def _frames(data: bytes, color: Color, most: int, only_first: bool) -> list[Any]
 
 @cache
 def formats() -> list[str]:
-    """What Pillow may read, by its names."""
+    """The formats that Pillow may read."""
     from PIL import Image
 
     Image.init()
@@ -137,7 +137,7 @@ def formats() -> list[str]:
 
 
 def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16) -> Pixels:
-    """The picture in a file. Raises ValueError that names the file where there is none."""
+    """Read an image file. Raises ValueError that names the file if it can't be read."""
     found = decode(content(path), color, most, bits, str(path))
     if isinstance(found, Skipped):
         raise ValueError(f"{str(path)!r} can't be read as a picture: it is {found}")
@@ -145,7 +145,7 @@ def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS, bits: 
 
 
 def content(path: str | Path) -> bytes:
-    """The bytes of a file. Raises ValueError that names it where there is none."""
+    """The bytes of a file. Raises ValueError that names it if it does not exist."""
     path = Path(path).expanduser()
     if not path.is_file():
         raise ValueError(
@@ -184,7 +184,7 @@ def _array(image: Image, color: Color) -> Pixels | Deep | Skipped:
 
 
 def _eight_bits(deep: list[Deep], color: Color, bits: int, where: str) -> list[Pixels]:
-    """The frames of a file in gray of 16 bits, of which it uses some, as 8."""
+    """Convert 16-bit gray frames, of which `bits` are used, to 8 bits."""
     most = (1 << bits) - 1
     brightest = max(int(frame.filled(0).max()) for frame in deep)
     if brightest > most:
@@ -214,8 +214,7 @@ def _tell(where: str, said: str, bits: str) -> None:
 
 
 def resized(pixels: Pixels, size: Size, filter: Filter = "bilinear", box: Box | None = None) -> Pixels:
-    """The picture, or a box of it, in another size. Filters look at all the pixels that become one; "nearest" takes one, as
-    masks need."""
+    """Resize an image, or a box of it. Filters are antialiased; "nearest" takes single pixels, as masks need."""
     from PIL import Image
 
     if pixels.shape[1:] == tuple(size) and box is None:
@@ -227,9 +226,9 @@ def resized(pixels: Pixels, size: Size, filter: Filter = "bilinear", box: Box | 
 
 
 def fitted(pixels: Pixels, size: Size, fit: Fit = "crop", filter: Filter = "bilinear", fill: int = 0) -> Pixels:
-    """The picture in a size of another shape.
+    """Resize an image to a size of another aspect ratio.
 
-    "crop" covers the size and keeps what is in the middle, "pad" lies within it, on `fill`, and "stretch" is drawn to it.
+    "crop" fills the size and keeps the center, "pad" fits inside it and pads with `fill`, "stretch" distorts it.
     """
     height, width = pixels.shape[1:]
     if (height, width) == tuple(size) or fit == "stretch":
@@ -259,7 +258,7 @@ def normalized(pixels: NDArray[Any], mean: tuple[float, ...], std: tuple[float, 
 
 
 def denormalized(numbers: NDArray[Any], mean: tuple[float, ...], std: tuple[float, ...]) -> Pixels:
-    """What `normalized` gives, as pixels again; what lies outside of 0 … 255 is cut off there."""
+    """The inverse of `normalized`: pixels, clipped to 0 … 255."""
     mean_, std_ = (np.asarray(value, np.float32)[:, None, None] for value in (mean, std))
     whole = (np.asarray(numbers, np.float32) * std_ + mean_) * 255
     found: Pixels = np.rint(whole).clip(0, 255).astype(np.uint8)
@@ -267,7 +266,7 @@ def denormalized(numbers: NDArray[Any], mean: tuple[float, ...], std: tuple[floa
 
 
 def statistics(pictures: list[Pixels]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel of 0 … 1 over all pixels of some pictures, to four places."""
+    """Mean and standard deviation of each channel, scaled to 0 … 1, over all pixels of some images, to four decimals."""
     count = sum(picture[0].size for picture in pictures)
     total = sum(np.asarray(p, np.float64).sum((1, 2)) for p in pictures) / 255
     squares = sum(np.square(p, dtype=np.float64).sum((1, 2)) for p in pictures) / 255**2

@@ -70,7 +70,7 @@ def _frames(notes: Sequence[Note], ticks: int, steps: int) -> list[Frame]:
 
 
 def parse(data: bytes) -> tuple[int, list[Note]]:
-    """Ticks of a quarter note, and all notes. Raises ValueError where it is no such file."""
+    """Parse a MIDI file: ticks per quarter note, and all notes. Raises ValueError if it is not a valid MIDI file."""
     import mido
 
     if len(data) > MOST_BYTES:

@@ -26,12 +26,12 @@ def frame_of(notes: Iterable[int]) -> Frame:
 
 
 def frames_to_text(frames: Iterable[Frame]) -> str:
-    """Frames in words, each with a full stop behind it."""
+    """Frames as text, each followed by a full stop."""
     return " ".join(word for frame in frames for word in (*map(note_name, frame), END))
 
 
 def text_to_frames(text: str) -> list[Frame]:
-    """The frames that words spell; what has no full stop yet is one, too. Raises ValueError for a word that is no note."""
+    """The frames in a text; the last one may lack its full stop. Raises ValueError for a word that is not a note."""
     found: list[Frame] = []
     notes: list[int] = []
     words = text.split()
@@ -49,7 +49,7 @@ def text_to_frames(text: str) -> list[Frame]:
 
 
 def transposed(frames: Iterable[Frame], steps: int) -> list[Frame]:
-    """Every note so many semitones higher; one that leaves the range is left out."""
+    """Transpose every note by so many semitones, and drop notes outside the range."""
     return [tuple(n + steps for n in frame if LOWEST <= n + steps <= HIGHEST) for frame in frames]
 
 

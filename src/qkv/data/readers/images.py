@@ -38,9 +38,9 @@ class Store(Hashable, Protocol):
 
 
 class ImageTable:
-    """Some pictures of a store: `{"image": (C, H, W) of uint8, "where": …}`, and `"label"` where there is one.
+    """Images of a store: `{"image": (C, H, W) of uint8, "where": …}`, and `"label"` if there is one.
 
-    `labels` are known without decoding a picture. What is not one picture has another `name`.
+    `labels` are known without decoding. Videos have another `name` than "image".
     """
 
     def __init__(self, store: Store, which: Indices, name: str = "image") -> None:
@@ -64,13 +64,13 @@ class ImageTable:
 
 
 class ImageSource(Source):
-    """A source of pictures. One without data for validation or test has some of the training pictures held out for these:
-    about 2 % each, at most about 1,000, those with the smallest hash of their names, so that the choice never changes.
+    """A source of images. Without data for validation or test, some training images are held out for these: about 2 %
+    each, at most about 1,000, those with the smallest hash of their names, so that the choice never changes.
     """
 
     @abstractmethod
     def store(self, split: Split) -> Store | None:
-        """The pictures that were given for a split; None where none were. Raises ValueError where they can't be read."""
+        """The images given for a split; None if none were. Raises ValueError if they can't be read."""
 
     @property
     def fixed(self) -> bool:
@@ -78,7 +78,7 @@ class ImageSource(Source):
 
     @property
     def holds(self) -> str:
-        """What the examples call what is to be seen."""
+        """The key of the image or video in an example."""
         return "image"
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> ImageTable:
@@ -91,7 +91,7 @@ class ImageSource(Source):
 
     @property
     def _missing(self) -> tuple[Split, ...]:
-        """What the training pictures have to serve for too."""
+        """Training, and the splits that are held out of the training images."""
         return tuple(split for split in SPLITS if split == "train" or self.store(split) is None)
 
     def notes(self) -> tuple[str, ...]:
@@ -109,26 +109,26 @@ class ImageSource(Source):
 
 
 def _mixed(store: Store, which: Iterable[int]) -> Indices:
-    """An order by hash, so that the first of them are of all classes, however folders are sorted."""
+    """In order of their hash, so that the first images are of all classes."""
     return np.array(sorted(which, key=lambda i: text_hash(store.names[i])), np.int64)
 
 
 @lru_cache(maxsize=16)
 def _own(store: Store, split: Split) -> Indices:
-    """Which of the pictures given for a split are of it: all, where their folders name none."""
+    """The images given for a split that belong to it: all of them, if their folders name no split."""
     return _mixed(store, (i for i in range(len(store.names)) if store.split(i) in (None, split)))
 
 
 @lru_cache(maxsize=16)
 def _said(store: Store) -> frozenset[Split]:
-    """The splits that a store's own folders name."""
+    """The splits named by the folders of a store."""
     found = {store.split(i) for i in range(len(store.names))}
     return frozenset(split for split in found if split is not None)
 
 
 @lru_cache(maxsize=16)
 def _placed(store: Store, wanted: tuple[Split, ...]) -> dict[Split, Indices]:
-    """Which of a store's pictures are of each of these splits, by their folders or else by hash."""
+    """The images of each of these splits, by their folders or else by hash."""
     said = [store.split(i) or "train" for i in range(len(store.names))]
     found = {split: _mixed(store, (i for i, name in enumerate(said) if name == split)) for split in wanted}
     lacking = [split for split in wanted if split != "train" and not len(found[split])]
@@ -151,7 +151,7 @@ def _placed(store: Store, wanted: tuple[Split, ...]) -> dict[Split, Indices]:
 class ImageFiles(ImageSource):
     """Files of pictures or videos in folders, archives or tables.
 
-    bits: of gray files of 16 bits, how many they use; by default what some of the training files use, 8, 12 or 16.
+    bits: how many bits 16-bit gray files use, 8, 12 or 16; by default detected from some training files.
     """
 
     path: str | None = None
@@ -219,14 +219,14 @@ class Images(ImageFiles, kind="images"):
 
 @lru_cache(maxsize=16)
 def _depth(files: Files) -> int | None:
-    """How many bits gray files of 16 use, by some from all over the table."""
+    """How many bits 16-bit gray files use, detected from a sample."""
     count = len(files.names)
     some = (files.read(i) for i in range(0, count, max(1, count // _LOOKED_AT)))
     return depth(data for data in some if not isinstance(data, Skipped))
 
 
 class _Decoded:
-    """Pictures of files, kept as they are decoded until a budget of bytes is full."""
+    """Images in files; decoded ones are cached up to a budget of bytes."""
 
     def __init__(self, files: Files, where: str, read: Decode, budget: int) -> None:
         self.where, self.names, self.notes = where, files.names, files.notes
@@ -253,8 +253,7 @@ class _Decoded:
 
 @lru_cache(maxsize=8)
 def decoded(files: Files, where: str, color: Color, most: int, bits: int, cache: int, decode: Decode) -> Store:
-    """What is in some files, as `decode(bytes, color, most pixels, bits, where)` reads them, kept until `cache` MiB are
-    full."""
+    """The contents of files, decoded by `decode(bytes, color, most pixels, bits, where)` and cached up to `cache` MiB."""
     return _Decoded(files, where, partial(decode, color=color, most=most, bits=bits), cache << 20)
 
 
