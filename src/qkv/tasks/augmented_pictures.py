@@ -1,4 +1,4 @@
-"""What tasks on whole pictures share: pictures brought to the model's size and changed by chance, a pool at a time."""
+"""The base of tasks on whole pictures: resizing, augmentation and stacking, a pool at a time."""
 
 from __future__ import annotations
 

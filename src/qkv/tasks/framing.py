@@ -1,4 +1,4 @@
-"""What stands around texts that a model reads: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>`, `<s> a </s>`."""
+"""Special tokens around texts: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>`, `<s> a </s>`."""
 
 from __future__ import annotations
 

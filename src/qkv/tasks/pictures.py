@@ -1,4 +1,4 @@
-"""What tasks on pictures with more than a class share: pictures of the model's size, normalized."""
+"""The base of tasks on pictures: pictures in the size of the model, normalized."""
 
 from __future__ import annotations
 

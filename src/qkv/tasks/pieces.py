@@ -1,4 +1,4 @@
-"""Tokens and where in their text each of them stands: which are a word's, and which a span's."""
+"""Character offsets of tokens: which tokens belong to a word or a span."""
 
 from __future__ import annotations
 

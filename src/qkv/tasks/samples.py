@@ -1,4 +1,4 @@
-"""Which examples are shown, and how what was read is written."""
+"""Choice of the samples that an evaluation shows, and their texts."""
 
 from __future__ import annotations
 

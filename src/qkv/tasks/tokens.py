@@ -1,4 +1,4 @@
-"""How well tokens are predicted that the model was given the truth around: accuracy, and what chance alone would know."""
+"""Token accuracy under teacher forcing, beside the entropy of the labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks on whole texts have in common: texts between their special tokens, a row or several for each example."""
+"""The base of tasks on whole texts: special tokens, truncation, one or several rows an example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good sentences about pictures are: written greedily from the pixels, beside the truth."""
+"""Exact match and BLEU of captions and answers that the model generates greedily."""
 
 from __future__ import annotations
 

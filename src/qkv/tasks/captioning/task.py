@@ -1,4 +1,4 @@
-"""Captions: a sentence about a picture, or the answer to a question about it."""
+"""The task `caption`: a sentence about a picture, or the answer to a question about it."""
 
 from __future__ import annotations
 

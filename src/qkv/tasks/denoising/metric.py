@@ -1,4 +1,4 @@
-"""How well a damaged text is restored: the tokens of the target given those before, and some of what is said freely."""
+"""Token accuracy of denoising, with samples that the model generates greedily."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running text as something to restore: what an encoder reads of it is damaged, and the decoder says what is missing."""
+"""The tasks `span-corruption` (T5) and `denoising` (BART): the encoder reads corrupted text, the decoder restores it."""
 
 from __future__ import annotations
 

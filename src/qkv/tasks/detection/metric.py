@@ -1,4 +1,4 @@
-"""How well objects are found: the average precision of COCO (Lin et al. 2014), by pycocotools."""
+"""COCO's average precision of detected objects (Lin et al. 2014)."""
 
 from __future__ import annotations
 

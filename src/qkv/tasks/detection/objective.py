@@ -1,4 +1,4 @@
-"""Detection as a prediction of sets (DETR, Carion et al. 2020): each object is learned by the detection matched with it."""
+"""DETR's objective (Carion et al. 2020): Hungarian matching, cross-entropy of classes, L1 and GIoU of boxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture with the boxes of what is in it, dashed, and of what a model found there, with how sure it is."""
+"""Drawing of detected objects: true boxes dashed, predicted ones with their scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detection: what is in a picture, and where."""
+"""The task `detect`: classes and bounding boxes of the objects in a picture."""
 
 from __future__ import annotations
 

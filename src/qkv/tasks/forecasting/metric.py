@@ -1,4 +1,4 @@
-"""Errors of forecasts, and the forecasts themselves beside what came."""
+"""Mean squared and mean absolute error of forecasts."""
 
 from __future__ import annotations
 

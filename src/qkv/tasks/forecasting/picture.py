@@ -1,4 +1,4 @@
-"""A forecast beside what came, after the history that it was made from."""
+"""Drawing of a forecast beside the truth, after its history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forecasting: what a series does next, from patches of its past."""
+"""The task `forecast`: the next values of a time series, from patches of its history (PatchTST)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture or the frames of a video, and what a model took it for: its likeliest classes."""
+"""Drawing of a picture, or the frames of a video, with its likeliest classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be seen in a picture: one class out of several."""
+"""The task `image-classify`: the class of a picture."""
 
 from __future__ import annotations
 

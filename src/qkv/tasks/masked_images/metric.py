@@ -1,4 +1,4 @@
-"""Painted patches beside the truth: how much of what differs between pixels they say."""
+"""Explained variance of reconstructed pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was seen of a picture, what a model made of it, and the truth."""
+"""Drawing of a masked picture, the model's reconstruction, and the original."""
 
 from __future__ import annotations
 

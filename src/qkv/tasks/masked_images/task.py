@@ -1,4 +1,4 @@
-"""Pictures made whole again: from some of their patches, from noise, or from fewer pixels."""
+"""The task `masked-patches`: masked autoencoding (MAE), denoising and super-resolution of pictures."""
 
 from __future__ import annotations
 

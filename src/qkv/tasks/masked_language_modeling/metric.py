@@ -1,4 +1,4 @@
-"""How well hidden tokens are said, and whether it is known which sentence follows which."""
+"""Accuracy of masked tokens and of next-sentence prediction."""
 
 from __future__ import annotations
 

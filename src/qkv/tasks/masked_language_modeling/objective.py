@@ -1,4 +1,4 @@
-"""What BERT minimizes: the loss of hidden tokens, and of which sentence follows which."""
+"""BERT's objective: cross-entropy of masked tokens and of next-sentence prediction."""
 
 from __future__ import annotations
 

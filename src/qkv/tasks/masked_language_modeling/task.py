@@ -1,4 +1,4 @@
-"""Masked language modeling: some tokens are hidden, and the model says which they were, from what is on both sides."""
+"""The task `masked-language-model` (BERT): masked tokens are predicted from both sides, and whether sentences follow."""
 
 from __future__ import annotations
 

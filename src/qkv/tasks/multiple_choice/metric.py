@@ -1,4 +1,4 @@
-"""ChoiceMetric candidates beside the right ones."""
+"""Accuracy of multiple choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multiple choice: the candidates of one question meet in a softmax."""
+"""The objective of multiple choice: a soft-max over the scores of the candidates of a question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several candidates answers a question, or goes on with a text."""
+"""The task `choice`: which of several candidates answers a question or continues a text."""
 
 from __future__ import annotations
 

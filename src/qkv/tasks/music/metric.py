@@ -1,4 +1,4 @@
-"""How well a model predicts music, and how it goes on with a piece."""
+"""Negative log-likelihood of frames of music, with samples that the model continues."""
 
 from __future__ import annotations
 

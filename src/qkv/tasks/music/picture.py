@@ -1,4 +1,4 @@
-"""Piano rolls: a piece that a model went on with, and how it goes on in truth."""
+"""Drawing of piano rolls: a piece as the model continues it, and as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Music as language: each note is predicted from those before it."""
+"""The task `music`: each note is predicted from those before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well texts are continued: the tokens behind a prefix, and what the model says behind it on its own."""
+"""Token accuracy behind the prefix, with samples that the model generates greedily."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefix language modeling: the beginning of a text is read from both sides, and the rest is said word by word."""
+"""The task `prefix-language-model` (T5 §3.2.3): a prefix is read from both sides, the rest is predicted token by token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pre-training does to text: some of it is hidden, and the model says what. All rows at once, seeded by a generator.
+"""Corruption of text for pre-training: masking, spans with sentinels, infilling, permutation; seeded, all rows at once.
 
 Every function takes the ids of many rows as a `Ragged` without gaps, and what is known of each token as an array beside
 `rows.flat`.

@@ -1,4 +1,4 @@
-"""What the tokens of a vocabulary are: words or parts of words, ends of sentences, or no text at all."""
+"""Classes of tokens in a vocabulary: beginnings of words, ends of sentences, special tokens."""
 
 from __future__ import annotations
 

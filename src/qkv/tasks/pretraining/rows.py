@@ -1,4 +1,4 @@
-"""How much text a row of pre-training holds, the mask that hides tokens, and the texts that are left out."""
+"""Rows of pre-training: room for text, the mask token, and texts that are too short."""
 
 from __future__ import annotations
 

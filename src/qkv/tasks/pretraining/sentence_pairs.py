@@ -1,4 +1,4 @@
-"""Pairs of sentences, of which the second does or does not follow the first: what BERT's next-sentence prediction reads."""
+"""Pairs of sentences for next-sentence prediction (BERT)."""
 
 from __future__ import annotations
 

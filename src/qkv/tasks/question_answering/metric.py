@@ -1,4 +1,4 @@
-"""How good answers are that were found in a text: SQuAD's measures (Rajpurkar et al. 2016, 2018)."""
+"""SQuAD's exact match and F1 of answers, the best spans over all windows of a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question's answer as a stretch of a given text."""
+"""The task `answer`: the span of a text that answers a question (extractive question answering)."""
 
 from __future__ import annotations
 

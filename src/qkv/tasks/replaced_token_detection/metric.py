@@ -1,4 +1,4 @@
-"""How well replaced tokens are told from real ones."""
+"""Precision and recall of replaced-token detection (ELECTRA), and the accuracy of its generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ELECTRA minimizes: the loss of telling replaced tokens, and that of the generator which replaces them."""
+"""ELECTRA's objective: binary cross-entropy of replaced tokens, and cross-entropy of the generator."""
 
 from __future__ import annotations
 

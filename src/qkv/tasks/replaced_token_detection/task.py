@@ -1,4 +1,4 @@
-"""Replaced-token detection: hidden tokens, which a generator fills in so that the model can tell them from the real ones."""
+"""The task `replaced-tokens` (ELECTRA): a generator fills in masked tokens, and the model detects them."""
 
 from __future__ import annotations
 

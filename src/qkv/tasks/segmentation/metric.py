@@ -1,4 +1,4 @@
-"""How well pixels are told apart: intersection over union of each class, and the share of pixels that are right."""
+"""Mean IoU and pixel accuracy, all tiles of a picture put together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture, the class of each of its pixels, and what a model took it for."""
+"""Drawing of a picture with its true and its predicted classes of pixels."""
 
 from __future__ import annotations
 

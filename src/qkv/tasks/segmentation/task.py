@@ -1,4 +1,4 @@
-"""Segmentation: the class of every pixel."""
+"""The task `segment`: the class of every pixel of a picture, which is read in tiles."""
 
 from __future__ import annotations
 

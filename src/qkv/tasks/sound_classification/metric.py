@@ -1,4 +1,4 @@
-"""Classes of sounds beside the truth, with pictures of what was heard."""
+"""Accuracy and F1 of classes of sounds, with spectrograms of samples."""
 
 from __future__ import annotations
 

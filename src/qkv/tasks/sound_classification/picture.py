@@ -1,4 +1,4 @@
-"""How loud which pitch is when: time to the right, pitch upward, the brighter the louder."""
+"""Drawing of a spectrogram: time to the right, pitch upward, louder is brighter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sounds of a class each, as pictures of how loud which pitch is when."""
+"""The task `sound`: the class of a sound, from its log-mel spectrogram (AST)."""
 
 from __future__ import annotations
 

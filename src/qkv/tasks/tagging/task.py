@@ -1,4 +1,4 @@
-"""A tag for each word of a text, or for each symbol of a string."""
+"""The task `tag`: a tag for each word of a text or each symbol of a string (token classification)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes beside the truth: accuracy, F1, and Matthews' correlation."""
+"""Accuracy, F1 and Matthews' correlation of classes of texts."""
 
 from __future__ import annotations
 

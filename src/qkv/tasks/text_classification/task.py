@@ -1,4 +1,4 @@
-"""Which class a text is of, or two texts beside one another: sentiment, topics, inference, acceptability."""
+"""The task `classify`: the class of a text or of two texts (sentiment, topics, inference, acceptability)."""
 
 from __future__ import annotations
 

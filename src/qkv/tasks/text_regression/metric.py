@@ -1,4 +1,4 @@
-"""Numbers beside the truth: how well they go together."""
+"""Correlations of predicted numbers with the true ones."""
 
 from __future__ import annotations
 

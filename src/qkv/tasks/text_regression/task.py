@@ -1,4 +1,4 @@
-"""What number belongs to a text, or to two texts read together: how alike they are, how much, how good."""
+"""The task `regress`: a number for a text or for two texts read together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of texts, taught by pairs: alike texts are to point the same way."""
+"""Objectives of sentence vectors: cosine regression (Sentence-BERT) and the contrastive loss (InfoNCE, SimCSE)."""
 
 from __future__ import annotations
 

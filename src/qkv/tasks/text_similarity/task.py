@@ -1,4 +1,4 @@
-"""How alike two texts are, each made a vector without the other: by the cosine of the vectors."""
+"""The task `similarity`: how alike two texts are, by the cosine of their vectors (Sentence-BERT)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens in a video: one class out of several, by tubelets of space and time."""
+"""The task `video-classify`: the class of a video, from tubelets of space and time (ViViT)."""
 
 from __future__ import annotations
 
