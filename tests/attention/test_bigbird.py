@@ -73,5 +73,5 @@ def test_short_rows_are_plain_attention_and_positions_add_their_bias() -> None:
 
 
 def test_it_does_not_cross() -> None:
-    with pytest.raises(ValueError, match="to cross, take attention"):
+    with pytest.raises(ValueError, match="for cross-attention take attention"):
         BlockSparseAttention(n_heads=4).module(M, cross=True)

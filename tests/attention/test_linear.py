@@ -284,9 +284,9 @@ def test_json() -> None:
     [
         ({"pattern": causal() & window(3)}, "full\\(\\) or causal\\(\\)"),
         ({"pattern": causal() | documents()}, "full\\(\\) or causal\\(\\)"),
-        ({"dropout": 0.1}, "dropout belongs to attention"),
-        ({"softcap": 5.0}, "softcap belongs to attention"),
-        ({"backend": "sdpa"}, "backend belongs to attention"),
+        ({"dropout": 0.1}, "has no dropout, which belongs to attention"),
+        ({"softcap": 5.0}, "has no softcap, which belongs to attention"),
+        ({"backend": "sdpa"}, "has no backend, which belongs to attention"),
         ({"n_kv_heads": 3}, "does not divide"),
     ],
 )
@@ -301,15 +301,15 @@ def test_what_has_no_place(kind: type[LinearAttention], options: dict[str, Any],
 def test_biases_are_refused(mixer: LinearAttention, position: Any) -> None:
     widths = Widths(M, 4, 3, None)
     run = Pass.over(qkv.Layout.full(T), position.module(widths))
-    with pytest.raises(ValueError, match="positions that work are none, sinusoidal, learned and rotary"):
+    with pytest.raises(ValueError, match="take none, sinusoidal, learned or rotary positions"):
         layer(mixer)(torch.zeros(1, T, M, dtype=torch.float64), run)
 
 
 @pytest.mark.parametrize("mixer", MIXERS, ids=lambda m: m.kind)
 def test_crossing_and_decoding_what_is_not_causal_are_refused(mixer: LinearAttention) -> None:
-    with pytest.raises(ValueError, match="to cross, take attention"):
+    with pytest.raises(ValueError, match="for cross-attention take attention"):
         mixer.module(M, cross=True)
-    with pytest.raises(ValueError, match=r"decodes with pattern=causal\(\)"):
+    with pytest.raises(ValueError, match=r"decodes token by token with pattern=causal\(\) only"):
         mixer.replace(pattern=full()).state(SlotTables())
 
 

@@ -114,10 +114,10 @@ def test_a_causal_pattern_holds_for_global_tokens_too() -> None:
     "call, said",
     [
         (lambda: GlobalAttention(n_heads=4, pattern=window(3)), "has no global tokens"),
-        (lambda: made()[1].module(M, cross=True), "to cross, take attention"),
+        (lambda: made()[1].module(M, cross=True), "for cross-attention take attention"),
         (
             lambda: made()[0](torch.randn(1, T, M).double(), Pass.over(Layout.full(T), PositionModule()), CrossState()),
-            "can't be stepped through",
+            "can't decode token by token",
         ),
     ],
 )

@@ -297,8 +297,8 @@ def test_cost() -> None:
 @pytest.mark.parametrize(
     "given, said",
     [
-        ({"buckets": 5}, "buckets: a direction and its opposite are two buckets, so their number is even, not 5"),
-        ({"pattern": causal() & window(3)}, r"pattern: it is full\(\) or causal\(\), as buckets say the rest, not"),
+        ({"buckets": 5}, "buckets: the number of buckets is even, as a direction and its opposite make two, not 5"),
+        ({"pattern": causal() & window(3)}, r"pattern: lsh-attention has full\(\) or causal\(\) only, not"),
         ({"chunk": 0}, "chunk: input should be greater than 0, not 0"),
         ({"rounds": 0}, "rounds: input should be greater than 0"),
         ({"n_heads": 5}, "n_heads=5 does not divide d_model=12"),
@@ -310,7 +310,7 @@ def test_wrong_values(given: dict[str, Any], said: str) -> None:
 
 
 def test_what_it_has_no_place_for() -> None:
-    with pytest.raises(ValueError, match="to cross, take attention"):
+    with pytest.raises(ValueError, match="for cross-attention take attention"):
         LSHAttention(n_heads=3).module(M, cross=True)
     biased = Pass.over(Layout.full(5), ALiBi().module(Widths(M, 3, 4, None)))
     with pytest.raises(ValueError, match="lsh-attention has no scores of token pairs"):

@@ -1,4 +1,7 @@
-"""BigBird's attention (Zaheer et al. 2020) as the Hub has it: blocks of keys, of which some count several times."""
+"""BigBird attention (Zaheer et al. 2020) as on the Hub, where a key in several blocks counts several times.
+
+The pattern of blocks is `patterns.bigbird`.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from .multi_head import Attention, MultiHeadAttention, Pass
 
 
 class BlockSparseAttention(Attention, kind="block-sparse"):
-    """Attention over the blocks of `BigBird`, where a key that is there m times weighs m times as much:
+    """Attention over the blocks of `BigBird`, where a key that occurs m times has m times the weight:
 
     softmax(scale · QKᵀ + ln m) V over the pairs with m > 0.
 
-    `draws` says when random blocks are drawn. "training" is what `transformers` does: in evaluation each of them is the
+    `draws` says when random blocks are drawn. "training" is what `transformers` does: in evaluation each random block is the
     first block, once more. "always" has the same blocks in both.
     """
 
@@ -31,7 +34,7 @@ class BlockSparseAttention(Attention, kind="block-sparse"):
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         if cross:
-            raise ValueError("blocks are of a sequence that looks at itself; to cross, take attention")
+            raise ValueError("block-sparse is for self-attention only; for cross-attention take attention")
         return MultiHeadBlockSparseAttention(self, d_model, name)
 
 
@@ -42,7 +45,7 @@ class MultiHeadBlockSparseAttention(MultiHeadAttention):
         super().__init__(spec, d_model, cross=False, name=name)
         self.drawn = spec.pattern
         self.undrawn = spec.pattern if spec.draws == "always" else spec.pattern.replace(seed=None)
-        self.bound: dict[tuple[bool, int], Pattern] = {}  # by whether random blocks are drawn, and the rows' width
+        self.bound: dict[tuple[bool, int], Pattern] = {}  # by whether random blocks are drawn, and width
 
     def rule(
         self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None
@@ -61,9 +64,9 @@ class MultiHeadBlockSparseAttention(MultiHeadAttention):
         return pattern, run.plan.once(f"times {pattern.text}", (layout, kv_layout, bias), counted)
 
 
-@constant  # patterns are made on the host; a graph finds what was made while it was traced
+@constant  # patterns are made on the host, while a graph is traced
 def _bind(layer: MultiHeadBlockSparseAttention, drawn: bool, width: int) -> int:
-    """Make the pattern for rows of a width, if there is none yet; how many there are."""
+    """Make the pattern for rows of a width, if there is none yet; returns the number of patterns."""
     if (drawn, width) not in layer.bound:
         layer.bound[drawn, width] = (layer.drawn if drawn else layer.undrawn).over(width, layer.n_heads)
     return len(layer.bound)

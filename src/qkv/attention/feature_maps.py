@@ -1,4 +1,4 @@
-"""Feature maps: φ(q)·φ(k) in place of exp(scale · q·k), so that what depends on keys is summed once for all queries."""
+"""Feature maps of linear attention: φ(q)·φ(k) in place of exp(scale · q·k) — elu + 1, ReLU, and FAVOR+ random features."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..core.spec import Spec
 
 
 class Features(NamedTuple):
-    """φ = `values` · e^`log`, none of it negative. Without a `log`, that is 0.
+    """φ = `values` · e^`log` ≥ 0; a missing `log` is 0.
 
-    A factor of its own for each token keeps exponentials within range. It carries no gradient.
+    The factor of each token keeps exponentials in range. It carries no gradient.
     """
 
     values: Float[Tensor, "B T H R"]
@@ -26,30 +26,30 @@ class Features(NamedTuple):
 
 
 class FeatureMap(Spec, role="feature-map"):
-    """What heads' queries and keys become before they meet. A new map needs `features`.
+    """A map φ of queries and keys. A new one has to define `features`.
 
-    Queries and keys come multiplied by √scale each, in fp32 or wider. `has_log`: its features come with a log.
+    Queries and keys are already multiplied by √scale, in fp32 or wider. `has_log`: its features have a log.
     """
 
     has_log: ClassVar[bool] = False
 
     def features(self, x: Float[Tensor, "B T H D"], directions: Float[Tensor, "R D"] | None) -> Features:
-        raise NotImplementedError(f"{type(self).__name__} does not say what its features are")
+        raise NotImplementedError(f"{type(self).__name__} does not define `features`")
 
     def width(self, d_head: int) -> int:
         """R, the number of features."""
         return d_head
 
     def scale(self, d_head: int) -> float:
-        """What scores are multiplied by where a layer does not say."""
+        """The default scale of scores."""
         return 1.0
 
     def flops(self, d_head: int) -> int:
-        """Of the products that map one vector."""
+        """FLOPs of mapping one vector."""
         return 0
 
     def directions(self, d_head: int, name: str) -> Float[Tensor, "R D"] | None:
-        """What is drawn at random for the layer of that name; None where nothing is."""
+        """Random directions for the layer of this name; None for maps without any."""
         return None
 
 
@@ -61,8 +61,8 @@ class Elu1(FeatureMap, kind="elu1"):
 
 
 class Relu(FeatureMap, kind="relu"):
-    """φ(x) = max(x, 0) (Choromanski et al. 2021, §4.2, without random directions). A query may have no feature at all, and
-    then gets 0."""
+    """φ(x) = max(x, 0) (Choromanski et al. 2021, §4.2, without random directions). A query without any positive feature
+    gets 0."""
 
     def features(self, x: Tensor, directions: Tensor | None = None) -> Features:
         return Features(F.relu(x))

@@ -65,7 +65,7 @@ class LatentAttention(Mixer, kind="latent-attention"):
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         if cross:
-            raise ValueError("latent attention is of a sequence that looks at itself; to cross, take attention")
+            raise ValueError("latent-attention is for self-attention only; for cross-attention take attention")
         return MultiHeadLatentAttention(self, d_model, name)
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:

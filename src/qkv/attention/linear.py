@@ -25,11 +25,11 @@ from .multi_head import Attention, MultiHeadAttention, Pass
 
 
 class LinearAttention(Attention, kind="linear-attention"):
-    """φ(Q) (φ(K)ᵀ V) / φ(Q) Σ φ(K) for each head, φ being `features` of √scale · q and √scale · k.
+    """φ(Q) (φ(K)ᵀ V) / φ(Q) Σ φ(K) for each head, where φ is `features` of √scale · q and √scale · k.
 
-    `scale` is 1 by default, and 1/√d_head for features that stand for a soft-max. The pattern is full or causal; documents
-    are kept apart in any case. Rotary positions turn queries and keys before φ. Decoding remembers K · R · (E + 1) numbers
-    a row, however long it is.
+    `scale` is 1 by default, and 1/√d_head for features that approximate a soft-max. The pattern is full or causal; packed
+    documents are always isolated. Rotary positions are applied before φ. The decoding state has K · R · (E + 1) numbers a
+    row, whatever its length.
     """
 
     features: FeatureMap = Elu1()
@@ -42,8 +42,7 @@ class LinearAttention(Attention, kind="linear-attention"):
         parts = self.pattern.parts if isinstance(self.pattern, And) else (self.pattern,)
         if not all(isinstance(part, Full | Causal | Documents) for part in parts):
             raise ValueError(
-                f"{self.kind} sums over all keys, or over all up to the query: its pattern is full() or causal(), not "
-                f"{self.pattern}; for other patterns take attention"
+                f"the pattern of {self.kind} is full() or causal(), not {self.pattern}; for other patterns take attention"
             )
         return self
 
@@ -58,47 +57,45 @@ class LinearAttention(Attention, kind="linear-attention"):
 
     def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         if not self.causal:
-            raise ValueError(
-                f"{self.kind} decodes with pattern=causal(); with {self.pattern} it needs the whole sequence"
-            )
+            raise ValueError(f"{self.kind} decodes token by token with pattern=causal() only, not with {self.pattern}")
         return LinearState()
 
     def state_nbytes(self, d_model: int) -> int:
-        """Bytes that a row's state holds in one layer: sums, and where features have logs the largest of each head."""
+        """Bytes of one row's state in one layer: sums, and the largest log of each head if features have logs."""
         _, k, d, e = self.widths(d_model)
         return 4 * k * (self.features.width(d) * (e + 1) + self.features.has_log)
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
-        """4 · T · R · (E + 1) for each head where K = H: sums over keys, and what queries make of them."""
+        """4 · T · R · (E + 1) for each head where K = H: the sums over keys, and their products with queries."""
         h, k, d, e = self.widths(d_model)
         mapped = (h + k) * (self.features.flops(d) + 2 * self.features.width(d) * (e + 1))
         return super().cost(d_model, tokens) + Cost(0, tokens * mapped)
 
 
 def refuse_options(spec: Attention, *names: str) -> None:
-    """Raise ValueError for options of attention that its mechanism has no place for."""
+    """Raise ValueError for options that a mechanism does not have."""
     given = [name for name in names if getattr(spec, name) != type(spec).model_fields[name].default]
     if given:
-        raise ValueError(f"{given[0]} belongs to attention, and {spec.kind} has no place for it; leave it out")
+        raise ValueError(f"{spec.kind} has no {given[0]}, which belongs to attention; leave it out")
 
 
 def refuse_crossing(spec: Attention, cross: bool) -> None:
-    """Raise ValueError where queries and keys would be of two sequences."""
+    """Raise ValueError for cross-attention."""
     if cross:
-        raise ValueError(f"{spec.kind} is of a sequence that looks at itself; to cross, take attention")
+        raise ValueError(f"{spec.kind} is for self-attention only; for cross-attention take attention")
 
 
 def refuse_bias(kind: str, run: Pass) -> None:
-    """Raise ValueError where positions are said by what is added to scores."""
+    """Raise ValueError for positions that are added to scores."""
     if run.bias is not None:
         raise ValueError(
-            f"{kind} has no scores of token pairs that {run.bias.scheme} could be added to; positions that work are "
-            "none, sinusoidal, learned and rotary"
+            f"{kind} has no scores of token pairs to which {run.bias.scheme} could be added; take none, sinusoidal, learned "
+            "or rotary positions"
         )
 
 
 class MultiHeadLinearAttention(MultiHeadAttention):
-    """The module of `LinearAttention`. Parameters as in attention; what features draw is the buffer `directions`."""
+    """The module of `LinearAttention`. Parameters as in attention; random features are the buffer `directions`."""
 
     directions: Tensor | None
 
@@ -130,14 +127,14 @@ class MultiHeadLinearAttention(MultiHeadAttention):
 
 
 CHUNK = 64  # tokens; scores are O(T · CHUNK) and sums O(T · R · E / CHUNK) numbers
-STRIP = 1024  # tokens of a long row at a time, so that what is made on the way is small and close at hand
-_LOW = -1e30  # the log of nothing: its exponential is 0, and differences of two remain numbers
+STRIP = 1024  # tokens of a long row at a time, so that intermediate results stay small and in the cache
+_LOW = -1e30  # log 0: its exponential is 0, and differences of two are finite
 
 
 class LinearState:
-    """What a layer remembers: Σ_s φ(k_s) [v_s, 1]ᵀ of each head, which is S with z as its last column, in fp32.
+    """The decoding state: Σ_s φ(k_s) [v_s, 1]ᵀ of each head, which is S with z as its last column, in fp32.
 
-    Where features have a `log`, the sum is of φ · e^(−top), `top` being the largest log so far.
+    Where features have a `log`, the sum is of φ · e^(−top) with the largest log so far, `top`.
     """
 
     def __init__(self) -> None:
@@ -157,11 +154,11 @@ class LinearState:
             )
 
     def rewind(self, n: int) -> None:
-        """Nothing to take back: `check_rewind` has refused."""
+        """Never called with n > 0: `check_rewind` refuses."""
 
     def tensors(self) -> dict[str, Tensor]:
-        held = {"sums": self.sums, "top": self.top}
-        return {name: tensor for name, tensor in held.items() if tensor is not None}
+        tensors = {"sums": self.sums, "top": self.top}
+        return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self.sums, self.top = tensors.get("sums"), tensors.get("top")
@@ -186,17 +183,15 @@ def linear_attention(
 ) -> Float[Tensor, "B T H E"]:
     """Σ_s φ(q_t)·φ(k_s) v_s / Σ_s φ(q_t)·φ(k_s) (Katharopoulos et al. 2020, eq. 4), sums in fp32 or wider.
 
-    s goes over the real tokens of t's document, with `causal` over those up to t; tokens stand in the order of their
-    positions, and documents one after another. K key-value heads serve H query heads, K dividing H. A query whose
-    denominator is 0 gets 0, and so does padding. A `state` holds what came before, and then these tokens too.
+    s runs over the real tokens of t's document, with `causal` over those up to t. Tokens are in order of position, and
+    documents one after another. K key-value heads serve H query heads, K dividing H. A query whose denominator is 0
+    gets 0, as does padding. A `state` has the tokens before these, and is updated.
 
-    Raises ValueError where a state meets a row of several documents, or attention that is not causal.
+    Raises ValueError for a state with rows of several documents, or with attention that is not causal.
     """
     docs = document_numbers(layout)
     if state is not None and (docs is not None or not causal):
-        raise ValueError(
-            "a state is of one document a row, read causally; give the layout no segments, and causal=True"
-        )
+        raise ValueError("a decoding state needs causal=True and one document a row; give a layout without segments")
     tokens = v.shape[1]
     with torch.autocast(v.device.type, enabled=False):
         if not causal or docs is not None or tokens <= STRIP:
@@ -240,7 +235,7 @@ def _attended(
 
 @dataclass
 class _Problem:
-    """Queries of G heads for each of K key-value heads; values with a column of ones, which sums up the denominator."""
+    """Queries of G heads for each of K key-value heads; values with a column of ones, for the denominator."""
 
     q: Float[Tensor, "B T K G R"]
     k: Float[Tensor, "B T K R"]
@@ -250,7 +245,7 @@ class _Problem:
 
     @classmethod
     def of(cls, q: Features, k: Features, v: Tensor, layout: Layout, docs: Tensor | None) -> _Problem:
-        """Padding has neither features nor values."""
+        """Zero features and values at padding."""
         wide = torch.promote_types(v.dtype, torch.float32)
         queries, (keys, log) = q.values, k
         if layout.padding != "none":
@@ -269,7 +264,7 @@ def _everything(p: _Problem) -> Float[Tensor, "B T H E1"]:
 
 
 def _next(p: _Problem, state: LinearState) -> Float[Tensor, "B 1 H E1"]:
-    """One token: the sum takes in its key and value, and is what its query meets."""
+    """One token: add its key and value to the sum, and multiply its query by it."""
     k, v = p.k[:, 0], p.v[:, 0]
     sums = _start(state.sums, p)
     if p.log is not None:
@@ -308,7 +303,7 @@ class _Chunks:
         return cls(q.flatten(3, 4), k, v, _by_chunk(log, size, _LOW), docs)
 
     def backwards(self) -> _Chunks:
-        """The same with the last token first."""
+        """The chunks in reverse order of tokens."""
         k, v = (t.flip(2, 3) for t in (self.k, self.v))
         return _Chunks(self.q, k, v, self.log.flip(2, 3), self.docs.flip(2, 3))
 
@@ -320,7 +315,7 @@ def _by_chunk(x: Tensor, size: int, fill: float = 0) -> Tensor:
 
 
 def _chunked(p: _Problem, causal: bool, state: LinearState | None, size: int) -> Float[Tensor, "B T H E1"]:
-    """What queries meet in their chunk, what came before it and, where they see ahead, what comes after."""
+    """The sums for queries within their chunk, before it and, without causality, after it."""
     c, group, tokens = _Chunks.of(p, size), p.q.shape[3], p.k.shape[1]
     if p.log is None and p.docs is None:
         out = _plain(c, p, group, state)
@@ -330,7 +325,7 @@ def _chunked(p: _Problem, causal: bool, state: LinearState | None, size: int) ->
 
 
 def _plain(c: _Chunks, p: _Problem, group: int, state: LinearState | None) -> Float[Tensor, "B K N CG E1"]:
-    """Causal, where every key weighs what its features say and a row is one document."""
+    """Causal, for features without logs and rows of one document."""
     size = c.k.shape[3]
     lower = torch.ones(size, size, dtype=torch.bool, device=c.k.device).tril().repeat_interleave(group, 0)
     within = (c.q @ c.k.mT).masked_fill(~lower, 0.0) @ c.v
@@ -344,16 +339,16 @@ def _plain(c: _Chunks, p: _Problem, group: int, state: LinearState | None) -> Fl
 def _weighted(
     c: _Chunks, p: _Problem, group: int, causal: bool, state: LinearState | None
 ) -> Float[Tensor, "B K N CG E1"]:
-    """With logs and documents. Query t's sums are all times e^(−M_t), M_t the largest log that it sees, so that no
-    exponential is above 1 and one of them is 1."""
+    """With logs and documents. All sums of query t are scaled by e^(−M_t), with the largest log M_t that it sees, so that
+    no exponential is above 1 and one of them is 1."""
     visible, n = c.docs[..., :, None] == c.docs[..., None, :], c.docs.shape[2]
     visible = visible.tril() if causal else visible
     log = c.log[..., None, :]
     most = torch.where(visible, log, _LOW).amax(-1)
-    held = LinearState() if state is None else state
-    sides = [_carry(c, _start(held.sums, p), held.top)]
-    held.sums, held.top = sides[0].sums[:, :, -1], sides[0].tops[:, :, -1]
-    sides += [] if causal else [_carry(c.backwards(), _start(None, p), None).turned()]
+    carried = LinearState() if state is None else state
+    sides = [_carry(c, _start(carried.sums, p), carried.top)]
+    carried.sums, carried.top = sides[0].sums[:, :, -1], sides[0].tops[:, :, -1]
+    sides += [] if causal else [_carry(c.backwards(), _start(None, p), None).reversed()]
     reaches = [torch.where(c.docs == side.docs[..., :n, None], side.tops[..., :n, None], _LOW) for side in sides]
     for reach in reaches:
         most = torch.maximum(most, reach)
@@ -366,25 +361,25 @@ def _weighted(
 
 
 def _for_each(x: Tensor, group: int) -> Tensor:
-    """Rows for tokens → rows for the heads of each token."""
+    """Repeat rows of tokens for the heads of each token."""
     return x if group == 1 else x.repeat_interleave(group, 3)
 
 
 @dataclass
 class _Carried:
-    """Before each chunk, and after the last: the sum over the document that was going on, times e^(−top)."""
+    """Before each chunk, and after the last: the sum over the current document, times e^(−top)."""
 
     sums: Float[Tensor, "B K N1 R E1"]
     tops: Float[Tensor, "B K N1"]
     docs: Int[Tensor, "B 1 N1"]
 
-    def turned(self) -> _Carried:
-        """Of chunks that went backwards: for each, in their own order, what comes after it."""
+    def reversed(self) -> _Carried:
+        """For chunks in reverse: in the original order, the sum after each chunk."""
         return _Carried(*(t[:, :, :-1].flip(2) for t in (self.sums, self.tops, self.docs)))
 
 
 def _carry(c: _Chunks, first: Float[Tensor, "B K R E1"], first_top: Float[Tensor, "B K"] | None) -> _Carried:
-    """By doubling: each sum takes in the one 1, 2, 4 … chunks before it, as far as that is of the same document."""
+    """A parallel scan by doubling: add to each sum the one 1, 2, 4 … chunks before it, within the same document."""
     last = c.docs[..., -1]
     docs = torch.cat([c.docs[..., 0, :1], last], 2)
     open_ = c.docs == last[..., None]

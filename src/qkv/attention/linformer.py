@@ -24,10 +24,9 @@ from .multi_head import Attention, MultiHeadAttention, Pass
 class Linformer(Attention, kind="linformer"):
     """softmax(scale · Q (E K)ᵀ) F V, with E and F of `rank` rows and `max_positions` columns (Wang et al. 2020, §4).
 
-    `share` says what E and F are shared among: "none" has an E and an F for each key-value head, "heads" one E and one F
-    for a layer, "keys-values" one matrix in place of both, "layers" one matrix for all such layers of a stack. Every token
-    sees all, so the pattern is full, and nothing is decoded token by token. Rotary positions turn keys before they are
-    projected.
+    `share` says who shares E and F: "none" has an E and an F for each key-value head, "heads" one E and one F for a layer,
+    "keys-values" one matrix for both, "layers" one matrix for all such layers of a stack. The pattern is full, so there is
+    no decoding token by token. Rotary positions are applied to keys before they are projected.
     """
 
     max_positions: int = Field(gt=0)
@@ -41,8 +40,8 @@ class Linformer(Attention, kind="linformer"):
         refuse_options(self, "softcap", "backend")
         if not isinstance(self.pattern, Full):
             raise ValueError(
-                f"linformer mixes all tokens when it projects them, so its pattern is full(), not {self.pattern}; for "
-                "causal models take attention, linear-attention or performer"
+                f"linformer's projection mixes all tokens, so its pattern is full(), not {self.pattern}; for causal models "
+                "take attention, linear-attention or performer"
             )
         return self
 
@@ -62,12 +61,12 @@ class Linformer(Attention, kind="linformer"):
 
     def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         raise ValueError(
-            "linformer needs the whole sequence at once and does not decode token by token; for that take attention, "
+            "linformer needs the whole sequence at once and can't decode token by token; take attention, "
             "linear-attention or performer"
         )
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
-        """Attention to `rank` keys, and 2 · rank · T · (D + E) for each key-value head that projects."""
+        """Attention to `rank` keys, and 2 · rank · T · (D + E) for the projections of each key-value head."""
         _, k, d, e = self.widths(d_model)
         whole = super().cost(d_model, tokens, tokens * self.rank)
         return whole + Cost(sum(self.matrices) * self.rank * self.max_positions, 2 * self.rank * tokens * k * (d + e))
@@ -114,14 +113,14 @@ def linformer(
 ) -> Float[Tensor, "B T H E"]:
     """softmax(scale · Q (E K)ᵀ) F V, E and F being R × N (Wang et al. 2020, eq. 7), one of each or one a key-value head.
 
-    A token uses the column of its position, so that a shorter row uses the first columns, wherever its padding stands.
-    Padding adds nothing to what is projected, and as a query gets 0.
+    A token uses the column of its position, so a shorter row uses the first columns, wherever its padding is. Padding adds
+    nothing to the projections, and gets 0 as a query.
 
     Raises ValueError for rows of several documents, and for positions past the N columns.
     """
     if layout.segments is not None and not layout.one_segment:
         raise ValueError(
-            "Linformer projects along a whole row, which can't hold several documents; batch them unpacked"
+            "Linformer projects whole rows, which can't hold several documents; set batching.packing to false"
         )
     _check_length(layout, project_keys.shape[-1])
     valid = layout.valid[:, :, None, None]
@@ -134,14 +133,14 @@ def linformer(
 
 
 def _check_length(layout: Layout, columns: int) -> None:
-    """The host counts where it can; the device is asked only where a row is wider than the projection."""
+    """The host counts where it can; the device is only asked for rows wider than the projection."""
     longest = layout.shape[1] + (layout.start or 0)
     if longest > columns and layout.padding != "none":
         longest = int(layout.positions[..., 0].max()) + 1
     if longest > columns:
         raise ValueError(
-            f"{longest} tokens don't fit Linformer's projection of max_positions={columns}; shorten the input, or build it "
-            "with more positions and train it anew"
+            f"{longest} tokens don't fit Linformer's projection of max_positions={columns}; shorten the input, or train a "
+            "model with more positions"
         )
 
 

@@ -1,4 +1,4 @@
-"""Longformer's attention (Beltagy et al. 2020): tokens that see all, and are seen by all, have projections of their own."""
+"""Longformer attention (Beltagy et al. 2020): global tokens see all, are seen by all, and have their own projections."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .multi_head import Attention, MultiHeadAttention, Pass
 
 
 class GlobalAttention(Attention, kind="global-attention"):
-    """Attention in which global tokens have queries of their own, for keys and values of their own (Beltagy et al. 2020,
-    §3.1): softmax(scale · Q_g K_gᵀ) V_g. All other tokens use Q, K and V, for global keys too.
+    """Attention in which global tokens have separate queries, keys and values (Beltagy et al. 2020, §3.1):
+    softmax(scale · Q_g K_gᵀ) V_g. All other tokens use Q, K and V, for global keys too.
 
-    Which tokens are global is said by the `global` part of the pattern: those whose role in the layout is GLOBAL, or the
-    first ones. The pattern holds for them as for all others.
+    The `global` part of the pattern says which tokens are global: those with the role GLOBAL in the layout, or the first
+    ones. The pattern applies to them as to all others.
     """
 
     pattern: Pattern = window(257) | global_tokens()
@@ -43,11 +43,11 @@ class GlobalAttention(Attention, kind="global-attention"):
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         if cross:
-            raise ValueError("global tokens are of a sequence that looks at itself; to cross, take attention")
+            raise ValueError("global-attention is for self-attention only; for cross-attention take attention")
         return MultiHeadGlobalAttention(self, d_model, name)
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
-        """What global tokens are projected to is counted where the pattern says how many there are."""
+        """Includes the projections of global tokens where the pattern says how many there are."""
         h, k, d, e = self.widths(d_model)
         queries, keys = d_model * h * d, d_model * k * (d + e)
         biases = (h * d + k * (d + e)) * self.bias
@@ -70,30 +70,32 @@ class MultiHeadGlobalAttention(MultiHeadAttention):
         self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: State | CrossState | None = None
     ) -> Float[Tensor, "B T H E"]:
         if state is not None:
-            raise ValueError("global tokens need the whole sequence at once; it can't be stepped through")
-        found = run.plan.once(f"which {self.chosen.text}", (layout,), lambda: Found.by(self.chosen, layout))
-        if found is None:
+            raise ValueError(
+                "global tokens need the whole sequence at once; global-attention can't decode token by token"
+            )
+        tokens = run.plan.once(f"which {self.chosen.text}", (layout,), lambda: GlobalTokens.of(self.chosen, layout))
+        if tokens is None:
             return super().mixed(x, run, layout)
-        local = super().mixed(x, run, found.others)
-        return found.put(self._global(x, run, found), local)
+        local = super().mixed(x, run, tokens.others)
+        return tokens.put(self._global(x, run, tokens), local)
 
-    def _global(self, x: Float[Tensor, "B T M"], run: Pass, found: Found) -> Float[Tensor, "B G H E"]:
-        q = self.normed(self.q_global(found.pick(x)), self.q_norm)
+    def _global(self, x: Float[Tensor, "B T M"], run: Pass, tokens: GlobalTokens) -> Float[Tensor, "B G H E"]:
+        q = self.normed(self.q_global(tokens.pick(x)), self.q_norm)
         k = self.normed(self.k_global(x), self.k_norm)
         v = self.v_global(x).unflatten(-1, (self.n_kv_heads, self.d_value))
         if run.tables is not None:
-            q = run.position.rotate_queries(q, tuple(found.pick(table) for table in run.tables))
+            q = run.position.rotate_queries(q, tuple(tokens.pick(table) for table in run.tables))
             k = run.position.rotate_keys(k, run.tables)
-        return self.meet(q, k, v, run, found.layout, run.layout, run.bias, part=".global")
+        return self.meet(q, k, v, run, tokens.layout, run.layout, run.bias, part=".global")
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class GlobalTokens:
     """Which tokens of a batch are global.
 
-    index:  where they stand in each row, in order. A row with fewer than others goes on with tokens that are not.
-    layout: of the tokens at `index`, those which are not global being padding.
-    others: the layout of all tokens, the global ones being padding.
+    index:  their indices in each row, in order. Rows with fewer than others are filled up with other tokens.
+    layout: the layout of the tokens at `index`, with those that are not global as padding.
+    others: the layout of all tokens, with the global ones as padding.
     """
 
     index: Int[Tensor, "B G"]
@@ -101,7 +103,7 @@ class Found:
     others: Layout
 
     @classmethod
-    def by(cls, chosen: Global, layout: Layout) -> Found | None:
+    def of(cls, chosen: Global, layout: Layout) -> GlobalTokens | None:
         """None where no token is global."""
         if chosen.first is None and layout.roles is None:
             return None
@@ -124,17 +126,17 @@ class Found:
         return cls(index, own, replace(layout, positions=hidden, padding="mixed", lengths=None))
 
     def pick(self, t: Tensor) -> Tensor:
-        """The global tokens' part of (B or 1, T, …): (B or 1, G, …)."""
+        """The entries of global tokens in (B or 1, T, …): (B or 1, G, …)."""
         return _picked(t, self.index)
 
     def put(self, part: Float[Tensor, "B G H E"], whole: Float[Tensor, "B T H E"]) -> Float[Tensor, "B T H E"]:
-        """`whole` with the global tokens' part in its places; what is picked besides stays as it is."""
+        """`whole` with the entries of global tokens replaced by `part`."""
         part = torch.where(self.layout.valid[:, :, None, None], part, self.pick(whole))
         return whole.scatter(1, self.index[:, :, None, None].expand_as(part), part)
 
 
 def _most(chosen: Global, layout: Layout, where: Bool[Tensor, "B T"]) -> int:
-    """As many as the global tokens of any row, or more. The host knows where they are the first ones or were marked."""
+    """The most global tokens of any row, or more, without asking the device where the host knows."""
     if chosen.first is not None:
         return min(chosen.first, layout.shape[1])
     return _counted(where) if layout.n_global is None else layout.n_global

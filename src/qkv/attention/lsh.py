@@ -1,4 +1,4 @@
-"""LSH attention, the Reformer's (Kitaev et al. 2020): tokens attend to those that share a random hash, in O(T log T) time.
+"""LSH attention, the Reformer's (Kitaev et al. 2020): tokens attend to those with the same random hash, in O(T log T).
 
 Queries are keys, k_j = q_j / ‖q_j‖, and a token attends to itself only where there is no other for it:
 
@@ -36,16 +36,16 @@ from .multi_head import Mixer, Pass
 
 
 class LSHAttention(Mixer, kind="lsh-attention"):
-    """Attention among tokens that a random hash puts into one of `buckets`, in one of several `rounds`, by chunks
-    (the equations stand above). Time grows as T log T, memory as T.
+    """Attention among tokens that a random hash puts into the same one of `buckets`, in any of several `rounds`, by chunks
+    (equations at the top of this module). Time grows as T log T, memory as T.
 
-    More rounds come nearer to shared-QK attention over all tokens, at a cost that grows with them. About 2 · T / `chunk`
-    buckets are as many as the paper has. Rows of at most `chunk` tokens are exact, and all rows are with `chunk` null.
-    Rotations are drawn anew in every pass of training, from PyTorch's generator; in evaluation they follow from `seed`
-    and the layer's name. **Decoding attends to all cached tokens exactly**, so for contexts beyond a chunk its numbers are
-    those of `chunk` null, and not those of an evaluation by buckets.
+    More rounds approximate shared-QK attention over all tokens better, at a proportional cost. The paper has about
+    2 · T / `chunk` buckets. Rows of at most `chunk` tokens are exact, as are all rows with `chunk` null. Training draws new
+    rotations in every pass, from PyTorch's generator; in evaluation they depend on `seed` and the layer's name. **Decoding
+    attends to all cached tokens exactly**, so that beyond a chunk it gives the numbers of `chunk` null, not those of an
+    evaluation by buckets.
 
-    The pattern is full or causal; documents are kept apart in any case. Rotary positions turn what is hashed.
+    The pattern is full or causal; packed documents are always isolated. Rotary positions are applied before hashing.
     """
 
     n_heads: int = Field(gt=0)
@@ -65,14 +65,16 @@ class LSHAttention(Mixer, kind="lsh-attention"):
     @classmethod
     def _pairs_of_directions(cls, buckets: int) -> int:
         if buckets % 2:
-            raise ValueError(f"a direction and its opposite are two buckets, so their number is even, not {buckets}")
+            raise ValueError(f"the number of buckets is even, as a direction and its opposite make two, not {buckets}")
         return buckets
 
     @field_validator("pattern")
     @classmethod
     def _full_or_causal(cls, pattern: Pattern) -> Pattern:
         if not all(isinstance(part, Full | Causal | Documents) for part in _parts(pattern)):
-            raise ValueError(f"it is full() or causal(), as buckets say the rest, not {pattern}; or take attention")
+            raise ValueError(
+                f"lsh-attention has full() or causal() only, not {pattern}; for other patterns take attention"
+            )
         return pattern
 
     @property
@@ -96,11 +98,11 @@ class LSHAttention(Mixer, kind="lsh-attention"):
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         if cross:
-            raise ValueError("shared queries and keys are of a sequence that looks at itself; to cross, take attention")
+            raise ValueError("lsh-attention is for self-attention only; for cross-attention take attention")
         return MultiHeadLSHAttention(self, d_model, name)
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
-        """Beyond a chunk, pairs are those that are computed: every slot of a chunk with two chunks, in each round."""
+        """Beyond a chunk, the computed pairs are those of each chunk with two chunks, in each round."""
         h, d, e = self.widths(d_model)
         projections = d_model * h * (d + e) + h * e * d_model
         biases = (h * (d + e) + d_model) * self.bias
@@ -175,7 +177,7 @@ class MultiHeadLSHAttention(nn.Module):
 # -- the mathematics ---------------------------------------------------------------------------------------------------
 
 
-_ITSELF = 1e5  # what a token's score with itself is lowered by: e^−10⁵ is 0 beside any other, and 1 alone
+_ITSELF = 1e5  # subtracted from a token's score with itself: e^−10⁵ is 0 beside any other, and 1 alone
 _LAST = torch.iinfo(torch.int64).max  # sorts behind every bucket
 
 
@@ -199,7 +201,7 @@ def exact(
     clean: bool = False,
     name: str = "",
 ) -> Float[Tensor, "B T H E"]:
-    """Shared-QK attention over all tokens: k are those of `unit`, `own` the values of the queries' own tokens."""
+    """Shared-QK attention over all tokens: k comes from `unit`, `own` has the values of the queries' own tokens."""
     others = ~window(1)
     out, lse = attend(
         q,
@@ -228,7 +230,7 @@ def draw_rotations(n_heads: int, d_head: int, rounds: int, buckets: int, like: T
 def fixed_rotations(
     n_heads: int, d_head: int, rounds: int, buckets: int, like: Tensor, seed: str
 ) -> Float[Tensor, "H D R N"]:
-    """The same rotations for the same seed, on whatever device."""
+    """The same rotations for the same seed, on any device."""
     generator = torch.Generator().manual_seed(zlib.crc32(seed.encode()))
     drawn = torch.randn(n_heads, d_head, rounds, buckets // 2, generator=generator, dtype=torch.float32)
     return drawn.to(like.device, _wide(like))
@@ -254,29 +256,29 @@ def lsh_attention(
     causal: bool = True,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B T H E"]:
-    """Shared-QK attention among tokens that share a bucket, by chunks; what the R rounds find is united.
+    """Shared-QK attention among tokens of one bucket, by chunks, over the union of R rounds.
 
-    A pair that N_ij rounds find counts once: each of them lowers its score by log N_ij (the paper's appendix A). Documents
-    of at most `chunk` tokens are one bucket, which is exact, but for bidirectional ones that a chunk's border divides.
-    Padding is sorted behind all tokens and other documents into other buckets: neither is ever seen, and a row gives
-    the same whatever it is padded to. Padded queries give 0.
+    A pair that occurs in N_ij rounds counts once: each of them lowers its score by log N_ij (the paper's appendix A). A
+    document of at most `chunk` tokens is one bucket, which is exact, except for bidirectional ones that a chunk's border
+    divides. Padding is sorted behind all tokens, and each document has buckets of its own: neither is ever attended to,
+    and the width of padding changes nothing. Padded queries give 0.
     """
     length = -(-qk.shape[1] // chunk) * chunk
-    more = length + 1 - qk.shape[1]  # one token more than there are slots: padding for the first chunk to look back at
+    more = length + 1 - qk.shape[1]  # one more token than slots: padding, for the first chunk to look back at
     hidden = ~layout.valid[..., None, None]
     queries, values = (F.pad(x.masked_fill(hidden, 0.0), (0, 0, 0, 0, 0, more)).transpose(1, 2) for x in (qk, v))
     at = F.pad(layout.positions[..., 0], (0, more), value=-1)
     sort = _sorted(hashed(queries, rotations), at, layout, chunk, rotations.shape[-1] * 2)
     out, lse = _within_chunks(queries, unit(queries), values, at, sort, causal, dropout)
-    found = out.gather(3, sort.slot[..., None].expand(*sort.slot.shape, out.shape[-1]))
+    mixed = out.gather(3, sort.slot[..., None].expand(*sort.slot.shape, out.shape[-1]))
     share = lse.gather(3, sort.slot).softmax(2)[..., None]
-    return (share * found).sum(2)[:, :, : qk.shape[1]].transpose(1, 2).to(v.dtype)
+    return (share * mixed).sum(2)[:, :, : qk.shape[1]].transpose(1, 2).to(v.dtype)
 
 
 class _Sorted(NamedTuple):
     """Tokens in order of their buckets, in each of R rounds: L slots in chunks of C. Token L is padding."""
 
-    bucket: Int[Tensor, "B H R L+1"]  # of each token; padding in the last, and those of each segment apart
+    bucket: Int[Tensor, "B H R L+1"]  # of each token; padding in the last, each segment in its own
     slot: Int[Tensor, "B H R L"]  # of each token
     own: Int[Tensor, "B H R L/C C"]  # the tokens in a chunk
     seen: Int[Tensor, "B H R L/C 2C"]  # those of the chunk before, and its own
@@ -320,7 +322,7 @@ def _within_chunks(
 def _added(
     at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool, dtype: torch.dtype
 ) -> Float[Tensor, "B H R L/C C 2C"]:
-    """−log N_ij where a query may see a key, −∞ where not, and −10⁵ for itself, which it always may."""
+    """−log N_ij where a query may attend to a key, −∞ where not, and −10⁵ for itself, which is always allowed."""
     itself = sort.own[..., :, None] == sort.seen[..., None, :]
     allowed = _allowed(at, sort, causal)
     if sort.own.shape[2] == 1:
@@ -331,7 +333,7 @@ def _added(
 
 
 def _allowed(at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool) -> Bool[Tensor, "B H R L/C C 2C"]:
-    """Real tokens of the query's bucket, and none that come after it where causal."""
+    """Real tokens of the query's bucket, without later ones if causal."""
     q_bucket, k_bucket = (sort.bucket.gather(-1, x.flatten(-2)).view_as(x) for x in (sort.own, sort.seen))
     everywhere = at[:, None].expand(*sort.bucket.shape[:2], -1)
     q_at, k_at = (_tokens(everywhere, x) for x in (sort.own, sort.seen))
@@ -340,10 +342,10 @@ def _allowed(at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool) -> Bool[Tens
 
 
 def _times(sort: _Sorted) -> Int[Tensor, "B H R L/C C 2C"]:
-    """In how many rounds a query meets a key: where both have one bucket, and the key's chunk is the same or before."""
+    """The number of rounds in which a query meets a key: both in one bucket, the key's chunk the same or the one before."""
     in_order = sort.bucket.gather(-1, sort.own.flatten(-2)).view_as(sort.own)
     steps = torch.zeros_like(in_order, dtype=torch.int32)
-    steps[..., 0] = 1  # a place is 1 further in the next chunk, and 2 or more in the next bucket
+    steps[..., 0] = 1  # places advance by 1 at a new chunk, and by 2 or more at a new bucket
     steps = steps.flatten(-2) + 2 * F.pad(in_order.flatten(-2).diff(dim=-1) != 0, (1, 0))
     place = F.pad(steps.cumsum(-1, dtype=torch.int32).gather(-1, sort.slot), (0, 1))
     times = torch.zeros(*sort.own.shape, sort.seen.shape[-1], dtype=torch.int32, device=place.device)

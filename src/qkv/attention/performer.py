@@ -10,10 +10,10 @@ from .linear import LinearAttention, MultiHeadLinearAttention, refuse_crossing
 
 
 class Performer(LinearAttention, kind="performer"):
-    """softmax(scale · QKᵀ) V, its exponentials estimated with `features.n_features` positive orthogonal random features.
+    """softmax(scale · QKᵀ) V, with exponentials estimated by `features.n_features` positive orthogonal random features.
 
-    The error falls as m^−½ in the number m of features, and grows with the size of queries and keys. Directions are drawn
-    by (`features.seed`, the layer's name), and saved with the model; `redraw` draws others.
+    The error falls as m^−½ with the number m of features, and grows with the norms of queries and keys. Directions depend
+    on `features.seed` and the layer's name, and are saved with the model; `redraw` draws others.
     """
 
     features: Favor = Favor()
@@ -30,7 +30,7 @@ class MultiHeadPerformer(MultiHeadLinearAttention):
 
     @torch.no_grad()
     def redraw(self, seed: int) -> None:
-        """Take other directions, those of (seed, the layer's name): between steps of training, not of decoding."""
+        """Draw new directions from the seed and the layer's name: between training steps, not during decoding."""
         assert isinstance(self.features, Favor) and self.directions is not None
         self.directions.copy_(self.features.replace(seed=seed).directions(self.d_head, self.name))
 

@@ -1,13 +1,12 @@
-"""Ring attention (Liu et al. 2023): a sequence is split over ranks that stand in a ring, and keys and values go round.
+"""Ring attention (Liu et al. 2023): a sequence is split over ranks, and keys and values circulate among them.
 
-Each rank keeps its queries. At step s it holds the keys and values of the rank s places before it, attends to them, and
-passes them on; the partial results are joined by their log-sum-exp (`merge`), so that after as many steps as there are
-ranks every query has met every key, and no rank ever held more than two shards. Backward goes round once more: weights
-are recomputed from the final log-sum-exp, and the gradients of keys and values travel with their shard until they are
-home.
+Each rank keeps its queries. At step s it has the keys and values of the rank s places before it, attends to them, and
+passes them on; partial results are combined by their log-sum-exp (`merge`). After as many steps as ranks, every query has
+met every key, and no rank ever had more than two shards. Backward goes round once more: weights are recomputed from the
+final log-sum-exp, and the gradients of keys and values travel with their shard until they are back.
 
-Where tokens are travels with them (`Layout`), so every pattern, padding and packed rows are the same rule here as on one
-rank. A causal pattern would leave the first ranks idle in the contiguous order; the zig-zag order (Dubey et al. 2024,
+Layouts travel with their tokens, so every pattern, padding and packed rows work as on one rank.
+A causal pattern would leave the first ranks idle in the contiguous order; the zig-zag order (Dubey et al. 2024,
 §3.3.2; Brandon et al. 2023 balance by stripes) gives each rank an early and a late chunk, and so equal work.
 
 `attend_shards` is the program of the ranks: each process gives it a `Ring`, whose `send` and `receive` reach its neighbors.
@@ -35,7 +34,7 @@ Order = Literal["contiguous", "zigzag"]
 _FULL = Full()
 
 
-# -- who has what, and when --------------------------------------------------------------------------------------------
+# -- the schedule ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class Schedule:
         return self.chunk * self.shards * len(self.chunks(0))
 
 
-# -- how it goes round -------------------------------------------------------------------------------------------------
+# -- communication -----------------------------------------------------------------------------------------------------
 
 Parcel = list[Tensor]  # of the same shapes on every rank
 
@@ -129,7 +128,7 @@ class Ring(Protocol):
     def receive(self) -> list[Parcel]: ...
 
 
-# -- what is computed --------------------------------------------------------------------------------------------------
+# -- computation -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,11 +167,11 @@ class Problem:
             self._seen[rank, owner] = bool(blocks.maybe.any())
         return self._seen[rank, owner]
 
-    def step(self, rank: int, owner: int, q: Tensor, held: Parcel, tensors: Sequence[Tensor]) -> Any:
+    def step(self, rank: int, owner: int, q: Tensor, received: Parcel, tensors: Sequence[Tensor]) -> Any:
         """One rank's queries over one shard of keys and values: the partial output and its log-sum-exp."""
         return attend(
             q,
-            *held,
+            *received,
             pattern=self.pattern,
             layout=self.q_layouts[rank],
             kv_layout=self.kv_layouts[owner],
@@ -201,17 +200,17 @@ def _forward(
 ) -> list[tuple[Tensor, Tensor]]:
     """For each rank played here its output (B, T/p, H, E) and log-sum-exp (B, H, T/p), in at least fp32."""
     results = [_nothing(x, y) for x, y in zip(q, v, strict=True)]
-    held = [[x, y] for x, y in zip(k, v, strict=True)]
+    shards = [[x, y] for x, y in zip(k, v, strict=True)]
     for step in range(line.size):
         if step < line.size - 1:
-            line.send(held)
+            line.send(shards)
         for i, rank in enumerate(line.ranks):
             owner = problem.keys.owner(rank, step)
             if problem.meets(rank, owner):
-                out, lse = problem.step(rank, owner, q[i], held[i], tensors)
+                out, lse = problem.step(rank, owner, q[i], shards[i], tensors)
                 results[i] = merge(*results[i], out.to(results[i][0].dtype), lse)
         if step < line.size - 1:
-            held = line.receive()
+            shards = line.receive()
     return results
 
 
@@ -223,7 +222,7 @@ def _nothing(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass
-class _Wanted:
+class _Backward:
     """What one rank keeps for backward: its queries, its final result, and the gradients that came for it."""
 
     q: Tensor
@@ -244,10 +243,10 @@ class _Wanted:
 
 
 def _step_backward(
-    problem: Problem, rank: int, owner: int, rows: _Wanted, held: Parcel, tensors: Sequence[Tensor]
+    problem: Problem, rank: int, owner: int, rows: _Backward, received: Parcel, tensors: Sequence[Tensor]
 ) -> list[Tensor | None]:
     """Gradients of q, k, v and what the bias is made of from one step, which is computed again."""
-    inputs = [x.detach() for x in (rows.q, *held, *tensors)]
+    inputs = [x.detach() for x in (rows.q, *received, *tensors)]
     trained = [True] * 3 + [x.requires_grad for x in problem.tensors]
     leaves = [x.requires_grad_() for x, wanted in zip(inputs, trained, strict=True) if wanted]
     with torch.enable_grad():
@@ -258,7 +257,7 @@ def _step_backward(
 
 
 def _backward(
-    problem: Problem, line: Ring, rows: list[_Wanted], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
+    problem: Problem, line: Ring, rows: list[_Backward], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Parcel], list[Tensor]]:
     """Gradients of each rank's q, of its (k, v), and of what the bias is made of, summed over the ranks played here.
 
@@ -266,21 +265,21 @@ def _backward(
     """
     d_q = [torch.zeros_like(x.q, dtype=x.out.dtype) for x in rows]
     d_bias = [torch.zeros_like(x) for x in tensors]
-    held = [[x, y] for x, y in zip(k, v, strict=True)]
-    owed = [[torch.zeros_like(x, dtype=rows[0].out.dtype) for x in parcel] for parcel in held]
+    shards = [[x, y] for x, y in zip(k, v, strict=True)]
+    owed = [[torch.zeros_like(x, dtype=rows[0].out.dtype) for x in parcel] for parcel in shards]
     for step in range(line.size):
         if step < line.size - 1:
-            line.send(held)
+            line.send(shards)
         for i, rank in enumerate(line.ranks):
             owner = problem.keys.owner(rank, step)
             if problem.meets(rank, owner):
-                grads = _step_backward(problem, rank, owner, rows[i], held[i], tensors)
+                grads = _step_backward(problem, rank, owner, rows[i], shards[i], tensors)
                 for total, grad in zip((d_q[i], *owed[i], *d_bias), grads, strict=True):
                     if grad is not None:
                         total.add_(grad)
         line.send(owed)
         if step < line.size - 1:
-            held = line.receive()
+            shards = line.receive()
         owed = line.receive()
     return d_q, owed, d_bias
 
@@ -303,7 +302,7 @@ class _Attention(torch.autograd.Function):
         given, results = ctx.saved_tensors[: -2 * n], ctx.saved_tensors[-2 * n :]
         q, k, v, rest = _sides(ctx.line, given)
         outs, lses = results[::2], results[1::2]
-        rows = [_Wanted(q[i], outs[i], lses[i], grads[i].to(outs[i].dtype), grads[n + i]) for i in range(n)]
+        rows = [_Backward(q[i], outs[i], lses[i], grads[i].to(outs[i].dtype), grads[n + i]) for i in range(n)]
         d_q, d_kv, d_bias = _backward(ctx.problem, ctx.line, rows, k, v, rest)
         made = (*d_q, *(pair[0] for pair in d_kv), *(pair[1] for pair in d_kv), *d_bias)
         return (None, None, *(d.to(x.dtype) for d, x in zip(made, given, strict=True)))
@@ -315,7 +314,7 @@ def _sides(line: Ring, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Te
     return q, k, v, list(tensors[3 * n :])
 
 
-# -- what is called ----------------------------------------------------------------------------------------------------
+# -- the entry point ---------------------------------------------------------------------------------------------------
 
 
 def attend_shards(
