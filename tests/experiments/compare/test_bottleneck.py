@@ -44,7 +44,7 @@ def test_it_is_used_as_any_run(run: Run, tmp_path: Path) -> None:
     texts = ["a b c", "d e f g h"]
     assert [vector.shape for vector in run.embed(texts)] == [(16,), (16,)]
     assert all(score.log_likelihood < 0 for score in run.score(texts, ["c b a", "h g f e d"]))
-    with pytest.warns(UserWarning, match="no Hub family is recurrent"):
+    with pytest.warns(UserWarning, match="no Hub family has models of the kind 'recurrent'"):
         run.save(tmp_path / "again")
     again = load(tmp_path / "again", device="cpu")
     assert again.model.spec == run.model.spec
