@@ -14,12 +14,12 @@ _FORM, _UPOS = 1, 3  # columns of CoNLL-U
 
 
 class Columns(FilePerSplit, kind="columns"):
-    """Sentences of words and tags. Columns stand between tabs, or between spaces where a line has no tab.
+    """Sentences of words and tags. Columns are separated by tabs, or by spaces if a line has no tab.
 
     word, tag: which columns, from 0; −1 is the last. By default the first and the last; of a `.conllu` file (plain or
                packed) the second and the fourth, words and their universal parts of speech.
 
-    In CoNLL-U, lines that begin with `#` are comments, and what is no word by itself ("3-4", "5.1") is left out.
+    In CoNLL-U, lines that begin with `#` are comments; multiword tokens ("3-4") and empty nodes ("5.1") are skipped.
     """
 
     expects: ClassVar[str] = "a file with a word and its tag on each line"

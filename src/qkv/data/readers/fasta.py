@@ -70,7 +70,7 @@ class Fasta(HoldOutSource, kind="fasta"):
 
 
 class Record(NamedTuple):
-    """What stands under a header: the words behind the name, the symbols, and the line of the header."""
+    """A FASTA record: the words after the name in its header, the symbols, and the line of the header."""
 
     about: tuple[str, ...]
     symbols: str
@@ -78,7 +78,7 @@ class Record(NamedTuple):
 
 
 def records(name: str) -> dict[str, Record]:
-    """The records of a file by their names. Raises ValueError with the line of what is no FASTA."""
+    """The records of a file by name. Raises ValueError with the line if the file is not FASTA."""
     path, member = _file(name)
     stat = path.stat()
     return _records(path, member, stat.st_size, stat.st_mtime_ns)
@@ -114,7 +114,7 @@ def _records(path: Path, member: str, size: int, mtime_ns: int) -> dict[str, Rec
 
 
 def _file(name: str) -> tuple[Path, str]:
-    """A file on disk, and what is meant in it where it is an archive."""
+    """A file on disk, and the member of it if it is an archive."""
     path = Path(name).expanduser()
     for place in path.parents:
         if place.suffix == ".zip" and place.is_file():

@@ -23,9 +23,9 @@ _OTHER_NAMES: dict[Split, tuple[str, ...]] = {"train": (), "validation": ("valid
 
 
 class Splits(Spec):
-    """What the splits are called in a data set; one of its own parts, `train[:90%]`, will do as well.
+    """The names of the splits in a dataset, or slices of them such as `train[:90%]`.
 
-    By default, each by its own name (validation also by `valid`, `val` or `dev`) where the data set has it.
+    By default, their own names (for validation also `valid`, `val` or `dev`).
     """
 
     train: str | None = None
@@ -64,7 +64,7 @@ class Datasets(HoldOutSource, kind="datasets"):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is read of a record."""
+        """The columns that are read."""
         return (self.text or "text",) if self.source is None or self.target is None else (self.source, self.target)
 
     @property
@@ -100,7 +100,7 @@ class Datasets(HoldOutSource, kind="datasets"):
         return self.path, len(data), getattr(data, "_fingerprint", None)
 
     def example(self, record: Mapping[str, Any]) -> Example | Skipped:
-        """What a record says."""
+        """The example in a record, or why it is skipped."""
         found = [json_field(record, column) for column in self.columns]
         texts = [text for text in found if text is not None]
         if len(texts) < len(found):
@@ -110,7 +110,7 @@ class Datasets(HoldOutSource, kind="datasets"):
         return {"text": texts[0]} if texts[0].strip() else Skipped("empty")
 
     def _called(self, split: Split) -> str | None:
-        """The data set's name of a split."""
+        """The dataset's name of a split."""
         given = getattr(self.splits, split)
         if given is not None:
             return given
@@ -136,7 +136,7 @@ def _opened(spec: Datasets) -> Mapping[str, Any]:
     if not _saved(spec):
         return _load(spec)
     library = _library()
-    with _said(spec.path):
+    with _one_sentence_errors(spec.path):
         found = library.load_from_disk(str(Path(spec.path).expanduser()))
         found = found if isinstance(found, Mapping) else {"train": found}
         return {name: data.to_iterable_dataset() for name, data in found.items()} if spec.streaming else found
@@ -154,14 +154,14 @@ def _part(spec: Datasets, called: str) -> Any:
 
 
 def _saved(spec: Datasets) -> bool:
-    """Whether it is what `save_to_disk` wrote."""
+    """Whether the path was written by `save_to_disk`."""
     path = Path(spec.path or "").expanduser()
     return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
 
 
 def _load(spec: Datasets, called: str | None = None) -> Any:
     library = _library()
-    with _said(spec.path):
+    with _one_sentence_errors(spec.path):
         return library.load_dataset(
             spec.path, spec.name, split=called, revision=spec.revision, streaming=spec.streaming
         )
@@ -177,8 +177,8 @@ def _library() -> ModuleType:
 
 
 @contextlib.contextmanager
-def _said(path: str | None) -> Iterator[None]:
-    """The library's errors, of many kinds and lengths, as one sentence."""
+def _one_sentence_errors(path: str | None) -> Iterator[None]:
+    """Turn the library's errors into a ValueError of one sentence."""
     try:
         yield
     except Exception as error:

@@ -17,10 +17,10 @@ Mask = NDArray[np.uint8]  # (H, W)
 
 
 class Masks(FileSource, kind="masks"):
-    """A folder with two more in it, `images` and `masks`; `image/7.jpg` is the picture to the mask `label/7.png`.
+    """A folder with two subfolders, `images` and `masks`: `image/7.jpg` belongs to the mask `label/7.png`.
 
-    Masks have one channel, or a palette: each number in them stands for a class, see `Segment`. Splits that have no folder
-    of their own are held out of the training data.
+    Masks have one channel, or a palette: each number in them is a class, see `Segment`. Splits without a folder of their own
+    are held out of the training data.
 
     classes: what the numbers mean, in their order.
     """
@@ -62,7 +62,7 @@ class Masks(FileSource, kind="masks"):
 
 
 def _by_stem(folder: Path) -> dict[str, Path]:
-    """The pictures of a folder by name without its ending."""
+    """The images of a folder by file name without suffix."""
     if not folder.is_dir():
         raise ValueError(f"there is no folder {str(folder)!r}; pictures and masks lie in folders of their own")
     found: dict[str, Path] = {}

@@ -22,7 +22,7 @@ class Questions(FilePerSplit, kind="questions"):
     with; the names are those of the fields, dotted where they are nested. A question that the context does not answer has
     neither (or null); one with several true answers has lists of both.
 
-    What is held out are whole articles, or in a JSONL file contexts with all their questions.
+    Whole articles are held out; in a JSONL file, contexts with all their questions.
     """
 
     expects: ClassVar[str] = "a JSON file like SQuAD's or a JSONL file"
@@ -46,7 +46,7 @@ class Questions(FilePerSplit, kind="questions"):
 
 
 class _Place(NamedTuple):
-    """Where a question of SQuAD stands."""
+    """The indices of a SQuAD question."""
 
     article: int
     paragraph: int
@@ -54,7 +54,7 @@ class _Place(NamedTuple):
 
 
 class _Squad:
-    """All questions of a file like SQuAD's, in their order."""
+    """All questions of a SQuAD file, in order."""
 
     def __init__(self, path: Path, encoding: str) -> None:
         self._path = path
@@ -121,7 +121,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _example(context: str, question: str, said: list[tuple[Any, Any]], where: str, article: str) -> Example | Skipped:
-    """Raises ValueError where an answer does not stand where it is said to."""
+    """Raises ValueError if an answer is not at its given position in the context."""
     if not context.strip() or not question.strip():
         return Skipped("with an empty question or context")
     for answer, start in said:

@@ -22,7 +22,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class Windows:
-    """`history + horizon` rows from every `stride`-th place of a stretch of a series."""
+    """Windows of `history + horizon` rows, one every `stride` rows of part of a series."""
 
     def __init__(self, values: Numbers, spec: SeriesSource, begin: int, end: int, names: tuple[str, ...]) -> None:
         self._values, self._spec, self._begin, self._names = values, spec, begin, names
@@ -43,11 +43,11 @@ class Windows:
 
 
 class SeriesSource(Source):
-    """What sources of series share: windows of `history` rows, and the `horizon` rows that are to be forecast from them.
+    """Base class of time series sources: windows of `history` rows, and the `horizon` rows to forecast from them.
 
-    Values are less their mean in the training split, over their standard deviation there, so that errors are comparable
-    between columns and with the literature; `shares` or `rows` say which stretch is whose. A window of validation or test
-    may look back into the split before it.
+    Values are standardized by the mean and standard deviation of the training split, so that errors are comparable between
+    columns and with the literature. `shares` or `rows` set the sizes of the splits. A window of validation or test may look
+    back into the split before it.
     """
 
     history: int = Field(default=96, gt=0)
@@ -135,7 +135,7 @@ class Series(SeriesSource, kind="series"):
 def _read(
     path: Path, columns: tuple[str | int, ...] | None, gaps: str, stamp: tuple[int, int]
 ) -> tuple[Numbers, tuple[str, ...], tuple[str, ...]]:
-    """The numbers, the columns' names, and what is to be said of their times."""
+    """The numbers, the column names, and notes on the timestamps."""
     try:
         rows = [row for row in csv.reader(io.StringIO(whole_text(path))) if row]
     except csv.Error as error:

@@ -19,7 +19,7 @@ from ..files.lines import Lines
 from .word_vectors import Vectors
 
 Progress = Callable[[float], None]
-"""Told now and then which share of the work is done."""
+"""Called from time to time with the fraction of the work that is done."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Corpus:
 
 
 class VectorMethod(Spec, role="vector method"):
-    """How vectors are learned from a text; a new one is a subclass with a `kind` and a `train`.
+    """A method of training word vectors; a new one is a subclass with a `kind` and a `train`.
 
     width:  numbers in a vector.
     window: words on each side that are a word's context, at most.

@@ -32,7 +32,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False) -> Vectors:
-    """Vectors from a file; which of the three forms it has is seen from its content.
+    """Read vectors from a file; its format is detected.
 
     encoding:   of the words.
     keep_first: where a word stands twice, keep its first vector and say so in `notes`, in place of an error.
@@ -88,7 +88,7 @@ def write(vectors: Vectors, path: str | Path, form: Form | None = None) -> Path:
 
 @contextmanager
 def _written_beside(path: Path) -> Iterator[IO[bytes]]:
-    """A file that gets its name only when it is whole."""
+    """A temporary file that is renamed to `path` when it is complete."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as out:

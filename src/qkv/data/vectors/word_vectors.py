@@ -15,7 +15,7 @@ from ...core.spec import nearest
 _SPELLED = 20_000  # words, the first ones of a file, among which an unknown word's likely spelling is looked for
 
 Found = list[tuple[str, float]]
-"""Words with their cosine similarity, the most similar first."""
+"""Words with their cosine similarity, most similar first."""
 
 
 @dataclass(frozen=True, eq=False)

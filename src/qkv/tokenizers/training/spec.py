@@ -24,16 +24,16 @@ VocabSize = Annotated[int, Field(ge=1, le=10_000_000)]  # the trainers take room
 
 
 class TokenizerSpec(Spec, role="tokenizer"):
-    """How text becomes ids.
+    """Settings of a tokenizer.
 
-    Ids begin with the control tokens, those that are set of `pad unk bos eos mask` in this order; then come the markers
-    of `special`, then what was learned. Control tokens are put in by the program and are never read from text; markers
-    are read from text, each as one id, and are written back when decoding.
+    Ids begin with the control tokens, those of `pad unk bos eos mask` that are set, in this order; then come the markers of
+    `special`, then the learned vocabulary. Control tokens are added by the program and never read from text; markers are
+    read from text, each as one id, and kept when decoding.
     """
 
     lowercase: bool = False
     normalization: Literal["none", "nfc", "nfkc"] = "none"
-    """Unicode normalization of the text. With `none` nothing is lost; `nfkc` is SentencePiece's."""
+    """Unicode normalization. `none` is lossless; `nfkc` is that of SentencePiece."""
     pad: str | None = "<pad>"
     unk: str | None = "<unk>"
     bos: str | None = "<s>"
@@ -42,7 +42,7 @@ class TokenizerSpec(Spec, role="tokenizer"):
     special: tuple[str, ...] = ()
     """Markers such as `<de>`: printable ASCII without spaces."""
     chat_template: str | None = None
-    """How conversations become text, in Jinja; see qkv.tokenizers.chat.template."""
+    """A Jinja chat template; see qkv.tokenizers.chat.template."""
 
     @field_validator(*ROLES)
     @classmethod
@@ -74,10 +74,10 @@ class TokenizerSpec(Spec, role="tokenizer"):
             raise ValueError(f"special tokens must differ, and {', '.join(map(repr, twice))} is there twice")
         return self
 
-    # -- what a kind is made of ---------------------------------------------------------------------------------
+    # -- overridden by each kind ---------------------------------------------------------------------------------
 
     def learn(self, texts: Iterable[str], trace: Trace | None = None) -> models.Model:
-        """The model with its vocabulary, which begins with `names`. `texts` have no markers in them any more."""
+        """Train the model; its vocabulary begins with `names`. Markers have been removed from `texts`."""
         raise NotImplementedError
 
     def normalizer(self) -> normalizers.Normalizer | None:
@@ -101,7 +101,7 @@ class TokenizerSpec(Spec, role="tokenizer"):
         return tuple(dict.fromkeys(n for n in (self.pad, self.unk, self.bos, self.eos, self.mask) if n))
 
     def with_roles(self, roles: Iterable[str]) -> Self:
-        """With a control token for each of these roles, named in the way of those that there are."""
+        """With a control token for each of these roles, named in the style of the existing ones."""
         way = any(name.startswith("[") for name in self.controls)
         return self.replace({role: ROLES[role][way] for role in roles if getattr(self, role) is None})
 
@@ -165,7 +165,7 @@ def refuse_trace(spec: TokenizerSpec, trace: Trace | None) -> None:
 
 
 class ByteFallbackSpec(TokenizerSpec):
-    """Kinds that can spell what their vocabulary lacks."""
+    """Base of kinds with byte fallback."""
 
     byte_fallback: bool = False
     """Spell characters that the vocabulary lacks as their UTF-8 bytes, 256 more tokens, so that nothing is unknown."""
@@ -180,7 +180,7 @@ class ByteFallbackSpec(TokenizerSpec):
 
 
 class SubwordSpec(ByteFallbackSpec):
-    """Kinds that learn pieces of words."""
+    """Base of subword kinds."""
 
     split_digits: bool = False
     """Every digit a token of its own (Llama, PaLM): numbers are then copied and compared digit by digit."""
