@@ -223,3 +223,28 @@ def test_what_a_size_may_be_is_said() -> None:
         preset("bert-base", token_types=-1)
     with pytest.raises(ValueError, match="query_width is a number above 0"):
         preset("gemma-2-2b", query_width=0)
+
+
+# Σ|w| of all parameters at seed 0 and the loss per token, as they were before positions, placements and the order of layers
+# were opened (commit fbf362b).
+NUMBERS: dict[str, tuple[dict[str, int], float, float]] = {
+    "transformer": ({"d_ff": 48}, 6058.06311, 3.658514),
+    "gpt2": ({"max_positions": 32}, 519.68132, 3.698914),
+    "pythia-160m": ({"d_ff": 48, "max_positions": 32}, 411.119537, 4.142807),
+    "falcon-rw-1b": ({}, 585.838503, 3.703417),
+    "llama": ({"d_ff": 48}, 501.589458, 4.14092),
+    "gemma-2-2b": ({"d_ff": 48, "n_kv_heads": 2, "d_head": 8, "windows": 8}, 278.304941, 4.041891),
+    "bert-base": ({"d_ff": 48, "max_positions": 32}, 501.353526, 4.118572),
+    "t5-small": ({"d_ff": 48}, 20723.625204, 1.628602),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@torch.no_grad()
+def test_initial_weights_and_losses_stay_what_they_were(name: str) -> None:
+    sizes, weights, loss = NUMBERS[name]
+    spec = preset(name, vocab_size=61, d_model=32, n_layers=2, n_heads=4, **sizes)
+    model, ids = build(spec).eval(), torch.arange(18).view(2, 9) * 7 % 61
+    inputs = (ids, ids) if spec.is_encoder_decoder else (ids,)
+    assert sum(float(p.double().abs().sum()) for p in model.parameters()) == pytest.approx(weights, rel=1e-7)
+    assert float(model(*inputs, labels=ids).loss) / 18 == pytest.approx(loss, rel=1e-5)
