@@ -124,7 +124,7 @@ class Mixer(Spec, role="attention"):
 
 
 class NoMixer(Mixer, kind="none"):
-    """No attention: tokens stay strangers."""
+    """No attention: each token by itself."""
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         return Nothing()

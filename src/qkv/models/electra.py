@@ -111,11 +111,11 @@ class ReplacedTokensHead(TokenClassifierHead):
         sums = head.loss(hidden, labels)
         places = labels != IGNORE
         with torch.no_grad():
-            said = drawn(head(hidden[places][None])[0], None if self.training else 0)
+            drawn_ids = drawn(head(hidden[places][None])[0], None if self.training else 0)
         ids = inputs["ids"].clone()
-        ids[places] = said
+        ids[places] = drawn_ids
         replaced = torch.zeros_like(places)
-        replaced[places] = said != labels[places]
+        replaced[places] = drawn_ids != labels[places]
         return Replacement(sums, ids, replaced)
 
 

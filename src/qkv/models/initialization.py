@@ -1,4 +1,4 @@
-"""How parameters begin: the schemes of the original paper, GPT-2 and T5, seeded by (seed, parameter name).
+"""Weight initialization: Glorot, GPT-2's, T5's and DeepNorm's schemes, seeded by (seed, parameter name).
 
 A drawn parameter's numbers depend on its name and the seed alone, so they are the same whatever else the model has, in
 which order it is built, and however it is sharded. What a module says or fills itself is kept.
@@ -38,7 +38,7 @@ class Initialization(Spec, role="initialization"):
 
     def draw(self, module: nn.Module, path: str, value: Tensor, n_layers: int) -> Draw:
         """The distribution of one parameter by its path; modules with an `initial(name)` say their own numbers."""
-        own = said(module, path.rpartition(".")[2])
+        own = initial_value(module, path.rpartition(".")[2])
         if own is not None:
             return "constant", own
         if isinstance(module, TokenEmbedding | LearnedEmbedding | LanguageModelHead | T5Bias) and value.ndim == 2:
@@ -115,7 +115,7 @@ class T5Normal(Initialization, kind="t5"):
         return kind, size
 
 
-def said(module: nn.Module, name: str) -> float | Tensor | None:
+def initial_value(module: nn.Module, name: str) -> float | Tensor | None:
     """What a module's method `initial(name)` gives; None where it has none, or leaves the parameter to others."""
     method = getattr(module, "initial", None)
     if not callable(method) or isinstance(method, nn.Module):  # a part of it that bears the name
@@ -144,7 +144,7 @@ def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: in
 
 
 def _takes_all(module: nn.Module, name: str) -> bool:
-    return getattr(module, "drawn", None) is True or said(module, name) is not None
+    return getattr(module, "drawn", None) is True or initial_value(module, name) is not None
 
 
 def _start(draw: Draw, value: Tensor, seed: int, path: str) -> Tensor:

@@ -57,23 +57,23 @@ def replace(model: Model, changes: Mapping[str, Any], *, seed: int = 0) -> Repla
 
     Raises ValueError where a path leaves the spec, or the changed spec is none.
     """
-    made = build(model.spec.replace(changes), device=model.device, dtype=model.dtype, seed=seed, cls=type(model))
-    before, after = model.state_dict(), made.state_dict(keep_vars=True)
-    parts = _Parts.of(model), _Parts.of(made)
+    changed = build(model.spec.replace(changes), device=model.device, dtype=model.dtype, seed=seed, cls=type(model))
+    before, after = model.state_dict(), changed.state_dict(keep_vars=True)
+    parts = _Parts.of(model), _Parts.of(changed)
     did: dict[str, list[str]] = {"kept": [], "pooled": [], "cut": [], "resized": [], "new": []}
-    seen: set[int] = set()
+    done: set[int] = set()
     for name, tensor in after.items():
-        if id(tensor) in seen:
+        if id(tensor) in done:
             continue
-        seen.add(id(tensor))
+        done.add(id(tensor))
         old = before.get(name)
         how, value = ("new", None) if old is None else _converted(name, old, tensor, *parts)
         did[how].append(name)
         if value is not None:
             tensor[tuple(slice(n) for n in value.shape)].copy_(value) if how == "cut" else tensor.copy_(value)
     gone = tuple(name for name in before if name not in after)
-    made.train(model.training)
-    return Replaced(made, **{how: tuple(names) for how, names in did.items()}, gone=gone)
+    changed.train(model.training)
+    return Replaced(changed, **{how: tuple(names) for how, names in did.items()}, gone=gone)
 
 
 class _Parts(NamedTuple):

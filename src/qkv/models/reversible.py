@@ -1,4 +1,4 @@
-"""Reversible layers (Gomez et al. 2017; Reformer, Kitaev et al. 2020, §3): activations are made again from the outputs.
+"""Reversible layers (Gomez et al. 2017; Reformer, Kitaev et al. 2020, §3): activations are recomputed from the outputs.
 
 A step takes streams (x₁, x₂) to (x₂, x₁ + f(x₂)), and is undone by (y₁, y₂) → (y₂ − f(y₁), y₁). So of any number of layers
 only the last one's output is kept for backward, which runs every f once more, as recomputation of blocks does. What comes
@@ -98,16 +98,16 @@ class _Reversible(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (y1, y2), (d1, d2) = ctx.saved_tensors[0].unbind(), grad.unbind()
-        found: dict[Tensor, Tensor] = {}
+        gradients: dict[Tensor, Tensor] = {}
         for block, run, name, drawn in reversed(ctx.steps):
             with torch.enable_grad(), drawn.again(y1.device.type), ctx.autocast:
                 x = y1.detach().requires_grad_()
-                made = block.branch(name, x, run.afresh())
+                output = block.branch(name, x, run.afresh())
             leaves = _reached(block, run)
-            pulled, *more = torch.autograd.grad(made, [x, *leaves], d2.to(made.dtype), allow_unused=True)
-            y1, y2 = y2 - made.detach(), y1
+            pulled, *more = torch.autograd.grad(output, [x, *leaves], d2.to(output.dtype), allow_unused=True)
+            y1, y2 = y2 - output.detach(), y1
             d1, d2 = d2, d1 if pulled is None else d1 + pulled
             for leaf, part in zip(leaves, more, strict=True):
                 if part is not None:
-                    found[leaf] = found[leaf] + part if leaf in found else part
-        return torch.stack([d1, d2]), None, None, *(found.get(leaf) for leaf in ctx.leaves)
+                    gradients[leaf] = gradients[leaf] + part if leaf in gradients else part
+        return torch.stack([d1, d2]), None, None, *(gradients.get(leaf) for leaf in ctx.leaves)

@@ -93,8 +93,8 @@ class Stack(Spec, kind="stack"):
         for name in self.shared:
             shapes = {block.attention.shared[name] for block in self.blocks if name in block.attention.shared}
             if len(shapes) > 1:
-                said = " and ".join(str(shape) for shape in sorted(shapes))
-                raise ValueError(f"layers that share {name} need it in one shape, and these have {said}")
+                shown = " and ".join(str(shape) for shape in sorted(shapes))
+                raise ValueError(f"layers that share {name} need it in one shape, and these have {shown}")
         return self
 
     @field_validator("embedding", mode="before")
@@ -143,7 +143,7 @@ class Stack(Spec, kind="stack"):
 
     @property
     def tables(self) -> int:
-        """How often positions are made: for the input, and where they say so for every further block."""
+        """How many position tables there are: one for the input, and with `between` one for each further block."""
         return self.n_layers if isinstance(self.position, GridPosition) and self.position.between else 1
 
     @property
@@ -210,7 +210,7 @@ def _heads(blocks: Sequence[Block], d_model: int) -> set[tuple[int, int]]:
 
 
 def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_model: int, name: str) -> None:
-    """A scheme that turns or biases heads is made for one number and width of them, and for mixers that heed it."""
+    """Check that the blocks of a scheme have heads of one number and width, and mixers that use what it gives."""
     blocks = spec.with_position(scheme)
     heads = _heads(blocks, d_model)
     own = scheme != spec.position
@@ -223,8 +223,8 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
     turns = any(_does(position, what) for what in ("rotate", "rotate_queries", "rotate_keys"))
     biases = _does(position, "bias")
     if (turns or biases) and len(heads) > 1:
-        said = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
-        raise ValueError(f"{name}.position {scheme!r} serves blocks with equal heads, but there are {said}")
+        shown = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
+        raise ValueError(f"{name}.position {scheme!r} serves blocks with equal heads, but there are {shown}")
     mixers = [block.attention for block in blocks if "attention" in block.sublayers()]
     if turns and mixers and not heads:
         raise ValueError(
@@ -237,10 +237,10 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
             f"{name}.position {scheme!r} turns queries and keys differently, and in {tied.kind} they are the same vectors; "
             "take rotary positions"
         )
-    deaf = next((mixer for mixer in mixers if not mixer.adds_bias), None)
-    if biases and deaf is not None:
+    unbiased = next((mixer for mixer in mixers if not mixer.adds_bias), None)
+    if biases and unbiased is not None:
         raise ValueError(
-            f"{name}.position {scheme!r} is added to the scores of token pairs, and {deaf.kind} has none that it "
+            f"{name}.position {scheme!r} is added to the scores of token pairs, and {unbiased.kind} has none that it "
             "could be added to; positions that work are none, sinusoidal, learned and rotary (a kind of your own whose "
             "module adds run.bias says so by `adds_bias = True`)"
         )
@@ -252,11 +252,11 @@ def _does(position: PositionModule, what: str) -> bool:
 
 
 def _run_again(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
-    """A block of which only the input is kept for backward. What it says is kept as it said it first."""
+    """Recompute a block in backward, keeping its input alone. What it reports is kept from the first run."""
 
     def once(x: Tensor) -> tuple[Tensor, list[Record]]:
         fresh = run.afresh()
-        out = block(x, fresh)  # first: what it says is there afterwards
+        out = block(x, fresh)  # first, as it fills `extras`
         return out, [] if fresh.extras is None else [tuple(record) for _, record in fresh.extras.records]
 
     x, records = checkpoint(once, x, use_reentrant=False)
@@ -267,7 +267,7 @@ def _run_again(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
 
 
 class StackModule(nn.Module):
-    """The module of `Stack`. `recompute` trades time for memory: blocks whose activations are made again in backward.
+    """The module of `Stack`. `recompute` trades time for memory: blocks whose activations are recomputed in backward.
 
     Reversible blocks all compute activations again.
     """
@@ -294,7 +294,7 @@ class StackModule(nn.Module):
         self.reversible, self.placement = spec.is_reversible, spec.blocks[0].placement
 
     def tie(self) -> None:
-        """Make what blocks have in common one parameter; again after anything that replaces parameters."""
+        """Make what blocks have in common one parameter. Call it again after anything that replaces parameters."""
         for name, (first, *others) in self.shared.items():
             for i in others:
                 setattr(self.block(i).attention, name, getattr(self.block(first).attention, name))

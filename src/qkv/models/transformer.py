@@ -71,7 +71,7 @@ class Transformer(ModelSpec, kind="transformer"):
                     raise ValueError(f"{name}.blocks.{i}.cross has no encoder to attend to; leave it out")
         if self.encoder is not None and self.decoder is not None:
             if all(block.cross is None for block in self.decoder.blocks):
-                raise ValueError("no decoder block has cross-attention, so the encoder would go unheard: give `cross`")
+                raise ValueError("no decoder block attends to the encoder: give `cross` to one at least")
             if self.shares_table and self.source_vocab_size not in (None, self.vocab_size):
                 raise ValueError(
                     f"tie_embeddings shares one table, but source_vocab_size is {self.source_vocab_size} and vocab_size "
@@ -84,9 +84,9 @@ class Transformer(ModelSpec, kind="transformer"):
             )
         width = self.output.embedding.width_of(self.d_model)
         if isinstance(self.head, LanguageModel) and self.head.tied and width != self.head.width(self.d_model):
-            said = "d_model" if self.head.width(self.d_model) == self.d_model else "its transform's width"
+            named = "d_model" if self.head.width(self.d_model) == self.d_model else "its transform's width"
             raise ValueError(
-                f"a tied head needs embeddings as wide as {said}={self.head.width(self.d_model)}, not {width}; untie it, "
+                f"a tied head needs embeddings as wide as {named}={self.head.width(self.d_model)}, not {width}; untie it, "
                 "or give it a transform of that width"
             )
         if self.classifier is not None and self.pooler is None:
@@ -277,15 +277,15 @@ class TransformerModel(nn.Module):
             ids, layout = self._laid(ids, layout, attention_mask)
             attention_mask = None
         extras = Extras() if self.training and labels is not None else None
-        seen: dict[str, Any] = {}
+        inputs: dict[str, Any] = {}
         if self.head is not None and self.head.takes_layout:
             if target is not None:
                 target_layout, target_mask = self._layout(target, target_layout, target_mask), None
-                seen = {"layout": target_layout}
+                inputs = {"layout": target_layout}
             else:
                 pixels = {"pixels": ids} if self.head.takes_pixels else {}
                 ids, layout = self._laid(ids, layout, attention_mask)
-                attention_mask, seen = None, {"layout": layout, **pixels}
+                attention_mask, inputs = None, {"layout": layout, **pixels}
         hidden = self.hidden(
             ids,
             target,
@@ -301,8 +301,8 @@ class TransformerModel(nn.Module):
                 raise ValueError("this model has no head, so labels mean nothing to it")
             return hidden
         if labels is None:
-            return self.head(hidden, **seen)
-        sums = self.head.loss(hidden, labels, label_smoothing, z_loss, **seen)
+            return self.head(hidden, **inputs)
+        sums = self.head.loss(hidden, labels, label_smoothing, z_loss, **inputs)
         sums = sums if extras is None else sums._replace(extras=extras.terms())
         if classes is None:
             return sums

@@ -24,10 +24,10 @@ class Unfilled(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if getattr(func, "overloadpacket", func) in _ALLOCATORS and made.is_floating_point():
-            made.fill_(float("nan"))
-        return made
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "overloadpacket", func) in _ALLOCATORS and result.is_floating_point():
+            result.fill_(float("nan"))
+        return result
 
 
 def unfilled(value: Tensor) -> Tensor:

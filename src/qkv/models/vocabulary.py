@@ -28,11 +28,11 @@ def resize_vocabulary(model: Model, vocab_size: int) -> Model:
     changes = {"vocab_size": vocab_size}
     if spec.source_vocab_size == spec.vocab_size:
         changes["source_vocab_size"] = vocab_size
-    made = build(spec.replace(changes), device=model.device, dtype=model.dtype, initialized=False, cls=type(model))
+    grown = build(spec.replace(changes), device=model.device, dtype=model.dtype, initialized=False, cls=type(model))
     before = model.state_dict()
-    for name, tensor in made.state_dict(keep_vars=True).items():
+    for name, tensor in grown.state_dict(keep_vars=True).items():
         old = before[name]
         tensor[: len(old)].copy_(old) if old.ndim else tensor.copy_(old)
         if old.shape != tensor.shape:
             tensor[len(old) :] = old.float().mean(0).to(old.dtype)
-    return made.train(model.training)
+    return grown.train(model.training)

@@ -36,7 +36,7 @@ Tables = tuple[Tensor, ...]  # of rotary positions, cos and sin: (B or 1, T, 1, 
 class Position(Spec, role="position"):
     """A position scheme. `module(widths)` gives what computes it; `n_parameters` what it adds to a model."""
 
-    text: ClassVar[str]  # the canonical JSON, made once: what a custom operator is given.
+    text: ClassVar[str]  # the canonical JSON, computed once, which a custom operator is given
 
     def model_post_init(self, context: Any) -> None:
         # Straight into the instance's dictionary, where a graph compiler finds it without pydantic's attribute hooks.
@@ -49,7 +49,7 @@ class Position(Spec, role="position"):
         return 0
 
     # A scheme with a bias defines `bias`, which tiled kernels call on tiles. One that is trained may define `bias_grad`
-    # too, the gradients of its tensors from those of a tile's scores; without it the bias is made whole.
+    # too, the gradients of its tensors from those of a tile's scores; without it the whole bias is computed.
     def bias(self, tensors: tuple[Tensor, ...], q: View, k: View) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no bias")
 

@@ -49,7 +49,7 @@ class ALiBi(Position, kind="alibi"):
 
 
 class ALiBiBias(PositionModule):
-    """Slopes are made from the spec at each pass, so that no checkpoint has to carry them."""
+    """Slopes are computed from the spec at each pass, so that no checkpoint has to hold them."""
 
     def __init__(self, spec: ALiBi, n_heads: int) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..initialization import Draw, Initialization, said
+from ..initialization import Draw, Initialization, initial_value
 
 
 class Uniform(Initialization, kind="uniform"):
@@ -14,5 +14,5 @@ class Uniform(Initialization, kind="uniform"):
     bound: float = Field(default=0.08, gt=0)
 
     def draw(self, module: nn.Module, path: str, value: Tensor, n_layers: int) -> Draw:
-        own = said(module, path.rpartition(".")[2])
+        own = initial_value(module, path.rpartition(".")[2])
         return ("uniform", self.bound) if own is None else ("constant", own)
