@@ -1,4 +1,4 @@
-"""How good outputs are: what a task makes of a model's outputs beside the truth."""
+"""The base class of metrics: `update` with a batch of outputs, `compute` when all are in, as in torchmetrics."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class MetricValue(NamedTuple):
 
 
 class Metric:
-    """Collects outputs batch by batch; then it has metrics, and samples to be shown.
+    """Collects outputs batch by batch, then computes metrics and gives samples to show.
 
-    The plain one measures nothing beyond the loss. A task's own is a subclass that has an `add`.
+    This base measures nothing beyond the loss; a task's own subclass defines `update` and `compute`.
     """
 
     nans: int = 0  # batches of which an output is NaN
@@ -31,28 +31,28 @@ class Metric:
         """Run the model, which is in evaluation mode, on a batch on its device, and `update` with the head's outputs, on the
         CPU, in fp32. A metric that needs something else of the model overrides this."""
         if type(self).update is not Metric.update:
-            said = model_outputs(model, batch)
-            self.check_nan(said)
-            self.update(said, batch)
+            outputs = model_outputs(model, batch)
+            self.check_nan(outputs)
+            self.update(outputs, batch)
 
     def check_nan(self, outputs: Any) -> None:
-        """Note whether outputs hold NaN, of which sorting and argmax would make an answer like any other."""
+        """Count a batch whose outputs hold NaN, which sorting and argmax would hide."""
         tensors = (one for one in _pytree.tree_leaves(outputs) if isinstance(one, Tensor))
         self.nans += any(bool(one.isnan().any()) for one in tensors)
 
     def update(self, outputs: Any, batch: Batch) -> None:
-        """Take in what the model says of a batch; `batch.texts` are the examples behind its rows."""
+        """Add the outputs for a batch; `batch.texts` are the examples of its rows."""
 
     def compute(self) -> dict[str, MetricValue]:
-        """The metrics by name. Asked once, after all batches."""
+        """The metrics by name. Called once, after all batches."""
         return {}
 
     def results(self) -> dict[str, MetricValue]:
-        """The metrics by name; none is a number where an output was none."""
+        """The metrics by name, all NaN where an output was NaN."""
         if not self.nans:
             return self.compute()
-        how = f"the model's outputs hold NaN, in {self.nans:,} batch{'es' if self.nans > 1 else ''}"
-        return {name: MetricValue(math.nan, how) for name in self.compute()}
+        details = f"the model's outputs hold NaN, in {self.nans:,} batch{'es' if self.nans > 1 else ''}"
+        return {name: MetricValue(math.nan, details) for name in self.compute()}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         """At most so many outputs beside the truth: `{"source", "output", "target"}`, texts, and perhaps a "picture". Where
@@ -64,9 +64,9 @@ class Metric:
 
 
 def model_outputs(model: nn.Module, batch: Batch) -> Any:
-    """What a model says of a batch on its device: the head's outputs, on the CPU, in fp32."""
-    return _pytree.tree_map_only(Tensor, _at_hand, model(**batch.inputs))
+    """The outputs of a model's head for a batch on its device, on the CPU, in fp32."""
+    return _pytree.tree_map_only(Tensor, _to_cpu, model(**batch.inputs))
 
 
-def _at_hand(tensor: Tensor) -> Tensor:
+def _to_cpu(tensor: Tensor) -> Tensor:
     return tensor.to("cpu", torch.float32) if tensor.is_floating_point() else tensor.cpu()

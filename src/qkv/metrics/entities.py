@@ -1,4 +1,4 @@
-"""Entities in a row of tags, and how well predicted ones agree with the truth: the measure of CoNLL's shared tasks."""
+"""Entities in rows of tags (IOB2, IOBES, CoNLL) and their precision, recall and F1, as CoNLL's shared tasks measure them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good outputs are, in numbers: exact match, BLEU, chrF, ROUGE, error rates, perplexity and bits per byte."""
+"""Metrics of generated text: exact match, BLEU, chrF, ROUGE, word and character error rate, perplexity, bits per byte."""
 
 from __future__ import annotations
 
