@@ -1,16 +1,15 @@
-"""How attention is computed: one module for each way, `refuses(request)` and `run(request)` in each."""
+"""Registry of attention backends: modules with `refuses(request)` and `run(request)`, by name."""
 
 from __future__ import annotations
 
-from . import flash, flex, reference, sdpa
-from . import softcap as capped
+from . import flash, flex, reference, sdpa, softcap
 from .cpu import tiled
 from .request import Backend
 
 BACKENDS: dict[str, Backend] = {
     "reference": reference,
     "sdpa": sdpa,
-    "capped": capped,
+    "capped": softcap,
     "tiled": tiled,
     "flex": flex,
     "flash": flash,

@@ -1,1 +1,1 @@
-"""Tiled attention on CPUs."""
+"""Attention on CPUs: the `tiled` backend, by C++ kernels or FlashAttention in plain PyTorch."""

@@ -23,11 +23,11 @@ from ...positions.base import Bias
 from ...positions.bias import ALiBi, T5Buckets
 from ..plan import host_interval, same_segment
 from ..request import Request, Result
-from .decoding import paged
+from .block_map import make, n_boxes
 from .operator import flash
+from .paged_attention import paged
 from .setting import BUCKETS, DENSE, NONE, SLOPES, Setting
 from .support import refuses_tensors
-from .tiles import make, n_boxes
 
 __all__ = ["paged", "refuses", "run"]
 

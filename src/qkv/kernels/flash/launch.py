@@ -1,4 +1,4 @@
-"""How the kernels are launched: pointers, strides and what they are compiled for."""
+"""Launches the Triton kernels: pointers, strides and compile-time constants."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .block_map import Tiles
 from .kernels import backward, forward
 from .setting import BUCKETS, DENSE, Setting
-from .tiles import Tiles
 
 
 class BiasTensors(NamedTuple):

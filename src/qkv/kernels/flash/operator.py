@@ -1,4 +1,4 @@
-"""The kernels as one operator of PyTorch's, with its gradient: `torch.compile` sees a single node."""
+"""FlashAttention as a custom operator of PyTorch's with its gradient: `torch.compile` sees a single node."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from qkv.core.layout import Layout, Role
 from qkv.kernels.flash import _map
+from qkv.kernels.flash.block_map import Tiles, make
 from qkv.kernels.flash.boxes import FAR, Box, boxes
-from qkv.kernels.flash.tiles import Tiles, make
 from qkv.kernels.plan import Plan, allowed_mask
 from qkv.kernels.request import Request
 from qkv.patterns.basic import (

@@ -1,4 +1,4 @@
-"""Decoding from pages: keys and values of each row lie scattered over pages of one pool, found through a table."""
+"""Paged attention for decoding (Kwon et al. 2023): keys and values of a row lie in pages of one pool, found by a table."""
 
 from __future__ import annotations
 
