@@ -18,8 +18,8 @@ from ..directories.locate import has_tokenizer, is_hub, locate
 from ..directories.origin import Origin
 from ..inference.run import load
 from ..models.build import AnyModel
-from ..models.recurrent.model import RecurrentModel
 from ..models.replace import Replaced, replace
+from ..models.transformer import TransformerModel
 from ..models.vocabulary import resize_vocabulary
 from ..recipes.recipe import ModelChoice
 from ..tokenizers import tokenizer_json as tokenizer_file
@@ -97,10 +97,10 @@ def model_of(choice: ModelChoice, vocab_size: int, device: torch.device, seed: i
     became of its weights."""
     assert choice.directory is not None
     model = load(choice.directory, device, dtype="float32").model
-    if isinstance(model, RecurrentModel):
+    if not isinstance(model, TransformerModel):
         if choice.changes or vocab_size > model.vocab_size:
             raise ValueError(
-                f"the model in {choice.directory} is recurrent, and is trained on as it is: leave out model.replace and "
+                f"the model in {choice.directory} is no Transformer, and trains only as it is: leave out model.replace and "
                 "markers that its tokenizer does not have"
             )
         return Replaced(model, ())

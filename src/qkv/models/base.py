@@ -87,6 +87,13 @@ class ModelModule(nn.Module):
     def dtype(self) -> torch.dtype:
         return next(self.parameters()).dtype
 
+    if TYPE_CHECKING:  # what a model that generates, or gives vectors, defines
+        start: Any
+        step: Any
+        hidden: Any
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
     def tie(self) -> None:
         """Make shared parameters one again, after something has replaced them."""
 
