@@ -100,4 +100,4 @@ class ModelModule(nn.Module):
     def recompute(self, policy: str) -> None:
         """Raise ValueError for any policy but `none`: there are no blocks to recompute."""
         if policy != "none":
-            raise ValueError(f"recompute={policy!r} is for Transformers, and this is a {self.spec.kind}; leave it out")
+            raise ValueError(f"recompute={policy!r}: a {self.spec.kind} model has no blocks to recompute; leave it out")
