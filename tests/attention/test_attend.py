@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qkv.attention.attend import attend, choose, merge
+from qkv.attention.attend import attend, merge
 from qkv.core.layout import Layout
-from qkv.kernels.backends import BACKENDS, register
+from qkv.kernels.backends import BACKENDS, choose, register
 from qkv.kernels.plan import Plan
 from qkv.kernels.request import Request
 from qkv.patterns.basic import causal, documents, sinks, window

@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.attention.attend import attend, choose
+from qkv.attention.attend import attend
 from qkv.core.layout import Layout, View
 from qkv.kernels import flex, pairwise
+from qkv.kernels.backends import choose
 from qkv.kernels.block_map import block_map
 from qkv.kernels.plan import Plan, allowed_mask
 from qkv.kernels.request import Request

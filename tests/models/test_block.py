@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from qkv.attention.multi_head import Pass
 from qkv.core.layout import Layout
 from qkv.families import preset
+from qkv.layers.dropout import stochastic_depth
 from qkv.layers.norm import Norm
-from qkv.models.block import Block, BlockModule, stochastic_depth
+from qkv.models.block import Block, BlockModule
 from qkv.models.build import build
 from qkv.models.placement import NormsOf, Placement
 from qkv.models.transformer import Transformer

@@ -1,14 +1,17 @@
-"""Dropout with a mask that is several times cheaper than PyTorch's on CPUs."""
+"""Dropout, with a mask that is several times cheaper than PyTorch's on CPUs, and stochastic depth (drop path)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..core.forward_mode import in_forward_mode
+from ..core.layout import Layout
+from ..patterns.documents import document_numbers
 
 _LEVELS = 1 << 16  # probabilities are multiples of 1/65536: 16 random bits for each element
 
@@ -49,3 +52,15 @@ def _keep(x: Tensor, dropped: int) -> Tensor:
     n = x.numel()
     draws = torch.empty((n + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
     return (draws.view(torch.int16)[:n] >= dropped - (_LEVELS >> 1)).view(x.shape)
+
+
+def stochastic_depth(y: Float[Tensor, "B T M"], p: float, layout: Layout) -> Float[Tensor, "B T M"]:
+    """A branch without the samples which, each with probability p, skip it; 1/(1 − p) of the others.
+
+    A sample is a row, or a document where several are packed into one. Growing what is kept in training stands in for
+    shrinking in evaluation (Huang et al. 2016, who drop a branch for the whole batch). Draws are the default generator's.
+    """
+    run = document_numbers(layout)
+    drawn = torch.rand(len(y), 1 if run is None else y.shape[1], device=y.device)
+    drawn = drawn if run is None else drawn.gather(1, run.expand(len(y), -1))
+    return y * (drawn >= p).to(y.dtype).div_(1 - p)[..., None]

@@ -10,14 +10,12 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from ..attention.multi_head import Mixer, Pass, recomputed
-from ..core.layout import Layout
 from ..core.spec import Cost, Spec
 from ..kv_cache.full import CrossState, InputState, LayerState
 from ..layers import moe
-from ..layers.dropout import dropout
+from ..layers.dropout import dropout, stochastic_depth
 from ..layers.feedforward import FeedForwardLayer
 from ..layers.norm import LayerNorm, Norm
-from ..patterns.documents import document_numbers
 from ..positions.base import Position
 from .placement import Parallel, Placement, PreNorm, Reversible
 
@@ -166,15 +164,3 @@ class LayerScale(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B T M"]:
         return x * self.weight
-
-
-def stochastic_depth(y: Float[Tensor, "B T M"], p: float, layout: Layout) -> Float[Tensor, "B T M"]:
-    """A branch without the samples which, each with probability p, skip it; 1/(1 − p) of the others.
-
-    A sample is a row, or a document where several are packed into one. Growing what is kept in training stands in for
-    shrinking in evaluation (Huang et al. 2016, who drop a branch for the whole batch). Draws are the default generator's.
-    """
-    run = document_numbers(layout)
-    drawn = torch.rand(len(y), 1 if run is None else y.shape[1], device=y.device)
-    drawn = drawn if run is None else drawn.gather(1, run.expand(len(y), -1))
-    return y * (drawn >= p).to(y.dtype).div_(1 - p)[..., None]

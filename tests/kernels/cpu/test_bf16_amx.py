@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from qkv.attention.attend import attend, choose
+from qkv.attention.attend import attend
 from qkv.core.layout import Layout
+from qkv.kernels.backends import choose
 from qkv.kernels.cpu import bf16_amx, block_plan
 from qkv.kernels.native import bf16_amx as native
 from qkv.kernels.plan import Plan

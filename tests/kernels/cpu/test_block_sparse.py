@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qkv.attention.attend import attend, choose
+from qkv.attention.attend import attend
 from qkv.core.layout import Layout
+from qkv.kernels.backends import choose
 from qkv.kernels.cpu import block_plan, block_sparse
 from qkv.kernels.cpu.block_sparse import BlockSparse
 from qkv.kernels.cpu.identity_cache import IdentityCache
