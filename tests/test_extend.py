@@ -26,7 +26,7 @@ from qkv.recipes.recipe import Recipe
 from qkv.tokenizers.tokenizer import train as train_tokenizer
 from qkv.training.loop import fit
 from qkv.training.objective import NextToken, Objective
-from qkv.training.schedules import Schedule
+from qkv.training.optimizers.schedules import Schedule
 from qkv.training.settings import Training
 
 VOCAB = 17

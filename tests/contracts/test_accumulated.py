@@ -14,7 +14,7 @@ from qkv.core.batch import IGNORE, Batch
 from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
 from qkv.models.heads.text import LanguageModel
-from qkv.training.gradient_accumulation import weighed
+from qkv.training.gradients.accumulation import weighed
 from qkv.training.objective import NextToken, Objective, SequenceToSequence
 from qkv.training.optimizers import SGD
 from qkv.training.settings import Training

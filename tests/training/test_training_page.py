@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from qkv.training.optimizers import Optimizer
-from qkv.training.schedules import Schedule
+from qkv.training.optimizers.schedules import Schedule
 from qkv.training.settings import Training
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from ..cost.hardware import available
 from ..cost.memory import Loss, MakeOptimizer, Plan, ceiling, predict
 from ..layers.lora import Adapter, adapt
 from ..models.base import ModelSpec
-from ..training.gradient_accumulation import over_labels, weighed
+from ..training.gradients.accumulation import over_labels, weighed
 from ..training.mixed_precision import DTYPES, choose
 from ..training.objective import Objective, terms_of
 from ..training.settings import Training

@@ -15,6 +15,7 @@ from rich.console import Console
 from torch import nn
 
 from ..core.batch import Batch
+from ..core.interrupt import Interrupt
 from ..core.ranks import ALONE, Ranks
 from .causal_check import warn_of_lookahead
 from .checkpoints import checkpoint, rng
@@ -29,7 +30,6 @@ from .checkpoints.weights import (
     optimizer_tensors,
     replace_tensors,
 )
-from .interrupt import Interrupt
 from .logging.progress_bar import ProgressBar
 from .logging.step_metrics import StepMetrics, StepRecord
 from .objective import Objective

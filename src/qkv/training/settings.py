@@ -12,7 +12,7 @@ from ..core.spec import Spec, brief
 from .logging.wandb import WandB, read_wandb
 from .mixed_precision import PrecisionChoice
 from .optimizers import AdamW, NonNegative, Optimizer, Positive
-from .schedules import Decay, InverseSquareRoot, Schedule
+from .optimizers.schedules import Decay, InverseSquareRoot, Schedule
 from .weight_averaging import Average, LastCheckpoints, NoAverage
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

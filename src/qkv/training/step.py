@@ -14,8 +14,8 @@ from ..layers.moe import Mixture
 from ..models.base import ModelModule
 from ..models.transformer import TransformerModel
 from .compiling import compiled
-from .gradient_accumulation import over_labels, reported, weighed
-from .gradient_clipping import update
+from .gradients.accumulation import over_labels, reported, weighed
+from .gradients.clipping import update
 from .mixed_precision import MixedPrecision
 from .objective import Objective, terms_of
 from .settings import Training

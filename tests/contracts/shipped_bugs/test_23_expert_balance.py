@@ -20,7 +20,7 @@ from small import (
 
 from qkv.core.batch import IGNORE, Batch
 from qkv.layers.moe import Mixture
-from qkv.training.gradient_accumulation import weighed
+from qkv.training.gradients.accumulation import weighed
 from qkv.training.objective import NextToken
 
 

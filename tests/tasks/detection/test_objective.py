@@ -13,7 +13,7 @@ from qkv.core.batch import IGNORE, Batch
 from qkv.layers.boxes import corners, overlap
 from qkv.models.heads.vision import Objects
 from qkv.tasks.detection.objective import Detection
-from qkv.training.gradient_accumulation import weighed
+from qkv.training.gradients.accumulation import weighed
 
 
 class Says(nn.Module):

@@ -16,7 +16,7 @@ from qkv.core.layout import Layout
 from qkv.core.ranks import ALONE
 from qkv.training.checkpoints.checkpoint import MODEL, OPTIMIZER
 from qkv.training.checkpoints.weights import load_model, load_optimizer, model_tensors, optimizer_tensors
-from qkv.training.gradient_clipping import update
+from qkv.training.gradients.clipping import update
 from qkv.training.mixed_precision import MixedPrecision
 from qkv.training.objective import NextToken
 from qkv.training.optimizers import Optimizer

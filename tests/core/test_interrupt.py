@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from qkv.training.interrupt import Interrupt
+from qkv.core.interrupt import Interrupt
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 
-from ..core.ranks import Ranks
-from .mixed_precision import MixedPrecision
+from ...core.ranks import Ranks
+from ..mixed_precision import MixedPrecision
 
 
 class Update(NamedTuple):

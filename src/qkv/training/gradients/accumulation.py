@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from ..core.batch import Terms
+from ...core.batch import Terms
 
 
 def over_labels(terms: Terms, counts: dict[str, int]) -> Terms:

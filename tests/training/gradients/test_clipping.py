@@ -6,7 +6,7 @@ from train_stand_in import Tiny, batch
 
 from qkv.core.ranks import ALONE
 from qkv.training.checkpoints.weights import model_tensors, optimizer_tensors
-from qkv.training.gradient_clipping import update
+from qkv.training.gradients.clipping import update
 from qkv.training.mixed_precision import MixedPrecision
 from qkv.training.objective import NextToken
 from qkv.training.optimizers import Optimizer

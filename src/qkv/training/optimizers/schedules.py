@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ..core.spec import Spec
+from ...core.spec import Spec
 
 Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
 LONGEST_RISE = 0.2  # of a run whose steps aren't known beforehand: the warm-up takes no more of it

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from qkv.training.schedules import WSD, Constant, Cosine, InverseSquareRoot, Linear, Polynomial, Schedule
+from qkv.training.optimizers.schedules import WSD, Constant, Cosine, InverseSquareRoot, Linear, Polynomial, Schedule
 
 FALLS = [
     *({"kind": "cosine"}, {"kind": "linear"}, {"kind": "polynomial"}, {"kind": "polynomial", "power": 0.5}),
