@@ -13,8 +13,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+import qkv.attention
 import qkv.core
+import qkv.kv_cache
+import qkv.layers
 import qkv.models
+import qkv.patterns
+import qkv.positions
 from qkv.attention.multi_head import Mixer
 from qkv.core.spec import Spec
 from qkv.kernels.backends import BACKENDS
@@ -46,8 +51,16 @@ from qkv.positions.rope_scaling import YaRN
 from qkv.positions.rotary import Rotary
 from qkv.positions.xpos import XPos
 
-for _room in (qkv.core, qkv.models):  # whatever registers itself has to be imported to be seen
-    for _module in pkgutil.walk_packages(_room.__path__, f"{_room.__name__}."):
+for _package in (
+    qkv.attention,
+    qkv.core,
+    qkv.kv_cache,
+    qkv.layers,
+    qkv.models,
+    qkv.patterns,
+    qkv.positions,
+):  # whatever registers itself has to be imported to be seen
+    for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
         importlib.import_module(_module.name)
 
 

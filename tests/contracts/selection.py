@@ -96,16 +96,25 @@ def select(axes: Mapping[str, Sequence[Example]], impossible: Impossible, streng
     usage: Counter[tuple[int, int]] = Counter()
     chosen: list[Combination] = []
 
-    def build(pick: Pick) -> Combination:
-        return Combination(**{name: values[place][pick[place]] for place, name in enumerate(names)})
+    def build(fixed: Mapping[int, int]) -> Combination:
+        return Combination(**{names[place]: values[place][number] for place, number in fixed.items()})
+
+    def possible(fixed: Mapping[int, int]) -> bool:
+        """Whether some values may make sense, whatever the others are: unknown where the rule asks for another."""
+        try:
+            return impossible(build(fixed)) is None
+        except AttributeError:
+            if len(fixed) == len(names):
+                raise
+            return True
 
     while left:
         start = next(iter(left))
-        pick = _completed(dict(start), [len(v) for v in values], left, usage, lambda p: impossible(build(p)) is None)
+        pick = _completed(dict(start), [len(v) for v in values], left, usage, possible)
         del left[start]
         if pick is None:  # nothing that holds this tuple makes sense
             continue
-        chosen.append(build(pick))
+        chosen.append(build(dict(enumerate(pick))))
         for places in combinations(range(len(names)), min(strength, len(names))):
             left.pop(tuple((place, pick[place]) for place in places), None)
         usage.update(enumerate(pick))
@@ -117,13 +126,14 @@ def _completed(
     sizes: list[int],
     left: Mapping[Part, None],
     usage: Counter[tuple[int, int]],
-    possible: Callable[[Pick], bool],
+    possible: Callable[[Mapping[int, int]], bool],
 ) -> Pick | None:
     """The fixed values with one for each other axis, the most useful first; None when none is possible."""
+    if not possible(fixed):
+        return None
     free = [place for place in range(len(sizes)) if place not in fixed]
     if not free:
-        pick = tuple(fixed[place] for place in range(len(sizes)))
-        return pick if possible(pick) else None
+        return tuple(fixed[place] for place in range(len(sizes)))
     place = free[0]
 
     def gain(number: int) -> tuple[int, int]:
