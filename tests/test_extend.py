@@ -22,6 +22,7 @@ from qkv.core.batch import Batch
 from qkv.core.layout import Layout
 from qkv.experiments.batch_preview import preview
 from qkv.experiments.train import train as run_recipe
+from qkv.families import FAMILIES
 from qkv.recipes.recipe import Recipe
 from qkv.tokenizers.tokenizer import train as train_tokenizer
 from qkv.training.loop import fit
@@ -45,6 +46,7 @@ def _parts() -> Any:
 
 
 PARTS = _parts()
+ACME = FAMILIES.pop("acme")  # other tests go through all families
 
 
 def test_the_parts_are_as_short_as_the_page_says() -> None:
@@ -167,7 +169,8 @@ def test_a_cache_from_outside_forgets_what_its_window_leaves_out() -> None:
     assert out.equal(model.generate(ids, max_new_tokens=3))
 
 
-def test_a_family_from_outside_is_loaded_and_saved(tmp_path: Path) -> None:
+def test_a_family_from_outside_is_loaded_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FAMILIES, "acme", ACME)
     model = qkv.build(spec()).eval()
     model.save(tmp_path / "acme", to="hub")
     config = tmp_path / "acme" / "config.json"

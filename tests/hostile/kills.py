@@ -35,7 +35,7 @@ import safetensors.torch
 import torch
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "train"), str(TESTS / "run")]
+sys.path.insert(0, str(TESTS / "helpers"))
 
 OPERATIONS = ("rename", "replace", "fsync", "unlink", "remove", "rmdir", "mkdir", "chmod")
 

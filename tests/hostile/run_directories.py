@@ -51,7 +51,7 @@ class Damage(NamedTuple):
 
 def make(folder: Path) -> Path:
     """A small finished run."""
-    sys.path.insert(0, str(TESTS / "run"))
+    sys.path.insert(0, str(TESTS / "helpers"))
     from run_tiny import translator
 
     return translator(folder)

@@ -377,7 +377,7 @@ def test_a_bare_kind_that_is_none() -> None:
 
 
 def test_a_kind_from_outside() -> None:
-    class Vowels(TokenizerSpec, kind="vowels"):
+    class Vowels(TokenizerSpec, kind="vowels-test"):
         def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
             return pre_tokenizers.Split("", "isolated")
 
@@ -385,10 +385,10 @@ def test_a_kind_from_outside() -> None:
             return models.WordLevel({name: i for i, name in enumerate([*self.names, *"aeiou"])}, unk_token="<unk>")
 
     try:
-        tokenizer = train("vowels", [])
+        tokenizer = train("vowels-test", [])
         assert tokenizer.decode(tokenizer.encode("a cat", eos=True)) == "a <unk> <unk> a <unk>"
     finally:
-        del TokenizerSpec.kinds["vowels"]
+        del TokenizerSpec.kinds["vowels-test"]
 
 
 # -- ids and texts that are wrong, tokens to look at --------------------------------------------------------------------

@@ -143,7 +143,7 @@ ROLES = {
     "caches": "kv_cache.kinds.CacheKind",
     "objectives": "training.objective.Objective",
     "optimizers": "training.optimizers.base.Optimizer",
-    "schedules": "training.schedules.Schedule",
+    "schedules": "training.optimizers.schedules.Schedule",
     "averages": "training.weight_averaging.Average",
     "adapters": "layers.lora.Adapter",
     "sources": "data.source.Source",

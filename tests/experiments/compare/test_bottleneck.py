@@ -79,9 +79,9 @@ def test_alignment_counts_the_other_diagonal(run: Run, monkeypatch: pytest.Monke
 
         return attention
 
-    monkeypatch.setattr("qkv.experiments.compare.by_length.capture.attention", looking(lambda t, n: n - 1 - t))
+    monkeypatch.setattr("qkv.experiments.compare.by_length.attention_maps.attention", looking(lambda t, n: n - 1 - t))
     assert [y for _, y in Alignment(edges=(5,))(run)] == [100.0, 100.0]
-    monkeypatch.setattr("qkv.experiments.compare.by_length.capture.attention", looking(lambda t, n: 0))
+    monkeypatch.setattr("qkv.experiments.compare.by_length.attention_maps.attention", looking(lambda t, n: 0))
     assert all(y < 60 for _, y in Alignment(edges=(5,))(run))
 
 
