@@ -135,6 +135,7 @@ ROLES = {
     "scalings": "positions.rope_scaling.Scaling",
     "scores": "attention.scores.Score",
     "mechanisms": "attention.multi_head.Mixer",
+    "weightings": "attention.weighting.Weighting",
     "feedforwards": "layers.feedforward.FeedForwardLayer",
     "norms": "layers.norm.Norm",
     "placements": "models.placement.Placement",
