@@ -158,11 +158,11 @@ class Source(Spec, role="source"):
         table = self.table(split, seed=seed, epoch=epoch)
         mixed = split == "train" if shuffle is None else shuffle
         mixed = mixed and not getattr(table, "sequential", False)
-        start = 0
+        start, count = 0, 16  # few at first: whoever wants one example waits for no more than these
         while start < len(table):
-            places = order(table, start, start + 1024, mix(seed, epoch) if mixed else None)
+            places = order(table, start, start + count, mix(seed, epoch) if mixed else None)
             yield from read(table, places.tolist(), Counts())
-            start += 1024
+            start, count = start + count, min(2 * count, 1024)
 
     def texts(self, split: Split = "train") -> Iterator[str]:
         """Every text of a split, including both sides of pairs: what a tokenizer is trained on."""
