@@ -166,8 +166,15 @@ def test_importing_only_defines():
     assert done.stdout == "", "importing printed something"
 
 
-def test_a_model_is_built_without_the_graph_compiler() -> None:
-    """`torch._dynamo` takes a second to load; a decorator of `torch.compiler` would load it."""
-    code = "import sys, qkv; qkv.build, qkv.attend, qkv.load; print('torch._dynamo' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+WITHOUT_COMPILING = """
+import sys, torch, qkv
+model = qkv.build(qkv.preset("gpt2", n_layers=1, d_model=64, n_heads=4, max_positions=32))
+model.generate(torch.zeros(1, 4, dtype=torch.long), max_new_tokens=2)
+print({"torch._dynamo", "sympy"} & set(sys.modules))
+"""
+
+
+def test_a_model_is_built_and_decodes_without_the_graph_compiler() -> None:
+    """`torch._dynamo` and sympy take a second to load; a decorator of `torch.compiler` or a dispatch mode loads them."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_COMPILING], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "set()", done.stderr[-2000:]

@@ -119,7 +119,7 @@ def test_a_module_of_the_current_directory_is_imported_and_listed_as_its_own(tmp
     (package / "parts.py").write_text(PATTERN.format(name="one"), encoding="utf-8")
     done = command("--import", "my_package.parts", "list", "patterns", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "(from my_package.parts) Causal by another name." in done.stdout
+    assert "Causal by another name. From my_package.parts." in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_installed_packages_are_imported_by_their_entry_points(tmp_path: Path) -
     (site / "their_broken.py").write_text("raise RuntimeError('out of\\norder')", encoding="utf-8")
     done = command("list", "patterns", "--json", cwd=tmp_path, path=site)
     assert done.returncode == 0, done.stderr
-    assert "(from their_parts) Causal by another name." in done.stdout
+    assert "Causal by another name. From their_parts." in done.stdout
     assert done.stderr.count("can't be imported") == 1
     assert "their_broken of the package their-parts can't be imported: out of order" in done.stderr
     program = "from qkv.patterns.basic import Pattern; print(Pattern.from_dict({'kind': 'backwards-theirs'}))"

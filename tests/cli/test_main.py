@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,7 @@ SMALLEST = "import typer; app = typer.Typer(); app.command()(lambda: None); app(
 def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
     """Held against the smallest program with a help page, since both take longer on a busy or a slow machine."""
     ours, smallest = [], []
-    for _ in range(3):
+    for _ in range(5):
         began = seconds_of_children()
         done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, timeout=60)
         between = seconds_of_children()
@@ -71,7 +70,7 @@ def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
         ours.append(between - began)
         smallest.append(seconds_of_children() - between)
     assert done.stdout.rstrip().endswith("False"), done.stdout[-200:]
-    assert median(ours) < 2.5 * median(smallest)
+    assert min(ours) < 2.5 * min(smallest)
 
 
 def seconds_of_children() -> float:
@@ -347,7 +346,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
         assert named in capsys.readouterr().out
         assert main(["list", what, "--json"]) == 0
         texts = json.loads(capsys.readouterr().out).values()
-        assert all(text.endswith(".") for text in texts if not text.startswith("(from ") and text)  # not of other tests
+        assert all(text.endswith(".") for text in texts)
 
 
 def test_lists_are_whole() -> None:

@@ -57,7 +57,7 @@ def test_list_names_patterns_from_outside(capsys: pytest.CaptureFixture[str]) ->
 
     try:
         assert main(["list", "patterns", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["odd-test"] == f"(from {Odd.__module__}) Keys at odd positions."
+        assert json.loads(capsys.readouterr().out)["odd-test"] == f"Keys at odd positions. From {Odd.__module__}."
         assert main(["list", "patterns"]) == 0
         assert "Keys at odd positions." in capsys.readouterr().out
     finally:

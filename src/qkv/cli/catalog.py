@@ -191,12 +191,12 @@ LISTS: dict[str, Callable[[], list[Row]]] = {
 
 
 def _kinds(kinds: Any) -> list[Row]:
-    return [(name, _from(member) + _line(member)) for name, member in kinds.items()]
+    return [(name, f"{_line(member)} {_origin(member)}".strip()) for name, member in kinds.items()]
 
 
-def _from(thing: Any) -> str:
-    """The module of a part that is defined outside qkv."""
-    return "" if thing.__module__.split(".")[0] == "qkv" else f"(from {thing.__module__}) "
+def _origin(thing: Any) -> str:
+    """The module of a part that is defined outside qkv, as a sentence."""
+    return "" if thing.__module__.split(".")[0] == "qkv" else f"From {thing.__module__}."
 
 
 def _line(thing: Any) -> str:

@@ -21,6 +21,12 @@ _ALLOCATORS = {
 class Unfilled(TorchDispatchMode):
     """Inside it, `torch.empty` and its like give NaN, where the dtype has one."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return (
+            False  # nothing is compiled in here, and the wrapper that True gives would import torch._dynamo: a second
+        )
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:

@@ -77,7 +77,7 @@ def evaluate(pattern: Pattern, q: Tensor, k: Tensor, roles: int = 0) -> Tensor:
     queries, keys = (View(x, zero, role, x[..., None]) for x in (q.unsqueeze(1), k.unsqueeze(1)))
     head = torch.arange(pattern.head_period, device="cpu")[:, None, None] if pattern.per_head else None
     allowed = pattern.allowed(queries, keys, head)
-    n, rows, cols = torch.broadcast_shapes(q.shape, k.shape)
+    n, rows, cols = torch.broadcast_tensors(q, k)[0].shape  # torch.broadcast_shapes imports sympy: half a second
     return allowed.expand(n, pattern.head_period, rows, cols)
 
 
