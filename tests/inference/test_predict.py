@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+import sys
 import wave as wavefile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -354,6 +355,33 @@ def test_the_command_prints_a_line_an_input_or_its_json(trained: Train, capsys: 
     assert main(["predict", str(run.path), "--json", *texts]) == 0
     first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert first["input"] == texts[0] and first["words"] == texts[0].split() and len(first["tags"]) == 5
+
+
+@pytest.mark.parametrize("json_option", [(), ("--json",)])
+def test_a_line_that_can_not_be_read_is_named_and_the_others_are_answered(
+    json_option: tuple[str, ...],
+    trained: Train,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers = trained("answer", "data.train=300", "task.longest=40", "task.overlap=8", "task.margin=0.0")
+    boxes = trained("detect", *PICTURES, "data.size=[40,56]")
+    picture = str(files(boxes, tmp_path)[0])
+    for run, good, bad in ((answers, "who?\tAnn.", "who?"), (boxes, picture, "no.png")):
+        lines = "\n".join([good, bad, "", good]).encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+        assert main(["predict", str(run.path), *json_option]) == 0
+        told = capsys.readouterr()
+        assert len(told.err.splitlines()) == 1
+        assert f"warning: line 2, {bad!r}, is not answered: " in told.err
+        text = run.predict([good])[0].text
+        if not json_option:
+            assert told.out == f"{text}\n\n\n{text}\n"
+            continue
+        first, *between, last = map(json.loads, told.out.splitlines())
+        assert first == last and first["input"] == good and len(first) > 1
+        assert between == [{"input": bad}, {"input": ""}]
 
 
 def test_what_can_not_be_read_is_one_sentence(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .say import echo
-from .texts import Device, Json, RunPath, dumps, note_settings, opened, read
+from .texts import CHUNK, Device, Json, RunPath, dumps, each, note_settings, opened
 
 if TYPE_CHECKING:
     from ..inference.predict import Prediction
+
+FILES = 16  # files of standard input whose predictions are in memory at once, masks among them
 
 
 def predict(
@@ -43,28 +45,40 @@ def predict(
 
     A blank line gives a blank line.
     """
-    from ..inference.predict import needs_none
     from ..inference.predict import predict as ask
+    from ..inference.predict import predicts_without_input
+    from ..inference.uses import reads_text
 
     loaded = opened(run, "predict", device)
     note_settings(inputs, "a run is asked as it was trained, leave it out")
+    options: dict[str, Any] = {"threshold": threshold, "seed": seed}
+    answers: Iterable[tuple[str, Iterable[Prediction] | None]]
+    if inputs:
+        answers = _streamed(inputs, lambda texts: ask(loaded, texts, **options))
+    elif predicts_without_input(loaded):
+        answers = [("", ask(loaded, [], **options))]
+    else:
+        at_once = CHUNK if reads_text(loaded) else FILES
+        answers = each(None, lambda lines: ([one] for one in ask(loaded, lines, **options)), at_once)
     names: set[str] = set()
-    for given in _together(inputs) if inputs or not needs_none(loaded) else [[]]:
-        if given and not given[0].strip():
-            for blank in given:
-                echo(dumps({"input": blank}) if json else "")
-            continue
-        for one in ask(loaded, given, threshold=threshold, seed=seed):
+    for text, predictions in answers:
+        if predictions is None:
+            echo(dumps({"input": text}) if json else "")
+        for prediction in predictions or ():
             if out is not None:
-                _write(one, out, names)
-            echo(dumps({"input": one.input, **one.fields}) if json else one.text)
+                _write(prediction, out, names)
+            echo(dumps({"input": prediction.input, **prediction.fields}) if json else prediction.text)
 
 
-def _together(inputs: list[str] | None) -> Iterator[list[str]]:
-    """The inputs that are asked about together, and the blank ones between them."""
-    for chunk in read(inputs):
-        for _, group in groupby(chunk, key=lambda text: bool(text.strip())):
-            yield list(group)
+def _streamed(
+    inputs: list[str], ask: Callable[[list[str]], Iterable[Prediction]]
+) -> Iterator[tuple[str, Iterable[Prediction] | None]]:
+    """Each blank input with None; the predictions of those between as they come, so that few masks are in memory."""
+    for blank, texts in groupby(inputs, key=lambda text: not text.strip()):
+        if blank:
+            yield from ((text, None) for text in texts)
+        else:
+            yield "", ask(list(texts))
 
 
 def _write(one: Prediction, folder: Path, names: set[str]) -> None:

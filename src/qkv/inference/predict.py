@@ -12,7 +12,7 @@ from .loaded import LoadedModel
 from .predict_by_head import prediction_of_head
 from .uses import advice, name_of
 
-__all__ = ["Prediction", "needs_none", "predict"]
+__all__ = ["Prediction", "predict", "predicts_without_input"]
 
 
 @torch.inference_mode()
@@ -31,7 +31,7 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path], **options: float) ->
     for number, one in enumerate(given, 1):
         if not one.strip():
             raise ValueError(f"input {number} is empty, so there is nothing to read")
-    if not given and not needs_none(run):
+    if not given and not predicts_without_input(run):
         return
     if run.recipe is None:
         head = getattr(run.model.spec, "head", None)
@@ -49,7 +49,7 @@ def predict(run: LoadedModel, inputs: Sequence[str | Path], **options: float) ->
         yield from run.recipe.task.predict(run.for_task, given, **options)
 
 
-def needs_none(run: LoadedModel) -> bool:
+def predicts_without_input(run: LoadedModel) -> bool:
     """Whether a run predicts without an input."""
     task = run.trained_on
     return task is not None and task.predicts_without_input
