@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,15 @@ def test_links_lead_somewhere(page: Path):
     local = [target for target in targets if "://" not in target]
     dead = [target for target in local if not (page.parent / target).exists()]
     assert not dead, f"{page.name} links to what is not there: {dead}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_blocks_are_closed_and_no_line_is_there_twice(page: Path):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    fences = [line for line in lines if line.startswith("```")]
+    assert len(fences) % 2 == 0 and set(fences[1::2]) <= {"```"}
+    twice = [line for line, following in pairwise(lines) if line == following and len(line) > 20]
+    assert not twice, f"{page.name} repeats {twice}"
 
 
 def anchors(page: Path) -> set[str]:
