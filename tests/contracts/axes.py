@@ -119,6 +119,16 @@ BLOCKS: Mapping[str, dict[str, Any]] = {
     "pre": {"placement": "pre", "norm": "rmsnorm", "feedforward.gated": True, "feedforward.activation": "silu"},
     "sandwich": {"placement": "sandwich", "norm": {"kind": "rmsnorm", "offset": 1.0}},
     "res-post": {"placement": "res-post", "norm": "rmsnorm", "residual_multiplier": 0.6},
+    "norms": {
+        "placement": {
+            "kind": "norms",
+            "before": "rmsnorm",
+            "after": "layernorm",
+            "sum": {"kind": "rmsnorm", "offset": 1.0},
+        },
+        "norm": "none",
+    },
+    "deepnorm": {"placement": {"kind": "deepnorm", "alpha": 1.6}, "norm": "layernorm"},
     "parallel": {"placement": "parallel", "norm": "layernorm", "shared_norm": True},
     "experts": {"placement": "pre", "norm": "rmsnorm", "feedforward": FEEDFORWARDS["moe"], "layer_scale": 0.5},
     "bare": {"placement": "pre", "norm": "none", "feedforward": "none"},

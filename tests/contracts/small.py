@@ -42,7 +42,7 @@ def spec(
     inner = {key.split(".")[1]: mine.pop(key) for key in list(mine) if key.startswith("feedforward.")}
     made = {"feedforward": {**FEEDFORWARD, **inner, "dropout": dropout}, **mine, "dropout": dropout}
     if family == "encoder-decoder":
-        made["placement"] = {"parallel": "pre"}.get(made["placement"], made["placement"])
+        made["placement"] = "pre" if made["placement"] == "parallel" else made["placement"]
         made.pop("shared_norm", None)
     crosses = {"cross": Attention(**attention)} if family == "encoder-decoder" else {}
     last = Attention(**attention, pattern=pattern or (full() if family == "encoder" else causal()))

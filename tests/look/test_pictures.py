@@ -1,12 +1,15 @@
-"""Pictures of samples: every image with what it is, the classes and the scores that belong to it."""
+"""Pictures of samples: every image with its description, classes and scores, at a size that the style sheet leaves alone."""
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import qkv.look
 import qkv.tasks  # noqa: F401  (registers the kinds of pictures)
 from qkv.look.pictures import draw
 
@@ -56,3 +59,20 @@ def test_every_image_is_shown_and_named(name: str) -> None:
     given, images, words = KINDS[name]
     seen = Seen(str(draw({"kind": name.partition(" ")[0], **given})))
     assert seen.images == images and seen.words == words
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_small_pictures_are_drawn_large(name: str) -> None:
+    """The style sheet's `height: auto` overrides an attribute, and 8 × 8 pixels would be 8 × 8 of the page."""
+    sheet = (Path(qkv.look.__file__).parent / "page/style.css").read_text()
+    assert ".picture img, .samples .picture svg { max-width: 100%; height: auto;" in sheet
+    picture, images, _ = KINDS[name]
+    styles = re.findall(r'<img[^>]*style="([^"]*)"', str(draw({"kind": name.partition(" ")[0], **picture})))
+    assert len(styles) == len(images)
+    assert all(re.match(r"height:\d+px|width:100%|flex:1 1 ", style) for style in styles)
+
+
+@pytest.mark.parametrize("kind", ["mask", "patches"])
+def test_three_pictures_share_a_line(kind: str) -> None:
+    drawn = str(draw({"kind": kind, **KINDS[kind][0]}))
+    assert drawn.count("flex:1 1 0;min-width:0") == 3 and "flex-wrap" not in drawn

@@ -48,8 +48,10 @@ def sliding(size: int | None) -> Pattern:
 
 def window_of(pattern: Pattern) -> int | None:
     """The size that `sliding` was given. Raises AttributeError for another pattern."""
-    if isinstance(pattern, And) and len(pattern.parts) == 2 and Causal() in pattern.parts:
-        return next(part.size for part in pattern.parts if isinstance(part, Window))
     if pattern == Causal():
         return None
+    parts = pattern.parts if isinstance(pattern, And) else ()
+    for part in parts:
+        if isinstance(part, Window) and set(parts) == {Causal(), window(part.size)}:
+            return part.size
     raise AttributeError(f"{pattern} is neither causal nor a causal window")
