@@ -1,4 +1,4 @@
-"""loaded = saved: a model that is written to a directory and read again gives the same spec, weights and logits, bit for bit."""
+"""loaded = saved: a model that is saved and loaded again has the same spec, weights and logits, bit for bit."""
 
 from __future__ import annotations
 
