@@ -206,11 +206,11 @@ def test_what_it_read_is_reordered_taken_back_and_saved(tmp_path: Path) -> None:
 def test_a_bias_is_refused_where_a_mixer_would_not_add_it() -> None:
     for position in ("alibi", "t5"):
         with pytest.raises(
-            ValueError, match="is added to the scores of token pairs, and means-attention-test has none"
+            ValueError, match="is added to the scores of token pairs, which means-attention-test does not have"
         ):
             of_means(position)
     spec = qkv.preset("gpt2", vocab_size=23, d_model=16, n_heads=2, n_layers=2, position="alibi")
-    with pytest.raises(ValueError, match="linear-attention has none"):
+    with pytest.raises(ValueError, match="linear-attention does not have"):
         qkv.build(spec.replace({"decoder.blocks.1.attention": LinearAttention(n_heads=2, pattern=causal())}))
 
 
@@ -230,7 +230,7 @@ def test_a_bias_of_a_module_made_by_hand_is_seen_too() -> None:
 def test_turning_is_refused_where_nothing_is_turned() -> None:
     of_means("rotary")  # the block between them has heads
     spec = qkv.preset("gpt2", vocab_size=23, d_model=16, n_heads=2, n_layers=2, position="rotary")
-    with pytest.raises(ValueError, match=r"turns heads, and no block of this stack has any"):
+    with pytest.raises(ValueError, match=r"rotates heads, and no block of this stack has any"):
         qkv.build(spec.replace({"decoder.blocks.*.attention": Means()}))
 
 

@@ -256,5 +256,5 @@ def test_stochastic_depth_skips_branches_in_training_and_none_in_evaluation(plac
         "a row by itself"
     )
     assert torch.equal(module.eval()(X, run()), whole)
-    with pytest.raises(ValueError, match="drop_path skips to the residual, and residual='none' has none"):
+    with pytest.raises(ValueError, match="drop_path needs a residual connection, and residual='none' has none"):
         made(**placement, residual="none", drop_path=0.5)

@@ -11,7 +11,7 @@ from qkv.core.layout import Layout
 from qkv.directories.build import build
 from qkv.families.electra import electra
 from qkv.inference.run import Run, load
-from qkv.models.electra import ReplacedTokens, ReplacedTokensHead, drawn, published
+from qkv.models.electra import ReplacedTokens, ReplacedTokensHead, published, sample
 from qkv.models.replace import replace
 from qkv.models.transformer import TransformerModel
 
@@ -73,7 +73,7 @@ def test_what_the_generator_hits_is_real() -> None:
 
 def test_words_are_drawn_from_the_softmax() -> None:
     logits = torch.tensor([0.5, 0.3, 0.2]).log().expand(30_000, 3)
-    shares = torch.bincount(drawn(logits, 1), minlength=3) / 30_000
+    shares = torch.bincount(sample(logits, 1), minlength=3) / 30_000
     assert (shares - torch.tensor([0.5, 0.3, 0.2])).abs().max() < 0.02
 
 

@@ -253,7 +253,7 @@ def test_initial_gives_numbers_and_tensors_of_the_right_shape() -> None:
         model = Said(initial)
         initialize(model, Normal(), seed=0, n_layers=1)
         assert torch.equal(model.weight, expected)
-    with pytest.raises(ValueError, match=r"initial\(\) gives numbers of shape \(3,\) for weight, which is of \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"initial\(\) returned shape \(3,\) for weight, whose shape is \(2, 3\)"):
         initialize(Said(lambda name: rows[0]), Normal(), seed=0, n_layers=1)
 
 

@@ -201,7 +201,10 @@ def test_cost_is_that_of_pre() -> None:
     [
         ({"decoder.blocks.1.placement": "pre"}, "make all blocks of a stack reversible"),
         ({"decoder.blocks.*.residual": "none"}, "a reversible block adds to its streams"),
-        ({"decoder.blocks.*.feedforward": MixtureOfExperts(n_experts=4, d_ff=8)}, "experts might be chosen otherwise"),
+        (
+            {"decoder.blocks.*.feedforward": MixtureOfExperts(n_experts=4, d_ff=8)},
+            "the router might then choose other experts",
+        ),
     ],
 )
 def test_refusals(changes: dict[str, Any], said: str) -> None:

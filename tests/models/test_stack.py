@@ -192,7 +192,7 @@ def test_stochastic_depth_grows_with_depth() -> None:
     rates = [block.drop_path for block in model.decoder.blocks]  # type: ignore[union-attr]
     assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4])
     assert Transformer.from_json(spec.to_json()) == spec
-    with pytest.raises(ValueError, match="drop_path is set for the whole stack and for blocks of it"):
+    with pytest.raises(ValueError, match="drop_path is set for the stack and for some of its blocks"):
         spec.replace({"decoder.blocks.1.drop_path": 0.1})
 
 

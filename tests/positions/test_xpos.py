@@ -38,5 +38,7 @@ def test_scores_are_the_papers(pairs: str) -> None:
 def test_vectors_that_are_queries_and_keys_at_once_are_refused() -> None:
     spec = qkv.preset("gpt", vocab_size=11, d_model=16, n_layers=1, n_heads=2, max_positions=32)
     lsh = LSHAttention(n_heads=2, pattern=causal())
-    with pytest.raises(ValueError, match="turns queries and keys differently, and in lsh-attention they are the same"):
+    with pytest.raises(
+        ValueError, match="rotates queries and keys differently, and in lsh-attention they are the same"
+    ):
         qkv.build(spec.replace({"decoder.position": XPos(), "decoder.blocks.0.attention": lsh}))

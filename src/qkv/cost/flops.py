@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..attention.multi_head import Mixer
 from ..core.spec import Cost
 from ..models.base import ModelSpec
+from ..models.stack import pairs
 from ..models.transformer import Transformer
 
 TRAINING = 3  # forward, and backward by inputs and by weights: each as many products as forward
@@ -57,7 +57,7 @@ def parts(spec: ModelSpec, shape: Shape) -> list[Part]:
         tokens = shape.source if encodes else shape.length
         memory = shape.source if stack_name == "decoder" and spec.is_encoder_decoder else 0
         for layer, (i, block) in enumerate(zip(stack.block_of, stack.layers, strict=True)):
-            costs = {"attention": block.attention.cost(spec.d_model, tokens, _pairs(block.attention, tokens))}
+            costs = {"attention": block.attention.cost(spec.d_model, tokens, pairs(block.attention, tokens))}
             if block.cross is not None:
                 costs["cross-attention"] = block.cross.cost(spec.d_model, tokens, tokens * memory, memory)
             costs["feed-forward"] = block.feedforward.cost(spec.d_model, tokens)
@@ -72,12 +72,6 @@ def parts(spec: ModelSpec, shape: Shape) -> list[Part]:
     known = sum(found.values(), Cost())
     add("other", Cost(whole.parameters - known.parameters, whole.flops - known.flops))
     return [Part(name, cost.parameters, cost.flops * shape.rows) for name, cost in found.items()]
-
-
-def _pairs(mixer: Mixer, tokens: int) -> int:
-    """Of queries and keys that may meet; a mixer without a pattern has none to count."""
-    pattern = getattr(mixer, "pattern", None)
-    return pattern.pairs(tokens) if pattern is not None and tokens else 0
 
 
 def _tables(spec: Transformer) -> int:

@@ -1,23 +1,25 @@
-"""What every model is, whatever its parts: a spec, which answers questions about the model, and its module."""
+"""Base classes of models: `ModelSpec`, the configuration with its costs, and `ModelModule`, the PyTorch module."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from ..core.layout import Layout
 from ..core.spec import Cost, Spec
 from .initialization import Initialization
 
 
 class ModelSpec(Spec, role="model"):
-    """A model as a value. Its kinds are `transformer` and `recurrent`; another is a subclass with these."""
+    """Base class of model configurations. qkv has the kinds `transformer` and `recurrent`; subclass it to add another."""
 
     vocab_size: int
     initialization: Initialization
 
-    if TYPE_CHECKING:  # a kind has these as fields or as properties
+    if TYPE_CHECKING:  # subclasses define these as fields or as properties
 
         @property
         def d_model(self) -> int:
@@ -25,45 +27,49 @@ class ModelSpec(Spec, role="model"):
 
         @property
         def max_positions(self) -> int | None:
-            """The longest context; None where nothing bounds it."""
+            """The longest context; None if it is unbounded."""
 
         @property
         def is_encoder_decoder(self) -> bool:
-            """Whether it reads a source apart from what it writes."""
+            """Whether an encoder reads a source sequence and a decoder writes a target."""
 
         @property
         def n_layers(self) -> int:
-            """Of the deeper of its parts."""
+            """Number of layers; of the deeper stack if there are two."""
 
     def stacks(self) -> list[tuple[str, Any]]:
-        """Its stacks of blocks, by name, where it has any."""
+        """Names and stacks of blocks; empty for a model without blocks."""
         return []
 
     def module(self) -> nn.Module:
-        """The model, its parameters not filled yet."""
+        """Make the module, with uninitialized parameters."""
         raise NotImplementedError
 
     def cost(self, tokens: int = 0, source: int = 0) -> Cost:
-        """Parameters, and the FLOPs of one forward pass over `tokens` (and `source` tokens for an encoder beside it)."""
+        """Count parameters, and FLOPs of a forward pass over `tokens` (and `source` tokens if an encoder has its own)."""
         raise NotImplementedError
 
     def parts(self, tokens: int = 0, source: int = 0) -> dict[str, Cost]:
-        """`cost`, part by part."""
+        """Return `cost` for each part by name."""
         raise NotImplementedError
 
     @property
     def n_parameters(self) -> int:
-        """Exact, from the formulas; what is shared counts once."""
+        """Exact number of parameters, by formula; shared parameters count once."""
         return self.cost().parameters
 
 
 class ModelModule(nn.Module):
-    """The module of a spec, and what the rest of the library asks of it. `forward(ids, layout=…, labels=…)` gives logits, or
-    the sums of the loss of labels; a model that generates has `start` and `step`, see `qkv.generation.model_interface`."""
+    """Base class of model modules other than the Transformer, including those defined outside qkv.
+
+    `forward(ids, layout=…, labels=…)` returns logits, or with labels the sums of the loss. A model that generates has
+    `start` and `step`, see `qkv.generation.model_interface`.
+    """
 
     def __init__(self, spec: Any) -> None:
         super().__init__()
         self.spec = spec
+        self.register_load_state_dict_post_hook(_tie_again)
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -75,7 +81,7 @@ class ModelModule(nn.Module):
 
     @property
     def max_positions(self) -> int | None:
-        """The longest context; None where nothing bounds it."""
+        """The longest context; None if it is unbounded."""
         longest: int | None = self.spec.max_positions
         return longest
 
@@ -87,7 +93,7 @@ class ModelModule(nn.Module):
     def dtype(self) -> torch.dtype:
         return next(self.parameters()).dtype
 
-    if TYPE_CHECKING:  # what a model that generates, or gives vectors, defines
+    if TYPE_CHECKING:  # defined by models that generate or give hidden states
         start: Any
         step: Any
         hidden: Any
@@ -95,9 +101,32 @@ class ModelModule(nn.Module):
         def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def tie(self) -> None:
-        """Make shared parameters one again, after something has replaced them."""
+        """Share tied parameters. It is called again after parameters were cast, moved or loaded."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self.tie()
+        return self
 
     def recompute(self, policy: str) -> None:
-        """Raise ValueError for any policy but `none`: there are no blocks to recompute."""
+        """Set the activation checkpointing policy. Raises ValueError for any but `none`: there are no blocks."""
         if policy != "none":
             raise ValueError(f"recompute={policy!r}: a {self.spec.kind} model has no blocks to recompute; leave it out")
+
+
+def _tie_again(model: ModelModule, keys: object) -> None:
+    model.tie()
+
+
+def layout_of(ids: Tensor, layout: Layout | None, mask: Tensor | None) -> Layout:
+    """Return the layout of token ids: the given one, that of an attention mask, or that of rows without padding.
+
+    Raises ValueError if both are given, or ids are not (batch, length).
+    """
+    if ids.ndim != 2:
+        raise ValueError(f"ids are (batch, length), not {tuple(ids.shape)}")
+    if layout is not None and mask is not None:
+        raise ValueError("give a layout or an attention mask, not both: a layout says what a mask does, and more")
+    if mask is not None:
+        return Layout.from_mask(mask)
+    return Layout.full(ids.shape[1], device=ids.device) if layout is None else layout

@@ -23,13 +23,12 @@ from .placement import Parallel, Placement, PreNorm, Reversible
 class Block(Spec, kind="block"):
     """One layer: attention, cross-attention and feed-forward in turn, each with its norm and residual connection.
 
-    `placement` says where norms stand and how what a sublayer gives joins the residual stream (`models.placement`).
+    position:  positional encoding of this block's attention in place of the stack's; `none` for a layer without positions.
+    placement: where norms are applied and how the output of a sublayer joins the residual stream (`models.placement`).
+    residual:  "none" leaves out the residual connection.
 
-    `position` turns or biases this block's attention in place of the stack's scheme: `none` for a layer without positions.
-
-    What a sublayer gives goes through dropout, and is multiplied by `residual_multiplier` (Granite), by a trained vector
-    that begins at `layer_scale` (LayerScale, Touvron et al. 2021) and by `drop_path` (`stochastic_depth`). `residual`
-    "none" leaves out the residual connection.
+    The output of a sublayer goes through dropout, and is multiplied by `residual_multiplier` (Granite), by a trained vector
+    initialized to `layer_scale` (LayerScale, Touvron et al. 2021) and by `drop_path` (`stochastic_depth`).
     """
 
     position: Position | None = None
@@ -52,18 +51,18 @@ class Block(Spec, kind="block"):
             raise ValueError("shared_norm belongs to placement='parallel', where one norm can serve both branches")
         if isinstance(self.placement, Reversible) and isinstance(self.feedforward, moe.MixtureOfExperts):
             raise ValueError(
-                "a reversible block computes activations again, nearly the same, and experts might be chosen otherwise; "
-                "choose another placement, and recompute for memory"
+                "a reversible block recomputes activations up to rounding, and the router might then choose other experts; "
+                "choose another placement, and `recompute` to save memory"
             )
         if self.drop_path and self.residual == "none":
-            raise ValueError("drop_path skips to the residual, and residual='none' has none; set one of them otherwise")
+            raise ValueError("drop_path needs a residual connection, and residual='none' has none; change one of them")
         return self
 
     def module(self, d_model: int, name: str = "") -> BlockModule:
         return BlockModule(self, d_model, name)
 
     def sublayers(self) -> list[str]:
-        """What a block does, in order; a part that is `none` has no norm and no residual either."""
+        """Names of the sublayers in order, without those of kind `none`, which have no norm and no residual either."""
         parts = {"attention": self.attention, "cross": self.cross, "feedforward": self.feedforward}
         return [name for name, part in parts.items() if part is not None and part.kind != "none"]
 
@@ -72,19 +71,19 @@ class Block(Spec, kind="block"):
         if self.cross is not None:
             total += self.cross.cost(d_model, tokens, cross_pairs, memory)
         count = len(self.sublayers())
-        before, *others = self.placement.norms(self.norm)
-        for norm, times in (
-            (before, min(count, 1) if self.shared_norm else count),
-            *((norm, count) for norm in others),
-        ):
+        before, after, after_sum = self.placement.norms(self.norm)
+        for norm, times in ((before, min(count, 1) if self.shared_norm else count), (after, count), (after_sum, count)):
             total += Cost() if norm is None else norm.cost(d_model, tokens) * times
         scales = 0 if self.layer_scale is None else count
         return total + Cost(scales * d_model, scales * d_model * tokens)
 
 
 class BlockModule(nn.Module):
-    """The module of `Block`. Norms are named for their sublayer: `norm` stands before it or, where nothing does, after the
-    sum; `norm_after` stands after it; and `norm_sum` after the sum where there is a norm before it too."""
+    """The module of `Block`. Norms have the names of their sublayers.
+
+    `norm` is applied to the input of a sublayer or, without such a norm, to the sum with the residual stream; `norm_after`
+    to the output of a sublayer; `norm_sum` to the sum where there is a norm of the input too.
+    """
 
     def __init__(self, spec: Block, d_model: int, name: str) -> None:
         super().__init__()
@@ -99,7 +98,7 @@ class BlockModule(nn.Module):
         def each(norm: Norm | None, names: list[str]) -> nn.ModuleDict:
             return nn.ModuleDict({} if norm is None else {name: norm.module(d_model) for name in names})
 
-        self.norms_sum = norms.before is None  # then `norm` is that of the sum
+        self.norms_sum = norms.before is None  # then `norm` is applied to the sum
         before = self.sublayers[:1] if spec.shared_norm else self.sublayers
         self.norm = each(norms.sum, self.sublayers) if self.norms_sum else each(norms.before, before)
         self.norm_after = each(norms.after, self.sublayers)
@@ -114,19 +113,19 @@ class BlockModule(nn.Module):
         state: LayerState | None = None,
         cross_state: CrossState | None = None,
     ) -> Float[Tensor, "B T M"]:
-        """One layer. Where its placement has several streams, x and what comes out are all of them, (streams, B, T, M)."""
+        """Apply the layer. A placement with several residual streams takes and returns (streams, B, T, M)."""
         return self.placement.forward(self, x, run, {"attention": state, "cross": cross_state})
 
     def before(self, name: str, x: Tensor, without: Tensor) -> Tensor:
-        """The norm of a sublayer's input; `without` where it has none."""
+        """Normalize the input of a sublayer; without such a norm return `without`."""
         return self.norm[name](x) if not self.norms_sum and name in self.norm else without
 
     def branch(self, name: str, x: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
-        """What a sublayer adds to the residual stream."""
+        """Normalize x and apply a sublayer: the summand of the residual stream."""
         return self.sublayer(name, self.before(name, x, x), run, state)
 
     def sublayer(self, name: str, y: Tensor, run: Pass, state: LayerState | None = None) -> Tensor:
-        """The same, of an input that is normalized already."""
+        """Apply a sublayer, its output norm, dropout, scales and stochastic depth to a normalized input."""
         y = self._part(name, y, run, state)
         y = dropout(self.norm_after[name](y) if name in self.norm_after else y, self.dropout, self.training)
         y = y if self.multiplier == 1.0 else y * self.multiplier
@@ -134,7 +133,7 @@ class BlockModule(nn.Module):
         return stochastic_depth(y, self.drop_path, run.layout) if self.training and self.drop_path else y
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
-        """The residual stream x with y added to it."""
+        """Add y to the residual stream x, and normalize the sum where the placement does."""
         if self.residual:
             y = x + y if self.skip == 1.0 else self.skip * x + y
         norm = self.norm if self.norms_sum else self.norm_sum
@@ -152,7 +151,7 @@ class BlockModule(nn.Module):
 
 
 class LayerScale(nn.Module):
-    """x · γ, with one γ for each coordinate that begins at `start`."""
+    """x · γ with a trained γ for each coordinate, initialized to `start` (LayerScale, Touvron et al. 2021)."""
 
     def __init__(self, d_model: int, start: float) -> None:
         super().__init__()

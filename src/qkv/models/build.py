@@ -1,4 +1,4 @@
-"""From a spec to an initialized model."""
+"""`build`: make a model from its spec and initialize its parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .transformer import TransformerModel
 from .unfilled import Unfilled
 
 AnyModel = TransformerModel | ModelModule
-"""What specs become; both are used alike."""
+"""Modules of model specs; all are used in the same way."""
 
 
 def build(
@@ -27,14 +27,14 @@ def build(
     initialized: bool = True,
     cls: Callable[[Any], nn.Module] | None = None,
 ) -> Any:
-    """The model that a spec describes, its parameters drawn by (seed, parameter name).
+    """Make the model that a spec describes and initialize its parameters by (seed, parameter name).
 
-    A module says what a parameter begins with by a method `initial(name)`, which gives a number, a tensor or None. Numbers
-    that a module wrote itself, as `nn.LayerNorm` and `nn.Linear` do, are kept; random ones follow from `seed` too. All other
-    parameters are drawn by the spec's initialization.
+    A module can define the initial value of a parameter by a method `initial(name)`, which returns a number, a tensor or
+    None. Values that a module fills in itself, as `nn.LayerNorm` and `nn.Linear` do, are kept; if they are random, they
+    depend on `seed` too. All other parameters are drawn by the spec's initialization.
 
-    `cls` is the class to make in place of the spec's own, for those that add to it. On `device="meta"` nothing is allocated.
-    `initialized=False` leaves parameters as they come, for weights to be loaded.
+    `cls` is a subclass to make in place of the spec's own module class. `device="meta"` allocates no memory.
+    `initialized=False` leaves parameters uninitialized, for weights to be loaded.
     """
     fills = initialized and torch.device(device).type != "meta"
     before = torch.get_default_dtype()
@@ -51,12 +51,12 @@ def build(
 
 @contextmanager
 def _seeded(device: torch.device, seed: int) -> Iterator[None]:
-    """What modules draw themselves follows from the seed, and leaves the caller's generators as they were."""
-    cards = [device] if device.type == "cuda" else []
-    own = parameter_seed(seed, "")
-    with torch.random.fork_rng(cards):
-        torch.default_generator.manual_seed(own)
-        if cards:
+    """Seed the global generators while modules are made, and restore them afterwards."""
+    gpus = [device] if device.type == "cuda" else []
+    module_seed = parameter_seed(seed, "")
+    with torch.random.fork_rng(gpus):
+        torch.default_generator.manual_seed(module_seed)
+        if gpus:
             with torch.cuda.device(device):
-                torch.cuda.manual_seed(own)
+                torch.cuda.manual_seed(module_seed)
         yield

@@ -1,7 +1,6 @@
-"""ELECTRA (Clark et al. 2020): a small generator fills in hidden tokens, and the model tells its words from the real ones.
+"""ELECTRA (Clark et al. 2020): a small generator fills in masked tokens, and the model detects which were replaced.
 
-The generator is part of the head: it is trained, saved and resumed with the model, and gone as soon as the model has
-another head.
+The generator is part of the head: it is trained, saved and resumed with the model, and dropped with the head.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from .transformer import Transformer, TransformerModel
 
 
 class ReplacedTokens(TokenClassifier, kind="replaced-tokens"):
-    """The discriminator's head, log-odds that a token was replaced, and the generator that replaces tokens (§2).
+    """Replaced token detection: log-odds that each token was replaced, and the generator that replaces tokens (§2).
 
-    generator: its size beside the model's: heads, and with them the width, and feed-forward layers are that share of the
-               model's; as many layers. Tables of tokens, of their types and of positions are one for both (§3.2).
+    generator: its size relative to the model: heads, with them the width, and feed-forward layers are that share of the
+               model's; the number of layers is the same. Both share token, type and position embeddings (§3.2).
     """
 
     labels: Annotated[int, Field(ge=1, le=1)] = 1
@@ -52,7 +51,7 @@ class ReplacedTokens(TokenClassifier, kind="replaced-tokens"):
         return TokenClassifier(labels=self.labels, transform=self.transform, dropout=self.dropout)
 
     def generator_of(self, model: Transformer) -> Transformer:
-        """The spec of a model's generator. Raises ValueError where the model is no encoder of tokens."""
+        """Return the spec of a model's generator. Raises ValueError unless the model is an encoder of tokens."""
         if model.encoder is None or model.decoder is not None or not isinstance(model.encoder.embedding, Embedding):
             raise ValueError("the head replaced-tokens is for encoders of tokens, such as the preset electra-small")
         block, table = model.encoder.blocks[0], model.encoder.embedding.width_of(model.d_model)
@@ -79,8 +78,8 @@ def _types(model: Transformer) -> int:
 
 
 class Replacement(NamedTuple):
-    """What a generator made of a batch: its own loss, the tokens with its words among them, and which are not the real ones
-    (what it hits by chance is real)."""
+    """Output of a generator: the sums of its loss, the tokens with its samples filled in, and which tokens differ from the
+    original ones (a sample that equals the original is not replaced)."""
 
     sums: LossSums
     ids: Int[Tensor, "B T"]
@@ -95,39 +94,39 @@ class ReplacedTokensHead(TokenClassifierHead):
         self.generator = TransformerModel(spec.generator_of(model))
 
     def tie(self, stack: Any) -> None:
-        mine: Any = self.generator.encoder
-        mine.embedding.weight, mine.embedding.types = stack.embedding.weight, stack.embedding.types
+        encoder: Any = self.generator.encoder
+        encoder.embedding.weight, encoder.embedding.types = stack.embedding.weight, stack.embedding.types
         if isinstance(stack.position, LearnedEmbedding):
-            mine.position.weight = stack.position.weight
+            encoder.position.weight = stack.position.weight
         self.generator.tie()
 
     def replace(self, inputs: dict[str, Any], labels: Int[Tensor, "B T"]) -> Replacement:
-        """Fill in what is hidden in the inputs; `labels` are the real tokens there, −100 elsewhere.
+        """Fill in the masked tokens of the inputs; `labels` are the original tokens there, −100 elsewhere.
 
-        Words are drawn from the generator's soft-max, in evaluation the same ones each time.
+        Tokens are drawn from the generator's soft-max, with a fixed seed in evaluation.
         """
         hidden = self.generator.hidden(**inputs)
         head: Any = self.generator.head
         sums = head.loss(hidden, labels)
         places = labels != IGNORE
         with torch.no_grad():
-            drawn_ids = drawn(head(hidden[places][None])[0], None if self.training else 0)
+            samples = sample(head(hidden[places][None])[0], None if self.training else 0)
         ids = inputs["ids"].clone()
-        ids[places] = drawn_ids
+        ids[places] = samples
         replaced = torch.zeros_like(places)
-        replaced[places] = drawn_ids != labels[places]
+        replaced[places] = samples != labels[places]
         return Replacement(sums, ids, replaced)
 
 
-def drawn(logits: Float[Tensor, "N V"], seed: int | None) -> Int[Tensor, " N"]:
-    """One of each row's soft-max, argmax of p / e with e ~ Exp(1); by the global generator where there is no seed."""
+def sample(logits: Float[Tensor, "N V"], seed: int | None) -> Int[Tensor, " N"]:
+    """Draw one index from each row's soft-max as argmax p / e, e ~ Exp(1); without a seed by the global generator."""
     random = None if seed is None else torch.Generator(logits.device).manual_seed(seed)
     noise = torch.empty_like(logits, dtype=torch.float32).exponential_(generator=random)
     return (logits.float().softmax(-1) / noise).argmax(-1)
 
 
 def published(model: TransformerModel) -> TransformerModel:
-    """The model without what only its pre-training needs: of a discriminator, the generator."""
+    """Return the model without the parts that only pre-training needs: the generator of a discriminator."""
     head = model.spec.head
     kept = None if head is None else head.kept()
     return model if kept == head else replace(model, {"head": kept}).model

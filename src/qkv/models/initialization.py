@@ -1,7 +1,7 @@
 """Weight initialization: Glorot, GPT-2's, T5's and DeepNorm's schemes, seeded by (seed, parameter name).
 
-A drawn parameter's numbers depend on its name and the seed alone, so they are the same whatever else the model has, in
-which order it is built, and however it is sharded. What a module says or fills itself is kept.
+The initial values of a parameter depend on its name and the seed alone, not on the rest of the model, the order in which
+it is built or its sharding. Values that a module defines or fills in itself are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Draw = tuple[str, Any]  # ("normal", std), ("uniform", bound) or ("constant", a 
 
 
 class Initialization(Spec, role="initialization"):
-    """Which distribution each parameter is drawn from."""
+    """Base class of initialization schemes: the distribution that each parameter is drawn from."""
 
     def matrix(self, fan_in: int, fan_out: int, into_residual: bool, n_layers: int) -> Draw:
         raise NotImplementedError
@@ -37,10 +37,10 @@ class Initialization(Spec, role="initialization"):
         return "normal", 0.02
 
     def draw(self, module: nn.Module, path: str, value: Tensor, n_layers: int) -> Draw:
-        """The distribution of one parameter by its path; modules with an `initial(name)` say their own numbers."""
-        own = initial_value(module, path.rpartition(".")[2])
-        if own is not None:
-            return "constant", own
+        """Return the distribution of a parameter by its path; a module with `initial(name)` defines its own values."""
+        value_set = initial_value(module, path.rpartition(".")[2])
+        if value_set is not None:
+            return "constant", value_set
         if isinstance(module, TokenEmbedding | LearnedEmbedding | LanguageModelHead | T5Bias) and value.ndim == 2:
             return self.embedding(value.shape[1])
         if value.ndim < 2:
@@ -116,34 +116,35 @@ class T5Normal(Initialization, kind="t5"):
 
 
 def initial_value(module: nn.Module, name: str) -> float | Tensor | None:
-    """What a module's method `initial(name)` gives; None where it has none, or leaves the parameter to others."""
+    """Return `module.initial(name)`, or None for a module without that method."""
     method = getattr(module, "initial", None)
-    if not callable(method) or isinstance(method, nn.Module):  # a part of it that bears the name
+    if not callable(method) or isinstance(method, nn.Module):  # a submodule of that name
         return None
-    own: float | Tensor | None = method(name)
-    return own
+    value: float | Tensor | None = method(name)
+    return value
 
 
 @torch.no_grad()
 def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: int) -> None:
-    """Fill in place every parameter, or the places of it, that its module left `unfilled`, or has an `initial` for.
+    """Initialize in place all elements of parameters that are `unfilled`, or that modules define by `initial`.
 
-    Numbers are drawn in fp32 on the host, whatever the device and dtype. A module marked `drawn` keeps nothing of its own.
+    Values are drawn in fp32 on the host, whatever the device and dtype. A module with the attribute `drawn` keeps none of
+    its own values.
     """
-    done: set[int] = set()  # what is shared is filled once, under its first name
+    done: set[int] = set()  # a shared parameter is initialized once, under its first name
     for prefix, module in model.named_modules():
         for name, value in module.named_parameters(recurse=False):
             if id(value) in done:
                 continue
             done.add(id(value))
-            left = torch.ones_like(value, dtype=torch.bool) if _takes_all(module, name) else unfilled(value)
+            left = torch.ones_like(value, dtype=torch.bool) if _initialize_whole(module, name) else unfilled(value)
             if bool(left.any()):
                 path = f"{prefix}.{name}" if prefix else name
                 start = _start(scheme.draw(module, path, value, n_layers), value, seed, path).to(value)
                 value.copy_(start if bool(left.all()) else torch.where(left, start, value))
 
 
-def _takes_all(module: nn.Module, name: str) -> bool:
+def _initialize_whole(module: nn.Module, name: str) -> bool:
     return getattr(module, "drawn", None) is True or initial_value(module, name) is not None
 
 
@@ -153,7 +154,7 @@ def _start(draw: Draw, value: Tensor, seed: int, path: str) -> Tensor:
         constant = torch.as_tensor(size, dtype=value.dtype, device=value.device)
         if constant.ndim and constant.shape != value.shape:
             raise ValueError(
-                f"initial() gives numbers of shape {tuple(constant.shape)} for {path}, which is of {tuple(value.shape)}"
+                f"initial() returned shape {tuple(constant.shape)} for {path}, whose shape is {tuple(value.shape)}"
             )
         return constant.expand(value.shape)
     generator = torch.Generator().manual_seed(parameter_seed(seed, path))
@@ -164,6 +165,6 @@ def _start(draw: Draw, value: Tensor, seed: int, path: str) -> Tensor:
 
 
 def parameter_seed(seed: int, name: str) -> int:
-    """A 63-bit seed from (seed, parameter name)."""
+    """Hash (seed, parameter name) to a 63-bit seed."""
     digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -1,4 +1,4 @@
-"""What models for long texts need of their rows: tokens with global attention (Longformer), no padding (BigBird)."""
+"""What models for long texts require of batches: tokens with global attention (Longformer), no padding (BigBird)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from .transformer import Transformer
 
 
 def has_global_attention(model: AnyModel) -> bool:
-    """Whether a model has Longformer's global attention, whose tokens the task chooses."""
+    """Whether a model has Longformer's global attention; the task chooses the global tokens."""
     return _has_attention(model, GlobalAttention)
 
 
 def has_global_tokens(stack: Stack) -> bool:
-    """Whether the pattern of a stack has `global_tokens()`: tokens that attend to all and that all attend to, which the
-    task chooses."""
+    """Whether a pattern of the stack has `global_tokens()`, which attend to all tokens and are attended by all. The task
+    chooses them."""
     patterns = (getattr(block.attention, "pattern", None) for block in stack.blocks)
     parts = (part for pattern in patterns if isinstance(pattern, Pattern) for _, part in pattern.walk())
     return any(isinstance(part, Global) and part.first is None for part in parts)
 
 
 def reads_unpadded(model: AnyModel) -> bool:
-    """Whether a model's output for a row depends on the padding behind it: BigBird's last block, which attends to all,
-    depends on how wide rows are. Batches then hold rows of one length."""
+    """Whether a model's output for a row depends on its padding, so that batches must hold rows of one length: BigBird's
+    last block attends to all tokens, and where it begins depends on the width of rows."""
     return _has_attention(model, BlockSparseAttention)
 
 

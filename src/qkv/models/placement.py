@@ -18,7 +18,7 @@ Stream = Float[Tensor, "B T M"] | Float[Tensor, "N B T M"]
 
 
 class NormsOf(NamedTuple):
-    """The norms of each sublayer: of its input, of its output, and of the sum with the residual stream."""
+    """Norms of each sublayer: of its input, of its output, and of the sum with the residual stream."""
 
     before: Norm | None = None
     after: Norm | None = None
@@ -26,7 +26,7 @@ class NormsOf(NamedTuple):
 
 
 class Sublayers(Protocol):
-    """What a placement uses of a block."""
+    """The members of a block that placements use."""
 
     sublayers: list[str]
     residual: bool
@@ -38,26 +38,26 @@ class Sublayers(Protocol):
 
 
 class Placement(Spec, role="placement"):
-    """Where a block's norms stand, and how its sublayers are joined.
+    """Base class of norm placements: where a block's norms are applied, and how its sublayers are connected.
 
-    With f a sublayer: x ← sum(α · x + after(f(before(x)))), one sublayer after another. A kind says which of the three norms
-    there are, or overrides `forward`. One that hands on several `streams` makes them of the embeddings in `enter`, and
-    hidden states of them in `leave`; x is then (streams, B, T, M).
+    With f a sublayer: x ← sum(α · x + after(f(before(x)))), one sublayer after another. A subclass says which of the three
+    norms there are, or overrides `forward`. With several residual `streams`, x is (streams, B, T, M): `enter` makes the
+    streams from the embeddings, and `leave` makes hidden states from the streams.
     """
 
     streams: ClassVar[int] = 1
 
     def norms(self, norm: Norm) -> NormsOf:
-        """Which norms there are, `norm` being the block's."""
+        """Return the norms of each sublayer; `norm` is that of the block."""
         raise NotImplementedError
 
     @property
     def skip(self) -> float:
-        """α, by which the residual stream is multiplied."""
+        """The factor α of the residual stream."""
         return 1.0
 
     def check(self, crosses: bool, adds: bool) -> None:
-        """Raise ValueError where a block with cross-attention, or one without residual connections, can't be placed so."""
+        """Raise ValueError if a block with cross-attention, or one without residual connections, can't have this kind."""
 
     def forward(self, block: Sublayers, x: Stream, run: Pass, states: Mapping[str, Any]) -> Stream:
         for name in block.sublayers:
@@ -100,7 +100,7 @@ class Sandwich(Placement, kind="sandwich"):
 
 
 class Norms(Placement, kind="norms"):
-    """x ← sum(x + after(f(before(x)))): any of the three, each a norm of its own; the block's `norm` is not used."""
+    """x ← sum(x + after(f(before(x)))): any of the three norms, each given here; the block's `norm` is not used."""
 
     before: Norm | None = None
     after: Norm | None = None
@@ -111,7 +111,7 @@ class Norms(Placement, kind="norms"):
 
 
 class DeepNorm(PostNorm, kind="deepnorm"):
-    """x ← norm(α · x + f(x)) (Wang et al. 2022); weights begin smaller by β, the initialization `deepnorm`.
+    """x ← norm(α · x + f(x)) (Wang et al. 2022); the initialization `deepnorm` scales weights down by β.
 
     `deepnorm_constants` gives the paper's α and β; `preset("transformer", placement="deepnorm")` sets both.
     """
@@ -124,7 +124,7 @@ class DeepNorm(PostNorm, kind="deepnorm"):
 
 
 def deepnorm_constants(encoder_layers: int, decoder_layers: int) -> dict[str, tuple[float, float]]:
-    """(α, β) of each stack, of N encoder and M decoder layers; 0 where there is no such stack (§3.3)."""
+    """(α, β) of each stack for N encoder and M decoder layers, 0 for a missing stack (Wang et al. 2022, §3.3)."""
     n, m = encoder_layers, decoder_layers
     if n and m:
         depth = (n**4 * m) ** (1 / 16)
@@ -151,7 +151,8 @@ class Parallel(Placement, kind="parallel"):
 
 
 class Reversible(Placement, kind="reversible"):
-    """(x₁, x₂) ← (x₂, x₁ + f(norm(x₂))) (Gomez et al. 2017; Reformer): two streams, and activations are computed again."""
+    """(x₁, x₂) ← (x₂, x₁ + f(norm(x₂))) (Gomez et al. 2017; Reformer): two residual
+    streams; activations are recomputed from the outputs."""
 
     streams = 2
 
@@ -160,7 +161,7 @@ class Reversible(Placement, kind="reversible"):
 
     def check(self, crosses: bool, adds: bool) -> None:
         if not adds:
-            raise ValueError("a reversible block adds to its streams, and residual='none' does not; set one otherwise")
+            raise ValueError("a reversible block adds to its streams, and residual='none' does not; change one of them")
 
     def forward(self, block: Sublayers, x: Stream, run: Pass, states: Mapping[str, Any]) -> Stream:
         x1, x2 = x.unbind()

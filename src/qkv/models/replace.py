@@ -1,4 +1,4 @@
-"""A trained model with mechanisms exchanged: every weight that still fits is kept, and what is new is listed."""
+"""Change the architecture of a trained model: weights that still fit are kept, and the new ones are listed."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ Any_co = TypeVar("Any_co", covariant=True)
 
 @dataclass(frozen=True)
 class Replaced(Generic[Any_co]):
-    """What became of a model.
+    """Result of `replace`: the model of the changed spec, and the names of its tensors by origin.
 
-    model:  of the changed spec.
-    kept:   tensors with the numbers that they had, by name.
-    pooled: keys and values of fewer heads, each the mean of those whose place it takes.
-    cut:    tables of positions that have fewer rows now, or more, of which the first are kept.
-    resized: tables of positions over the grid of an image, which has another grid now.
-    new:    tensors that begin as in a new model.
-    gone:   tensors that the model had before, and has no place for now.
+    kept:    unchanged.
+    pooled:  keys and values of fewer heads, each the mean of the heads that it replaces.
+    cut:     tables of positions with fewer or more rows than before; the first rows are kept.
+    resized: tables of positions over the grid of an image, interpolated to another grid.
+    new:     initialized as in a new model.
+    gone:    tensors that the model had before and has no place for now.
     """
 
     model: Any_co
@@ -48,19 +47,19 @@ class Replaced(Generic[Any_co]):
 
 @torch.no_grad()
 def replace(model: Model, changes: Mapping[str, Any], *, seed: int = 0) -> Replaced[Model]:
-    """A model of `model.spec.replace(changes)` with the weights of `model` wherever they fit.
+    """Return a model of `model.spec.replace(changes)` with the weights of `model` wherever they fit; `model` is unchanged.
 
-    Weights fit by name and shape. Where attention has fewer key-value heads now, each is the mean of those that it takes
-    the place of, as grouped-query attention is made from multi-head attention (Ainslie et al. 2023, §2.1). A learned table
-    of positions keeps its first rows; one over the grid of an image is resized as it is for images of another size
-    (Dosovitskiy et al. 2021, §3.2). All else is drawn as in a new model, by (seed, name). The given model is unchanged.
+    Weights fit by name and shape. Of fewer key-value heads each is the mean of the heads that it replaces, as grouped-query
+    attention is made from multi-head attention (Ainslie et al. 2023, §2.1). A learned table of positions keeps its first
+    rows; one over the grid of an image is interpolated, as for images of another size (Dosovitskiy et al. 2021, §3.2).
+    Everything else is initialized as in a new model, by (seed, name).
 
-    Raises ValueError where a path leaves the spec, or the changed spec is none.
+    Raises ValueError if a path is not in the spec, or the changed spec is invalid.
     """
     changed = build(model.spec.replace(changes), device=model.device, dtype=model.dtype, seed=seed, cls=type(model))
     before, after = model.state_dict(), changed.state_dict(keep_vars=True)
     parts = _Parts.of(model), _Parts.of(changed)
-    did: dict[str, list[str]] = {"kept": [], "pooled": [], "cut": [], "resized": [], "new": []}
+    names: dict[str, list[str]] = {"kept": [], "pooled": [], "cut": [], "resized": [], "new": []}
     done: set[int] = set()
     for name, tensor in after.items():
         if id(tensor) in done:
@@ -68,17 +67,17 @@ def replace(model: Model, changes: Mapping[str, Any], *, seed: int = 0) -> Repla
         done.add(id(tensor))
         old = before.get(name)
         how, value = ("new", None) if old is None else _converted(name, old, tensor, *parts)
-        did[how].append(name)
+        names[how].append(name)
         if value is not None:
             tensor[tuple(slice(n) for n in value.shape)].copy_(value) if how == "cut" else tensor.copy_(value)
     gone = tuple(name for name in before if name not in after)
     changed.train(model.training)
-    return Replaced(changed, **{how: tuple(names) for how, names in did.items()}, gone=gone)
+    return Replaced(changed, **{how: tuple(some) for how, some in names.items()}, gone=gone)
 
 
 class _Parts(NamedTuple):
-    """Of a model, key-value heads and the widths of keys and values of every attention layer, by name, and positions over
-    an image's grid, by the names of their tables."""
+    """Parts of a model that can be converted: key-value heads, width of keys and of values of each attention layer by name,
+    and positions over an image's grid by the names of their tables."""
 
     heads: dict[str, tuple[int, int, int]]
     grids: dict[str, GridEmbedding]
@@ -92,7 +91,7 @@ class _Parts(NamedTuple):
 
 
 def _converted(name: str, old: Tensor, tensor: Tensor, before: _Parts, after: _Parts) -> tuple[str, Tensor | None]:
-    """What becomes of a tensor whose name is in both models, and its numbers."""
+    """Return how a tensor that both models have is converted, and its new values."""
     if name in before.grids and name in after.grids:
         return _over_grid(before.grids[name], after.grids[name])
     if old.shape == tensor.shape:
@@ -110,7 +109,7 @@ def _converted(name: str, old: Tensor, tensor: Tensor, before: _Parts, after: _P
 
 
 def _over_grid(old: GridEmbedding, new: GridEmbedding) -> tuple[str, Tensor | None]:
-    """What becomes of a table of positions over a grid. Tokens beside the patches have to be the same in both."""
+    """Return how a table of positions over a grid is converted; tokens beside the patches have to be the same in both."""
     if old.grid == new.grid and old.weight.shape == new.weight.shape:
         return "kept", old.weight
     beside = old.grid.before == new.grid.before and old.grid.after == new.grid.after

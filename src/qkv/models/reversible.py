@@ -1,8 +1,8 @@
 """Reversible layers (Gomez et al. 2017; Reformer, Kitaev et al. 2020, §3): activations are recomputed from the outputs.
 
-A step takes streams (x₁, x₂) to (x₂, x₁ + f(x₂)), and is undone by (y₁, y₂) → (y₂ − f(y₁), y₁). So of any number of layers
-only the last one's output is kept for backward, which runs every f once more, as recomputation of blocks does. What comes
-back is the same but for rounding.
+A step maps streams (x₁, x₂) to (x₂, x₁ + f(x₂)), and its inverse is (y₁, y₂) → (y₂ − f(y₁), y₁). So of any number of
+layers only the last one's output is kept for backward, which computes every f once more, as activation checkpointing does.
+Recomputed activations are the same up to rounding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..core.graphs import untraced
 
 
 class Steps(Protocol):
-    """A block whose sublayers are steps."""
+    """The members of a block that reversible steps use."""
 
     sublayers: list[str]
 
@@ -35,9 +35,9 @@ class Steps(Protocol):
     def parameters(self) -> Iterator[Parameter]: ...
 
 
-@untraced  # generators and inner gradients are beyond a graph
+@untraced  # a graph can hold neither random generators nor inner gradients
 def reversible(blocks: Sequence[Steps], x: Float[Tensor, "2 B T M"], runs: Sequence[Pass]) -> Float[Tensor, "2 B T M"]:
-    """Both streams after all blocks, each with its `Pass`; memory for backward does not grow with their number.
+    """Return both streams after all blocks, each with its `Pass`; memory for backward does not grow with their number.
 
     Gradients reach x, the blocks' parameters, an encoder's output and the tensors of a position bias.
     """
@@ -47,25 +47,25 @@ def reversible(blocks: Sequence[Steps], x: Float[Tensor, "2 B T M"], runs: Seque
 
 
 def _reached(block: Steps, run: Pass) -> list[Tensor]:
-    """What a block's gradients reach besides its input."""
+    """Return the tensors other than its input that a block has gradients for."""
     others = (run.memory, *(() if run.bias is None else run.bias.tensors))
     return [t for t in (*block.parameters(), *others) if t is not None and t.requires_grad]
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """Where the random generators stood, so that a branch draws the same again."""
+class _RandomState:
+    """State of the random generators, so that a recomputed branch draws the same numbers."""
 
     host: Tensor
     devices: list[int]
     states: list[Tensor]
 
     @classmethod
-    def before(cls, x: Tensor) -> _Drawn:
+    def now(cls, x: Tensor) -> _RandomState:
         return cls(torch.get_rng_state(), *get_device_states(x))
 
     @contextmanager
-    def again(self, kind: str) -> Iterator[None]:
+    def restored(self, kind: str) -> Iterator[None]:
         device = {} if kind == "cpu" else {"device_type": kind}
         with torch.random.fork_rng(self.devices, **device):
             torch.set_rng_state(self.host)
@@ -74,7 +74,7 @@ class _Drawn:
 
 
 def _autocast(kind: str) -> AbstractContextManager[Any]:
-    """Autocast as it is now, for later."""
+    """Return a context with the autocast settings of this moment."""
     if not torch.amp.is_autocast_available(kind):
         return nullcontext()
     return torch.autocast(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
@@ -87,7 +87,7 @@ class _Reversible(torch.autograd.Function):
         ctx.steps = []
         for block, run in zip(blocks, runs, strict=True):
             for name in block.sublayers:
-                ctx.steps.append((block, run, name, _Drawn.before(x2)))
+                ctx.steps.append((block, run, name, _RandomState.now(x2)))
                 x1, x2 = x2, x1 + block.branch(name, x2, run)
         ctx.leaves, ctx.autocast = leaves, _autocast(x.device.type)
         out = torch.stack([x1, x2])
@@ -99,14 +99,14 @@ class _Reversible(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (y1, y2), (d1, d2) = ctx.saved_tensors[0].unbind(), grad.unbind()
         gradients: dict[Tensor, Tensor] = {}
-        for block, run, name, drawn in reversed(ctx.steps):
-            with torch.enable_grad(), drawn.again(y1.device.type), ctx.autocast:
+        for block, run, name, random in reversed(ctx.steps):
+            with torch.enable_grad(), random.restored(y1.device.type), ctx.autocast:
                 x = y1.detach().requires_grad_()
                 output = block.branch(name, x, run.afresh())
             leaves = _reached(block, run)
-            pulled, *more = torch.autograd.grad(output, [x, *leaves], d2.to(output.dtype), allow_unused=True)
+            d_x, *more = torch.autograd.grad(output, [x, *leaves], d2.to(output.dtype), allow_unused=True)
             y1, y2 = y2 - output.detach(), y1
-            d1, d2 = d2, d1 if pulled is None else d1 + pulled
+            d1, d2 = d2, d1 if d_x is None else d1 + d_x
             for leaf, part in zip(leaves, more, strict=True):
                 if part is not None:
                     gradients[leaf] = gradients[leaf] + part if leaf in gradients else part

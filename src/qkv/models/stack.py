@@ -1,4 +1,4 @@
-"""A stack: embedding, positions, blocks, final norm. An encoder is one, a decoder is one."""
+"""Stack of Transformer layers, an encoder or a decoder: embedding, positions, blocks, final norm."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Recompute = Literal["none", "alternate", "blocks"]
 class Stack(Spec, kind="stack"):
     """Blocks over embedded tokens. `position` is the scheme of every block that has none of its own (`Block.position`).
 
-    `order` names the block of each layer by its number, so that layers may share parameters: one block and the order
-    [0, 0, 0, 0] is ALBERT or a Universal Transformer of 4 layers. By default each block is a layer.
+    `order` is the index of each layer's block, so that layers may share parameters: one block and the order [0, 0, 0, 0]
+    is ALBERT or a Universal Transformer of 4 layers. By default each block is a layer.
 
-    `drop_path` p is stochastic depth for every block, more of it the deeper it stands: p · l/L for the l-th of L (Huang et
-    al. 2016). In JSON, runs of equal blocks are written once: `[{"repeat": 6, "block": {…}}]`.
+    `drop_path` p is stochastic depth that grows with depth: p · l/L for the l-th of L blocks (Huang et al. 2016).
+    In JSON, runs of equal blocks are written once: `[{"repeat": 6, "block": {…}}]`.
     """
 
     embedding: Input = Embedding()
@@ -52,7 +52,7 @@ class Stack(Spec, kind="stack"):
     @model_validator(mode="after")
     def _one_rule(self) -> Stack:
         if self.drop_path and any(block.drop_path for block in self.blocks):
-            raise ValueError("drop_path is set for the whole stack and for blocks of it; leave one of them at 0")
+            raise ValueError("drop_path is set for the stack and for some of its blocks; leave one of them at 0")
         return self
 
     @model_validator(mode="after")
@@ -61,17 +61,19 @@ class Stack(Spec, kind="stack"):
             return self
         if set(self.order) != set(range(len(self.blocks))):
             raise ValueError(
-                f"order names every block of the stack by its number, 0 to {len(self.blocks) - 1}, and this one names "
+                f"order names every block of the stack by its index, 0 to {len(self.blocks) - 1}, and this one names "
                 f"{', '.join(map(str, sorted(set(self.order))))}"
             )
         if self.drop_path and len(self.order) > len(self.blocks):
-            raise ValueError("drop_path grows from layer to layer, and shared blocks have one; set that of the blocks")
+            raise ValueError(
+                "drop_path of a stack grows from layer to layer, which shared blocks can't; set drop_path of the blocks"
+            )
         return self
 
     @model_validator(mode="after")
     def _has_a_grid(self) -> Stack:
         if isinstance(self.position, GridPosition) and self.embedding.grid is None:
-            raise ValueError("position grid needs an embedding that has one: patches, or states of an image")
+            raise ValueError("position grid needs an embedding with a grid: patches, or states of an image")
         return self
 
     @model_validator(mode="after")
@@ -81,11 +83,13 @@ class Stack(Spec, kind="stack"):
         if other is not None:
             most, least = sorted((first, other), key=lambda placement: -placement.streams)
             raise ValueError(
-                f"{most.kind} blocks hand on {most.streams} streams, and {least.kind} blocks {least.streams}: "
+                f"{most.kind} blocks have {most.streams} residual streams, and {least.kind} blocks {least.streams}; "
                 f"make all blocks of a stack {most.kind}"
             )
         if self.tables > 1 and first.streams > 1:
-            raise ValueError(f"position grid with `between` adds to one stream, and {first.kind} blocks hand on more")
+            raise ValueError(
+                f"position grid with `between` needs one residual stream, and {first.kind} blocks have more"
+            )
         return self
 
     @model_validator(mode="after")
@@ -94,13 +98,13 @@ class Stack(Spec, kind="stack"):
             shapes = {block.attention.shared[name] for block in self.blocks if name in block.attention.shared}
             if len(shapes) > 1:
                 shown = " and ".join(str(shape) for shape in sorted(shapes))
-                raise ValueError(f"layers that share {name} need it in one shape, and these have {shown}")
+                raise ValueError(f"layers that share {name} need it in one shape, not {shown}")
         return self
 
     @field_validator("embedding", mode="before")
     @classmethod
     def _of_tokens(cls, value: Any) -> Any:
-        """Tokens are what is meant where no kind is named."""
+        """An embedding without a kind is one of tokens."""
         return {"kind": Embedding.kind, **value} if isinstance(value, Mapping) else value
 
     @field_validator("blocks", mode="before")
@@ -129,7 +133,7 @@ class Stack(Spec, kind="stack"):
 
     @property
     def block_of(self) -> Sequence[int]:
-        """The number of each layer's block."""
+        """The index of each layer's block."""
         return range(len(self.blocks)) if self.order is None else self.order
 
     @property
@@ -143,7 +147,7 @@ class Stack(Spec, kind="stack"):
 
     @property
     def tables(self) -> int:
-        """How many position tables there are: one for the input, and with `between` one for each further block."""
+        """Number of position tables: one for the input, and with `between` one for each further layer."""
         return self.n_layers if isinstance(self.position, GridPosition) and self.position.between else 1
 
     @property
@@ -152,35 +156,35 @@ class Stack(Spec, kind="stack"):
 
     @property
     def shared(self) -> dict[str, list[int]]:
-        """Parameters of attention that blocks have in common, and the blocks that have them."""
+        """Attention parameters that blocks share: for each name the indices of its blocks."""
         names = dict.fromkeys(name for block in self.blocks for name in block.attention.shared)
         return {name: [i for i, b in enumerate(self.blocks) if name in b.attention.shared] for name in names}
 
     def block(self, i: int) -> Block:
-        """The i-th block, with its share of the stack's stochastic depth."""
+        """Return the i-th block with its share of the stack's stochastic depth."""
         if not self.drop_path:
             return self.blocks[i]
         return self.blocks[i].replace(drop_path=self.drop_path * (i + 1) / self.n_layers)
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """The distinct position schemes: the stack's, then those of blocks that have another."""
+        """The distinct position schemes: that of the stack, then others of its blocks."""
         return tuple(dict.fromkeys((self.position, *(self.position_of(block) for block in self.blocks))))
 
     def position_of(self, block: Block) -> Position:
         return self.position if block.position is None else block.position
 
     def with_position(self, position: Position) -> list[Block]:
-        """The blocks that use a scheme."""
+        """Return the blocks that use a scheme."""
         return [block for block in self.blocks if self.position_of(block) == position]
 
     def widths(self, d_model: int, max_positions: int | None, position: Position) -> Widths:
-        """What a position scheme needs to know; heads are the largest of the blocks that use it."""
+        """Return the sizes that a position scheme depends on; of the heads, the largest of the blocks that use it."""
         heads = max(_heads(self.with_position(position), d_model), default=(1, d_model))
         return Widths(self.embedding.width_of(d_model), *heads, max_positions, grid=self.embedding.grid)
 
     def cost(self, d_model: int, max_positions: int | None, vocab_size: int, tokens: int = 0, memory: int = 0) -> Cost:
-        """Of one sequence of `tokens`, beside `memory` tokens of an encoder; without the token table."""
+        """Cost of one sequence of `tokens`, with `memory` tokens of an encoder, without the token table."""
         embedding = self.embedding
         total = embedding.cost(d_model, vocab_size, tokens) + self.norm.cost(d_model, tokens)
         for position in self.positions:
@@ -188,71 +192,70 @@ class Stack(Spec, kind="stack"):
             total += table * (self.tables if position == self.position else 1)
         for block, run in groupby(self.layers):
             count = len(list(run))
-            pairs = _pairs(block.attention, tokens)
-            total += block.cost(d_model, tokens, pairs, memory, tokens * memory) * count
-        for i, times in Counter(self.order).items():  # parameters that layers share are there once
+            total += block.cost(d_model, tokens, pairs(block.attention, tokens), memory, tokens * memory) * count
+        for i, times in Counter(self.order).items():  # parameters that layers share count once
             own = self.blocks[i].cost(d_model)
             total += Cost(-own.parameters, idle=-own.idle) * (times - 1)
-        again = (
-            (i, name) for name, blocks in self.shared.items() for i in blocks[1:]
-        )  # the same, of parts of attention
-        return total + Cost(-sum(math.prod(self.blocks[i].attention.shared[name]) for i, name in again))
+        for name, (_, *others) in self.shared.items():  # so do attention parameters that blocks share
+            total += Cost(-sum(math.prod(self.blocks[i].attention.shared[name]) for i in others))
+        return total
 
 
-def _pairs(mixer: Mixer, tokens: int) -> int:
+def pairs(mixer: Mixer, tokens: int) -> int:
+    """Number of (query, key) pairs that the pattern allows; 0 for a mixer without a pattern."""
     pattern = getattr(mixer, "pattern", None)
     return pattern.pairs(tokens) if pattern is not None and tokens else 0
 
 
 def _heads(blocks: Sequence[Block], d_model: int) -> set[tuple[int, int]]:
-    """Every (number, width) of heads that some block has."""
+    """Every (number, width) of heads among the blocks."""
     return {heads for block in blocks if (heads := block.attention.heads(d_model)) is not None}
 
 
 def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_model: int, name: str) -> None:
-    """Check that the blocks of a scheme have heads of one number and width, and mixers that use what it gives."""
+    """Check that the blocks of a position scheme have equal heads, and mixers that can use it. Raises ValueError."""
     blocks = spec.with_position(scheme)
     heads = _heads(blocks, d_model)
     own = scheme != spec.position
     name = f"{name}.blocks.{spec.blocks.index(blocks[0])}" if own else name
     if own and _does(position, "embed"):
         raise ValueError(
-            f"{name}.position {scheme!r} is added to the input, which the stack's position does; positions of a block "
-            "turn or bias its attention, or are none"
+            f"{name}.position {scheme!r} is added to the input, which only the stack's position can be; give the block "
+            "rotary or biased positions, or none"
         )
     turns = any(_does(position, what) for what in ("rotate", "rotate_queries", "rotate_keys"))
     biases = _does(position, "bias")
     if (turns or biases) and len(heads) > 1:
         shown = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
-        raise ValueError(f"{name}.position {scheme!r} serves blocks with equal heads, but there are {shown}")
+        raise ValueError(f"{name}.position {scheme!r} needs blocks with equal heads, but there are {shown}")
     mixers = [block.attention for block in blocks if "attention" in block.sublayers()]
     if turns and mixers and not heads:
         raise ValueError(
-            f"{name}.position {scheme!r} turns heads, and no block of this stack has any, so positions would have no "
-            "effect; positions that work are none, sinusoidal and learned"
+            f"{name}.position {scheme!r} rotates heads, and no block of this stack has any; take none, sinusoidal or "
+            "learned positions"
         )
     tied = next((mixer for mixer in mixers if mixer.ties_queries_and_keys), None)
     if tied is not None and (_does(position, "rotate_queries") or _does(position, "rotate_keys")):
         raise ValueError(
-            f"{name}.position {scheme!r} turns queries and keys differently, and in {tied.kind} they are the same vectors; "
-            "take rotary positions"
+            f"{name}.position {scheme!r} rotates queries and keys differently, and in {tied.kind} they are the same "
+            "vectors; take rotary positions"
         )
     unbiased = next((mixer for mixer in mixers if not mixer.adds_bias), None)
     if biases and unbiased is not None:
         raise ValueError(
-            f"{name}.position {scheme!r} is added to the scores of token pairs, and {unbiased.kind} has none that it "
-            "could be added to; positions that work are none, sinusoidal, learned and rotary (a kind of your own whose "
-            "module adds run.bias says so by `adds_bias = True`)"
+            f"{name}.position {scheme!r} is added to the scores of token pairs, which {unbiased.kind} does not have; "
+            "take none, sinusoidal, learned or rotary positions (or set `adds_bias = True` in a mixer of your own whose "
+            "module adds run.bias)"
         )
 
 
 def _does(position: PositionModule, what: str) -> bool:
-    """Whether a position module has a method of its own, of its class or of itself."""
+    """Whether a position module overrides a method, in its class or as an attribute."""
     return getattr(getattr(position, what), "__func__", None) is not getattr(PositionModule, what)
 
 
-def _run_again(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
-    """Recompute a block in backward, keeping its input alone. What it reports is kept from the first run."""
+def _checkpointed(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
+    """Apply a block and recompute its activations in backward; its extra losses are those of the first run."""
 
     def once(x: Tensor) -> tuple[Tensor, list[Record]]:
         fresh = run.afresh()
@@ -267,10 +270,7 @@ def _run_again(block: BlockModule, x: Tensor, run: Pass) -> Tensor:
 
 
 class StackModule(nn.Module):
-    """The module of `Stack`. `recompute` trades time for memory: blocks whose activations are recomputed in backward.
-
-    Reversible blocks all compute activations again.
-    """
+    """The module of `Stack`. `recompute` is the activation checkpointing policy; reversible blocks always recompute."""
 
     recompute: Recompute = "none"
 
@@ -294,7 +294,7 @@ class StackModule(nn.Module):
         self.reversible, self.placement = spec.is_reversible, spec.blocks[0].placement
 
     def tie(self) -> None:
-        """Make what blocks have in common one parameter. Call it again after anything that replaces parameters."""
+        """Share the attention parameters that blocks have in common. Call it again after parameters were replaced."""
         for name, (first, *others) in self.shared.items():
             for i in others:
                 setattr(self.block(i).attention, name, getattr(self.block(first).attention, name))
@@ -322,7 +322,7 @@ class StackModule(nn.Module):
             if cache is not None:
                 x = block(x, run, cache.layers[i], cache.cross[i] if cache.cross else None)
             elif self.training and not self.reversible and self._recomputes(i):
-                x = _run_again(block, x, run)
+                x = _checkpointed(block, x, run)
             else:
                 x = block(x, run)
         return self.norm(self.placement.leave(x) if several else x)
@@ -330,7 +330,7 @@ class StackModule(nn.Module):
     def _passes(
         self, layout: Layout, memory: Tensor | None, memory_layout: Layout | None, extras: Extras | None
     ) -> list[Pass]:
-        """For each layer the pass over its position scheme: layers with the same scheme share one, and all share a plan."""
+        """Return the `Pass` of each layer: layers with the same position scheme share one, and all share a plan."""
         plan = Plan()
         schemes = [self.position, *cast(Iterable[PositionModule], self.block_positions)]
         runs = [Pass.over(layout, scheme, plan) for scheme in schemes]
@@ -343,7 +343,7 @@ class StackModule(nn.Module):
 
     @property
     def layers(self) -> list[BlockModule]:
-        """The block of each layer; one that layers share is there for each."""
+        """The block of each layer; a shared block occurs several times."""
         return [self.block(i) for i in self.block_of]
 
     def block(self, i: int) -> BlockModule:

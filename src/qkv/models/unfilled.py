@@ -1,4 +1,4 @@
-"""Which parameters a module filled itself, and which it left to `build`: memory that nothing was written to holds NaN."""
+"""Detect uninitialized parameters: new memory is filled with NaN, so parameters that still hold NaN were not initialized."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALLOCATORS = {
 
 
 class Unfilled(TorchDispatchMode):
-    """Inside it, `torch.empty` and its like give NaN, where the dtype has one."""
+    """Context in which `torch.empty` and its relatives fill floating-point tensors with NaN."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -37,5 +37,5 @@ class Unfilled(TorchDispatchMode):
 
 
 def unfilled(value: Tensor) -> Tensor:
-    """True where nothing was written since the memory was handed out inside `Unfilled`."""
+    """True where nothing was written since the tensor was allocated inside `Unfilled`."""
     return value.isnan()

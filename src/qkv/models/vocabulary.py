@@ -1,4 +1,4 @@
-"""A model with room for more tokens: what it knows stays, and what is new begins in the middle of it."""
+"""Resize the vocabulary of a model: rows of known tokens are kept, rows of new tokens are the mean of the old ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Model = TypeVar("Model", bound=TransformerModel)
 
 @torch.no_grad()
 def resize_vocabulary(model: Model, vocab_size: int) -> Model:
-    """A model with this many tokens. Rows of old ones are kept, those of new ones are the mean of the old (Hewitt 2021,
-    *Initializing New Word Embeddings for Pretrained Language Models*): no old token's probability changes by more than the
-    share that new ones take. What is tied stays tied. The given model is unchanged.
+    """Return a model with this many tokens; the given model is unchanged.
 
-    Raises ValueError for fewer tokens than there are, since ids would then mean nothing.
+    Rows of old tokens are kept, and those of new tokens are the mean of the old ones (Hewitt 2021, *Initializing New Word
+    Embeddings for Pretrained Language Models*): no old token's probability changes by more than the share of the new ones.
+    Tied parameters stay tied. Raises ValueError for fewer tokens than there are.
     """
     spec = model.spec
     if vocab_size < spec.vocab_size:

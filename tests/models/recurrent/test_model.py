@@ -237,9 +237,15 @@ def test_tied_tables_stay_tied() -> None:
         ({"context": {"kind": "bahdanau", "score": "dot"}}, "queries have 6 and keys 8; scores that can are general"),
         ({"reverse": True}, "reverse is for one direction"),
         ({"head": {"tied": True}, "context": "luong"}, "embeddings as wide as what it reads, 6, not 5; untie it"),
-        ({"context": {"kind": "luong", "reach": 3}}, "reach is of a window"),
-        ({"context": {"kind": "luong", "longest": 3}}, "longest is of alignment location"),
-        ({"context": {"kind": "luong", "alignment": "location", "score": "concat"}}, "so it takes no score"),
+        (
+            {"context": {"kind": "luong", "reach": 3}},
+            "reach is the size of a window, and .* has none; take alignment monotonic or predictive",
+        ),
+        ({"context": {"kind": "luong", "longest": 3}}, "longest is for alignment location"),
+        (
+            {"context": {"kind": "luong", "alignment": "location", "score": "concat"}},
+            "scores by position alone and takes no score",
+        ),
         ({"context": {"kind": "luong", "alignment": "location", "reach": 3}}, "location attention has none"),
         ({"context": {"kind": "luong", "score": "exact-match"}}, "learned states are never equal"),
         ({"context": "bahdanu"}, "did you mean 'bahdanau'"),
@@ -260,7 +266,7 @@ def test_mistakes_are_named() -> None:
         m(ids(0), ids(2))
     with pytest.raises(ValueError, match="takes the source ids and the target"):
         m(ids(3))
-    with pytest.raises(ValueError, match="there is no quantized cache of it"):
+    with pytest.raises(ValueError, match="so it has no quantized cache"):
         m.start(source=ids(3), cache="int8")
     with pytest.raises(ValueError, match="starts from source ids"):
         m.start(2)

@@ -1,4 +1,4 @@
-"""How much of each source token a recurrent decoder takes at a step: alignments over all of them, or over a window."""
+"""Alignment of a recurrent decoder: attention weights over all source tokens, over a window of them, or by position."""
 
 from __future__ import annotations
 
@@ -14,38 +14,40 @@ from ...layers.shared_matrix import Shared
 from .decoder import Widths
 from .encoder import Memory
 
-Ask = Callable[[Float[Tensor, "B G"]], Float[Tensor, "B A"]]
+Projection = Callable[[Float[Tensor, "B G"]], Float[Tensor, "B A"]]
 
 
 class Align(nn.Module):
-    """a_t = softmax_j score(g_t, h_j) over a source's real tokens, or over a window of them."""
+    """Global alignment: a_t = softmax_j score(g_t, h_j) over the real tokens of a source."""
 
     def __init__(self, score: Score, w: Widths) -> None:
         super().__init__()
         self.score = score.module(w.d_s, w.d_m)
 
     def keys(self, memory: Memory) -> Float[Tensor, "B S 1 A"]:
-        """What a source's tokens are when they are looked at, made once a sentence."""
+        """Return the keys of a source, computed once for each sentence."""
         return self.score.keys(memory.states[:, :, None])
 
     def forward(
         self,
         g: Float[Tensor, "B T G"],
         memory: Memory,
-        ask: Ask | None = None,
-        place: Float[Tensor, "B T"] | None = None,
+        project_query: Projection | None = None,
+        position: Float[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T S"]:
-        """`ask` is what `asking` made before a loop over steps; without, all steps are here."""
-        return torch.softmax(_hidden(self.scores(g, memory, ask), _padding(memory)), -1)
+        """Return a_t. `project_query` is the projection of a loop over single steps; without it g holds all steps."""
+        return torch.softmax(_masked(self.scores(g, memory, project_query), _padding(memory)), -1)
 
-    def asking(self) -> Ask:
-        """W_s g for a loop over steps."""
+    def query_projection(self) -> Projection:
+        """Return the projection W_s g for a loop over steps."""
         matrices = self.score.matrices()
         return (lambda g: g) if matrices is None else Shared(matrices[0].mT)
 
-    def scores(self, g: Float[Tensor, "B T G"], memory: Memory, ask: Ask | None) -> Float[Tensor, "B T S"]:
+    def scores(
+        self, g: Float[Tensor, "B T G"], memory: Memory, project_query: Projection | None
+    ) -> Float[Tensor, "B T S"]:
         assert memory.keys is not None
-        q = self.score.queries(g[:, :, None]) if ask is None else ask(g[:, 0])[:, None, None]
+        q = self.score.queries(g[:, :, None]) if project_query is None else project_query(g[:, 0])[:, None, None]
         k = memory.keys
         comparison = self.score.comparison()
         if comparison is not None:
@@ -55,9 +57,9 @@ class Align(nn.Module):
 
 
 class Windowed(Align):
-    """Luong's local attention (2015, §3.2): only keys at most `reach` from p_t, which is
+    """Luong's local attention (2015, §3.2): only source positions j at most `reach` from p_t, which is
 
-    monotonic (local-m):  t, and at most the source's last token,
+    monotonic (local-m):  t, at most the last token of the source,
     predictive (local-p): S · σ(vᵀ tanh(W g_t)), and weights are multiplied by exp(−(j − p_t)² / 2σ²), σ = reach / 2.
     """
 
@@ -71,26 +73,26 @@ class Windowed(Align):
         self,
         g: Float[Tensor, "B T G"],
         memory: Memory,
-        ask: Ask | None = None,
-        place: Float[Tensor, "B T"] | None = None,
+        project_query: Projection | None = None,
+        position: Float[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T S"]:
-        number = _numbers(memory).to(g.dtype)[:, None]
-        last = number[..., -1]
+        positions = _positions(memory).to(g.dtype)[:, None]
+        last = positions[..., -1]
         if self.predict is None:
-            assert place is not None
-            center = torch.minimum(place.to(g.dtype), last)[..., None]
+            assert position is not None
+            center = torch.minimum(position.to(g.dtype), last)[..., None]
         else:
             center = (last[..., None] + 1) * torch.sigmoid(self.predict(g))
-        away = number - center
-        outside = (away.abs() > self.reach) | ~memory.layout.valid[:, None]
-        weights = torch.softmax(_hidden(self.scores(g, memory, ask), outside), -1)
-        return weights if self.predict is None else weights * torch.exp(away.square() * (-2 / self.reach**2))
+        distance = positions - center
+        outside = (distance.abs() > self.reach) | ~memory.layout.valid[:, None]
+        weights = torch.softmax(_masked(self.scores(g, memory, project_query), outside), -1)
+        return weights if self.predict is None else weights * torch.exp(distance.square() * (-2 / self.reach**2))
 
 
 class Located(Align):
-    """Weights by place alone, a_t = softmax(W_a g_t) (Luong et al. 2015, eq. 9): row j of W_a is to token j what a key is.
+    """Weights by position alone, a_t = softmax(W_a g_t) (Luong et al. 2015, eq. 9): row j of W_a is the key of token j.
 
-    W_a has `longest` rows, and tokens after that are never looked at.
+    W_a has `longest` rows, and later tokens have no weight.
     """
 
     def __init__(self, w: Widths, longest: int) -> None:
@@ -99,23 +101,26 @@ class Located(Align):
         self.weight = nn.Parameter(torch.empty(longest, w.d_s))
 
     def keys(self, memory: Memory) -> Float[Tensor, "B S 1 A"]:
-        rows = self.weight[_numbers(memory).clamp(0, self.longest - 1)]
-        return rows.expand(len(memory.states), -1, -1)[:, :, None]  # of a batch without padding there was one row
+        rows = self.weight[_positions(memory).clamp(0, self.longest - 1)]
+        return rows.expand(len(memory.states), -1, -1)[:, :, None]  # a batch without padding has one row of positions
 
-    def scores(self, g: Float[Tensor, "B T G"], memory: Memory, ask: Ask | None) -> Float[Tensor, "B T S"]:
-        found = super().scores(g, memory, ask)
-        return _hidden(found, (_numbers(memory) >= self.longest)[:, None]) if found.shape[-1] > self.longest else found
+    def scores(
+        self, g: Float[Tensor, "B T G"], memory: Memory, project_query: Projection | None
+    ) -> Float[Tensor, "B T S"]:
+        scores = super().scores(g, memory, project_query)
+        too_far = (_positions(memory) >= self.longest)[:, None] if scores.shape[-1] > self.longest else None
+        return _masked(scores, too_far)
 
 
-def _numbers(memory: Memory) -> Int[Tensor, "B S"]:
-    """Which token of its row stands in each column, counted from 0."""
+def _positions(memory: Memory) -> Int[Tensor, "B S"]:
+    """Position of each column's token in its row, from 0."""
     return memory.layout.valid.cumsum(1) - 1
 
 
 def _padding(memory: Memory) -> Tensor | None:
-    """(B, 1, S), True where there is no token."""
+    """(B, 1, S), True at padding; None without padding."""
     return None if memory.layout.padding == "none" else ~memory.layout.valid[:, None]
 
 
-def _hidden(scores: Tensor, hidden: Tensor | None) -> Tensor:
-    return scores if hidden is None else scores.masked_fill(hidden, float("-inf"))
+def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
+    return scores if mask is None else scores.masked_fill(mask, float("-inf"))

@@ -1,5 +1,8 @@
-"""Decoders that get a source as one vector: a fixed context at every step (Cho et al. 2014), or at the start alone
-(Sutskever et al. 2014). Nothing of the source stands inside the recurrence, so they run in fused kernels."""
+"""Base classes of recurrent decoders, and those without attention.
+
+The source is one vector, read at every step (Cho et al. 2014) or only as the initial state (Sutskever et al. 2014). Steps
+don't depend on single source tokens, so these decoders run in fused kernels.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from ...layers.linear import Linear
 from ...layers.rnn import Cell, Recurrence, Rows, States, rnn_flops, rnn_parameters
 from .encoder import Memory
 
-Held = dict[str, Float[Tensor, "L B D"]]  # what a decoder remembers
+DecoderState = dict[str, Float[Tensor, "L B D"]]  # carried from one call to the next, in caches too
 
 
 class Widths(NamedTuple):
-    """What a decoder is made for. d_e: embeddings; d_s: its states; d_m: memory, both directions; d_h: one direction.
+    """Sizes that a decoder depends on. d_e: embeddings; d_s: its states; d_m: memory, both directions; d_h: one direction.
 
-    `fits`: the encoder's last states are such as the decoder's first ones, layer by layer.
+    `fits`: the encoder's last states have the shapes of the decoder's first ones, layer by layer.
     """
 
     cell: Cell
@@ -35,72 +38,78 @@ class Widths(NamedTuple):
 
 
 class Context(Spec, role="context"):
-    """What a recurrent decoder knows of the source when it says a token."""
+    """Base class of contexts: what a recurrent decoder reads of the source when it predicts a token."""
 
     def width(self, w: Widths) -> int:
-        """Of what the head reads."""
+        """Width of the head's input."""
         return w.d_s
 
     def check(self, w: Widths) -> None:
-        """Raises ValueError for widths that don't go together."""
+        """Raise ValueError for widths that don't fit together."""
 
     def module(self, w: Widths) -> Decoder:
         raise NotImplementedError
 
     def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
-        """Of one sentence, by part: `decoder`, `attention` where there is any, `readout`."""
+        """Cost of one sentence by part: `decoder`, `attention` if there is any, `readout`."""
         raise NotImplementedError
 
 
 class Decoder(nn.Module):
-    """The module of a `Context`. What comes between two calls is a dictionary of states, (·, B, d) each."""
+    """Base class of the modules of a `Context`. Between two calls its state is a dictionary of tensors (·, B, d)."""
 
     layers: Recurrence
-    wants_finals = False  # of the encoder: the last states of all its layers
+    bridge: Bridge | None
+    wants_finals = False  # whether the encoder has to keep the last states of all its layers
 
     def prepare(self, memory: Memory) -> Memory:
-        """What is made once a sentence."""
+        """Compute what depends on the source alone, once for each sentence."""
         return memory
 
-    def begin(self, memory: Memory) -> Held:
-        """The states before the first token."""
-        raise NotImplementedError
+    def begin(self, memory: Memory) -> DecoderState:
+        """Return the state before the first token: the encoder's last states, or the bridge of the top layer's."""
+        if self.bridge is None:
+            return as_state(memory.finals)
+        assert memory.final is not None
+        return as_state(self.bridge(memory.final.flatten(1)))
 
     def forward(
-        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, held: Held, finals: bool
-    ) -> tuple[Float[Tensor, "B T W"], Held]:
-        """What the head reads at each token; the states after the last one only where `finals`."""
+        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, state: DecoderState, finals: bool
+    ) -> tuple[Float[Tensor, "B T W"], DecoderState]:
+        """Return the head's input at each token, and the state after the last one (with `finals`; else it may be empty)."""
         raise NotImplementedError
 
 
-def states_of(held: Held) -> States:
-    return (held["h"], held["c"]) if "c" in held else (held["h"],)
+def recurrent_states(state: DecoderState) -> States:
+    """Return the states (h, and c of an LSTM) of a recurrence."""
+    return (state["h"], state["c"]) if "c" in state else (state["h"],)
 
 
-def holding(states: States | None, **more: Tensor) -> Held:
+def as_state(states: States | None, **more: Tensor) -> DecoderState:
+    """Return the decoder state with these states of the recurrence and further tensors."""
     return {} if states is None else {**dict(zip("hc", states, strict=False)), **more}
 
 
 class Bridge(nn.Module):
-    """A decoder's first states, tanh(W z + b) for every layer, of one vector z of the source."""
+    """Initial states of a decoder from one vector z of the source: tanh(W z + b) for every layer."""
 
     def __init__(self, d_in: int, w: Widths) -> None:
         super().__init__()
         self.shape = (1 + (w.cell == "lstm"), w.n_layers, w.d_s)
-        self.linear = Linear(d_in, bridged(w))
+        self.linear = Linear(d_in, state_size(w))
 
     def forward(self, z: Float[Tensor, "B D"]) -> States:
-        made = torch.tanh(self.linear(z)).to(z.dtype).unflatten(-1, self.shape)
-        return tuple(t.contiguous() for t in made.permute(1, 2, 0, 3).unbind(0))
+        states = torch.tanh(self.linear(z)).to(z.dtype).unflatten(-1, self.shape)
+        return tuple(t.contiguous() for t in states.permute(1, 2, 0, 3).unbind(0))
 
 
-def bridged(w: Widths) -> int:
-    """The numbers that a decoder's states are at one token."""
+def state_size(w: Widths) -> int:
+    """Number of elements of all states of a decoder, for one row."""
     return (1 + (w.cell == "lstm")) * w.n_layers * w.d_s
 
 
 class Maxout(nn.Module):
-    """max of two linear maps, number by number: the deep output of Cho et al. (2014, §A.1.2; Goodfellow et al. 2013)."""
+    """Elementwise maximum of two linear maps: the deep output of Cho et al. (2014, §A.1.2; Goodfellow et al. 2013)."""
 
     def __init__(self, d_in: int, d_o: int) -> None:
         super().__init__()
@@ -111,18 +120,20 @@ class Maxout(nn.Module):
 
 
 def dense(d_in: int, d_out: int, tokens: int = 1, bias: bool = True) -> Cost:
+    """Cost of a linear layer."""
     return Cost(d_in * d_out + d_out * bias, 2 * d_in * d_out * tokens)
 
 
 def recurrence(w: Widths, d_in: int, tokens: int) -> Cost:
-    about = (w.cell, d_in, w.d_s, w.n_layers)
-    return Cost(rnn_parameters(*about), rnn_flops(*about) * tokens)
+    """Cost of a decoder's recurrent layers."""
+    sizes = (w.cell, d_in, w.d_s, w.n_layers)
+    return Cost(rnn_parameters(*sizes), rnn_flops(*sizes) * tokens)
 
 
 class FinalState(Context, kind="final-state"):
-    """The decoder begins in the states that the encoder ended with, and gets nothing else (Sutskever et al. 2014, §3.1).
+    """The decoder's initial states are the encoder's last states, its only source information (Sutskever et al. 2014, §3.1).
 
-    Where those don't fit it (other cells, widths, depths, two directions), they go through tanh(W z + b).
+    States that don't fit (another cell, width or depth, two directions) go through tanh(W z + b).
     """
 
     def module(self, w: Widths) -> Decoder:
@@ -130,7 +141,7 @@ class FinalState(Context, kind="final-state"):
 
     def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
         total = recurrence(w, w.d_e, tokens)
-        return {"decoder": total if w.fits else total + dense(w.d_m, bridged(w))}
+        return {"decoder": total if w.fits else total + dense(w.d_m, state_size(w))}
 
 
 class FinalStateDecoder(Decoder):
@@ -142,17 +153,11 @@ class FinalStateDecoder(Decoder):
         self.layers = Recurrence(w.cell, w.d_e, w.d_s, w.n_layers, dropout=w.dropout)
         self.bridge = None if w.fits else Bridge(w.d_m, w)
 
-    def begin(self, memory: Memory) -> Held:
-        if self.bridge is None:
-            return holding(memory.finals)
-        assert memory.final is not None
-        return holding(self.bridge(memory.final.flatten(1)))
-
     def forward(
-        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, held: Held, finals: bool
-    ) -> tuple[Float[Tensor, "B T W"], Held]:
-        out, last = self.layers(x, rows, states_of(held), finals)
-        return out, holding(last)
+        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, state: DecoderState, finals: bool
+    ) -> tuple[Float[Tensor, "B T W"], DecoderState]:
+        out, last = self.layers(x, rows, recurrent_states(state), finals)
+        return out, as_state(last)
 
 
 class FixedContext(Context, kind="fixed-context"):
@@ -160,7 +165,7 @@ class FixedContext(Context, kind="fixed-context"):
 
         s_0 = tanh(V' c),   s_t = f(s_{t−1}, [E y_{t−1}; c]),   maxout(U s_t + V E y_{t−1} + C c) to the head.
 
-    `d_o` is the width of that maxout, by default that of embeddings.
+    `d_o` is the width of the maxout, by default that of embeddings.
     """
 
     d_o: int | None = Field(default=None, gt=0)
@@ -172,13 +177,15 @@ class FixedContext(Context, kind="fixed-context"):
         return FixedContextDecoder(w, self.width(w))
 
     def cost(self, w: Widths, tokens: int, source: int) -> dict[str, Cost]:
-        begin = dense(w.d_m, w.d_m) + dense(w.d_m, bridged(w))
+        begin = dense(w.d_m, w.d_m) + dense(w.d_m, state_size(w))
         readout = dense(w.d_s + w.d_e + w.d_m, 2 * self.width(w), tokens)
         return {"decoder": recurrence(w, w.d_e + w.d_m, tokens) + begin, "readout": readout}
 
 
 class FixedContextDecoder(Decoder):
     """The module of `FixedContext`."""
+
+    bridge: Bridge
 
     def __init__(self, w: Widths, d_o: int) -> None:
         super().__init__()
@@ -187,16 +194,16 @@ class FixedContextDecoder(Decoder):
         self.layers = Recurrence(w.cell, w.d_e + w.d_m, w.d_s, w.n_layers, dropout=w.dropout)
         self.readout = Maxout(w.d_s + w.d_e + w.d_m, d_o)
 
-    def begin(self, memory: Memory) -> Held:
+    def begin(self, memory: Memory) -> DecoderState:
         assert memory.final is not None
         z = memory.final.flatten(1)
         c = torch.tanh(self.summary(z)).to(z.dtype)
-        return holding(self.bridge(c), context=c[None])
+        return as_state(self.bridge(c), context=c[None])
 
     def forward(
-        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, held: Held, finals: bool
-    ) -> tuple[Float[Tensor, "B T W"], Held]:
-        c = held["context"][0][:, None].expand(-1, x.shape[1], -1)
-        read = torch.cat([x, c], -1)
-        s, last = self.layers(read, rows, states_of(held), finals)
-        return self.readout(torch.cat([s, read], -1)), holding(last, context=held["context"])
+        self, x: Float[Tensor, "B T E"], rows: Rows | None, memory: Memory, state: DecoderState, finals: bool
+    ) -> tuple[Float[Tensor, "B T W"], DecoderState]:
+        c = state["context"][0][:, None].expand(-1, x.shape[1], -1)
+        inputs = torch.cat([x, c], -1)
+        s, last = self.layers(inputs, rows, recurrent_states(state), finals)
+        return self.readout(torch.cat([s, inputs], -1)), as_state(last, context=state["context"])

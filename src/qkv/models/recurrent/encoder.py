@@ -1,4 +1,4 @@
-"""The encoder of a recurrent model: what it says of a source, token by token and in one vector."""
+"""Recurrent encoder (RNN, GRU or LSTM, in one or both directions), and its output `Memory`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ...layers.rnn import Cell, Recurrence, Rows, States, take
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """A source that was read.
+    """An encoded source.
 
-    states: h_j of every token, both directions side by side; layout: where they stand.
-    final:  the state that each direction of the top layer ends with. finals: those of all layers, where they were asked for.
-    keys:   W_h h_j as a score wants it, and folded: W_c h_j, what it is to the layer that reads contexts; once a sentence.
+    states: h_j of every token, both directions concatenated. layout: their layout.
+    final:  last state of each direction of the top layer. finals: last states of all layers, if they were requested.
+    keys:   W_h h_j, the keys of the score. projected: W_c h_j, the states projected by the layer that reads contexts. Both
+            are computed once for each sentence.
     """
 
     states: Float[Tensor, "B S M"]
@@ -26,7 +27,7 @@ class Memory:
     final: Float[Tensor, "B N D"] | None = None
     finals: States | None = None
     keys: Float[Tensor, "B S 1 A"] | None = None
-    folded: Float[Tensor, "B S G"] | None = None
+    projected: Float[Tensor, "B S G"] | None = None
 
 
 class RecurrentEncoder(nn.Module):
@@ -40,22 +41,22 @@ class RecurrentEncoder(nn.Module):
         self.layers = Recurrence(cell, d_in, d_h, n_layers, directions, dropout)
 
     def forward(self, x: Float[Tensor, "B S E"], layout: Layout, finals: bool) -> Memory:
-        """`finals` asks for the last states of all layers. Raises ValueError for a source without a token."""
+        """Encode a source; with `finals` keep the last states of all layers. Raises ValueError if a row has no tokens."""
         rows = Rows.of(layout, len(x))
         check_lengths(x, rows)
         x = x if rows is None else rows.gather(x)
-        states, last = self.layers(self._turned(x, rows), rows, finals=finals)
+        states, last = self.layers(self._reversed(x, rows), rows, finals=finals)
         final = self._final(states, rows)
-        states = self._turned(states, rows)
+        states = self._reversed(states, rows)
         return Memory(states if rows is None else rows.spread(states), layout, final, last if finals else None)
 
-    def _turned(self, x: Tensor, rows: Rows | None) -> Tensor:
+    def _reversed(self, x: Tensor, rows: Rows | None) -> Tensor:
         if not self.reverse:
             return x
         return x.flip(1) if rows is None else take(x, rows.reversed(x.shape[1], x.device))
 
     def _final(self, states: Tensor, rows: Rows | None) -> Float[Tensor, "B N D"]:
-        """What each direction ends with: the one at a row's last token, the other at its first."""
+        """Return the last state of each direction: forward at a row's last token, backward at its first."""
         d = self.layers.d_out
         ends = states[:, -1, :d] if rows is None else take(states[..., :d], rows.ends(states.device) - 1)[:, 0]
         both = [ends, states[:, 0, d:]] if self.layers.directions == 2 else [ends]
@@ -63,12 +64,12 @@ class RecurrentEncoder(nn.Module):
 
 
 def check_lengths(x: Tensor, rows: Rows | None) -> None:
-    """Raises ValueError where a row has nothing to read."""
+    """Raise ValueError for a row without tokens."""
     empty = 0 if x.shape[1] == 0 else None
     if rows is not None and 0 in rows.lengths:
         empty = rows.lengths.index(0)
     if empty is not None:
         raise ValueError(
-            f"source {empty} has no tokens, and a recurrent encoder says nothing of nothing; leave it out, "
-            "or give it an end-of-sequence token"
+            f"source {empty} has no tokens, and a recurrent encoder needs at least one; leave it out, "
+            "or add an end-of-sequence token"
         )

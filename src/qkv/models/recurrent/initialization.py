@@ -1,4 +1,4 @@
-"""How recurrent models began: numbers from one uniform distribution."""
+"""Uniform initialization, as of early recurrent models."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class Uniform(Initialization, kind="uniform"):
     bound: float = Field(default=0.08, gt=0)
 
     def draw(self, module: nn.Module, path: str, value: Tensor, n_layers: int) -> Draw:
-        own = initial_value(module, path.rpartition(".")[2])
-        return ("uniform", self.bound) if own is None else ("constant", own)
+        value_set = initial_value(module, path.rpartition(".")[2])
+        return ("uniform", self.bound) if value_set is None else ("constant", value_set)
