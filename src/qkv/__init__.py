@@ -58,10 +58,8 @@ _HOME = {
         "LanguageModel",
         "TokenClassifier",
         "Transform",
-        "Pooler",
-        "Classifier",
-        "SequenceClassifier",
     ],
+    "models.heads.sequence": ["SequenceClassifier"],
     "models.initialization": ["Initialization", "Glorot", "Normal", "T5Normal"],
     "attention.latent": ["LatentAttention"],
     "attention.linear": ["LinearAttention"],
@@ -85,6 +83,10 @@ _HOME = {
 }
 _NAMES = {name: f"qkv.{module}" for module, names in _HOME.items() for name in names}
 _EXAMPLES = {"ring": "ring_attention", "pool": "attention_pooling", "KernelRegression": "attention_pooling"}
+_REPLACED = {
+    "Pooler": "qkv.SequenceClassifier(labels=None)",
+    "Classifier": "qkv.SequenceClassifier(labels=…)",
+}
 
 __all__ = sorted(_NAMES)
 
@@ -92,6 +94,8 @@ __all__ = sorted(_NAMES)
 def __getattr__(name: str) -> Any:
     if name in _EXAMPLES:
         raise AttributeError(f"qkv.{name} is now an example: docs/examples/{_EXAMPLES[name]}.py")
+    if name in _REPLACED:
+        raise AttributeError(f"qkv.{name} is now {_REPLACED[name]}, the classification_head of a qkv.Transformer")
     if name not in _NAMES:
         raise AttributeError(f"module 'qkv' has no attribute {name!r}")
     value = getattr(importlib.import_module(_NAMES[name]), name)
@@ -135,7 +139,8 @@ if TYPE_CHECKING:
     from .layers.norm import LayerNorm, NoNorm, Norm, RMSNorm
     from .layers.patches import GridPosition, Patches, States, masked_layout
     from .models.block import Block
-    from .models.heads.text import Classifier, Head, LanguageModel, Pooler, TokenClassifier, Transform
+    from .models.heads.sequence import SequenceClassifier
+    from .models.heads.text import Head, LanguageModel, TokenClassifier, Transform
     from .models.heads.vision import Detector, ImageClassifier, MaskTokens, PixelDecoder
     from .models.initialization import Glorot, Initialization, Normal, T5Normal
     from .models.placement import DeepNorm, Norms, Placement

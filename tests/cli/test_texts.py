@@ -13,7 +13,8 @@ import pytest
 from run_untrained import bert, of, words
 
 from qkv.cli import main
-from qkv.models.heads.text import SequenceClassifier, TokenClassifier
+from qkv.models.heads.sequence import SequenceClassifier
+from qkv.models.heads.text import TokenClassifier
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from run_untrained import bert, of, vit, words
 from qkv.cli import main
 from qkv.inference.run import Run
 from qkv.inference.uses import NEEDS
-from qkv.models.heads.text import SequenceClassifier, Span, TokenClassifier
+from qkv.models.heads.sequence import SequenceClassifier
+from qkv.models.heads.text import Span, TokenClassifier
 
 ASKED = {
     "generate": ["--max-new-tokens", "2", "ab"],

@@ -288,7 +288,7 @@ def test_a_model_without_its_pooler(name: str, config: dict[str, Any], tmp_path:
     theirs.save_pretrained(tmp_path / "theirs")
     run = load(tmp_path / "theirs", device="cpu")
     given = torch.randn(2, 3, 12, 12) if config is IMAGES else torch.randint(6, 90, (2, 30))
-    assert run.model.pooler is None
+    assert run.model.classification_head is None
     assert error(run.model(given), theirs(given).last_hidden_state) <= 1e-5
     saved = run.save(tmp_path / "ours", to="hub")
     assert json.loads((saved / "config.json").read_text()) == json.loads((tmp_path / "theirs/config.json").read_text())

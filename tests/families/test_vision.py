@@ -155,7 +155,7 @@ def our_outputs(both: Pair, pixels: Tensor, model: Any = None) -> Outputs:
     found = {"head": out.logits, "boxes": out.boxes} if hasattr(out, "boxes") else {"head": out}
     if model.head is None:
         found = {"states": found["head"]}
-    if model.pooler is not None:
+    if model.classification_head is not None:
         found["pooled"] = model.pooled(pixels)
     return found
 

@@ -28,7 +28,7 @@ def of(preset: str, tokenizer: Tokenizer | None, task: Any, changes: dict[str, A
 
 
 def bert(head: Any) -> Run:
-    return of("bert-base", words(), "read", {"head": head, "pooler": None, "classifier": None}, max_positions=32)
+    return of("bert-base", words(), "read", {"head": head, "classification_head": None}, max_positions=32)
 
 
 def vit() -> Run:

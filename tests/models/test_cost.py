@@ -70,7 +70,7 @@ def specs(draw: st.DrawFn) -> Transformer:
             **stacks,
             "tie_embeddings": tie,
             "head": draw(st.sampled_from([head, None])),
-            "pooler": draw(st.sampled_from([None, {"dense": True}, {"dense": False}])),
+            "classification_head": draw(st.sampled_from([None, {"labels": None}, {"activation": None, "labels": 3}])),
         }
     )
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from qkv.core.layout import Layout
 from qkv.families import preset
 from qkv.models.build import build
-from qkv.models.heads.text import Pooler
+from qkv.models.heads.sequence import SequenceClassifier
 from qkv.models.transformer import Transformer, TransformerModel
 
 V = 29
@@ -29,7 +29,8 @@ def seq2seq(**options: Any) -> Transformer:
 
 def bert() -> Transformer:
     spec = gpt().replace({"decoder.blocks.*.attention.pattern": "full", "decoder.embedding.token_types": 2})
-    return spec.replace({"encoder": spec.decoder, "decoder": None, "pooler": Pooler(), "head.bias": True})
+    pooler = SequenceClassifier(labels=None)
+    return spec.replace({"encoder": spec.decoder, "decoder": None, "classification_head": pooler, "head.bias": True})
 
 
 def shaken(spec: Transformer, **options: Any) -> TransformerModel:
@@ -78,7 +79,7 @@ def test_an_encoder_is_bidirectional_and_pools() -> None:
     types = torch.tensor([[0, 0, 0, 1, 1, 1]]).expand(2, 6)
     assert not torch.allclose(model.hidden(x, token_types=types), model.hidden(x))
     hidden, pooled = model.hidden(x), model.pooled(x)
-    dense = model.pooler.dense  # type: ignore[union-attr]
+    dense = model.classification_head.dense  # type: ignore[union-attr]
     torch.testing.assert_close(pooled, torch.tanh(dense(hidden[:, 0])))  # type: ignore[misc, operator]
     mask = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
     torch.testing.assert_close(model.pooled(x, attention_mask=mask)[:1], model.pooled(x[:1, 2:]), atol=1e-5, rtol=1e-5)
@@ -173,7 +174,7 @@ def test_pairs_of_stacks_that_make_no_model(changes: dict[str, Any], said: str) 
         (lambda g, s, b: g(ids(1, 2), ids(1, 2)), "a target is for encoder–decoders"),
         (lambda g, s, b: s(ids(1, 2)), "takes the source ids and the target"),
         (lambda g, s, b: g(ids(1, 2), layout=Layout.full(2), attention_mask=torch.ones(1, 2)), "not both"),
-        (lambda g, s, b: g.pooled(ids(1, 2)), "has no pooler; give the spec one"),
+        (lambda g, s, b: g.pooled(ids(1, 2)), "has no classification head; give the spec one"),
         (lambda g, s, b: b.start(1), "an encoder alone does not decode"),
         (lambda g, s, b: s.start(2), "an encoder–decoder starts from source ids"),
         (lambda g, s, b: g.start(source=ids(1, 2)), "a decoder alone from a batch size"),

@@ -13,7 +13,7 @@ from ..hub.weights import check_depth, place
 from ..models.base import ModelSpec
 from .build import build
 
-OWN = (Row("*", "*"),)  # every tensor under the name that the model has for it
+OWN = Row("*", "*")  # every tensor under the name that the model has for it
 
 
 def load(spec: ModelSpec, path: Path, device: torch.device, dtype: torch.dtype | None = None) -> Any:
@@ -21,5 +21,6 @@ def load(spec: ModelSpec, path: Path, device: torch.device, dtype: torch.dtype |
     weights = Safetensors([path])
     check_depth(spec, weights, str(path))
     model = build(spec, device="meta")
-    place(model, Names.of(OWN, model), weights, where=str(path), device=device, dtype=dtype)
+    renamed = [Row(f"{old}*", f"{new}*") for old, new in getattr(model, "renamed_tensors", {}).items()]
+    place(model, Names.of([OWN, *renamed], model), weights, where=str(path), device=device, dtype=dtype)
     return model.eval()

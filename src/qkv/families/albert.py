@@ -9,7 +9,8 @@ from ..hub.keys import ACTIVATIONS, ANY, Key, changed
 from ..hub.names import Row
 from ..layers.feedforward import Activation
 from ..layers.norm import LayerNorm
-from ..models.heads.text import LanguageModel, SequenceClassifier, Transform
+from ..models.heads.sequence import SequenceClassifier
+from ..models.heads.text import LanguageModel, Transform
 from ..models.transformer import Transformer
 from ..positions.base import Position
 from .bert import FIELDS, PLACES, POOLED, PRETRAINING, bert
@@ -89,13 +90,13 @@ NAMES = (
     Row(f"{_LAYER}.ffn.*", f"{_BLOCK}.feedforward.up.*"),
     Row(f"{_LAYER}.ffn_output.*", f"{_BLOCK}.feedforward.down.*"),
     Row(f"{_LAYER}.full_layer_layer_norm.*", f"{_BLOCK}.norm.feedforward.*"),
-    Row("albert.pooler.*", "pooler.dense.*"),
+    Row("albert.pooler.*", "classification_head.dense.*"),
     Row("predictions.dense.*", "head.transform.dense.*"),
     Row("predictions.LayerNorm.*", "head.transform.norm.*"),
     Row("predictions.decoder.weight", "head.weight"),
     Row("predictions.bias", "head.bias"),
     Row("predictions.decoder.bias", "head.bias"),
-    Row("sop_classifier.classifier.*", "classifier.out.*"),
+    Row("sop_classifier.classifier.*", "classification_head.out.*"),
     Row("albert.pooler.*", "head.dense.*"),
     Row("classifier.*", "head.out.*"),
     Row("albert.embeddings.position_ids", ""),

@@ -12,7 +12,8 @@ from ..layers.embedding import Embedding
 from ..layers.feedforward import Activation, FeedForward
 from ..layers.norm import LayerNorm
 from ..models.block import Block
-from ..models.heads.text import Classifier, LanguageModel, Pooler, SequenceClassifier, Transform
+from ..models.heads.sequence import SequenceClassifier
+from ..models.heads.text import LanguageModel, Transform
 from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
@@ -41,7 +42,12 @@ def bert(
     pooler: bool = False,
     labels: int = 0,
 ) -> Transformer:
-    """An encoder with a head for masked tokens, a pooler, and a classifier of `labels` classes, each where wanted."""
+    """An encoder with a head for masked tokens, a pooler, and a classifier of `labels` sequence classes on top of it.
+
+    Raises ValueError for labels without a pooler.
+    """
+    if labels and not pooler:
+        raise ValueError(f"labels={labels}: the classifier of sequences reads what a pooler gives; set pooler=true")
     norm = LayerNorm(eps=eps)
     block = Block(
         attention=Attention(n_heads=n_heads, dropout=attention_dropout),
@@ -62,8 +68,7 @@ def bert(
         head=LanguageModel(tied=tied, bias=True, transform=Transform(activation=activation, norm=norm))
         if head
         else None,
-        pooler=Pooler() if pooler else None,
-        classifier=Classifier(labels=labels) if labels else None,
+        classification_head=SequenceClassifier(labels=labels or None) if pooler else None,
         initialization=Normal(scale_residual=False),
     )
 
@@ -89,13 +94,13 @@ NAMES = (
     Row(f"{_LAYER}.intermediate.dense.*", f"{_BLOCK}.feedforward.up.*"),
     Row(f"{_LAYER}.output.dense.*", f"{_BLOCK}.feedforward.down.*"),
     Row(f"{_LAYER}.output.LayerNorm.*", f"{_BLOCK}.norm.feedforward.*"),
-    Row("bert.pooler.dense.*", "pooler.dense.*"),
+    Row("bert.pooler.dense.*", "classification_head.dense.*"),
     Row("cls.predictions.transform.dense.*", "head.transform.dense.*"),
     Row("cls.predictions.transform.LayerNorm.*", "head.transform.norm.*"),
     Row("cls.predictions.decoder.weight", "head.weight"),
     Row("cls.predictions.bias", "head.bias"),
     Row("cls.predictions.decoder.bias", "head.bias"),
-    Row("cls.seq_relationship.*", "classifier.out.*"),
+    Row("cls.seq_relationship.*", "classification_head.out.*"),
     Row("bert.pooler.dense.*", "head.dense.*"),
     Row("classifier.*", "head.out.*"),
     Row("bert.embeddings.position_ids", ""),

@@ -14,7 +14,8 @@ from ..hub.names import Row
 from ..hub.values import shown
 from ..layers.feedforward import Activation, FeedForward
 from ..layers.norm import LayerNorm
-from ..models.heads.text import SequenceClassifier, Span
+from ..models.heads.sequence import SequenceClassifier
+from ..models.heads.text import Span
 from ..models.transformer import Transformer
 from ..patterns.basic import Full, Pattern
 from ..patterns.bigbird import BigBird

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 from ..hub.family import Class, Table
 from ..hub.names import Row
-from ..models.heads.text import Head, SequenceClassifier, Span, TokenClassifier
+from ..models.heads.sequence import SequenceClassifier
+from ..models.heads.text import Head, Span, TokenClassifier
 from ..models.transformer import Transformer
 
 SCORE = Row("score.*", "head.out.*")

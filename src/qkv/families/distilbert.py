@@ -8,7 +8,7 @@ from typing import Any
 from ..hub.family import Class, Family
 from ..hub.keys import ACTIVATIONS, ANY, Key
 from ..hub.names import Row
-from ..models.heads.text import SequenceClassifier
+from ..models.heads.sequence import SequenceClassifier
 from .bert import bert
 from .classes import readers, reading
 from .places import places

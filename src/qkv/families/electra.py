@@ -9,7 +9,8 @@ from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from ..layers.feedforward import Activation
 from ..layers.norm import LayerNorm
-from ..models.heads.text import LanguageModel, SequenceClassifier, Span, TokenClassifier, Transform
+from ..models.heads.sequence import SequenceClassifier
+from ..models.heads.text import LanguageModel, Span, TokenClassifier, Transform
 from ..models.transformer import Transformer
 from ..positions.base import Position
 from .bert import FIELDS, NAMES, PLACES, bert

@@ -11,7 +11,7 @@ from ..hub.family import Class, Family
 from ..hub.keys import Config, changed
 from ..hub.names import Row
 from ..layers.feedforward import Activation
-from ..models.heads.text import SequenceClassifier
+from ..models.heads.sequence import SequenceClassifier
 from ..models.transformer import Transformer
 from ..patterns.basic import Pattern, Window, global_tokens, window
 from ..positions.absolute import Learned

@@ -11,7 +11,8 @@ from ..layers.embedding import Embedding
 from ..layers.feedforward import Activation, FeedForward
 from ..layers.norm import LayerNorm
 from ..models.block import Block
-from ..models.heads.text import LanguageModel, SequenceClassifier
+from ..models.heads.sequence import SequenceClassifier
+from ..models.heads.text import LanguageModel
 from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer

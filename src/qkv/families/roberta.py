@@ -9,7 +9,7 @@ from typing import Any
 from ..hub.family import Class, Family
 from ..hub.keys import Config, Field, Key, changed
 from ..hub.names import Row
-from ..models.heads.text import SequenceClassifier
+from ..models.heads.sequence import SequenceClassifier
 from ..positions.absolute import Learned
 from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
 from .classes import BERTS_DROPOUT, dense, readers, reading

@@ -15,7 +15,7 @@ from ..layers.feedforward import Activation, FeedForward
 from ..layers.norm import LayerNorm
 from ..layers.patches import GridPosition, Patches, Size
 from ..models.block import Block
-from ..models.heads.text import Pooler
+from ..models.heads.sequence import SequenceClassifier
 from ..models.heads.vision import ImageClassifier
 from ..models.initialization import Normal
 from ..models.stack import Stack
@@ -66,7 +66,7 @@ def vit(
             norm=LayerNorm(eps=eps),
         ),
         head=ImageClassifier(labels=labels, distilled=distilled) if head else None,
-        pooler=Pooler() if pooler else None,
+        classification_head=SequenceClassifier(labels=None) if pooler else None,
         initialization=Normal(scale_residual=False),
     )
 
@@ -204,7 +204,7 @@ def body(spec: Transformer, prefix: str, *tokens: str) -> Table:
         *stem(spec, f"{prefix}.embeddings", *tokens),
         *layers(f"{prefix}.encoder.layer.{{i}}", "encoder.blocks.{i}"),
         Row(f"{prefix}.layernorm.*", "encoder.norm.*"),
-        Row(f"{prefix}.pooler.dense.*", "pooler.dense.*"),
+        Row(f"{prefix}.pooler.dense.*", "classification_head.dense.*"),
     )
     return (*table, *renamed(table))
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from ..core.spec import nearest
-from ..models.heads.text import Head, SequenceClassifier, TokenClassifier
+from ..models.heads.sequence import SequenceClassifier
+from ..models.heads.text import Head, TokenClassifier
 from ..models.transformer import Transformer
 from .keys import Config, Field, Labels, check_claimed, filled
 from .names import Row
@@ -181,7 +182,7 @@ class Family:
 
     def variant(self, spec: Transformer, cls: str) -> int:
         """Which variant of one of its classes a spec is: 1 where what the class may lack is not there."""
-        return int(any(getattr(spec, part) is None for part in self.classes[cls].optional))
+        return int(bool(self.classes[cls].optional) and spec.classification_head is None)
 
     def table(self, spec: Transformer, bare: bool) -> Table:
         """The rows of tensor names, for classes with a head or for those without."""
@@ -210,7 +211,7 @@ def _stem(size: str) -> str:
 
 def _labels(spec: Transformer) -> int:
     """How many classes of sequences or of tokens a spec tells apart."""
-    return spec.head.labels if isinstance(spec.head, SequenceClassifier | TokenClassifier) else 2
+    return spec.head.labels or 2 if isinstance(spec.head, SequenceClassifier | TokenClassifier) else 2
 
 
 def at(spec: Any, path: str) -> Any:

@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from ..core.layout import Layout
 from ..data.task import Task
-from ..models.heads.sentence import SentenceVector
-from ..models.heads.text import SequenceClassifier
+from ..models.heads.sequence import SentenceVector, SequenceClassifier
 from ..models.long_texts import has_global_attention, reads_unpadded
 from ..models.transformer import Transformer
 from ..tasks.classes import Classified, classified
@@ -49,7 +48,7 @@ def similarity(run: LoadedModel, a: Sequence[str], b: Sequence[str]) -> list[flo
     head = run.model.spec.head
     if isinstance(head, SequenceClassifier) and head.labels == 1:
         return numbers(run, a, b)
-    if isinstance(head, SentenceVector):
+    if isinstance(head, SentenceVector) or (isinstance(head, SequenceClassifier) and head.labels is None):
         first, second = _scores(run, a), _scores(run, b)
     else:
         first, second = (embed(run, texts) for texts in (a, b))
@@ -68,7 +67,7 @@ def numbers(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None 
 def classes_of(run: LoadedModel) -> tuple[str, ...]:
     """The names of a model's classes. Raises ValueError where it tells none apart."""
     head, task = run.model.spec.head, _task(run)
-    if not isinstance(head, SequenceClassifier):
+    if not isinstance(head, SequenceClassifier) or head.labels is None:
         has = "no head" if head is None else f"the head {head.kind}"
         raise ValueError(
             f"{run.path or 'this model'} has {has}, which tells no classes apart; train one: qkv train classify model=…"

@@ -15,7 +15,8 @@ from ..data.source import Example
 from ..directories.preprocessor import Preprocessor
 from ..metrics.base import model_outputs
 from ..metrics.entities import scheme_of
-from ..models.heads.text import Head, SequenceClassifier, Span, TokenClassifier
+from ..models.heads.sequence import SequenceClassifier
+from ..models.heads.text import Head, Span, TokenClassifier
 from ..models.heads.vision import Detector, ImageClassifier
 from ..models.transformer import Transformer
 from ..tasks.classes import predictions, split_pairs
@@ -61,7 +62,7 @@ def predicts_head(
 def prediction_of_head(head: Head | None) -> HeadPrediction | None:
     """How models with a head predict; None where they don't."""
     found = next((_BY_HEAD[base] for base in type(head).__mro__ if base in _BY_HEAD), None)
-    return found if found is not None and getattr(head, "labels", 1) >= found.labels else None
+    return found if found is not None and (getattr(head, "labels", 1) or 0) >= found.labels else None
 
 
 @predicts_head(TokenClassifier, reads_text=True, labels=2)

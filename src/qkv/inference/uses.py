@@ -6,7 +6,8 @@ from typing import Any
 
 from ..data.task import Task
 from ..layers.embedding import Embedding
-from ..models.heads.text import LanguageModel, SequenceClassifier
+from ..models.heads.sequence import SequenceClassifier
+from ..models.heads.text import LanguageModel
 from ..models.heads.vision import ImageClassifier
 from ..models.transformer import Transformer
 from .loaded import LoadedModel
@@ -122,7 +123,7 @@ def _tells_classes(run: LoadedModel) -> bool:
     if task is not None and task.tells_classes:
         return True
     if isinstance(head, SequenceClassifier):
-        return head.labels > 1 and reads_text(run)
+        return (head.labels or 0) > 1 and reads_text(run)
     return task is None and isinstance(head, ImageClassifier)
 
 

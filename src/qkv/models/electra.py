@@ -66,8 +66,7 @@ class ReplacedTokens(TokenClassifier, kind="replaced-tokens"):
                 "encoder.blocks.*.attention.n_heads": fewer,
                 "encoder.blocks.*.feedforward.d_ff": max(1, round(d_ff * self.generator)),
                 "head": LanguageModel(bias=True, transform=Transform(width=width)),
-                "pooler": None,
-                "classifier": None,
+                "classification_head": None,
             }
         )
 

@@ -18,28 +18,26 @@ from ..core.spec import Cost
 from ..kv_cache.cache import Cache
 from ..kv_cache.kinds import CacheKind, named
 from ..layers.embedding import Embedding
-from ..layers.losses import LossSums, cross_entropy
+from ..layers.losses import LossSums
 from ..layers.patches import PatchEmbedding
 from ..positions.absolute import Learned
 from .base import ModelSpec
-from .heads import (  # noqa: F401  # so that their heads are known wherever there are models
-    pixel_masks,
-    sentence,
-    series,
-    vision,
-)
-from .heads.text import Classifier, ClassifierModule, Head, HeadModule, LanguageModel, Pooler, PoolerModule
+from .heads import pixel_masks, series, vision  # noqa: F401  # registers their heads
+from .heads.sequence import RENAMED_TENSORS, SequenceClassifier, SequenceClassifierHead, with_classification_head
+from .heads.text import Head, HeadModule, LanguageModel
 from .initialization import Glorot, Initialization
 from .stack import Recompute, Stack, StackModule
 
 
 class Transformer(ModelSpec, kind="transformer"):
-    """Any member of the family, as a value.
+    """The spec of a Transformer: an encoder, a decoder, or both, with a head.
 
     `decoder` alone is a GPT, `encoder` alone a BERT, both the original. `vocab_size` is the output vocabulary,
     `source_vocab_size` the encoder's where it is another. `tie_embeddings` shares the table of both stacks; the head's
-    `tied` shares it with the output. `max_positions` bounds the context, where something does. The `classifier` reads
-    what the `pooler` gives. A model of images alone has no vocabulary, and its size is 0.
+    `tied` shares it with the output. `max_positions` is the longest context, None for no limit. A model of images alone
+    has no vocabulary, and its size is 0.
+
+    `classification_head` is a second head, beside `head`: BERT's next-sentence classifier, or with labels=None a pooler.
     """
 
     vocab_size: int = Field(default=0, ge=0)
@@ -50,8 +48,7 @@ class Transformer(ModelSpec, kind="transformer"):
     decoder: Stack | None = None
     tie_embeddings: bool = True
     head: Head | None = LanguageModel()
-    pooler: Pooler | None = None
-    classifier: Classifier | None = None
+    classification_head: SequenceClassifier | None = None
     initialization: Initialization = Glorot()
 
     @model_validator(mode="after")
@@ -89,9 +86,14 @@ class Transformer(ModelSpec, kind="transformer"):
                 f"a tied head needs embeddings as wide as {named}={self.head.width(self.d_model)}, not {width}; untie it, "
                 "or give it a transform of that width"
             )
-        if self.classifier is not None and self.pooler is None:
-            raise ValueError("a classifier reads one vector for a sequence; give the spec a pooler, which makes it")
         return self
+
+    @classmethod
+    def _with_new_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        return super()._with_new_names(with_classification_head(values))
+
+    def replace(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Self:
+        return super().replace(with_classification_head({**(changes or {}), **fields}, self.classification_head))
 
     def _check_vocabulary(self) -> None:
         reads = [name for name, stack in self.stacks() if stack.embedding.table(1, self.d_model)]
@@ -125,6 +127,11 @@ class Transformer(ModelSpec, kind="transformer"):
         return TransformerModel(self)
 
     @property
+    def n_sequence_labels(self) -> int | None:
+        """How many classes of sequences the classification head tells apart; None without one, or one that only pools."""
+        return None if self.classification_head is None else self.classification_head.labels
+
+    @property
     def shares_table(self) -> bool:
         """Whether two stacks read one table of tokens."""
         return self.tie_embeddings and all(isinstance(stack.embedding, Embedding) for _, stack in self.stacks())
@@ -142,8 +149,8 @@ class Transformer(ModelSpec, kind="transformer"):
                 tables += stack.embedding.table(vocab, self.d_model)
         if self.head is not None:
             total += self.head.cost_for(self, tokens)
-        for part in (self.pooler, self.classifier):
-            total += Cost() if part is None else part.cost(self.d_model)
+        if self.classification_head is not None:
+            total += self.classification_head.cost(self.d_model)
         return total + Cost(tables)
 
     def _vocabulary(self, stack: str) -> int:
@@ -162,14 +169,17 @@ class TransformerModel(nn.Module):
             module = stack and StackModule(stack, spec._vocabulary(name), spec.d_model, spec.max_positions, name)
             self.add_module(name, module)
         self.head = None if spec.head is None else spec.head.module_for(spec)
-        self.pooler = None if spec.pooler is None else PoolerModule(spec.pooler, spec.d_model)
-        self.classifier = None if spec.classifier is None else ClassifierModule(spec.classifier, spec.d_model)
+        second = spec.classification_head
+        self.classification_head = None if second is None else second.module(spec.d_model)
         self.tie()
+        self.register_load_state_dict_pre_hook(_rename_tensors)
         self.register_load_state_dict_post_hook(_tie_again)
 
     encoder: StackModule | None
     decoder: StackModule | None
     head: HeadModule | None
+    classification_head: SequenceClassifierHead | None
+    renamed_tensors = RENAMED_TENSORS
 
     def tie(self) -> None:
         """Make shared tables one parameter; again after anything that replaces parameters."""
@@ -269,11 +279,14 @@ class TransformerModel(nn.Module):
     ) -> Float[Tensor, "B T V"] | LossSums | tuple[LossSums, LossSums]:
         """Logits (B, T, V); with `labels`, aligned with the output and −100 where none counts, the loss sums instead.
 
-        With `classes` of the sequences too, as BERT is pre-trained, the sums of the head and those of the classifier.
+        With `classes` of the sequences too, as BERT is pre-trained, the sums of the head and of the classification head.
         """
+        second = self.classification_head
         if classes is not None:
-            if self.pooler is None or self.classifier is None or labels is None:
-                raise ValueError("classes beside labels need a model with a pooler and a classifier, and labels")
+            if second is None or labels is None:
+                raise ValueError(
+                    "classes of sequences need labels of tokens beside them, and a model with a classification_head"
+                )
             ids, layout = self._laid(ids, layout, attention_mask)
             attention_mask = None
         extras = Extras() if self.training and labels is not None else None
@@ -306,36 +319,41 @@ class TransformerModel(nn.Module):
         sums = sums if extras is None else sums._replace(extras=extras.terms())
         if classes is None:
             return sums
-        assert self.pooler is not None and self.classifier is not None
-        return sums, cross_entropy(self.classifier(self.pooler(hidden, layout)), classes)
+        assert second is not None
+        return sums, second.loss(hidden, classes, layout=layout)
 
-    def pooled(
-        self,
-        ids: Int[Tensor, "B T"],
-        *,
-        layout: Layout | None = None,
-        attention_mask: Tensor | None = None,
-        token_types: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B M"]:
-        """One vector a sequence, by the model's pooler."""
-        if self.pooler is None:
-            raise ValueError("this model has no pooler; give the spec one: pooler=Pooler(method='mean', dense=False)")
+    def pooled(self, ids: Int[Tensor, "B T"] | Float[Tensor, "B C H W"], **inputs: Any) -> Float[Tensor, "B M"]:
+        """One vector for each sequence, by the classification head. `inputs` as in `hidden`.
+
+        Raises ValueError for a model without a classification head.
+        """
+        head, hidden, layout = self._sequences(ids, **inputs)
+        return head.pooled(hidden, layout)
+
+    def classify(self, ids: Int[Tensor, "B T"] | Float[Tensor, "B C H W"], **inputs: Any) -> Float[Tensor, "B labels"]:
+        """Scores of every class for each sequence, by the classification head. `inputs` as in `hidden`.
+
+        Raises ValueError for a model without a classification head, or one without labels.
+        """
+        head, hidden, layout = self._sequences(ids, **inputs)
+        if head.out is None:
+            raise ValueError(
+                "this model's classification head has no labels, so it only pools; give it some: "
+                "spec.replace({'classification_head.labels': 2})"
+            )
+        return head(hidden, layout)
+
+    def _sequences(
+        self, ids: Tensor, *, layout: Layout | None = None, attention_mask: Tensor | None = None, **inputs: Any
+    ) -> tuple[SequenceClassifierHead, Tensor, Layout]:
+        """The classification head, and the hidden states and the layout that it reads."""
+        if self.classification_head is None:
+            raise ValueError(
+                "this model has no classification head; give the spec one: "
+                "classification_head=SequenceClassifier(labels=None), without labels to pool alone"
+            )
         ids, layout = self._laid(ids, layout, attention_mask)
-        return self.pooler(self.hidden(ids, layout=layout, token_types=token_types), layout)
-
-    def classify(
-        self,
-        ids: Int[Tensor, "B T"],
-        *,
-        layout: Layout | None = None,
-        attention_mask: Tensor | None = None,
-        token_types: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B labels"]:
-        """Scores of every class for each sequence, by the model's classifier."""
-        if self.classifier is None:
-            raise ValueError("this model has no classifier; give the spec one: classifier=Classifier(labels=2)")
-        pooled = self.pooled(ids, layout=layout, attention_mask=attention_mask, token_types=token_types)
-        return self.classifier(pooled)
+        return self.classification_head, self.hidden(ids, layout=layout, **inputs), layout
 
     def _laid(self, ids: Tensor, layout: Layout | None, mask: Tensor | None) -> tuple[Tensor, Layout]:
         """What the first stack reads, and its layout: patches instead of pixels."""
@@ -465,6 +483,13 @@ def _about(mixer: Mixer, d_model: int) -> dict[str, Any]:
         return {"mixer": mixer.to_dict()}
     _, heads, d_key, d_value = mixer.widths(d_model)
     return {"mixer": mixer.kind, "heads": heads, "d_key": d_key, "d_value": d_value, "window": mixer.remembers()}
+
+
+def _rename_tensors(model: TransformerModel, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Before `load_state_dict`: give tensors of earlier versions their present names."""
+    for old, new in model.renamed_tensors.items():
+        for name in [name for name in state_dict if name.startswith(prefix + old)]:
+            state_dict[prefix + new + name.removeprefix(prefix + old)] = state_dict.pop(name)
 
 
 def _tie_again(model: TransformerModel, keys: object) -> None:

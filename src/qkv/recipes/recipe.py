@@ -30,9 +30,9 @@ from ..directories.spec import spec_of
 from ..generation import Generation
 from ..layers.lora import Adapter
 from ..metrics.display import display_of
-from ..models.heads.sentence import SentenceVector
+from ..models.heads.sequence import SentenceVector, SequenceClassifier
 from ..models.heads.series import Forecaster
-from ..models.heads.text import Head, SequenceClassifier, Span, TokenClassifier
+from ..models.heads.text import Head, Span, TokenClassifier
 from ..models.long_texts import has_global_tokens
 from ..models.transformer import Transformer
 from ..tokenizers.protocol import Encoder
@@ -304,10 +304,10 @@ class Recipe(Spec):
                 f"the head {self.head.kind} is taught on an encoder or a decoder, and this model is both: take another, or "
                 "write the answer out (objective=sequence-to-sequence, with data of pairs)"
             )
-        if getattr(task, "next_sentence", False) and (spec.pooler is None or spec.classifier is None):
+        if getattr(task, "next_sentence", False) and spec.n_sequence_labels is None:
             raise ValueError(
-                "whether a sentence follows another is said by a pooler and a classifier, and this model lacks one of them: "
-                "give it model.pooler=true model.labels=2, or learn without pairs: task.next_sentence=false"
+                "next-sentence prediction needs a pooler and a classifier, and this model's classification_head is not both: give "
+                "it model.pooler=true model.labels=2, or learn without pairs: task.next_sentence=false"
             )
 
     def resolve_data_as(self, other: Self) -> Self:

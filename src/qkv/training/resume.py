@@ -12,7 +12,7 @@ from ..core.ranks import Ranks
 from .checkpoints import checkpoint, rng
 from .checkpoints.checkpoint import AVERAGE, MODEL, OPTIMIZER, STATE, Checkpoints, Damaged
 from .checkpoints.state import State
-from .checkpoints.weights import load_model, load_optimizer
+from .checkpoints.weights import Tensors, load_model, load_optimizer, with_new_names
 from .early_stopping import BestEvaluation
 from .logging.step_metrics import StepMetrics
 from .settings import Training
@@ -67,14 +67,17 @@ def restore(
             f"resume with {before!r}, or start a new run"
         )
     load_model(model, checkpoint.load_tensors(path, MODEL), str(path / MODEL))
-    _restore_optimizer(path, stepper, training, settings)
+    optimizer = with_new_names(model, checkpoint.load_tensors(path, OPTIMIZER))
+    _restore_optimizer(path, optimizer, stepper, training, settings)
     if average and (path / AVERAGE).exists():
-        average.load(checkpoint.load_tensors(path, AVERAGE))
+        average.load(with_new_names(model, checkpoint.load_tensors(path, AVERAGE)))
     return state, saved
 
 
-def _restore_optimizer(path: Path, stepper: Stepper, training: Training, before: dict[str, Any]) -> None:
-    tensors, now = checkpoint.load_tensors(path, OPTIMIZER), training.optimizer.to_dict()
+def _restore_optimizer(
+    path: Path, tensors: Tensors, stepper: Stepper, training: Training, before: dict[str, Any]
+) -> None:
+    now = training.optimizer.to_dict()
     try:
         load_optimizer(stepper.optimizer, tensors, str(path / OPTIMIZER))
     except ValueError as error:

@@ -20,7 +20,7 @@ SHOWN = 8  # rows kept to be shown
 
 
 class MaskedTokenMetric(TokenMetric):
-    """Accuracy at the hidden places, and of next-sentence prediction where the model has a classifier for it."""
+    """Accuracy at the hidden places, and of next-sentence prediction where the model has a head for it."""
 
     accuracy = "masked_accuracy"
 
@@ -33,8 +33,8 @@ class MaskedTokenMetric(TokenMetric):
     def evaluate(self, model: Any, batch: Batch) -> None:
         hidden = model.hidden(**batch.inputs)
         said = self.take(model, hidden, batch)
-        if NEXT in batch.targets and getattr(model, "classifier", None) is not None:
-            scores = model.classifier(model.pooler(hidden, batch.inputs["layout"]))
+        if NEXT in batch.targets and model.classification_head is not None:
+            scores = model.classification_head(hidden, batch.inputs["layout"])
             self.check_nan(scores)
             self.known += (scores.argmax(-1) == batch.targets[NEXT]).tolist()
         self._keep(said, batch)

@@ -34,13 +34,23 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return tensors
 
 
+def with_new_names(model: nn.Module, tensors: Tensors) -> dict[str, Tensor]:
+    """Tensors that an earlier version saved, under the names that the model has for them now (`renamed_tensors`)."""
+    renamed: Mapping[str, str] = getattr(model, "renamed_tensors", {})
+
+    def new_name(name: str) -> str:
+        return next((new + name.removeprefix(old) for old, new in renamed.items() if name.startswith(old)), name)
+
+    return {new_name(name): tensor for name, tensor in tensors.items()}
+
+
 @torch.no_grad()
 def load_model(model: nn.Module, tensors: Tensors, where: str = "the weights") -> None:
     """Copy tensors into the model in place, so that tied parameters stay tied.
 
     Raises ValueError where a name or a shape doesn't fit, before anything is changed.
     """
-    mine = model_tensors(model)
+    mine, tensors = model_tensors(model), with_new_names(model, tensors)
     missing, unknown = [n for n in mine if n not in tensors], [n for n in tensors if n not in mine]
     if unknown:
         raise ValueError(f"{where} hold {unknown[0]!r}, which this model lacks; {nearest(unknown[0], mine)}")
