@@ -306,8 +306,8 @@ class Recipe(Spec):
             )
         if getattr(task, "next_sentence", False) and spec.n_sequence_labels is None:
             raise ValueError(
-                "next-sentence prediction needs a pooler and a classifier, and this model's classification_head is not both: give "
-                "it model.pooler=true model.labels=2, or learn without pairs: task.next_sentence=false"
+                "next-sentence prediction needs a pooler and a classifier, which this model lacks: give it "
+                "model.pooler=true model.labels=2, or learn without pairs: task.next_sentence=false"
             )
 
     def resolve_data_as(self, other: Self) -> Self:
