@@ -11,6 +11,7 @@ from ..hub.files import Safetensors
 from ..hub.names import Names, Row
 from ..hub.weights import check_depth, place
 from ..models.base import ModelSpec
+from ..models.renamed import renamed_tensors
 from .build import build
 
 OWN = Row("*", "*")  # every tensor under the name that the model has for it
@@ -21,6 +22,6 @@ def load(spec: ModelSpec, path: Path, device: torch.device, dtype: torch.dtype |
     weights = Safetensors([path])
     check_depth(spec, weights, str(path))
     model = build(spec, device="meta")
-    renamed = [Row(f"{old}*", f"{new}*") for old, new in getattr(model, "renamed_tensors", {}).items()]
+    renamed = [Row(f"{old}*", f"{new}*") for old, new in renamed_tensors(model).items()]
     place(model, Names.of([OWN, *renamed], model), weights, where=str(path), device=device, dtype=dtype)
     return model.eval()

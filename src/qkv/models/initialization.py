@@ -1,7 +1,7 @@
 """Weight initialization: Glorot, GPT-2's, T5's and DeepNorm's schemes, seeded by (seed, parameter name).
 
-The initial values of a parameter depend on its name and the seed alone, not on the rest of the model, the order in which
-it is built or its sharding. Values that a module defines or fills in itself are kept.
+The initial values of a parameter depend on its name (`renamed.old_name`) and the seed alone, not on the rest of the model,
+the order in which it is built or its sharding. Values that a module defines or fills in itself are kept.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ..positions.absolute import LearnedEmbedding
 from ..positions.bias import T5Bias
 from .heads.text import LanguageModelHead
 from .placement import deepnorm_constants
+from .renamed import old_name
 from .unfilled import unfilled
 
 Draw = tuple[str, Any]  # ("normal", std), ("uniform", bound) or ("constant", a number or a tensor)
@@ -140,7 +141,8 @@ def initialize(model: nn.Module, scheme: Initialization, seed: int, n_layers: in
             left = torch.ones_like(value, dtype=torch.bool) if _initialize_whole(module, name) else unfilled(value)
             if bool(left.any()):
                 path = f"{prefix}.{name}" if prefix else name
-                start = _start(scheme.draw(module, path, value, n_layers), value, seed, path).to(value)
+                drawn = _start(scheme.draw(module, path, value, n_layers), value, seed, old_name(model, path))
+                start = drawn.to(value)
                 value.copy_(start if bool(left.all()) else torch.where(left, start, value))
 
 

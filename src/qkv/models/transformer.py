@@ -26,6 +26,7 @@ from .heads import pixel_masks, series, vision  # noqa: F401  # registers their 
 from .heads.sequence import RENAMED_TENSORS, SequenceClassifier, SequenceClassifierHead, with_classification_head
 from .heads.text import Head, HeadModule, LanguageModel
 from .initialization import Glorot, Initialization
+from .renamed import new_name
 from .stack import Recompute, Stack, StackModule
 
 
@@ -487,9 +488,8 @@ def _about(mixer: Mixer, d_model: int) -> dict[str, Any]:
 
 def _rename_tensors(model: TransformerModel, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     """Before `load_state_dict`: give tensors of earlier versions their present names."""
-    for old, new in model.renamed_tensors.items():
-        for name in [name for name in state_dict if name.startswith(prefix + old)]:
-            state_dict[prefix + new + name.removeprefix(prefix + old)] = state_dict.pop(name)
+    for name in [name for name in state_dict if name.startswith(prefix)]:
+        state_dict[prefix + new_name(model, name.removeprefix(prefix))] = state_dict.pop(name)
 
 
 def _tie_again(model: TransformerModel, keys: object) -> None:

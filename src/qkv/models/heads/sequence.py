@@ -133,8 +133,7 @@ def pool(hidden: Float[Tensor, "B T M"], layout: Layout, method: str) -> Float[T
 
 # -- earlier versions --------------------------------------------------------------------------------------------------
 
-RENAMED_TENSORS = {"pooler.": "classification_head.", "classifier.": "classification_head."}
-"""Prefixes of tensors of a Transformer in earlier versions, and what they are now."""
+RENAMED_TENSORS = {"pooler.dense.": "classification_head.dense.", "classifier.out.": "classification_head.out."}
 
 _DEFAULTS: dict[str, dict[str, Any]] = {"pooler": {"method": "first", "dense": True}, "classifier": {"labels": 2}}
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ...core import atomic, checksums
 from ...core.spec import nearest
 from ...layers.lora import trained
+from ...models.renamed import new_name
 from ..optimizers.state import Eager
 
 Tensors = Mapping[str, Tensor]
@@ -35,13 +36,8 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def with_new_names(model: nn.Module, tensors: Tensors) -> dict[str, Tensor]:
-    """Tensors that an earlier version saved, under the names that the model has for them now (`renamed_tensors`)."""
-    renamed: Mapping[str, str] = getattr(model, "renamed_tensors", {})
-
-    def new_name(name: str) -> str:
-        return next((new + name.removeprefix(old) for old, new in renamed.items() if name.startswith(old)), name)
-
-    return {new_name(name): tensor for name, tensor in tensors.items()}
+    """Tensors that an earlier version saved, under the names that the model has for them now."""
+    return {new_name(model, name): tensor for name, tensor in tensors.items()}
 
 
 @torch.no_grad()
