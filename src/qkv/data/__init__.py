@@ -1,4 +1,4 @@
-"""Data: sources that read files or generate examples, and the batches made of them."""
+"""Data: sources that read files or generate examples, and batches of them."""
 
 from ..tokenizers.tokenizer import Tokenizer
 from ..tokenizers.tokenizer import train as train_tokenizer

@@ -27,22 +27,24 @@ def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
 
 def classes_of_source(source: Source) -> tuple[str, ...]:
     """The classes in the training data. Raises ValueError if an example has none, or if there are too few or too many."""
-    found = {label_of(example) for example in source.examples("train", shuffle=False)}
-    if len(found) < 2:
+    names = {label_of(example) for example in source.examples("train", shuffle=False)}
+    if len(names) < 2:
         raise ValueError(
-            f"the training data have {len(found)} class ({', '.join(found)}); there have to be two or more"
+            f"the training data have {len(names)} class ({', '.join(names)}); there have to be two or more"
         )
-    if len(found) > MOST:
-        raise ValueError(f"the training data have {len(found):,} different labels, which are hardly classes; see data")
-    return sorted_classes(found)
+    if len(names) > MOST:
+        raise ValueError(
+            f"the training data have {len(names):,} different labels, too many for classes; check the data"
+        )
+    return sorted_classes(names)
 
 
 def label_of(example: Example) -> str:
     """An example's class. Raises ValueError if it has none."""
-    found = class_name(example.get("label"))
-    if not found:
-        raise ValueError(f"{example.get('where', 'an example')} has no label; each one needs the class that it is of")
-    return found
+    label = class_name(example.get("label"))
+    if not label:
+        raise ValueError(f"{example.get('where', 'an example')} has no label; each example needs a class")
+    return label
 
 
 def class_index(example: Example, classes: tuple[str, ...], on_error: OnError) -> int | Skipped:

@@ -11,25 +11,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.shuffle import text_hash
-from .source import TEXTS, Example, Skipped, Source, Split, Table
-from .tables import SubsetTable
+from .source import SPLITS, TEXTS, Example, Skipped, Source, Split, Table
+from .tables import ComputedTable, subset_table, weight_of
 
-SHARE = 50  # one in so many examples is held out for each split that has no file of its own
-MOST = 1000  # and about so many at most
-FEW = 300  # of small data sets one in `TENTH`, up to so many: a few dozen examples would measure noise
+SHARE = 50  # one in 50 examples is held out for each split without data of its own
+MOST = 1000  # but no more than about this
+FEW = 300  # small data sets hold out one in `TENTH`, up to this: a few dozen examples would measure noise
 TENTH = 10
-_SCANNED = 200_000  # examples looked at to choose them
-_LARGE = 10  # a group with more than one in so many examples is held out last
+_SCANNED = 200_000  # maximum number of examples among which to choose
+_LARGE = 10  # groups with more than a tenth of all examples are held out last
 
 
 class HoldOutSource(Source):
     """A source with a training table and, if the user has them, tables for validation and test.
 
-    A split that wasn't given is held out of the training table: about 2 % of it, at most about 1,000 examples; of
-    less than 15,000 examples 300, or a tenth, but at least one (of running text in pieces 2 % in any case). They are
-    chosen by the hash of what the examples are about: a source with all its translations, a text with all its labels. So
-    nothing that is held out stands in training with another answer, the choice is the same in every run, and
-    it doesn't depend on a seed.
+    A split without data is held out of the training table: about 2 % of it, at most about 1,000 examples; of fewer than
+    15,000 examples 300, or a tenth, but at least one (of running text in pieces, always 2 %). They are chosen by the hash
+    of their source text: a source is held out with all its translations, a text with all its labels. So no held-out text
+    occurs in training with another answer, the choice is the same in every run, and it doesn't depend on a seed.
     """
 
     @property
@@ -38,11 +37,11 @@ class HoldOutSource(Source):
 
     @abstractmethod
     def gives(self, split: Split) -> bool:
-        """Whether the user gave data for this split."""
+        """Whether the user provided data for this split."""
 
     @abstractmethod
     def open(self, split: Split) -> Table:
-        """All examples that were given for a split."""
+        """All examples that the user provided for a split."""
 
     @abstractmethod
     def stamp(self) -> tuple[Hashable, ...]:
@@ -59,23 +58,24 @@ class HoldOutSource(Source):
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         if split != "train" and self.gives(split):
             return self.readable(split)
-        whole = self.readable("train")
+        table = self.readable("train")
         if not self._missing:
-            return whole
-        cut = _choose(self, self.stamp())
-        return WithoutHeldOut(whole, self, cut) if split == "train" else SubsetTable(whole, cut.members[split])
+            return table
+        choice = _choose(self, self.stamp())
+        if split == "train":
+            return without_held_out(table, self, choice)
+        return subset_table(table, choice.members[split])
 
     @property
     def _missing(self) -> tuple[Split, ...]:
-        splits: tuple[Split, ...] = ("validation", "test")
-        return tuple(split for split in splits if not self.gives(split))
+        return tuple(split for split in SPLITS[1:] if not self.gives(split))
 
     def notes(self) -> tuple[str, ...]:
         if not self._missing:
             return ()
-        cut = _choose(self, self.stamp())
-        held = " and ".join(f"{len(cut.members[split]):,} for {split}" for split in self._missing)
-        shared = "; too few differ in their first text to keep these apart" if cut.alone else ""
+        choice = _choose(self, self.stamp())
+        held = " and ".join(f"{len(choice.members[split]):,} for {split}" for split in self._missing)
+        shared = "; too few differ in their first text to keep these apart" if choice.alone else ""
         return (f"held out of the training data by hash: {held}{shared}",)
 
 
@@ -89,7 +89,7 @@ class FileSource(HoldOutSource):
 
     @abstractmethod
     def paths(self, split: Split) -> tuple[Path, ...]:
-        """The files of a split; empty if the user gave none."""
+        """The files of a split; empty if the user provided none."""
 
     def gives(self, split: Split) -> bool:
         return bool(self.paths(split))
@@ -107,26 +107,25 @@ class FileSource(HoldOutSource):
     def _overlaps(self) -> Iterator[str]:
         """Notes on examples and files that are in the training data and in another split."""
         trained = {path.resolve() for path in self.paths("train")}
-        splits: tuple[Split, ...] = ("validation", "test")
-        for split in splits:
+        for split in SPLITS[1:]:
             paths = self.paths(split)
             both = sum(path.resolve() in trained for path in paths)
             if both:
                 yield f"{both:,} of {len(paths):,} files for {split} are training files, too"
             elif paths and self.compared:
-                found, size, seen = _shared(self, split, (self.stamp(), self._stamp(split)))
+                shared, size, seen = _shared(self, split, (self.stamp(), self._stamp(split)))
                 among = f" (among the first {seen:,})" if seen == _SCANNED else ""
-                if found:
-                    yield f"{found:,} of {size:,} {split} examples share their first text with training examples{among}"
+                if shared:
+                    yield f"{shared:,} of {size:,} {split} examples share their first text with training examples{among}"
 
 
 def _about(example: Example) -> str:
-    """The text by which an example is held out: its source or text, a conversation's first user message, or, if it has no
-    text, its place."""
+    """The text whose hash decides whether an example is held out: its source or text, the first user message of a
+    conversation, or, if it has no text, its place."""
     if "messages" in example:
         messages = json.loads(example["messages"])
-        asked = [message for message in messages if message["role"] == "user"]  # not the line an assistant opens with
-        first = asked or [message for message in messages if message["role"] not in ("system", "developer")]
+        questions = [message for message in messages if message["role"] == "user"]  # not the assistant's greeting
+        first = questions or [message for message in messages if message["role"] not in ("system", "developer")]
         return str(first[0]["content"]) if first else str(example["text"])
     return str(next((example[name] for name in ("source", "text") if name in example), example.get("where", "")))
 
@@ -142,24 +141,24 @@ def _hash(example: Example) -> int:
 @lru_cache(maxsize=16)
 def _shared(source: FileSource, split: Split, stamps: Hashable) -> tuple[int, int, int]:
     """How many examples of a split share a key with training examples, of how many, and how many of the latter were read."""
-    keys = Counter(key for key, _ in _keyed(source, source.readable(split)))
-    seen, read = set[int](), 0
-    for read, (key, _) in enumerate(_keyed(source, source.readable("train")), 1):  # noqa: B007
-        if key in keys:
-            seen.add(key)
-    return sum(keys[key] for key in seen), keys.total(), read
+    keys = Counter(_keys(source, source.readable(split)))
+    trained = Counter(_keys(source, source.readable("train")))
+    return sum(keys[key] for key in keys.keys() & trained.keys()), keys.total(), trained.total()
 
 
-def _keyed(source: HoldOutSource, table: Table) -> Iterator[tuple[int, Example]]:
+def _keys(source: HoldOutSource, table: Table) -> Iterator[int]:
     for i in range(min(len(table), _SCANNED)):
         example = table[i]
         if isinstance(example, dict):
-            yield source.hold_out_key(table, i, example), example
+            yield source.hold_out_key(table, i, example)
 
 
 class _Choice(NamedTuple):
-    """held:  the keys of held-out examples; no example with one of these keys is trained on.
-    alone: whether examples are held out one by one, because there are too few groups.
+    """Which examples are held out.
+
+    held:    the keys of held-out examples; no example with one of these keys is trained on.
+    members: the table indices of each split.
+    alone:   whether examples are held out one by one, because there are too few groups.
     """
 
     held: frozenset[int]
@@ -183,9 +182,9 @@ def _choose(source: HoldOutSource, stamp: tuple[Hashable, ...]) -> _Choice:
         elif example is not None:
             bad[str(example)] += 1
     apart = {key: {key: i} for group in groups.values() for key, i in group.items()}
-    each = _wanted(sum(map(len, groups.values())), getattr(table, "weight", 1))
-    found = _drawn(groups, missing, each)
-    chosen = found or _drawn(apart, missing, each)
+    each = _wanted(sum(map(len, groups.values())), weight_of(table))
+    grouped = _drawn(groups, missing, each)
+    chosen = grouped or _drawn(apart, missing, each)
     if chosen is None:
         beside = "".join(f", and {n:,} {reason}" for reason, n in bad.most_common(1))
         there = f"only {len(apart)} different example(s)" if apart else "no example that can be used"
@@ -193,11 +192,11 @@ def _choose(source: HoldOutSource, stamp: tuple[Hashable, ...]) -> _Choice:
             f"{stamp[0]}: {there} there{beside}; that is too few to hold out some for {' and '.join(missing)}, so give "
             "data for these"
         )
-    return _Choice(*chosen, alone=found is None)
+    return _Choice(*chosen, alone=grouped is None)
 
 
 def _wanted(total: int, weight: int) -> int:
-    """How many of all examples are held out for a split. Pieces of running text are long, so fewer are needed."""
+    """How many of `total` examples are held out for a split. Pieces of running text are long, so fewer are needed."""
     few = min(FEW, total // TENTH) if weight == 1 else 0
     return max(1, min(max(total // SHARE, few), MOST))
 
@@ -219,18 +218,12 @@ def _drawn(
     return (frozenset(held), members) if all(members.values()) and len(held) < len(groups) else None
 
 
-class WithoutHeldOut:
-    """A table without its held-out examples."""
+def without_held_out(table: Table, source: HoldOutSource, choice: _Choice) -> Table:
+    """A table with None in place of its held-out examples."""
 
-    def __init__(self, table: Table, source: HoldOutSource, cut: _Choice) -> None:
-        self._table, self._source, self._cut = table, source, cut
-        self.weight = getattr(table, "weight", 1)
+    def trained_on(i: int) -> Example | Skipped | None:
+        entry = table[i]
+        held = isinstance(entry, dict) and choice.key(source, table, i, entry) in choice.held
+        return None if held else entry
 
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __getitem__(self, i: int) -> Example | Skipped | None:
-        entry = self._table[i]
-        if isinstance(entry, dict) and self._cut.key(self._source, self._table, i, entry) in self._cut.held:
-            return None
-        return entry
+    return ComputedTable(len(table), trained_on, weight_of(table))

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from ..core.shuffle import Shuffle, mix
 from ..core.spec import Spec
 from .source import Example, Skipped, Source, Split, Table
-from .tables import ConcatTable
+from .tables import ComputedTable, ConcatTable, weight_of
 
 
 class Part(Spec):
@@ -39,7 +39,7 @@ class Mixture(Source, kind="mixture"):
     @model_validator(mode="after")
     def _not_nested(self) -> Self:
         if any(isinstance(part.source, Mixture) for part in self.parts):
-            raise ValueError("a part of a mixture is no mixture itself: list its parts here")
+            raise ValueError("a part of a mixture is no mixture itself; list its parts here")
         return self
 
     @property
@@ -55,13 +55,14 @@ class Mixture(Source, kind="mixture"):
         return tuple(dict.fromkeys(note for part in self.parts for note in part.source.notes()))
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        tables = [_Prefixed(p.source.table(split, seed=seed, epoch=epoch), p.prefix) for p in self.parts]
+        tables = [_prefixed(p.source.table(split, seed=seed, epoch=epoch), p.prefix) for p in self.parts]
         if split != "train":
             return ConcatTable(tables)
-        whole = ConcatTable(tables)
-        counts = shares([len(table) for table in tables], len(whole), self.temperature, self.limit)
-        drawn = [_Drawn(t, n, mix(seed, i), epoch * n) for i, (t, n) in enumerate(zip(tables, counts, strict=True))]
-        return ConcatTable(drawn)
+        sizes = [len(table) for table in tables]
+        counts = shares(sizes, sum(sizes), self.temperature, self.limit)
+        return ConcatTable(
+            [_repeated(t, n, mix(seed, i), epoch * n) for i, (t, n) in enumerate(zip(tables, counts, strict=True))]
+        )
 
 
 def shares(sizes: Sequence[int], total: int, temperature: float = 1.0, limit: int | None = None) -> list[int]:
@@ -74,41 +75,29 @@ def shares(sizes: Sequence[int], total: int, temperature: float = 1.0, limit: in
     return counts
 
 
-class _Prefixed:
+def _prefixed(table: Table, prefix: str) -> Table:
     """A table with a prefix before each text."""
+    if getattr(table, "sequential", False):
+        raise ValueError("a part of a mixture must allow reading in any order, and a stream from the Hub doesn't")
 
-    def __init__(self, table: Table, prefix: str) -> None:
-        if getattr(table, "sequential", False):
-            raise ValueError("a part of a mixture can be read in any order; a stream of the Hub can't")
-        self._table, self._prefix = table, prefix
-        self.weight = getattr(table, "weight", 1)
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def __getitem__(self, i: int) -> Example | Skipped | None:
-        entry = self._table[i]
-        if not isinstance(entry, dict) or not self._prefix:
+    def entry(i: int) -> Example | Skipped | None:
+        entry = table[i]
+        if not isinstance(entry, dict) or not prefix:
             return entry
         name = "source" if "source" in entry else "text"
-        return {**entry, name: self._prefix + entry[name]}
+        return {**entry, name: prefix + entry[name]}
+
+    return ComputedTable(len(table), entry, weight_of(table))
 
 
-class _Drawn:
+def _repeated(table: Table, size: int, seed: int, begin: int) -> Table:
     """Entries begin … begin + size − 1 of endlessly repeated, reshuffled passes through a table."""
 
-    def __init__(self, table: _Prefixed, size: int, seed: int, begin: int) -> None:
-        self._table, self._size, self._seed, self._begin = table, size, seed, begin
-        self.weight = table.weight
+    def entry(i: int) -> Example | Skipped | None:
+        number, place = divmod(begin + i, len(table))
+        return table[int(_order(len(table), mix(seed, number))[place])]
 
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, i: int) -> Example | Skipped | None:
-        if not 0 <= i < self._size:
-            raise IndexError(i)
-        again, place = divmod(self._begin + i, len(self._table))
-        return self._table[int(_order(len(self._table), mix(self._seed, again))[place])]
+    return ComputedTable(size, entry, weight_of(table))
 
 
 @lru_cache(maxsize=64)

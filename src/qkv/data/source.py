@@ -26,7 +26,7 @@ def new_name_of_refuse(value: Any) -> Any:
 
 
 OnError = Annotated[Literal["raise", "skip"], BeforeValidator(new_name_of_refuse)]
-"""What happens to a bad example: "raise" an error that says where it is, or "skip" and count it."""
+"""What happens to a bad example: "raise" an error that names its place, or "skip" and count it."""
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -53,7 +53,7 @@ class Table(Protocol):
     """The examples of one epoch, by index; None for an entry of another split.
 
     A list of examples is a table. A table may have a `weight`: about how many ordinary lines one entry is worth. A
-    `sequential` table is read in order; its length is `sys.maxsize` until its end is read, and it returns None there.
+    `sequential` table is read in order; its length is `sys.maxsize` until its end is reached, where it returns None.
     """
 
     def __len__(self) -> int: ...
@@ -130,11 +130,15 @@ class Source(Spec, role="source"):
         """Whether a split's table is the same for every seed and epoch, so that its tokens can be cached."""
         return False
 
+    def split_setting(self, name: str, split: Split) -> Any:
+        """A setting of a split: `path` for training, `validation_path` and `test_path` for the others."""
+        return getattr(self, name if split == "train" else f"{split}_{name}")
+
     @abstractmethod
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
         """The examples of one split. Deterministic for (seed, epoch); a source of files may ignore both.
 
-        Raises ValueError where the data are missing, empty or unreadable.
+        Raises ValueError if the data are missing, empty or unreadable.
         """
 
     @property
@@ -158,7 +162,7 @@ class Source(Spec, role="source"):
         table = self.table(split, seed=seed, epoch=epoch)
         mixed = split == "train" if shuffle is None else shuffle
         mixed = mixed and not getattr(table, "sequential", False)
-        start, count = 0, 16  # few at first: whoever wants one example waits for no more than these
+        start, count = 0, 16  # few at first, so that the first example comes fast
         while start < len(table):
             places = order(table, start, start + count, mix(seed, epoch) if mixed else None)
             yield from read(table, places.tolist(), Counts())
@@ -177,7 +181,7 @@ def order(table: Table, start: int, stop: int, seed: int | None) -> NDArray[np.i
 
 
 def read(table: Table, indices: Iterable[int], counts: Counts) -> list[Example]:
-    """The good examples at these indices, in this order; the others are counted."""
+    """The good examples at `indices`, in the order given. Skipped entries are counted."""
     examples: list[Example] = []
     for i in indices:
         entry = table[i]

@@ -1,30 +1,45 @@
-"""Tables made of other tables: concatenated, sliced, selected; and streams read as a table."""
+"""Tables computed by a function, made of other tables (concatenated, sliced, selected), or read from a stream."""
 
 from __future__ import annotations
 
 import bisect
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from .source import Example, Skipped, Table
 
 
-class SliceTable:
-    """The entries start … stop − 1 of a table."""
+class ComputedTable:
+    """A table of `size` entries, each computed by `entry(i)` whenever it is read."""
 
-    def __init__(self, table: Table, start: int, stop: int) -> None:
-        self._table, self._start, self._size = table, start, stop - start
-        self.weight = getattr(table, "weight", 1)
+    def __init__(self, size: int, entry: Callable[[int], Example | Skipped | None], weight: int = 1) -> None:
+        self._size, self._entry, self.weight = size, entry, weight
 
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, i: int) -> Example | Skipped | None:
+    def __getitem__(self, i: int) -> Any:
         if not 0 <= i < self._size:
             raise IndexError(i)
-        return self._table[self._start + i]
+        return self._entry(i)
+
+
+def weight_of(table: Table) -> int:
+    """About how many ordinary lines one entry of a table is worth, see `Table`."""
+    return getattr(table, "weight", 1)
+
+
+def slice_table(table: Table, start: int, stop: int) -> Table:
+    """The entries start … stop − 1 of a table."""
+    return ComputedTable(stop - start, lambda i: table[start + i], weight_of(table))
+
+
+def subset_table(table: Table, indices: Sequence[int]) -> Table:
+    """The entries of a table at `indices`."""
+    return ComputedTable(len(indices), lambda i: table[indices[i]], weight_of(table))
 
 
 class ConcatTable:
@@ -33,7 +48,7 @@ class ConcatTable:
     def __init__(self, tables: Sequence[Table], names: Sequence[str] = ()) -> None:
         self._tables, self.names = tables, names
         self._starts = np.cumsum([0, *(len(table) for table in tables)]).tolist()
-        self.weight = max((getattr(table, "weight", 1) for table in tables), default=1)
+        self.weight = max(map(weight_of, tables), default=1)
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -81,17 +96,3 @@ class StreamTable:
         self._next, self._at = next(self._entries, None), self._at + 1
         if self._next is None:
             self._size = self._at
-
-
-class SubsetTable:
-    """Some entries of a table."""
-
-    def __init__(self, table: Table, indices: tuple[int, ...]) -> None:
-        self._table, self._indices = table, indices
-        self.weight = getattr(table, "weight", 1)
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, i: int) -> Example | Skipped | None:
-        return self._table[self._indices[i]]

@@ -45,7 +45,7 @@ class Item:
     labels:  what the model should output.
     targets: what else the objective needs, by name.
     tokens:  how many the model sees of it: by default the lengths of `ids` and `target`.
-    example: what it was made of.
+    example: the example behind it.
     """
 
     arrays: dict[str, Array]
@@ -56,22 +56,22 @@ class Item:
 
     @property
     def cut(self) -> bool:
-        """Whether some of it was left out, there being no room."""
+        """Whether it was truncated to fit."""
         return False
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Tokens on the side that is predicted from, and on that of the encoder beside it."""
+        """The number of tokens in the decoder (or only) input, and in the encoder input beside it."""
         ids, target = self.arrays["ids"], self.arrays.get("target")
         own = len(ids) if self.tokens is None else self.tokens
         return (own, 0) if target is None else (len(target), own)
 
 
-_NAMED = 5  # classes that are told by name
+_NAMED = 5  # classes listed by name in a note
 
 
 class Task(Spec, role="task"):
-    """How examples become batches, and how outputs are measured. A new one is a subclass with a `kind`:
+    """How examples become batches, and how outputs are evaluated. A new one is a subclass with a `kind`:
 
     class Length(Task, kind="length"):
         def inputs(self, example, tokenizer, randomness):
@@ -83,12 +83,12 @@ class Task(Spec, role="task"):
     Training and evaluation read `items`, inputs with their labels; prediction reads inputs alone. A task whose corruption
     of an example gives both, such as masked language modeling, overrides `item` or `items` instead.
 
-    pool:  how many examples are read ahead and sorted by length, where the recipe does not say.
+    pool:  how many examples are read ahead and sorted by length, if the recipe does not set it.
     needs_tokenizer: whether it reads text.
-    recipe_defaults: the "head", "objective" and "training" that a recipe gets where this task replaces its own.
-    roles: the control tokens that its tokenizer has to have, such as "mask"; one that is trained gets them.
-    tells_classes: whether each prediction is a class, so that `qkv classify` serves its runs.
-    predicts_without_input: whether `predict` has something to say without an input.
+    recipe_defaults: the "head", "objective" and "training" that replace a recipe's own when it switches to this task.
+    roles: the control tokens that its tokenizer needs, such as "mask"; a newly trained tokenizer gets them.
+    tells_classes: whether each prediction is a class, so that `qkv classify` works with its runs.
+    predicts_without_input: whether `predict` works without an input.
     """
 
     pool: ClassVar[int] = 1024
@@ -101,29 +101,29 @@ class Task(Spec, role="task"):
 
     @property
     def special(self) -> tuple[str, ...]:
-        """Markers that its tokenizer has to have, such as the sentinels of span corruption."""
+        """Tokens that its tokenizer needs, such as the sentinels of span corruption."""
         return ()
 
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
-        """The task with what is known only now filled in: the classes in the training data, the size of the images that
-        the model reads (`inputs` is what its first stack reads). The run's recipe keeps what it gives.
+        """Fill in what depends on data and model: the classes in the training data, the size of the images that the model
+        reads (`inputs` is the input layer of its first stack). The result is saved in the recipe of the run.
 
-        Raises ValueError where data, model and task don't fit together.
+        Raises ValueError if data, model and task don't fit together.
         """
         return self
 
     def with_global_tokens(self) -> Self:
-        """The task on a model with tokens that see all and are seen by all: which of a row's these are, where nothing is
-        said. By default none, or those that the task has anyway."""
+        """The task for a model with global tokens, with its default choice of which tokens of a row are global. By
+        default none, or those that the task has anyway."""
         return self
 
     @property
     def n_labels(self) -> int | None:
-        """How many classes or numbers the model's head is to have; None where its own number stands."""
+        """How many classes or numbers the model's head needs; None to keep the number in its spec."""
         return None
 
     def notes(self, example: Example) -> tuple[str, ...]:
-        """What the user should know about how examples like this one, the first, are read, as sentences."""
+        """Sentences for the user on how examples are read; `example` is the first one."""
         classes: tuple[str, ...] = getattr(self, "classes", ())
         if not classes:
             return ()
@@ -131,28 +131,26 @@ class Task(Spec, role="task"):
         return (f"{len(classes):,} classes: {named}",)
 
     def why_missing(self, metric: str) -> str | None:
-        """Why an evaluation does not give a metric that it gives on other data; None where nothing is known to stand in
-        the way."""
+        """Why an evaluation lacks a metric that it has on other data; None if there is no known reason."""
         return None
 
     def texts(self, example: Example) -> Iterator[str]:
-        """What a tokenizer is trained on."""
+        """The texts of an example that a tokenizer is trained on."""
         yield from (example[name] for name in TEXTS if name in example)
 
     def inputs(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        """What the model reads of an example, without labels; or why it is skipped, which is counted."""
+        """The model inputs of an example, without labels; or why it is skipped, which is counted."""
         raise NotImplementedError(f"{type(self).__name__} does not define the inputs of an example")
 
     def inputs_of(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[Sequence[Item] | Skipped]:
-        """The inputs of several examples, for a task that is faster with all at once, or makes several items of one."""
-        made = (self.inputs(example, tokenizer, randomness) for example in examples)
-        return [one if isinstance(one, Skipped) else [one] for one in made]
+        """The inputs of several examples, for a task that is faster with a batch, or that splits an example into items."""
+        items = (self.inputs(example, tokenizer, randomness) for example in examples)
+        return [item if isinstance(item, Skipped) else [item] for item in items]
 
     def labels(self, example: Example, inputs: Item) -> Any | Skipped:
-        """The labels that belong to an example's inputs, None for none; or why it is skipped. Raises ValueError where they
-        are wrong."""
+        """The labels for an example's inputs, None for none; or why it is skipped. Raises ValueError if they are invalid."""
         return None
 
     def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
@@ -162,7 +160,7 @@ class Task(Spec, role="task"):
     def items(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[Item | Skipped]:
-        """The items of all examples of a pool: inputs with their labels."""
+        """The items of all examples of a pool: inputs with labels."""
         if type(self).item is not Task.item:
             return [self.item(example, tokenizer, randomness) for example in examples]
         return self._labelled(examples, tokenizer, randomness)
@@ -194,13 +192,13 @@ class Task(Spec, role="task"):
         return self._predict is not None
 
     def predict(self, trained: Any, inputs: Sequence[str], **options: Any) -> Iterable[Any]:
-        """A `Prediction` for each new input, see `predicts`. Raises ValueError where an input can't be read."""
+        """A `Prediction` for each new input, see `predicts`. Raises ValueError if an input can't be read."""
         if self._predict is None:
             raise ValueError(f"the task {self.kind!r} does not predict on new inputs")
         return self._predict(self, trained, inputs, **options)
 
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
-        """A batch: sequences padded on the right to the longest, labels of one axis with −100, all else stacked."""
+        """A batch of items: sequences padded on the right to the longest, labels of one axis with −100, all else stacked."""
         first = items[0]
         arrays = {name: joined([item.arrays[name] for item in items], name, pad) for name in first.arrays}
         labels = None if first.labels is None else joined([np.asarray(i.labels) for i in items], "labels", IGNORE)
@@ -221,17 +219,16 @@ class Task(Spec, role="task"):
         )
 
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
-        """How many labels each term of the loss counts: "loss" those of the head, others by the name of their target."""
+        """The number of labels in each term of the loss: "loss" for the head, others by the name of their target."""
         own = {} if labels is None else {"loss": count_labels(labels)}
         return own | {name: count_labels(target) for name, target in targets.items()}
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
-        """The metric that collects the model's outputs and measures them."""
+        """The metric that collects and evaluates the model's outputs."""
         return Metric()
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        """What the model reads in one row of a batch, as named lines of text, for `qkv show RECIPE --data`; pictures and
-        series are drawn."""
+        """One row of a batch as named lines of text, for `qkv show RECIPE --data`; images and series are drawn."""
         lines = []
         for name, value in (*batch.inputs.items(), ("label", batch.labels), *batch.targets.items()):
             if name not in LAYOUTS.values() and value is not None:
@@ -250,34 +247,34 @@ class Task(Spec, role="task"):
 
 
 class TextTask(Task):
-    """A task on running text as a whole: all token ids of a pool's documents become rows at once.
+    """A task on running text, such as masked language modeling: turns the token ids of a pool's documents into rows.
 
-    Documents are tokenized once and remembered (`Batching.cache`); `rows` changes ids alone, anew in each epoch.
+    Documents are tokenized once and cached (`Batching.cache`); `rows` transforms the ids, anew in each epoch.
     """
 
     def rows(
-        self, found: Encoded, tokenizer: Encoder, batching: Batching, randomness: RandomContext, counts: Counts
+        self, encoded: Encoded, tokenizer: Encoder, batching: Batching, randomness: RandomContext, counts: Counts
     ) -> Rows:
-        """The rows that a pool's documents become, see `data.batching.rows`."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what becomes of running text")
+        """The rows of a pool's documents, see `data.batching.rows`."""
+        raise NotImplementedError(f"{type(self).__name__} does not define the rows of running text")
 
 
 def joined(parts: list[Array], name: str, pad: int) -> Array:
-    """(B, …): sequences padded on the right, other arrays stacked. Raises ValueError where these are of unequal shape."""
+    """(B, …): sequences padded on the right, other arrays stacked. Raises ValueError if their shapes differ."""
     if parts[0].ndim == 1 and name in (*SEQUENCES, "labels") and np.issubdtype(parts[0].dtype, np.integer):
-        whole = np.full((len(parts), max(map(len, parts))), pad if name != "token_types" else 0, np.int64)
-        for row, part in zip(whole, parts, strict=True):
+        padded = np.full((len(parts), max(map(len, parts))), pad if name != "token_types" else 0, np.int64)
+        for row, part in zip(padded, parts, strict=True):
             row[: len(part)] = part
-        return whole
+        return padded
     shapes = {part.shape for part in parts}
     if len(shapes) > 1:
-        raise ValueError(f"{name} of one batch are of one shape, not {' and '.join(map(str, sorted(shapes)))}")
+        raise ValueError(f"{name} of a batch must have one shape, not {' and '.join(map(str, sorted(shapes)))}")
     stacked: NDArray[Any] = np.stack(parts)
     return stacked.astype(np.int64) if np.issubdtype(stacked.dtype, np.integer) else stacked
 
 
 def format_value(value: Any, tokenizer: Any, name: str) -> str:
-    """An input or a label as text: tokens beside their ids, numbers as they are, of larger arrays shape and range."""
+    """An input or a label as text: tokens with their ids, a number as it is, larger arrays by shape and range."""
     if getattr(value, "ndim", 0) == 0:
         return str(value.item() if hasattr(value, "item") else value)
     if value.ndim == 1 and not value.is_floating_point():
@@ -289,7 +286,7 @@ def format_value(value: Any, tokenizer: Any, name: str) -> str:
 
 
 def sketch_lines(value: Any) -> list[str]:
-    """A picture (C, H, W) or a series, (1, 1, T) or (T,) of fractions, as lines of characters; nothing for all else."""
+    """Draw an image (C, H, W) or a series, (1, 1, T) or (T,), of floats as lines of characters; nothing for other values."""
     if not value.is_floating_point() or value.ndim not in (1, 3):
         return []
     flat = value.ndim == 1 or value.shape[:2] == (1, 1)

@@ -7,16 +7,11 @@ from pathlib import Path
 
 from ..tokenizers.tokenizer import Tokenizer, train
 from ..tokenizers.training.spec import TokenizerSpec, Trace
-from .files.lines import Lines
+from .files.lines import lines_of_files
 
 
 def train_from_files(
-    spec: TokenizerSpec | str,
-    files: Iterable[str | Path],
-    *,
-    progress: bool = False,
-    trace: Trace | None = None,
+    spec: TokenizerSpec | str, files: Iterable[str | Path], *, progress: bool = False, trace: Trace | None = None
 ) -> Tokenizer:
     """`train` on the lines of text files, plain or .gz. Raises ValueError for one that is missing, empty or not UTF-8."""
-    opened = [Lines(file) for file in files]
-    return train(spec, (lines[i] for lines in opened for i in range(len(lines))), progress=progress, trace=trace)
+    return train(spec, lines_of_files(files), progress=progress, trace=trace)

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from qkv.core.batch import IGNORE
 from qkv.data.batching import packing
-from qkv.data.batching import rows as row_kinds
 from qkv.data.batching.encoded import Encoded
 from qkv.data.batching.encoding import CharacterLimit, Reader, encode_function
 from qkv.data.batching.ragged import Ragged
-from qkv.data.batching.rows import Limits
+from qkv.data.batching.rows import Limits, Rows, conversation_rows, pair_rows, prompt_rows, running_rows, window_rows
 from qkv.data.source import Counts, Example, Skipped
 from qkv.tokenizers.protocol import Encoder, Frame
 
@@ -47,7 +46,7 @@ def made(build: Any, examples: list[Example], *args: Any, **kwargs: Any) -> list
 
 
 def made_pairs(examples: list[Example], limits: Limits, counts: Counts) -> list[tuple[str, str, str]]:
-    rows = row_kinds.pair_rows(encoded(examples, Characters()), Characters(), limits, counts)
+    rows = pair_rows(encoded(examples, Characters()), Characters(), limits, counts)
     assert rows.source is not None
     return [tuple(map(spell, sides)) for sides in zip(rows.source, rows.inputs, rows.labels, strict=True)]  # type: ignore[misc]
 
@@ -69,33 +68,31 @@ def test_over_long_pairs_are_skipped_or_cut_and_counted() -> None:
 
 
 def test_a_prompt_and_its_answer_in_one_sequence() -> None:
-    assert made(row_kinds.prompt_rows, [pair("ab", "xy")], Limits(9, "skip"), Counts()) == [("^ab$xy", "___xy$")]
-    assert made(row_kinds.prompt_rows, [pair("ab", "xy")], Limits(9, "skip"), Counts(), bos=False) == [
-        ("ab$xy", "__xy$")
-    ]
-    assert made(row_kinds.prompt_rows, [pair("ab", "xy")], Limits(5, "cut"), Counts()) == [("^ab$x", "___xy")]
+    assert made(prompt_rows, [pair("ab", "xy")], Limits(9, "skip"), Counts()) == [("^ab$xy", "___xy$")]
+    assert made(prompt_rows, [pair("ab", "xy")], Limits(9, "skip"), Counts(), bos=False) == [("ab$xy", "__xy$")]
+    assert made(prompt_rows, [pair("ab", "xy")], Limits(5, "cut"), Counts()) == [("^ab$x", "___xy")]
     counts = Counts()
-    assert made(row_kinds.prompt_rows, [pair("abcd", "xy")], Limits(5, "cut"), counts) == []
+    assert made(prompt_rows, [pair("abcd", "xy")], Limits(5, "cut"), counts) == []
     assert counts.skipped == {"with a prompt that fills the context": 1}
 
 
 def test_running_text_is_shifted_once_and_no_label_crosses_documents() -> None:
     examples: list[Example] = [{"text": "abc"}, {"text": "de"}]
-    assert made(row_kinds.running_rows, examples, 99, None) == [("^abc$^de$", "abc$_de$_")]
-    assert made(row_kinds.running_rows, examples, 4, None) == [("^abc", "abc$"), ("$^de", "_de$")]
-    assert made(row_kinds.running_rows, examples, 99, None, bos=False, eos=False) == [("abcde", "bc_e_")]
+    assert made(running_rows, examples, 99, None) == [("^abc$^de$", "abc$_de$_")]
+    assert made(running_rows, examples, 4, None) == [("^abc", "abc$"), ("$^de", "_de$")]
+    assert made(running_rows, examples, 99, None, bos=False, eos=False) == [("abcde", "bc_e_")]
 
 
 def test_pieces_of_a_document_begin_and_end_once() -> None:
     examples: list[Example] = [{"text": t, "piece": p} for t, p in (("ab", "first"), ("cd", "middle"), ("ef", "last"))]
-    assert made(row_kinds.running_rows, examples, 99, None) == [("^abcdef$", "ab_d_f$_")]
+    assert made(running_rows, examples, 99, None) == [("^abcdef$", "ab_d_f$_")]
 
 
 @given(TEXTS, st.integers(1, 12), st.integers(0, 99))
 def test_running_rows_are_the_text_in_order(texts: list[str], context: int, seed: int) -> None:
     examples: list[Example] = [{"text": text} for text in texts] or [{"text": ""}]
     for random in (None, Random(seed)):
-        found = made(row_kinds.running_rows, examples, context, random)
+        found = made(running_rows, examples, context, random)
         assert all(len(inputs) == len(labels) <= context for inputs, labels in found)
         whole = "".join(f"^{text}$" for text in texts or [""])
         if context > 1:  # a row of a lone end predicts nothing and is left out
@@ -107,10 +104,10 @@ def test_running_rows_are_the_text_in_order(texts: list[str], context: int, seed
 def test_windows_are_full_and_every_label_is_the_next_token(texts: list[str], context: int, seed: int) -> None:
     examples: list[Example] = [{"text": text} for text in texts] or [{"text": ""}]
     stream = "".join(f"^{text}$" for text in texts or [""])
-    in_order = made(row_kinds.window_rows, examples, context, None)
+    in_order = made(window_rows, examples, context, None)
     assert "".join(inputs for inputs, _ in in_order) == stream[:-1]
     assert "".join(labels for _, labels in in_order) == stream[1:]
-    drawn = made(row_kinds.window_rows, examples, context, Random(seed))
+    drawn = made(window_rows, examples, context, Random(seed))
     inputs, labels = ("".join(side) for side in zip(*drawn, strict=True))
     at = stream.index(inputs)
     assert stream[at + 1 : at + 1 + len(labels)] == labels
@@ -121,9 +118,9 @@ def test_windows_are_full_and_every_label_is_the_next_token(texts: list[str], co
 
 def test_windows_begin_elsewhere_each_time_and_no_label_crosses_what_is_held_out() -> None:
     examples: list[Example] = [{"text": "abcdefghijklmnopqrst"}]
-    assert len({made(row_kinds.window_rows, examples, 5, Random(i))[0][0] for i in range(40)}) == 5
+    assert len({made(window_rows, examples, 5, Random(i))[0][0] for i in range(40)}) == 5
     torn = encoded([{"text": "ab", "piece": "first"}, None, {"text": "ef", "piece": "last"}], Characters())
-    rows = row_kinds.window_rows(torn, Characters(), 9, None)
+    rows = window_rows(torn, Characters(), 9, None)
     assert (spell(rows.inputs[0]), spell(rows.labels[0])) == ("^abef", "ab_f$")
 
 
@@ -149,7 +146,7 @@ def test_packed_rows_hold_every_label_once(texts: list[str], context: int) -> No
 def test_packed_pairs_stand_in_the_same_order_on_both_sides() -> None:
     tokenizer = Characters()
     examples = [pair("abc", "x"), pair("d", "yz"), pair("efgh", "w"), pair("", "")]
-    rows = row_kinds.pair_rows(encoded(examples, tokenizer), tokenizer, Limits(8, "skip"), Counts())
+    rows = pair_rows(encoded(examples, tokenizer), tokenizer, Limits(8, "skip"), Counts())
     packed = packing.packed_pairs(rows, 8)
     assert packed.source is not None
     assert [spell(row) for row in packed.source] == ["efgh$d$$", "abc$"]
@@ -159,7 +156,7 @@ def test_packed_pairs_stand_in_the_same_order_on_both_sides() -> None:
 
 
 def test_without_an_end_token_pairs_are_refused() -> None:
-    for build in (row_kinds.pair_rows, row_kinds.prompt_rows):
+    for build in (pair_rows, prompt_rows):
         with pytest.raises(ValueError, match="end-of-sequence token"):
             made(build, [pair("a", "b")], Limits(9, "skip"), Counts(), eos=False)
 
@@ -170,12 +167,12 @@ def test_the_frame_of_a_loaded_model_stands_around_both_sides() -> None:
 
     tokenizer = Framed()
     examples = [pair("ab", "xyz"), pair("", "vw")]
-    rows = row_kinds.pair_rows(encoded(examples, tokenizer), tokenizer, Limits(9, "skip"), Counts())
+    rows = pair_rows(encoded(examples, tokenizer), tokenizer, Limits(9, "skip"), Counts())
     assert rows.source is not None
     found = [tuple(map(spell, sides)) for sides in zip(rows.source, rows.inputs, rows.labels, strict=True)]
     assert found == [("<ab>$", "S<xyz>", "<xyz>$"), ("<>$", "S<vw>", "<vw>$")]
     counts = Counts()
-    cut = row_kinds.pair_rows(encoded(examples, tokenizer), tokenizer, Limits(4, "cut"), counts)
+    cut = pair_rows(encoded(examples, tokenizer), tokenizer, Limits(4, "cut"), counts)
     assert cut.source is not None and counts.cut == 2
     assert [spell(ids) for side in (cut.source, cut.inputs, cut.labels) for ids in side] == [
         *("<a>$", "<>$"), *("S<xy", "S<vw"), *("<xyz", "<vw>")
@@ -190,15 +187,15 @@ def talks(*rows: str) -> Encoded:
 
 
 def test_of_a_conversation_only_what_the_assistant_says_counts() -> None:
-    def read(rows: row_kinds.Rows) -> list[tuple[str, str]]:
+    def read(rows: Rows) -> list[tuple[str, str]]:
         return [(spell(inputs), spell(labels)) for inputs, labels in zip(rows.inputs, rows.labels, strict=True)]
 
     found, counts = talks("abCDeFg", "abcdefghI", "x", "aB"), Counts()
-    rows = row_kinds.conversation_rows(found, Limits(6, "skip"), counts)
+    rows = conversation_rows(found, Limits(6, "skip"), counts)
     assert read(rows) == [("abCDeF", "_CD_F_"), ("a", "B")]
     assert counts.skipped == {"over-long": 1, "with a prompt that fills the context": 1}
     packed = packing.packed(rows, 8)
     assert read(packed) == [("abCDeFa", "_CD_F_B")] and packed.documents == ((6, 1),)
     counts = Counts()
-    assert read(row_kinds.conversation_rows(found, Limits(3, "cut"), counts)) == [("abC", "_CD"), ("a", "B")]
+    assert read(conversation_rows(found, Limits(3, "cut"), counts)) == [("abC", "_CD"), ("a", "B")]
     assert counts.cut == 2 and counts.skipped == {"with a prompt that fills the context": 2}

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.files import cache as cached
-from qkv.data.files import compressed as packed
-from qkv.data.files import encodings
-from qkv.data.files import lines as files
+from qkv.data.files import cache, compressed, encodings, lines
 from qkv.data.files.lines import Lines
 
 TEXT = "".join(f"line {i}\n" for i in range(500))
@@ -19,14 +16,14 @@ TEXT = "".join(f"line {i}\n" for i in range(500))
 
 def forget() -> None:
     """As a new process would begin."""
-    for memory in (packed.bytes_of, encodings.text_of, files._line_ends):
+    for memory in (compressed.bytes_of, encodings.text_of, lines._line_ends):
         memory.cache_clear()
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cached, "IN_MEMORY", 1000)
+    monkeypatch.setattr(cache, "IN_MEMORY", 1000)
     forget()
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(TEXT.encode()))
     return tmp_path / "a.txt.gz"
@@ -56,7 +53,7 @@ def test_a_damaged_cache_is_made_again(path: Path, suffix: str, damage: str) -> 
 def test_a_cache_that_is_whole_is_read_and_not_made_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Lines(path)
     forget()
-    monkeypatch.setattr(packed, "_inflated", None)
+    monkeypatch.setattr(compressed, "_inflated", None)
     assert Lines(path)[499] == "line 499"
 
 
@@ -73,7 +70,7 @@ def test_a_file_of_the_same_size_and_time_is_another(path: Path) -> None:
 
 
 def test_nothing_is_left_of_a_file_that_breaks_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "CHUNK", 1500)
+    monkeypatch.setattr(compressed, "CHUNK", 1500)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ValueError, match="not a whole gzip file"):
         Lines(path)
@@ -85,8 +82,8 @@ def fallback(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (path.parent / "file").touch()
     (path.parent / "tmp").mkdir()
     monkeypatch.setenv("QKV_CACHE", str(path.parent / "file" / "cache"))
-    monkeypatch.setattr(cached.tempfile, "gettempdir", lambda: str(path.parent / "tmp"))
-    return cached._fallback()
+    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(path.parent / "tmp"))
+    return cache._fallback()
 
 
 def test_the_fallback_is_made_for_its_owner_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +102,8 @@ def test_a_fallback_that_others_may_write_is_refused(path: Path, monkeypatch: py
         place.chmod(0o777 if how == "written by others" else 0o700)
     if how == "another's":
         other = os.getuid() + 1
-        monkeypatch.setattr(cached.os, "getuid", lambda: other)
-        place.rename(cached._fallback())
+        monkeypatch.setattr(cache.os, "getuid", lambda: other)
+        place.rename(cache._fallback())
     with pytest.raises(ValueError, match=r"the cache folder .* QKV_CACHE"):
         Lines(path)
 
@@ -122,7 +119,10 @@ def test_a_full_disk_is_said_with_what_to_do(path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("qkv.core.atomic.os.fsync", full)
-    with pytest.raises(ValueError, match=r"No space left on device\); give a folder with more room .* QKV_CACHE"):
+    with pytest.raises(
+        ValueError,
+        match=r"No space left on device\); set the environment variable QKV_CACHE to a folder with more room",
+    ):
         Lines(path)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.files import compressed as packed
+from qkv.data.files import compressed
 from qkv.data.files.lines import Lines
 from qkv.data.readers.parallel_text import Pairs
 from qkv.data.readers.text import Text
@@ -24,7 +24,7 @@ def test_every_packing_is_read_and_broken_ones_are_named(tmp_path: Path, suffix:
     path = tmp_path / f"a.tsv{suffix}"
     whole = PACK[suffix]("".join(f"hello {i}\thallo {i}\n" for i in range(500)).encode())
     path.write_bytes(whole)
-    assert Lines(path)[1] == "hello 1\thallo 1" and packed.bare_name(path) == "a.tsv"
+    assert Lines(path)[1] == "hello 1\thallo 1" and compressed.bare_name(path) == "a.tsv"
     assert next(Pairs(path=str(path)).examples())["source"].startswith("hello")
     for damaged in (
         whole[:-20],
@@ -38,7 +38,7 @@ def test_every_packing_is_read_and_broken_ones_are_named(tmp_path: Path, suffix:
 
 @pytest.mark.skipif(importlib.util.find_spec("backports") is not None, reason="zstd can be read here")
 def test_zstd_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "_ZSTD", ("no_such_module",))
+    monkeypatch.setattr(compressed, "_ZSTD", ("no_such_module",))
     (tmp_path / "a.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd")
     with pytest.raises(ValueError, match=r"zstd, which this Python can't read: `pip install backports\.zstd`"):
         Lines(tmp_path / "a.txt.zst")
@@ -47,7 +47,7 @@ def test_zstd_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_library_for_zstd_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "standin_zstd.py").write_text("from gzip import BadGzipFile as ZstdError, open\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(packed, "_ZSTD", ("no_such_module", "standin_zstd"))
+    monkeypatch.setattr(compressed, "_ZSTD", ("no_such_module", "standin_zstd"))
     (tmp_path / "a.txt.zst").write_bytes(gzip.compress(b"one\ntwo\n"))
     assert len(Lines(tmp_path / "a.txt.zst")) == 2
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.files import cache as cached
+from qkv.data.files import cache
 from qkv.data.files.encodings import open_text
 from qkv.data.files.lines import Lines
 from qkv.data.readers.jsonl import JsonLines
@@ -53,7 +53,7 @@ def test_characters_between_chunks(tmp_path_factory: pytest.TempPathFactory, tex
     path = tmp_path_factory.mktemp("x") / "a.txt"
     path.write_bytes(text.encode("utf-16"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cached, "CHUNK", chunk)
+        patch.setattr(cache, "CHUNK", chunk)
         assert bytes(open_text(path)).decode() == text
 
 

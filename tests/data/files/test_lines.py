@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.files import cache as cached
-from qkv.data.files import lines as files
+from qkv.data.files import cache
 from qkv.data.files.compressed import open_bytes
-from qkv.data.files.documents import BlockDocuments, FileDocument, LineDocuments
-from qkv.data.files.lines import Lines
+from qkv.data.files.documents import FileDocument, block_documents, line_documents
+from qkv.data.files.lines import LONGEST, Lines
 from qkv.data.tables import ConcatTable
 
 
@@ -31,7 +30,7 @@ def test_lines_are_those_of_the_file_whatever_the_chunks(
     path = tmp_path_factory.mktemp("x") / "a.txt"
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cached, "CHUNK", chunk)
+        patch.setattr(cache, "CHUNK", chunk)
         lines = Lines(path)
     expected = text.removesuffix("\n").split("\n")
     assert [lines[i] for i in range(len(lines))] == [line.removesuffix("\r") for line in expected]
@@ -75,7 +74,7 @@ def test_missing_empty_folder_and_broken_files(tmp_path: Path) -> None:
 
 def test_large_files_are_indexed_and_inflated_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cached, "IN_MEMORY", 1000)
+    monkeypatch.setattr(cache, "IN_MEMORY", 1000)
     text = "".join(f"line {i}\n" for i in range(500))
     (tmp_path / "a.txt").write_text(text)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
@@ -96,7 +95,7 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
 def test_blocks_are_runs_of_lines_between_empty_ones(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"\n\na\nb\n\r\n\nc\n\n\nd")
-    blocks = BlockDocuments(path)
+    blocks = block_documents(Lines(path))
     assert [blocks[i] for i in range(len(blocks))] == [{"text": "a\nb"}, {"text": "c"}, {"text": "d"}]
 
 
@@ -125,7 +124,7 @@ def test_a_piece_with_invalid_utf8_names_file_and_line(tmp_path: Path) -> None:
 def test_joined_tables(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\nb\n")
     (tmp_path / "b.txt").write_text("c\n")
-    joined = ConcatTable([LineDocuments(tmp_path / "a.txt"), LineDocuments(tmp_path / "b.txt")])
+    joined = ConcatTable([line_documents(Lines(tmp_path / name)) for name in ("a.txt", "b.txt")])
     assert [joined[i] for i in range(len(joined))] == [{"text": "a"}, {"text": "b"}, {"text": "c"}]
 
 
@@ -141,8 +140,8 @@ def test_a_huge_line_is_indexed_quickly(tmp_path: Path) -> None:
 def test_a_line_or_block_without_end_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LONGEST", 5000)
-    monkeypatch.setattr(cached, "CHUNK", 1000)
+    monkeypatch.setattr("qkv.data.files.lines.LONGEST", 5000)
+    monkeypatch.setattr(cache, "CHUNK", 1000)
     path = tmp_path / "a.txt"
     path.write_bytes(b"short\n" + b"x" * 5000 + b"\n" + b"y" * 5001 + b"\nlast\n")
     with pytest.raises(ValueError, match=r"a\.txt', line 3: the line has more than .* MiB"):
@@ -153,18 +152,18 @@ def test_a_line_or_block_without_end_is_refused_before_it_is_read(
         lines[2]
     (tmp_path / "b.txt").write_bytes(b"line\n" * 2000)
     with pytest.raises(ValueError, match="line 1: the block that begins there has more"):
-        BlockDocuments(tmp_path / "b.txt")[0]
+        block_documents(Lines(tmp_path / "b.txt"))[0]
 
 
 def test_a_huge_line_takes_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     with path.open("wb") as out:
-        out.truncate(files.LONGEST * 4)
+        out.truncate(LONGEST * 4)
         out.write(b"text\n" * 1000)  # else it would be refused for its zeros
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="line 1,001: the line has more than 64 MiB"):
             Lines(path)
-        assert tracemalloc.get_traced_memory()[1] < files.LONGEST // 4
+        assert tracemalloc.get_traced_memory()[1] < LONGEST // 4
     finally:
         tracemalloc.stop()

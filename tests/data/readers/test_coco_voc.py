@@ -75,7 +75,7 @@ def test_voc_without_lists_holds_out(tmp_path: Path) -> None:
         ({"Annotations/p2.xml": b"<a><object><name>x</name></object></a>"}, "no name, or not all of xmin"),
         (
             {"Annotations/p2.xml": f"<a>{OBJECT.format('x', 'left', 1, 2, 3)}</a>".encode()},
-            r"p2\.xml can't be read: the edges of 'x' are numbers of pixels, not 'left'",
+            r"p2\.xml can't be read: the edges of 'x' must be numbers of pixels, not 'left'",
         ),
     ],
 )
@@ -139,8 +139,14 @@ def test_difficult_objects_of_voc_are_no_targets(tmp_path: Path) -> None:
         ({"images": [{"id": 1}]}, "has no 'file_name'"),
         ({"annotations": [{"image_id": 5, "category_id": 3}]}, r"annotation 1 has no 'bbox'"),
         ({"annotations": [{"image_id": 5, "category_id": 3, "bbox": [1, 2, 3]}]}, r"annotation 1 has no 'bbox'"),
-        ({"annotations": [{"image_id": 6, "category_id": 3, "bbox": [1, 2, 3, 4]}]}, "image_id 6, which is none"),
-        ({"annotations": [{"image_id": 5, "category_id": 4, "bbox": [1, 2, 3, 4]}]}, "category_id 4, which is none"),
+        (
+            {"annotations": [{"image_id": 6, "category_id": 3, "bbox": [1, 2, 3, 4]}]},
+            "image_id 6, which is not in",
+        ),
+        (
+            {"annotations": [{"image_id": 5, "category_id": 4, "bbox": [1, 2, 3, 4]}]},
+            "category_id 4, which is not in",
+        ),
     ],
 )
 def test_broken_coco_is_told_by_annotation(changes: dict[str, Any], said: str, tmp_path: Path) -> None:

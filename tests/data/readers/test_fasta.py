@@ -48,7 +48,7 @@ def test_files_are_read_from_an_archive(tmp_path: Path) -> None:
         archive.writestr("in/lab.fasta", LABELS)
     source = Fasta(path=f"{tmp_path}/s.zip/in/seq.fasta", labels=f"{tmp_path}/s.zip/in/lab.fasta")
     assert next(source.examples("test"))["tags"] == ["E", "E"]
-    with pytest.raises(ValueError, match=r"holds no 'in/no.fasta'"):
+    with pytest.raises(ValueError, match=r"has no 'in/no.fasta'"):
         Fasta(path=f"{tmp_path}/s.zip/in/no.fasta").table("test")
 
 
@@ -63,13 +63,13 @@ def test_sequences_alone_are_text_and_held_out(tmp_path: Path) -> None:
     ("files", "said"),
     [
         ({"path": "MKT\n"}, "line 1: a FASTA file begins with a header"),
-        ({"path": ">a\nMKT\n>a\nG\n"}, "line 3: the name 'a' is there twice"),
+        ({"path": ">a\nMKT\n>a\nG\n"}, "line 3: the name 'a' occurs twice"),
         ({"path": ">\nMKT\n"}, "a header without a name"),
         (
             {"path": SEQUENCES, "labels": LABELS.replace("HHHCCC", "HHH")},
             r"line 1 \(a\): 6 symbols have 3 in the labels",
         ),
-        ({"path": SEQUENCES, "labels": LABELS, "mask": MASK.replace("011110", "01111x")}, "a mask is made of 1 and 0"),
+        ({"path": SEQUENCES, "labels": LABELS, "mask": MASK.replace("011110", "01111x")}, "a mask consists of 1 and 0"),
         ({"path": SEQUENCES, "labels": LABELS, "mask": ">b\n11\n"}, "the mask have no 'a'"),
     ],
 )

@@ -101,7 +101,7 @@ def test_a_stream_of_it_is_read_in_order(library: list[tuple[Any, ...]]) -> None
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"path": None}, "no training data: give data.path, the name of a data set or a folder that holds one"),
+        ({"path": None}, "no training data: give data.path, the name of a dataset or a folder with one"),
         ({"path": "other"}, "the library datasets can't open 'other': no other on the Hub$"),
         ({"source": "English.x"}, "some/pairs has no column 'English'; there is"),
         ({"splits": {"train": "trian"}}, "some/pairs has no split 'trian'; did you mean 'train'"),
@@ -116,7 +116,7 @@ def test_what_is_given_wrongly(fields: dict[str, Any], said: str, library: list[
 
 
 def test_columns_that_contradict_one_another() -> None:
-    with pytest.raises(ValueError, match="are given together"):
+    with pytest.raises(ValueError, match="give both columns source and target, or neither"):
         source(target=None)
     with pytest.raises(ValueError, match="not both"):
         source(text="text")

@@ -93,7 +93,7 @@ def test_folders_of_one_name_in_several_places_are_classes_of_their_own(tmp_path
     source = Images(path=str(tmp_path))
     assert set(source.table("train").labels) == {"Greek/1", "Greek/2", "Balinese/1", "Balinese/3"}
     assert source.notes()[0] == (
-        "1 name(s) of folders stand in several places ('1'), so classes are called by whole paths ('Balinese/1')"
+        "1 folder name(s) occur in several places ('1'), so classes are named by whole paths ('Balinese/1')"
     )
 
 
@@ -229,10 +229,10 @@ def test_idx_files(tmp_path: Path) -> None:
         (lambda p: idx(p / "train-labels.gz", np.zeros(3, np.uint8)), "holds 4 images and train-labels.gz 3 labels"),
         (lambda p: (p / "train-labels.gz").unlink(), "has no labels beside it"),
         (lambda p: idx(p / "train-images.gz", np.zeros((2, 2), np.uint8)), "2 axes"),
-        (lambda p: (p / "train-images.gz").write_bytes(gzip.compress(b"\0\0\x0d\1" + b"\0" * 9)), "no IDX file"),
+        (lambda p: (p / "train-images.gz").write_bytes(gzip.compress(b"\0\0\x0d\1" + b"\0" * 9)), "not an IDX file"),
         (
             lambda p: (p / "train-images.gz").write_bytes(gzip.compress(b"\0\0\x08\3" + b"\0\0\0\2" * 3)),
-            "2 bytes and holds 0",
+            "2 bytes by its header, but holds 0",
         ),
         (lambda p: (p / "train-images.gz").unlink(), "there is no file train"),
     ],

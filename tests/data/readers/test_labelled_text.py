@@ -63,9 +63,9 @@ def test_rows_that_lack_something_are_counted(tmp_path: Path) -> None:
         ("x.csv", "a,1\n", {"text": 0, "label": 4}, "has no column 4: its first line has 2, numbered from 0"),
         ("x.csv", "a,1\n", {"text": 0, "label": "y"}, "all named or all numbered"),
         ("x.csv", 'text,label\n"a,1\nb,2\n', {}, r"line 2, is not valid CSV"),
-        ("x.jsonl", '{"text": 1}\n[]\n', {}, r"line 2, is no JSON object but '\[\]'"),
+        ("x.jsonl", '{"text": 1}\n[]\n', {}, r"line 2, is not a JSON object but '\[\]'"),
         ("x.jsonl", "{\n", {}, "line 1, is not valid JSON"),
-        ("x.txt", "1 caf\xe9\n", {}, "line 1, is not valid UTF-8; give encoding=latin-1"),
+        ("x.txt", "1 caf\xe9\n", {}, "line 1, is not valid UTF-8; set its encoding, such as encoding=latin-1"),
         ("x.csv", "", {}, "is empty"),
     ],
 )

@@ -45,8 +45,8 @@ def test_a_question_without_an_answer_has_an_empty_one(tmp_path: Path) -> None:
     ("start", "said"),
     [
         (12, "question 1: at 12 the context has 'orway.' and not the answer 'Norway'"),
-        (99, "stand at 99, outside of the context, which has 28 characters"),
-        (-1, "stand at -1, outside"),
+        (99, "starts at 99, outside of the context, which has 28 characters"),
+        (-1, "starts at -1, outside"),
         (None, "the number of its first character"),
     ],
 )

@@ -125,7 +125,7 @@ def test_jsonl_with_text_or_prompt_and_answer(tmp_path: Path) -> None:
     assert [asked[i] for i in range(3)] == [
         {"source": "1+1?", "target": "2"}, Skipped("with one side empty"), Skipped("without a text 'a.short'")
     ]  # fmt: skip
-    with pytest.raises(ValueError, match="prompt and answer are given together"):
+    with pytest.raises(ValueError, match="give both prompt and answer, or neither"):
         JsonLines.from_dict({"prompt": "q"})
 
 
@@ -159,5 +159,5 @@ def test_running_text_of_whole_files_is_not_read_to_look_for_what_is_held_out(
     }
     lines = Text(**given_, documents="line").notes()
     assert lines[0] == "3 of 3 validation examples share their first text with training examples"
-    monkeypatch.setattr("qkv.data.holdout._keyed", lambda *_: pytest.fail("the text was read"))
+    monkeypatch.setattr("qkv.data.holdout._keys", lambda *_: pytest.fail("the text was read"))
     assert Text(**given_).notes() == ()

@@ -106,7 +106,8 @@ def test_every_word_is_said_in_every_split() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"), [({"least": 3, "most": 2}, "less than least"), ({"size": [8, 40]}, "at least 16 pixels")]
+    ("settings", "said"),
+    [({"least": 3, "most": 2}, "less than least"), ({"size": [8, 40]}, "at least 16 × 16 pixels")],
 )
 def test_impossible_pictures_are_refused(settings: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):

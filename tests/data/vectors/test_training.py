@@ -53,7 +53,7 @@ def test_files_are_one_corpus(tmp_path: Path) -> None:
 
 
 def test_a_text_without_words_enough_is_told() -> None:
-    with pytest.raises(ValueError, match=r"0 of the text's 3 words stand there 5 times or more.*lower min_count"):
+    with pytest.raises(ValueError, match=r"0 of the text's 3 words occur 5 times or more.*lower min_count"):
         Corpus.of(["a b c"])
     with pytest.raises(ValueError, match="0 of the text's 0 words"):
         Corpus.of([])
@@ -170,7 +170,7 @@ def test_a_step_is_adagrad_on_the_weighted_squares() -> None:
 
 
 def test_lines_of_one_word_give_nothing_to_count() -> None:
-    with pytest.raises(ValueError, match="no two words of the text stand in one line"):
+    with pytest.raises(ValueError, match="no line of the text has two of the words"):
         GloVe().train(Corpus.of(["a", "b"], min_count=1))
 
 

@@ -52,7 +52,7 @@ def test_a_vector_of_zeros_is_near_nothing() -> None:
     [
         (("a",), np.zeros((2, 3)), "1 words need an array with a row for each, .* not one of shape \\(2, 3\\)"),
         ((), np.zeros((0, 3)), "0 words need"),
-        (("a", "b", "a"), np.zeros((3, 3)), "the word 'a' is there twice"),
+        (("a", "b", "a"), np.zeros((3, 3)), "the word 'a' occurs twice"),
         (("a", "b"), np.array([[0], [np.nan]]), "the vector of 'b' holds a number that is not finite"),
     ],
 )

@@ -221,5 +221,5 @@ def test_pairs_are_no_running_text(tokenizer: Tokenizer) -> None:
         def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
             return [{"source": "a cat", "target": "a dog"}] * 9
 
-    with pytest.raises(ValueError, match="is on running text, which this source does not give"):
+    with pytest.raises(ValueError, match="needs running text, which this source does not have"):
         list(stream(Two(), tokenizer, Batching(workers=0), seq2seq=False, task=MaskedLanguageModel()))

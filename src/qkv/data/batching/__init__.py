@@ -1,1 +1,1 @@
-"""From examples to arrays: tokenized, packed, bucketed by length and padded."""
+"""Turns examples into arrays: tokenization, packing, bucketing by length and padding."""

@@ -12,9 +12,9 @@ from .ragged import Index
 def bucketed_order(lengths: Index, source_lengths: Index) -> Index:
     """An order in which neighbors have similar lengths: by the longer side, then by the shorter, alternately up and down.
 
-    Both sides of a pair vary, and a batch is as wide as the longest of each. Rows whose longer side is n are an angle
-    in the plane of lengths (n wide and up to n high, or the other way around); the order walks along each angle and on
-    to the next where it ends. Stable: what came by chance breaks ties.
+    Both sides of a pair vary, and a batch is as wide as the longest of each. Rows whose longer side is n form an angle
+    in the plane of lengths (n wide and up to n high, or the other way around); the order follows each angle and goes on
+    to the next where it ends. The sort is stable, so that ties keep their shuffled order.
     """
     longer = np.maximum(lengths, source_lengths)
     difference = lengths - source_lengths
@@ -22,7 +22,7 @@ def bucketed_order(lengths: Index, source_lengths: Index) -> Index:
 
 
 def batch_edges(lengths: Index, source_lengths: Index, tokens: int, max_rows: int | None) -> list[int]:
-    """Where each batch begins, and the end: rows in order, at most `tokens` slots (and `max_rows` rows) once padded."""
+    """The first row of each batch, and the end. A batch has at most `tokens` slots once padded, and `max_rows` rows."""
     edges = [0]
     most = sys.maxsize if max_rows is None else max_rows
     n = wide = wide_source = 0

@@ -19,11 +19,10 @@ class Encoded:
     """Tokenized examples.
 
     places:   the position of each example among the requested entries, ascending.
-    sides:    (source, target) of pairs, (text,) of running text, no token added; (whole, learned) of conversations, where
-              `learned` is 1 for each token that the assistant says.
-    pieces:   what each text is of its document, as a place in ("", "first", "middle", "last"); "" is all of it. Behind
-              these there is the place of a conversation.
-    examples: the texts, where they are wanted.
+    sides:    (source, target) of pairs, (text,) of running text, without special tokens; (ids, trained) of conversations,
+              where `trained` is 1 for each token of the assistant.
+    pieces:   which part of its document each text is, as an index into `PIECES`; "" is all of it.
+    examples: the texts, if requested.
     """
 
     places: Index
@@ -36,7 +35,7 @@ class Encoded:
 
     @property
     def running(self) -> bool:
-        """Texts, not pairs."""
+        """Whether these are texts rather than pairs."""
         return len(self.sides) == 1
 
     @property
@@ -59,7 +58,7 @@ class Encoded:
         return Encoded(self.places[which], tuple(side.take(which) for side in self.sides), self.pieces[which], texts)
 
     def merged(self, other: Encoded) -> Encoded:
-        """Both, ordered by `places`."""
+        """Merge with other examples of the same entries, ordered by `places`."""
         places = np.concatenate([self.places, other.places])
         sides = tuple(Ragged.join(both) for both in zip(self.sides, other.sides, strict=True))
         joined = Encoded(places, sides, np.concatenate([self.pieces, other.pieces]), self.examples + other.examples)

@@ -1,4 +1,4 @@
-"""Tokenizes the examples of a table, with a cache and with subword sampling in training."""
+"""Tokenizes the examples of a table, with a cache, and with subword sampling in training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .ragged import Index, Ragged
 from .token_cache import TokenCache
 
 _AT_ONCE = 1000  # texts given to the tokenizer in one call
-_PART = 1 << 18  # characters of running text given to it in one piece
+_PART = 1 << 18  # characters of running text in one piece
 _OTHER_SPLIT = ""  # the reason why an entry is no example: it belongs to another split, and isn't counted
 
 
@@ -34,24 +34,22 @@ EncodeTexts = Callable[[list[str], Sequence[tuple[int, ...]]], Sequence[Sequence
 
 
 def encode_function(tokenizer: Encoder, seed: int | None) -> EncodeTexts:
-    """The function that tokenizes texts: sampled if there is a seed, else the one encoding. The second integer of a key is
-    the side of a pair; each side is read by the tokenizer's `sources` or `targets`, if it has them."""
+    """The function that tokenizes texts, with subword sampling if there is a seed. The second integer of a key is the side
+    of a pair; each side is tokenized by the tokenizer's `sources` or `targets`, if it has them."""
     sides = source_and_target_tokenizer(tokenizer)
 
-    def speak(texts: list[str], names: Sequence[tuple[int, ...]]) -> Sequence[Sequence[int]]:
-        side = sides[names[0][1]]
+    def encode(texts: list[str], keys: Sequence[tuple[int, ...]]) -> Sequence[Sequence[int]]:
+        side = sides[keys[0][1]]
         if seed is None:
             return side.encode_batch(texts)
-        return side.sample(texts, [mix(seed, *name) for name in names])
+        return side.sample(texts, [mix(seed, *key) for key in keys])
 
-    return speak
+    return encode
 
 
 def source_and_target_tokenizer(tokenizer: Encoder) -> tuple[Any, Any]:
-    """The tokenizers of the source and of the target of a pair."""
-    return getattr(tokenizer, "sources", tokenizer), getattr(
-        tokenizer, "targets", tokenizer
-    )  # not every Encoder has them
+    """The tokenizers of the source and of the target of a pair: not every Encoder has two."""
+    return getattr(tokenizer, "sources", tokenizer), getattr(tokenizer, "targets", tokenizer)
 
 
 EncodeConversation = Callable[[list[dict[str, Any]]], tuple[list[int], list[int]]]
@@ -62,7 +60,7 @@ def encode_conversation_function(tokenizer: Encoder) -> EncodeConversation:
     """The function that tokenizes conversations. Raises ValueError if the tokenizer has no chat template."""
     chat: Any = getattr(tokenizer, "chat", None)  # not every Encoder has it
     if chat is None:
-        raise ValueError("conversations need a tokenizer with a chat template, and this one has none")
+        raise ValueError("conversations need a tokenizer with a chat template, which this one lacks")
     return chat.row
 
 
@@ -74,7 +72,7 @@ class Reader:
     keep:    also keep the texts.
     memory:  a token cache, if the table is the same whenever it is opened.
     stopped: called between tokenizer calls; True raises `Stopped`.
-    tokenizer: for conversations; pairs and texts are tokenized by the `speak` function of each call.
+    tokenizer: for conversations; pairs and texts are tokenized by the `encode` function passed to `read`.
     """
 
     reach: CharacterLimit | None
@@ -83,25 +81,27 @@ class Reader:
     stopped: Callable[[], bool] = field(default=lambda: False)
     tokenizer: Encoder | None = None
 
-    def read(self, table: Table, indices: Index, speak: EncodeTexts, counts: Counts) -> Encoded | None:
+    def read(self, table: Table, indices: Index, encode: EncodeTexts, counts: Counts) -> Encoded | None:
         """The good examples among these entries, or None if there are none; the others are counted."""
         if self.memory is None:
-            found, reasons = self._encode(table, indices, speak)
+            encoded, reasons = self._encode(table, indices, encode)
         else:
-            found, reasons, new = self.memory.recall(indices)
+            encoded, reasons, new = self.memory.recall(indices)
             if len(new):
-                fresh, more = self._encode(table, indices[new], speak)
+                fresh, more = self._encode(table, indices[new], encode)
                 self.memory.learn(indices[new], fresh, more)
                 reasons += more
                 if fresh is not None:
                     fresh = Encoded(new[fresh.places], fresh.sides, fresh.pieces)
-                    found = fresh if found is None else found.merged(fresh)
+                    encoded = fresh if encoded is None else encoded.merged(fresh)
         tally = Counter(reason for _, reason in reasons)
         counts.read += len(indices) - tally.pop(_OTHER_SPLIT, 0)
         counts.skipped += tally
-        return found
+        return encoded
 
-    def _encode(self, table: Table, indices: Index, speak: EncodeTexts) -> tuple[Encoded | None, list[tuple[int, str]]]:
+    def _encode(
+        self, table: Table, indices: Index, encode: EncodeTexts
+    ) -> tuple[Encoded | None, list[tuple[int, str]]]:
         """Good examples, and (position, reason) of the others."""
         good: list[Example] = []
         places: list[int] = []
@@ -117,11 +117,11 @@ class Reader:
         if not good:
             return None, reasons
         if "messages" in good[0]:
-            sides, whole = self._conversations(good), CONVERSATION
+            sides, kind = self._conversations(good), CONVERSATION
         else:
-            count, whole = 1 if "text" in good[0] else 2, ""
-            sides = tuple(self._side(good, indices[places], side, speak) for side in range(count))
-        pieces = np.fromiter((PIECES.index(example.get("piece", whole)) for example in good), np.int32)
+            count, kind = 1 if "text" in good[0] else 2, ""
+            sides = tuple(self._side(good, indices[places], side, encode) for side in range(count))
+        pieces = np.fromiter((PIECES.index(example.get("piece", kind)) for example in good), np.int32)
         return Encoded(np.asarray(places, np.int64), sides, pieces, tuple(good) if self.keep else ()), reasons
 
     def _within(self, example: Example) -> bool:
@@ -131,40 +131,40 @@ class Reader:
             return True
         return max(len(example["source"]), len(example["target"])) <= self.reach.characters
 
-    def _side(self, examples: list[Example], indices: Index, side: int, speak: EncodeTexts) -> Ragged:
+    def _side(self, examples: list[Example], indices: Index, side: int, encode: EncodeTexts) -> Ragged:
         name = "text" if "text" in examples[0] else ("source", "target")[side]
         most = None if self.reach is None or name == "text" else self.reach.characters
-        made = []
+        parts = []
         for at in range(0, len(examples), _AT_ONCE):
             if self.stopped():
                 raise Stopped
             texts = [example[name][:most] for example in examples[at : at + _AT_ONCE]]
-            made.append(_ids(texts, [(i, side) for i in indices[at : at + _AT_ONCE].tolist()], speak))
-        return Ragged.join(made)
+            parts.append(_ids(texts, [(i, side) for i in indices[at : at + _AT_ONCE].tolist()], encode))
+        return Ragged.join(parts)
 
     def _conversations(self, examples: list[Example]) -> tuple[Ragged, ...]:
         assert self.tokenizer is not None
-        converse, made = encode_conversation_function(self.tokenizer), []
+        encode, encoded = encode_conversation_function(self.tokenizer), []
         for example in examples:
             if self.stopped():
                 raise Stopped
             try:
-                made.append(converse(json.loads(example["messages"])))
+                encoded.append(encode(json.loads(example["messages"])))
             except ValueError as error:
                 raise ValueError(f"{example['where']}: {error}") from None
-        return tuple(Ragged.of(side) for side in zip(*made, strict=True))
+        return tuple(Ragged.of(side) for side in zip(*encoded, strict=True))
 
 
 class Stopped(Exception):
     """Tokenization was cancelled."""
 
 
-def _ids(texts: list[str], names: list[tuple[int, ...]], speak: EncodeTexts) -> Ragged:
+def _ids(texts: list[str], keys: list[tuple[int, ...]], encode: EncodeTexts) -> Ragged:
     """Tokens of each text; a very long one is tokenized in parts, which bounds time and memory."""
     if max(map(len, texts)) <= _PART:
-        return Ragged.of(speak(texts, names))
+        return Ragged.of(encode(texts, keys))
     parts = [[text[at : at + _PART] for at in range(0, max(1, len(text)), _PART)] for text in texts]
-    told = [(*name, k) for name, text in zip(names, parts, strict=True) for k in range(len(text))]
-    spoken = Ragged.of(speak([part for text in parts for part in text], told))
+    part_keys = [(*key, k) for key, text in zip(keys, parts, strict=True) for k in range(len(text))]
+    encoded = Ragged.of(encode([part for text in parts for part in text], part_keys))
     first = np.cumsum([0, *map(len, parts)])[:-1]
-    return Ragged.runs(spoken.flat, np.add.reduceat(spoken.lengths, first))
+    return Ragged.runs(encoded.flat, np.add.reduceat(encoded.lengths, first))

@@ -20,7 +20,7 @@ LAYOUTS = {"ids": "layout", "target": "target_layout"}  # the model argument wit
 
 
 class LayoutArrays(Protocol):
-    """Arrays from which the `Layout` of a batch is made."""
+    """Arrays from which the `Layout` of a batch is built."""
 
     def layout(self, width: int) -> Layout: ...
 
@@ -40,16 +40,16 @@ class PaddedLayout:
 
     def layout(self, width: int) -> Layout:
         packed = bool(self.documents)
-        made = Layout.packed(self.documents, width) if packed else Layout.from_lengths(self.lengths, width)
-        made = made if self.roles is None else made.with_roles(torch.from_numpy(self.roles))
+        layout = Layout.packed(self.documents, width) if packed else Layout.from_lengths(self.lengths, width)
+        layout = layout if self.roles is None else layout.with_roles(torch.from_numpy(self.roles))
         if not any(self.global_tokens):
-            return made
-        return made.with_global(torch.arange(width) < torch.tensor(self.global_tokens)[:, None])
+            return layout
+        return layout.with_global(torch.arange(width) < torch.tensor(self.global_tokens)[:, None])
 
 
 @dataclass(frozen=True)
 class MaskedPatchLayout:
-    """The layout of images with a share of their patches masked: in each row those with the most `noise` (B, N)."""
+    """The layout of images with a share of their patches masked: in each row those with the highest `noise` (B, N)."""
 
     grid: Grid
     noise: Array

@@ -20,7 +20,7 @@ def pack(lengths: Sequence[int], width: int) -> list[list[int]]:
     ValueError for a document that is longer than a row: split it first.
     """
     rows: list[list[int]] = []
-    space: list[tuple[int, int]] = []  # what is left in each row, and which row; sorted
+    space: list[tuple[int, int]] = []  # the space left in each row, and its number; sorted
     for document in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
         length = lengths[document]
         if length > width:
@@ -39,14 +39,14 @@ def pack(lengths: Sequence[int], width: int) -> list[list[int]]:
 def pack_pairs(sources: Sequence[int], targets: Sequence[int], width: int) -> list[list[int]]:
     """Rows of pair numbers whose sources, and whose targets, add up to `width` at most.
 
-    Best fit, longest first, in two dimensions: of the rows with room on both sides a pair goes to the one that is left
-    with the least. Raises ValueError for a pair with a side longer than a row.
+    Best fit, longest first, in two dimensions: of the rows with room on both sides, a pair goes to the one with the least
+    space left. Raises ValueError for a pair with a side longer than a row.
     """
     sizes = np.stack([np.asarray(sources, np.int64), np.asarray(targets, np.int64)], 1).reshape(-1, 2)
     if sizes.max(initial=0) > width:
         raise ValueError(f"a pair with a side of {sizes.max()} tokens doesn't fit a row of {width}")
     rows: list[list[int]] = []
-    space = np.full((len(sizes), 2), -1)  # what is left on both sides of each row
+    space = np.full((len(sizes), 2), -1)  # the space left on both sides of each row
     for pair in np.argsort(-sizes.max(1), kind="stable").tolist():
         left = space[: len(rows)] - sizes[pair]
         tightness = np.where(left.min(1) >= 0, left.sum(1), 2 * width + 1)
@@ -61,9 +61,9 @@ def pack_pairs(sources: Sequence[int], targets: Sequence[int], width: int) -> li
     return rows
 
 
-def packed_rows(found: Encoded, tokenizer: Encoder, context: int) -> Rows:
+def packed_rows(encoded: Encoded, tokenizer: Encoder, context: int) -> Rows:
     """Documents packed into rows of `context` tokens, isolated from one another; a longer one is split."""
-    documents = predicting(framed_documents(found, tokenizer))
+    documents = predicting(framed_documents(encoded, tokenizer))
     counts = -(-(documents.lengths - 1) // context)
     done = context * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
     starts = np.repeat(documents.starts, counts) + done
@@ -75,7 +75,7 @@ def packed_rows(found: Encoded, tokenizer: Encoder, context: int) -> Rows:
 def packed_pairs(rows: Rows, width: int) -> Rows:
     """Rows of one pair each, packed into rows of `width` source and `width` target tokens.
 
-    Pair n of a row is segment n on both sides, so that cross-attention, too, isolates it.
+    Pair n of a row is segment n on both sides, so that cross-attention isolates it, too.
     """
     assert rows.source is not None
     members = pack_pairs(rows.source.lengths.tolist(), rows.inputs.lengths.tolist(), width)

@@ -18,7 +18,7 @@ Index = NDArray[np.int64]
 class Ragged:
     """n sequences; sequence i is `flat[starts[i] : starts[i] + lengths[i]]`.
 
-    Sequences may share stretches of `flat`, so that taking some of them, or parts of them, copies no token.
+    Sequences may share parts of `flat`, so that taking some of them, or parts of them, copies no token.
     """
 
     flat: Ids
@@ -52,7 +52,7 @@ class Ragged:
         return (self[i] for i in range(len(self)))
 
     def take(self, which: Index | NDArray[np.bool_]) -> Ragged:
-        """The sequences at these indices, in this order."""
+        """Return the sequences at the indices `which`, in the order given."""
         return Ragged(self.flat, self.starts[which], self.lengths[which])
 
     def part(self, skip: int = 0, leave: int = 0) -> Ragged:
@@ -76,12 +76,12 @@ class Ragged:
         """Every sequence with one token before and one after it; −1 adds none."""
         begins, ends = before >= 0, after >= 0
         lengths = self.lengths + begins + ends
-        made = Ragged.runs(np.empty(int(lengths.sum()), np.int32), lengths)
-        inner = Ragged(made.flat, made.starts + begins, self.lengths)
-        made.flat[inner.places()] = self.flat[self.places()]
-        made.flat[made.starts[begins]] = before[begins]
-        made.flat[(made.starts + lengths - 1)[ends]] = after[ends]
-        return made
+        framed = Ragged.runs(np.empty(int(lengths.sum()), np.int32), lengths)
+        inner = Ragged(framed.flat, framed.starts + begins, self.lengths)
+        framed.flat[inner.places()] = self.flat[self.places()]
+        framed.flat[framed.starts[begins]] = before[begins]
+        framed.flat[(framed.starts + lengths - 1)[ends]] = after[ends]
+        return framed
 
     def padded(self, fill: int) -> NDArray[np.int64]:
         """(n, longest): the sequences, padded on the right with `fill`."""

@@ -18,7 +18,7 @@ from .encoded import Encoded
 from .encoding import source_and_target_tokenizer
 from .ragged import Index, Ragged
 
-OVER_LONG = "over-long"  # why an example was skipped
+OVER_LONG = "over-long"  # the reason why an example was skipped
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Rows:
         return self.source.lengths if self.source is not None else np.zeros_like(self.inputs.lengths)
 
     def take(self, which: Index) -> Rows:
-        """The rows at these indices, in this order."""
+        """Return the rows at the indices `which`, in the order given."""
         numbers = which.tolist()
         return Rows(
             self.inputs.take(which),
@@ -73,22 +73,22 @@ class Limits(NamedTuple):
     over_long: Literal["skip", "cut"]
 
 
-def pair_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
+def pair_rows(encoded: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
     """Pairs for an encoder–decoder: source + eos, bos + target, and labels target + eos (without eos if truncated).
 
     A loaded model has its own special tokens, the `frame` of its tokenizer.
     """
-    read, frame = (frame_of_pairs(side) for side in source_and_target_tokenizer(tokenizer))
-    room = max(limits.longest - max(len(one.before) + len(one.after) for one in (read, frame)), 0)
-    over = np.maximum(*(side.lengths for side in found.sides)) > room
-    found = _fitting(found, over, limits, counts)
-    source, target = found.sides
-    whole = _around(target, (frame.start, *frame.before), frame.after)
+    source_frame, frame = (frame_of_pairs(side) for side in source_and_target_tokenizer(tokenizer))
+    room = max(limits.longest - max(len(one.before) + len(one.after) for one in (source_frame, frame)), 0)
+    over = np.maximum(*(side.lengths for side in encoded.sides)) > room
+    encoded = _fitting(encoded, over, limits, counts)
+    source, target = encoded.sides
+    joined = _around(target, (frame.start, *frame.before), frame.after)
     return Rows(
-        inputs=whole.part(leave=1).upto(limits.longest),
-        labels=whole.part(skip=1).upto(limits.longest),
-        source=_around(source.upto(room), read.before, read.after),
-        examples=found.examples,
+        inputs=joined.part(leave=1).upto(limits.longest),
+        labels=joined.part(skip=1).upto(limits.longest),
+        source=_around(source.upto(room), source_frame.before, source_frame.after),
+        examples=encoded.examples,
     )
 
 
@@ -103,33 +103,33 @@ def frame_of_pairs(tokenizer: Encoder) -> Frame:
     return Frame(start, after=(tokenizer.eos_id,))
 
 
-def prompt_rows(found: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
+def prompt_rows(encoded: Encoded, tokenizer: Encoder, limits: Limits, counts: Counts) -> Rows:
     """Pairs for a decoder: bos? + source + eos + target + eos, with labels on the target and its eos only."""
     end = tokenizer.eos_id
     if end is None:
         raise ValueError("pairs in one sequence need a tokenizer with an end-of-sequence token")
-    over = sum(side.lengths for side in found.sides) > limits.longest - 2
-    found = _fitting(found, np.asarray(over), limits, counts)
+    over = sum(side.lengths for side in encoded.sides) > limits.longest - 2
+    encoded = _fitting(encoded, np.asarray(over), limits, counts)
     bos = () if tokenizer.bos_id is None else (tokenizer.bos_id,)
-    prompts, answers = _around(found.sides[0], bos, (end,)), _around(found.sides[1], (), (end,))
-    whole = _joined(prompts, answers)
+    prompts, answers = _around(encoded.sides[0], bos, (end,)), _around(encoded.sides[1], (), (end,))
+    joined = _joined(prompts, answers)
     prompt_labels = prompts.lengths - 1  # labels that are part of the prompt
-    labels = Ragged(whole.flat.copy(), whole.starts + 1, whole.lengths - 1)
+    labels = Ragged(joined.flat.copy(), joined.starts + 1, joined.lengths - 1)
     labels.flat[Ragged(labels.flat, labels.starts, prompt_labels).places()] = IGNORE
     which = _answering(prompt_labels < limits.longest, counts)
-    texts = tuple(found.examples[i] for i in which.tolist()) if found.examples else ()
-    inputs = whole.part(leave=1).take(which).upto(limits.longest)
+    texts = tuple(encoded.examples[i] for i in which.tolist()) if encoded.examples else ()
+    inputs = joined.part(leave=1).take(which).upto(limits.longest)
     return Rows(inputs, labels.take(which).upto(limits.longest), examples=texts)
 
 
-def conversation_rows(found: Encoded, limits: Limits, counts: Counts) -> Rows:
+def conversation_rows(encoded: Encoded, limits: Limits, counts: Counts) -> Rows:
     """Conversations for a decoder, formatted by the chat template, with labels on the assistant's messages only.
 
     Texts are not kept, because evaluation uses the labels alone.
     """
-    found = _fitting(found, found.sides[0].lengths - 1 > limits.longest, limits, counts)
-    ids, learned = (side.compact() for side in found.sides)
-    trained = Ragged(np.where(learned.flat, ids.flat, np.int32(IGNORE)), ids.starts, ids.lengths)
+    encoded = _fitting(encoded, encoded.sides[0].lengths - 1 > limits.longest, limits, counts)
+    ids, mask = (side.compact() for side in encoded.sides)
+    trained = Ragged(np.where(mask.flat, ids.flat, np.int32(IGNORE)), ids.starts, ids.lengths)
     labels = trained.part(skip=1).upto(limits.longest)
     which = _answering(np.array([bool((row != IGNORE).any()) for row in labels], bool), counts)
     return Rows(ids.part(leave=1).upto(limits.longest).take(which), labels.take(which))
@@ -142,25 +142,25 @@ def _answering(fits: NDArray[np.bool_], counts: Counts) -> Index:
     return np.flatnonzero(fits)
 
 
-def _fitting(found: Encoded, over: NDArray[np.bool_], limits: Limits, counts: Counts) -> Encoded:
-    """Without over-long examples; or with them, counted as cut."""
+def _fitting(encoded: Encoded, over: NDArray[np.bool_], limits: Limits, counts: Counts) -> Encoded:
+    """The examples without over-long ones; or with them, counted as cut, if the limits say so."""
     n = int(over.sum())
     if limits.over_long == "cut":
         counts.cut += n
-        return found
+        return encoded
     if n:
         counts.skipped[OVER_LONG] += n
-        return found.take(np.flatnonzero(~over))
-    return found
+        return encoded.take(np.flatnonzero(~over))
+    return encoded
 
 
-def running_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
+def running_rows(encoded: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
     """All documents, bos? + text + eos, concatenated and cut into rows of `context` tokens.
 
     No label crosses from a document into the next. With `random`, the first cut is at a random position, so that each
     epoch has different rows.
     """
-    documents = predicting(framed_documents(found, tokenizer))
+    documents = predicting(framed_documents(encoded, tokenizer))
     inputs, labels = documents.flat, _following(documents)
     n = len(inputs)
     first = random.randint(1, context) if random is not None and n > context else context
@@ -170,14 +170,14 @@ def running_rows(found: Encoded, tokenizer: Encoder, context: int, random: Rando
     return Rows(Ragged(inputs, kept.starts, kept.lengths), Ragged(labels, kept.starts, kept.lengths))
 
 
-def window_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
+def window_rows(encoded: Encoded, tokenizer: Encoder, context: int, random: Random | None) -> Rows:
     """Consecutive windows of `context` tokens of one stream, in which bos? + text + eos follow one another in order.
 
     Every label is the stream's next token, or −100 where what followed is held out. With `random`, the first window
-    begins at a random place and all are full (what is left over at both ends has its turn in another epoch), unless
-    there is not enough text for one.
+    begins at a random place and all are full (the rest at both ends is used in other epochs), unless there is not enough
+    text for one.
     """
-    documents = framed_documents(found, tokenizer)
+    documents = framed_documents(encoded, tokenizer)
     n = len(documents.flat) - 1  # the last token has no next one
     if random is None or n <= context:
         rows = _cut_at([*range(0, n, context), n] if n > 0 else [0])
@@ -185,7 +185,7 @@ def window_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random
         first = random.randint(0, min(context - 1, n - context))
         rows = _cut_at(list(range(first, n + 1, context)))
     labels = np.append(documents.flat[1:], np.int32(IGNORE))
-    torn = np.flatnonzero(np.diff(found.places) != 1)
+    torn = np.flatnonzero(np.diff(encoded.places) != 1)
     labels[(documents.starts + documents.lengths - 1)[torn]] = IGNORE
     return Rows(Ragged(documents.flat, rows.starts, rows.lengths), Ragged(labels, rows.starts, rows.lengths))
 
@@ -193,15 +193,15 @@ def window_rows(found: Encoded, tokenizer: Encoder, context: int, random: Random
 # -- documents ------------------------------------------------------------------------------------------------------
 
 
-def framed_documents(found: Encoded, tokenizer: Encoder) -> Ragged:
+def framed_documents(encoded: Encoded, tokenizer: Encoder) -> Ragged:
     """bos? + text + eos?, without gaps; a piece of a document has them only where the document begins or ends."""
     none = np.int32(-1)
     bos, eos = (none if token is None else np.int32(token) for token in (tokenizer.bos_id, tokenizer.eos_id))
-    return found.sides[0].framed(np.where(found.begins, bos, none), np.where(found.ends, eos, none))
+    return encoded.sides[0].framed(np.where(encoded.begins, bos, none), np.where(encoded.ends, eos, none))
 
 
 def predicting(documents: Ragged) -> Ragged:
-    """Without documents of a single token, which have nothing to predict."""
+    """Drop documents of a single token, which have nothing to predict."""
     enough = documents.lengths > 1
     return documents if enough.all() else documents.take(enough).compact()
 
@@ -230,6 +230,6 @@ def _joined(first: Ragged, second: Ragged) -> Ragged:
 
 
 def _cut_at(cuts: list[int]) -> Ragged:
-    """Sequences from each cut to the next, of no array in particular."""
+    """The starts and lengths of sequences from each cut to the next, without an array."""
     edges = np.asarray(cuts, np.int64)
     return Ragged(np.empty(0, np.int32), edges[:-1], np.diff(edges))

@@ -14,18 +14,18 @@ class Batching(Spec):
 
     tokens:     slots in a batch, including padding: rows × longest row, summed over both sides of pairs.
     max_rows:   maximum number of rows in a batch.
-    pool:       examples (lines; a piece of a large file counts for 64) among which lengths are sorted. By default enough
-                pairs from files for some 250 batches (8 for each of `tokens`, 131,072 at most), and 8,192 of all else.
-    max_length: longest side of a pair in tokens, its end included. A longer one is skipped or cut, and counted.
-    context:    width of the rows that text is cut or anything is packed into; longest prompt with its answer.
-    over_long:  what becomes of a pair that is too long.
-    packing:    isolate documents or pairs, several to a row; otherwise text runs on from document to document.
-    rows:       of text that is not packed: "documents" are drawn in any order, and no label crosses from one to the
-                next; a "stream" is all text in its order, cut into windows in which every label is the next token.
-    shuffle:    draw training examples (of a stream: windows) in another order each epoch.
-    workers:    how pools are built ahead; the batches are the same. "auto" for a thread, which waits for the tokenizer
-                and the disk while this one trains; a number for so many processes; 0 for neither.
-    cache:      MiB of memory in which the ids of training examples are kept, so that files are tokenized once.
+    pool:       number of examples (lines; a piece of a large file counts as 64) sorted by length together. By default
+                enough pairs from files for about 250 batches (8 × `tokens`, 131,072 at most), and 8,192 otherwise.
+    max_length: maximum length of a side of a pair in tokens, including end-of-sequence.
+    context:    width of the rows that text is cut or packed into; maximum length of a prompt with its answer.
+    over_long:  whether a longer pair is skipped or cut; both are counted.
+    packing:    pack several documents or pairs into a row, isolated; otherwise text continues across documents.
+    rows:       of text that is not packed: "documents" are shuffled, and no label crosses from one to the next; a
+                "stream" is all text in order, cut into windows in which every label is the next token.
+    shuffle:    draw training examples (of a stream: windows) in a different order each epoch.
+    workers:    how pools are built ahead; the batches are the same. "auto" for a thread, which reads and tokenizes during
+                training; a number of processes; 0 for neither.
+    cache:      MiB of memory for the ids of training examples, so that files are tokenized once.
     """
 
     tokens: int = Field(default=4096, ge=1)
@@ -50,7 +50,9 @@ class Batching(Spec):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if self.packing and self.rows == "stream":
-            raise ValueError("packing isolates documents, a stream runs on through them: leave out packing or rows")
+            raise ValueError(
+                "packing isolates documents, and a stream continues across them; leave out packing or rows"
+            )
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""Token ids of training examples kept in memory, so that files are tokenized once and not in every epoch."""
+"""In-memory cache of the token ids of training examples, so that files are tokenized once and not in every epoch."""
 
 from __future__ import annotations
 
@@ -45,32 +45,32 @@ class TokenCache:
         sides = tuple(Ragged(flat, starts + before[:, k], lengths[:, k]) for k in range(lengths.shape[1]))
         return Encoded(known, sides, heads[:, 0]), reasons, np.flatnonzero(states == _UNKNOWN)
 
-    def learn(self, indices: Index, found: Encoded | None, reasons: list[tuple[int, str]]) -> None:
+    def learn(self, indices: Index, encoded: Encoded | None, reasons: list[tuple[int, str]]) -> None:
         """Store the results for these entries, if all of them fit."""
         if self.full:
             return
-        if found is not None:
-            tokens = sum(int(side.lengths.sum()) for side in found.sides)
-            if self.nbytes + 4 * tokens + 24 * len(found) > self._budget:
+        if encoded is not None:
+            tokens = sum(int(side.lengths.sum()) for side in encoded.sides)
+            if self.nbytes + 4 * tokens + 24 * len(encoded) > self._budget:
                 self.full = True
                 return
-            numbers = self._starts.count + np.arange(len(found))
-            self._keep(found)
-            self._states[indices[found.places]] = numbers
+            numbers = self._starts.count + np.arange(len(encoded))
+            self._keep(encoded)
+            self._states[indices[encoded.places]] = numbers
         for place, reason in reasons:
             if reason not in self._reasons:
                 self._reasons.append(reason)
             self._states[indices[place]] = -2 - self._reasons.index(reason)
 
-    def _keep(self, found: Encoded) -> None:
-        lengths = np.stack([side.lengths for side in found.sides], 1)
+    def _keep(self, encoded: Encoded) -> None:
+        lengths = np.stack([side.lengths for side in encoded.sides], 1)
         ends = np.cumsum(lengths.sum(1)) + self._ids.count
         self._starts.add((ends - lengths.sum(1))[:, None])
-        self._heads = self._heads or _Growing(np.int32, 1 + len(found.sides))
-        self._heads.add(np.concatenate([found.pieces[:, None], lengths], 1))
+        self._heads = self._heads or _Growing(np.int32, 1 + len(encoded.sides))
+        self._heads.add(np.concatenate([encoded.pieces[:, None], lengths], 1))
         laced = Ragged(  # the sides of an example follow one another
-            np.concatenate([side.flat for side in found.sides]),
-            np.stack([s.starts + o for s, o in zip(found.sides, _offsets(found.sides), strict=True)], 1).ravel(),
+            np.concatenate([side.flat for side in encoded.sides]),
+            np.stack([s.starts + o for s, o in zip(encoded.sides, _offsets(encoded.sides), strict=True)], 1).ravel(),
             lengths.ravel(),
         )
         self._ids.add(laced.compact().flat[:, None])
@@ -97,7 +97,7 @@ class _Growing:
 
     @property
     def nbytes(self) -> int:
-        """Of the rows in it."""
+        """The size of its rows."""
         return self.values.nbytes
 
     def add(self, rows: NDArray[Any]) -> None:

@@ -13,11 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from .cache import CHUNK, Bytes, Stamp, kept, mapped, stamp_of
+from .cache import CHUNK, Bytes, Stamp, derived, mapped, stamp_of
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 _NAMES = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
-_ZSTD = ("compression.zstd", "backports.zstd")  # with Python from 3.14 on; before, where it is installed
+_ZSTD = ("compression.zstd", "backports.zstd")  # Python 3.14 and later, and the package for earlier versions
 
 
 def bare_name(path: str | Path) -> str:
@@ -36,6 +36,7 @@ def open_bytes(path: str | Path) -> Bytes:
 
 
 def existing(path: str | Path) -> Path:
+    """The expanded path of a file. Raises ValueError if it does not exist or is a folder."""
     path = Path(path).expanduser()
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}" if not path.is_dir() else f"{str(path)!r} is a folder")
@@ -45,7 +46,7 @@ def existing(path: str | Path) -> Path:
 @lru_cache(maxsize=256)
 def bytes_of(path: Path, stamp: Stamp) -> Bytes:
     if path.suffix in PACKED:
-        return kept(path, stamp, "inflated", lambda: _inflated(path))
+        return derived(path, stamp, "inflated", lambda: _inflated(path))
     return mapped(path) if stamp[0] else b""
 
 

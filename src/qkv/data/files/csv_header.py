@@ -19,15 +19,15 @@ ar bn cs da de el en es fa fi fr he hi hu id it ja ko nb nl no pl pt ro ru sv th
 eng deu ger fra fre spa ita por rus jpn zho chi ara hin kor nld pol
 """
 _CELL = re.compile(r"[^\W\d_]+")
-_LONGEST = 40  # characters of a name
+_LONGEST = 40  # characters in a name
 
 
 def is_heading(cells: Sequence[str]) -> bool:
     """Whether all cells are different and consist of words common in headers: `id`, `source`, `text_1`, `German`, `de`."""
-    named = [cell.strip() for cell in cells]
-    if len(named) < 2 or len(set(named)) < len(named) or not all(0 < len(cell) <= _LONGEST for cell in named):
+    names = [cell.strip() for cell in cells]
+    if len(names) < 2 or len(set(names)) < len(names) or not all(0 < len(name) <= _LONGEST for name in names):
         return False
-    return all(_heads(cell) for cell in named)
+    return all(_is_name(name) for name in names)
 
 
 def short(names: Sequence[str]) -> list[str]:
@@ -35,7 +35,7 @@ def short(names: Sequence[str]) -> list[str]:
     return [name[:60] for name in names[:50]]
 
 
-def _heads(cell: str) -> bool:
+def _is_name(cell: str) -> bool:
     words = _CELL.findall(cell.lower())
     return bool(words) and not re.search(r"[.!?,;]", cell) and _known().issuperset(words)
 

@@ -27,7 +27,7 @@ from .lines import LONGEST, Lines
 
 Form = Literal["csv", "tsv"]
 _SNIFFED = 200_000  # lines inspected to detect quoting
-_AGAIN = 8  # how often the lines of a file are read again after an unterminated quotation
+_AGAIN = 8  # times that the lines of a file are reread after an unterminated quotation
 _WIDE = 1000  # rows inspected to find the number of cells
 
 
@@ -66,8 +66,7 @@ class Cells:
         if behind - first > 1:  # rows of one line, between carriage returns
             return list(_of_one_line(*self._at, self.delimiter, begin, int(self._starts[behind]))[i - int(first)])
         text = self._lines.text(begin, stop)
-        row: list[str] = next(_reader((f"{line}\n" for line in text.split("\n")), self.delimiter), [])
-        return row
+        return next(_reader((f"{line}\n" for line in text.split("\n")), self.delimiter), [])
 
     def line(self, i: int) -> int:
         """The line, from 1, at which a row begins."""
@@ -101,7 +100,7 @@ class Cells:
 
 
 def _delimiter(first: str) -> str:
-    """A comma, or a semicolon, as used where the comma is the decimal separator."""
+    """A comma, or a semicolon, which is used in locales with a decimal comma."""
     return ";" if ";" in first and "," not in first else ","
 
 
@@ -161,17 +160,17 @@ def _starts(
             if next(reader, None) is None:
                 break
         except (csv.Error, ValueError) as error:
-            stop = begin + 1 if strict else feed.line  # skipped are all lines up to where it shows
-            said = str(error) if isinstance(error, ValueError) else _invalid(path, begin, stop, delimiter, error)
+            stop = begin + 1 if strict else feed.line  # skip all lines up to where the error shows
+            message = str(error) if isinstance(error, ValueError) else _invalid(path, begin, stop, delimiter, error)
             if strict:
-                raise ValueError(said) from None
-            ended = isinstance(error, csv.Error) and feed.line == len(lines) and feed.whole and "end of data" in said
+                raise ValueError(message) from None
+            ended = isinstance(error, csv.Error) and feed.line == len(lines) and feed.whole and "end of data" in message
             again += ended and feed.line - begin
-            if ended and again <= _AGAIN * len(lines):  # the quotation that never ends is this line's alone
+            if ended and again <= _AGAIN * len(lines):  # skip only the line with the unterminated quotation
                 feed.line = begin + 1
                 reader = _reader(feed, delimiter)
-                said = _invalid(path, begin, begin + 1, delimiter, error)
-            wrong[len(starts) - 1] = said
+                message = _invalid(path, begin, begin + 1, delimiter, error)
+            wrong[len(starts) - 1] = message
         starts.append(feed.line if feed.whole else begin)
     return np.frombuffer(starts, np.int64), wrong
 
@@ -226,7 +225,7 @@ def _looks_quoted(path: Path, stamp: Stamp, encoding: str, strict: bool) -> bool
             if not _judged(text, row, width, seen):
                 return False
     except csv.Error:
-        if stop == len(lines) or begin + reader.line_num < stop:  # else a cell goes on behind what is looked at
+        if stop == len(lines) or begin + reader.line_num < stop:  # else a cell continues beyond the inspected lines
             return False
     if seen["needed"] or not seen["bare"]:
         return True
@@ -237,7 +236,7 @@ def _judged(text: str, row: list[str], width: int, seen: Counter[str]) -> bool:
     """Count evidence for quoting in a row; False if the row can't be quoted."""
     lines = text.split("\n")
     cells = lines[0].split("\t")
-    if len(lines) > 1:  # quoting joins lines that are whole rows by themselves
+    if len(lines) > 1:  # a quoted line end; not if each line is a row by itself
         seen["needed"] += 1
         return any(len(line.split("\t")) != width for line in lines)
     if len(cells) != len(row):  # a tab in a quoted cell

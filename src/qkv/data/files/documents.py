@@ -4,47 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..source import Example, Skipped
+from ..source import Example, Skipped, Table
+from ..tables import ComputedTable
 from .cache import Bytes
 from .encodings import not_utf8, open_text
 from .lines import Lines
 
-PIECE = 64 << 10  # bytes: a file read as one document comes in pieces of about this size
+PIECE = 64 << 10  # bytes: a file read as one document is split into pieces of about this size
+_BLOCK_WEIGHT = 8  # lines in a block, about
 
 
-# -- tables of text -------------------------------------------------------------------------------------------------
+def line_documents(lines: Lines) -> Table:
+    """The lines of a file as documents."""
+    return ComputedTable(len(lines), lambda i: text_example(lines[i]))
 
 
-class LineDocuments:
-    """Documents of one line each."""
-
-    def __init__(self, path: str | Path, encoding: str = "utf-8", strict: bool = True) -> None:
-        self._lines = Lines(path, encoding, strict)
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def __getitem__(self, i: int) -> Example | Skipped:
-        text = self._lines[i]
-        return {"text": text} if text.strip() else Skipped("empty")
+def block_documents(lines: Lines) -> Table:
+    """The blocks of lines between empty lines as documents."""
+    blocks = lines.blocks()
+    return ComputedTable(len(blocks), lambda i: text_example(lines.text(*blocks[i].tolist())), weight=_BLOCK_WEIGHT)
 
 
-class BlockDocuments:
-    """Documents separated by empty lines."""
-
-    weight = 8
-
-    def __init__(self, path: str | Path, encoding: str = "utf-8", strict: bool = True) -> None:
-        self._lines = Lines(path, encoding, strict)
-        self._blocks = self._lines.blocks()
-
-    def __len__(self) -> int:
-        return len(self._blocks)
-
-    def __getitem__(self, i: int) -> Example | Skipped:
-        start, stop = self._blocks[i].tolist()
-        text = self._lines.text(start, stop)
-        return {"text": text} if text.strip() else Skipped("empty")
+def text_example(text: str) -> Example | Skipped:
+    """An example of running text; skipped if it is empty."""
+    return {"text": text} if text.strip() else Skipped("empty")
 
 
 class FileDocument:
@@ -57,10 +40,10 @@ class FileDocument:
         self, path: str | Path, piece: int = PIECE, begin: int = 0, end: int | None = None, encoding: str = "utf-8"
     ) -> None:
         self.path, self._piece, self._encoding = Path(path).expanduser(), piece, encoding
-        data = open_text(self.path, encoding)  # not held: a folder may have many files
-        self._whole = len(data)
+        data = open_text(self.path, encoding)  # not stored: a folder may have many files
+        self._size = len(data)
         self._begin = _between_characters(data, begin)
-        self._end = _between_characters(data, self._whole if end is None else end)
+        self._end = _between_characters(data, self._size if end is None else end)
         self.weight = max(1, piece >> 10)
 
     def __len__(self) -> int:
@@ -73,11 +56,10 @@ class FileDocument:
             text = data[start:stop].decode("utf-8").removeprefix("\ufeff" if start == 0 else "")
         except UnicodeDecodeError as error:
             raise not_utf8(self.path, data[: start + error.start].count(b"\n") + 1) from None
-        if not text.strip():
-            return Skipped("empty")
-        if start == 0 and stop == self._whole:
-            return {"text": text}
-        return {"text": text, "piece": "first" if start == 0 else "last" if stop == self._whole else "middle"}
+        example = text_example(text)
+        if isinstance(example, Skipped) or (start == 0 and stop == self._size):
+            return example
+        return example | {"piece": "first" if start == 0 else "last" if stop == self._size else "middle"}
 
     def _cut(self, data: Bytes, i: int) -> int:
         if i == 0 or i >= len(self):
@@ -88,6 +70,6 @@ class FileDocument:
 
 
 def _between_characters(data: Bytes, at: int) -> int:
-    """This byte, or the next that begins a character; no character has more than three others."""
+    """The index of the first byte from `at` on that begins a character; a character has up to three further bytes."""
     near = data[at : at + 4]
     return at + next((n for n, byte in enumerate(near) if byte & 0xC0 != 0x80), len(near))

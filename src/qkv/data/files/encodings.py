@@ -1,4 +1,4 @@
-"""Character encodings: text files as UTF-8. A file in another encoding is converted once, into the cache."""
+"""Character encodings: opens text files as UTF-8. A file in another encoding is converted once, into the cache."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import AfterValidator
 
-from . import cache as cached
-from .cache import Bytes, Stamp, kept, stamp_of
+from . import cache
+from .cache import Bytes, Stamp, derived, stamp_of
 from .compressed import bytes_of, existing
 
-_BOMS = {  # UTF-16 can't be told before UTF-32, whose mark begins with the same two bytes
+_BOMS = {  # UTF-32 first: its mark begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -57,34 +57,29 @@ def open_text(path: str | Path, encoding: str = "utf-8") -> Bytes:
 @lru_cache(maxsize=256)
 def text_of(path: Path, stamp: Stamp, encoding: str) -> Bytes:
     data = bytes_of(path, stamp)
-    if codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig"):
-        written = encoding
-    else:
-        head = data[:4]
-        written = next((name for bom, name in _BOMS.items() if head.startswith(bom)), "")
-    if not written:
+    if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
+        encoding = next((name for bom, name in _BOMS.items() if data[:4].startswith(bom)), "")
+    if not encoding:
         _check_is_text(data, path)
         return data
-    return kept(path, stamp, f"from-{codecs.lookup(written).name}", lambda: _in_utf8(data, path, written))
+    return derived(path, stamp, f"from-{codecs.lookup(encoding).name}", lambda: _in_utf8(data, path, encoding))
 
 
 def _in_utf8(data: Bytes, path: Path, encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)()
     lines = 0
-    for start in range(0, len(data), cached.CHUNK):
-        chunk = data[start : start + cached.CHUNK]
+    for start in range(0, len(data), cache.CHUNK):
+        chunk = data[start : start + cache.CHUNK]
         try:
             text = decoder.decode(chunk, final=start + len(chunk) == len(data))
-            made = text.encode("utf-8")
+            converted = text.encode("utf-8")
         except UnicodeError as error:
-            at = f", near line {lines + 1:,},"
-            raise ValueError(f"{str(path)!r}{at} is not in the encoding {encoding} ({_reason(error)})") from None
+            reason = getattr(error, "reason", "") or error
+            raise ValueError(
+                f"{str(path)!r}, near line {lines + 1:,}, is not in the encoding {encoding} ({reason})"
+            ) from None
         lines += text.count("\n")
-        yield made
-
-
-def _reason(error: UnicodeError) -> str:
-    return getattr(error, "reason", "") or str(error)
+        yield converted
 
 
 def _check_is_text(data: Bytes, path: Path) -> None:
@@ -101,6 +96,6 @@ def _check_is_text(data: Bytes, path: Path) -> None:
 
 def not_utf8(path: Path, line: int) -> ValueError:
     return ValueError(
-        f"{str(path)!r}, line {line:,}, is not valid UTF-8; give encoding=latin-1 if that is what it is in, or convert the "
+        f"{str(path)!r}, line {line:,}, is not valid UTF-8; set its encoding, such as encoding=latin-1, or convert the "
         "file first (iconv -f latin1 -t utf-8)"
     )

@@ -6,21 +6,18 @@ Lines end at `\\n` (or `\\r\\n`) and nowhere else, so that the two files of a pa
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import cache as cached
-from .cache import Bytes, Stamp, kept, stamp_of
+from . import cache
+from .cache import Bytes, Stamp, derived, stamp_of
 from .encodings import not_utf8, open_text, text_of
 
-LONGEST = 64 << 20  # bytes: no line, and no block of lines, of a text is longer
-
-
-# -- lines ----------------------------------------------------------------------------------------------------------
+LONGEST = 64 << 20  # bytes in a line, or in a block of lines, at most
 
 
 class Lines:
@@ -41,6 +38,10 @@ class Lines:
     def __getitem__(self, i: int) -> str:
         return self.text(i, i + 1)
 
+    def where(self, i: int) -> str:
+        """The file and the number of a line, for messages: `'a.txt', line 7`."""
+        return f"{str(self.path)!r}, line {i + 1:,}"
+
     def text(self, start: int, stop: int) -> str:
         """Lines start … stop − 1, without the end of the last line."""
         begin, end = int(self._ends[start - 1]) + 1 if start else 0, int(self._ends[stop - 1])
@@ -57,12 +58,12 @@ class Lines:
         mark = 3 if self._data[:3] == codecs.BOM_UTF8 else 0
         if self._data[mark : mark + len(beginning)] == beginning:
             return 0
-        found = [self._data.find(b"\n" + beginning), self._data.find(anywhere)]
-        near = min((at + (what == 0) for what, at in enumerate(found) if at >= 0), default=None)
-        return None if near is None else int(np.searchsorted(self._ends, near))
+        line_start, within = self._data.find(b"\n" + beginning) + 1, self._data.find(anywhere)
+        places = [at for at in (line_start or -1, within) if at >= 0]
+        return int(np.searchsorted(self._ends, min(places))) if places else None
 
     def blocks(self) -> NDArray[np.int64]:
-        """(n, 2): first line and line after the last of every run of lines between empty ones."""
+        """(n, 2): the first line, and the line after the last, of each block of lines between empty lines."""
         lengths = np.diff(self._ends, prepend=-1) - 1
         empty = lengths == 0
         for i in np.flatnonzero(lengths == 1):  # a lone carriage return
@@ -74,9 +75,9 @@ class Lines:
 @lru_cache(maxsize=256)
 def _line_ends(path: Path, stamp: Stamp, encoding: str, strict: bool) -> NDArray[np.int64]:
     data = text_of(path, stamp, encoding)
-    small = cached.IN_MEMORY if len(data) <= cached.IN_MEMORY else 0
+    small = cache.IN_MEMORY if len(data) <= cache.IN_MEMORY else 0
     what = f"{encoding}.lines" if strict else f"{encoding}-unchecked.lines"
-    ends = kept(path, stamp, what, lambda: (found.tobytes() for found in _scan(data, path, strict)), small)
+    ends = derived(path, stamp, what, lambda: (chunk.tobytes() for chunk in _scan(data, path, strict)), small)
     return np.frombuffer(ends, np.int64)
 
 
@@ -84,8 +85,8 @@ def _scan(data: Bytes, path: Path, strict: bool = True) -> Iterator[NDArray[np.i
     """Positions of line ends, chunk by chunk. If strict, raises ValueError at invalid UTF-8 or an over-long line."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines, begin = 0, 0
-    for start in range(0, len(data), cached.CHUNK):
-        chunk = data[start : start + cached.CHUNK]
+    for start in range(0, len(data), cache.CHUNK):
+        chunk = data[start : start + cache.CHUNK]
         last = start + len(chunk) == len(data)
         if strict:
             try:
@@ -106,8 +107,8 @@ def _scan(data: Bytes, path: Path, strict: bool = True) -> Iterator[NDArray[np.i
 
 def too_long(path: Path, line: int, what: str = "line") -> ValueError:
     return ValueError(
-        f"{str(path)!r}, line {line:,}: the {what} has more than {LONGEST >> 20} MiB, which is not read at once; "
-        "break it into shorter ones"
+        f"{str(path)!r}, line {line:,}: the {what} has more than {LONGEST >> 20} MiB, the maximum; break it "
+        "into shorter ones"
     )
 
 
@@ -118,3 +119,9 @@ def whole_text(path: str | Path, encoding: str = "utf-8") -> str:
     for _ in _scan(data, path):
         pass
     return bytes(data).decode("utf-8").removeprefix("\ufeff")
+
+
+def lines_of_files(paths: Iterable[str | Path]) -> Iterator[str]:
+    """The lines of several text files, plain or compressed, which are all opened, and so checked, first."""
+    files = [Lines(path) for path in paths]
+    return (lines[i] for lines in files for i in range(len(lines)))

@@ -1,26 +1,32 @@
-"""Records from CSV, TSV and JSON Lines files, or from lines of a label and a text; held in memory."""
+"""Records from CSV, TSV and JSON Lines files, or from lines with a label and a text, read into memory."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
 
 from ...core.spec import nearest
-from ..source import Skipped
+from ..source import Example, Skipped, Split, Table
+from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
 from .compressed import bare_name, existing
 from .csv_header import short
 from .csv_tsv import Cells
 from .json_lines import json_object, json_value
 from .lines import Lines
+from .text_files import FilePerSplit
 
 Column = int | str
+NamedFormat = Literal["csv", "tsv", "jsonl"]
 Format = Literal["csv", "tsv", "jsonl", "lines"]
 
-_FORMATS: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+FORMATS: dict[str, NamedFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class Records:
     """The records of a file.
 
     names: the column names, if the file has a header.
-    rows:  for each record its line number, and its cells, its JSON object, or the error if it can't be read.
+    rows:  for each record its line number, and its cells, its JSON object, or the error if it is invalid.
     """
 
     path: Path
@@ -53,10 +59,10 @@ class Records:
 
     def text(self, i: int, column: Column) -> str | Skipped:
         """The stripped text in a column, or the reason to skip the record."""
-        found = self.get(i, column)
-        if not isinstance(found, str):
+        value = self.get(i, column)
+        if not isinstance(value, str):
             return Skipped(f"without a text in {column!r}")
-        return found.strip() or Skipped(f"with an empty {column!r}")
+        return value.strip() or Skipped(f"with an empty {column!r}")
 
 
 @dataclass(frozen=True)
@@ -71,10 +77,10 @@ class RecordFormat:
     strict: bool = True
 
     def form(self, path: Path) -> Format:
-        return self.format or _FORMATS.get(Path(bare_name(path)).suffix, "lines")
+        return self.format or FORMATS.get(Path(bare_name(path)).suffix) or "lines"
 
     def notes(self, path: Path, columns: Iterable[Column]) -> tuple[str, ...]:
-        """What was guessed of a file."""
+        """Notes on what was detected in a file."""
         form = self.form(path)
         if form not in ("csv", "tsv"):
             return ()
@@ -92,13 +98,54 @@ def open_records(path: Path, columns: tuple[Column, ...], how: RecordFormat) -> 
     named = how.form(path) in ("csv", "tsv") and any(isinstance(column, str) for column in columns)
     if named and how.header is False:
         raise ValueError(f"data.header=false says that {str(path)!r} has no names; number its columns from 0")
-    found = _read(path.resolve(), stamp_of(path), replace(how, header=True) if named else how)
+    records = _read(path.resolve(), stamp_of(path), replace(how, header=True) if named else how)
     for column in columns if how.form(path) != "jsonl" else ():
-        if isinstance(column, str) and column not in found.names:
-            raise ValueError(f"{str(path)!r} has no column {column!r}; {nearest(column, short(found.names))}")
-        if isinstance(column, int) and found.rows and column >= (width := len(found.names or found.rows[0][1])):
+        if isinstance(column, str) and column not in records.names:
+            raise ValueError(f"{str(path)!r} has no column {column!r}; {nearest(column, short(records.names))}")
+        if isinstance(column, int) and records.rows and column >= (width := len(records.names or records.rows[0][1])):
             raise ValueError(f"{str(path)!r} has no column {column}: its first line has {width}, numbered from 0")
-    return found
+    return records
+
+
+class RecordFiles(FilePerSplit):
+    """Base class of sources that read records, one file per split.
+
+    format: the file format, if the name of the file doesn't show it.
+    header: whether the first line of a table holds column names; by default detected.
+    quoted: whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
+    """
+
+    format: Format | None = None
+    header: bool | None = None
+    quoted: bool | None = None
+
+    @abstractmethod
+    def record_columns(self) -> tuple[Column, ...]:
+        """The columns that are read."""
+
+    @abstractmethod
+    def example(self, records: Records, i: int) -> Example | Skipped:
+        """The example of record i."""
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        columns = self.record_columns()
+        if len({type(column) for column in columns}) > 1:
+            raise ValueError(f"columns are all named or all numbered, not {', '.join(map(repr, columns))}")
+        if any(isinstance(column, int) and column < 0 for column in columns):
+            raise ValueError("columns are numbered from 0")
+        return self
+
+    @property
+    def _reading(self) -> RecordFormat:
+        return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict)
+
+    def notes(self) -> tuple[str, ...]:
+        return (*self._reading.notes(self.paths("train")[0], self.record_columns()), *super().notes())
+
+    def open(self, split: Split) -> Table:
+        records = open_records(self.paths(split)[0], self.record_columns(), self._reading)
+        return ComputedTable(len(records), lambda i: self.example(records, i))
 
 
 @lru_cache(maxsize=8)
@@ -113,7 +160,7 @@ def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
 
     def row(i: int) -> Any:
         line = lines[i].strip()
-        return line and (_object(line, f"{str(path)!r}, line {i + 1:,},") if form == "jsonl" else line.split(None, 1))
+        return line and (_object(line, f"{lines.where(i)},") if form == "jsonl" else line.split(None, 1))
 
     rows = _rows(row, range(len(lines)), lambda i: i + 1, how.strict)
     return Records(path, () if form == "jsonl" else ("label", "text"), tuple(rows))
@@ -137,5 +184,5 @@ def _rows(
 def _object(line: str, where: str) -> dict[str, Any]:
     record = json_object(line, where)
     if not isinstance(record, dict):
-        raise ValueError(f"{where} is no JSON object but {line[:40]!r}")
+        raise ValueError(f"{where} is not a JSON object but {line[:40]!r}")
     return record

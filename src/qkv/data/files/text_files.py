@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from ..holdout import FileSource
 from ..source import Example, OnError, Skipped, Split, Table
+from ..tables import weight_of
 from .encodings import Encoding
 from .lines import Lines
 
-_MOST_WARNINGS = 3  # of a table
+_MOST_WARNINGS = 3  # per table
 
 
 class TextFiles(FileSource):
@@ -44,9 +45,9 @@ class TextFiles(FileSource):
 
 
 class FilePerSplit(TextFiles):
-    """A text file for training, and perhaps one each for validation and test.
+    """A text file for training, and optionally one each for validation and test.
 
-    expects: what `path` names, for the error if it is missing.
+    expects: a description of the file, for the error message if `path` is missing.
     """
 
     expects: ClassVar[str]
@@ -56,18 +57,17 @@ class FilePerSplit(TextFiles):
     test_path: str | None = None
 
     def paths(self, split: Split) -> tuple[Path, ...]:
-        given = self.path if split == "train" else getattr(self, f"{split}_path")
-        if given is None and split == "train":
+        path = self.split_setting("path", split)
+        if path is None and split == "train":
             raise ValueError(f"no training data: give data.path, {self.expects}")
-        return (Path(given).expanduser(),) if given else ()
+        return (Path(path).expanduser(),) if path else ()
 
 
 class _Tolerant:
     """A table that skips entries that can't be read."""
 
     def __init__(self, table: Table) -> None:
-        self.table = table
-        self.weight = getattr(table, "weight", 1)
+        self.table, self.weight = table, weight_of(table)
         self._warnings = 0
 
     def __len__(self) -> int:

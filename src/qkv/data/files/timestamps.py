@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 
 _BACK = 3 * 3600  # seconds; local clocks go back by an hour in autumn
-_MORE = 1.5  # times the median step: months differ in length
+_MORE = 1.5  # median steps: months differ in length
 
 
 def leaps(cells: Sequence[str], first_row: int) -> tuple[str, ...]:
-    """A note if some rows do not follow the previous one by the median step; none if all do or if cells are not ISO dates.
+    """A note if some rows do not follow the previous row by the median step. None if all do, or if cells are not ISO dates.
 
-    Raises ValueError if time goes backwards: in files with the newest row first, or with several series below one another.
+    Raises ValueError if time goes backwards, as in files with the newest row first, or with one series below another.
     """
     try:
         times = [datetime.fromisoformat(cell.strip()) for cell in cells]
@@ -27,8 +27,8 @@ def leaps(cells: Sequence[str], first_row: int) -> tuple[str, ...]:
     if len(backwards):
         back = int(backwards[0])
         raise ValueError(
-            f"row {first_row + back + 1} is of {cells[back + 1]}, before the row above it ({cells[back]}): rows are to go "
-            "from the oldest to the newest, and of several series each is a column; sort them"
+            f"row {first_row + back + 1} is of {cells[back + 1]}, before the row above it ({cells[back]}); sort the rows "
+            "from the oldest to the newest, and put several series into columns"
         )
     usual = float(np.median(seconds)) if len(seconds) else 0.0
     odd = np.flatnonzero((seconds > _MORE * usual) | (seconds < 0))

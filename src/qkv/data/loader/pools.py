@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -14,19 +14,18 @@ from ...core.batch import IGNORE
 from ...core.shuffle import Shuffle, mix
 from ...tokenizers.protocol import Encoder
 from ..batching import packing
-from ..batching import rows as row_kinds
 from ..batching.bucketing import batch_edges, bucketed_order
 from ..batching.encoded import Encoded
 from ..batching.encoding import CharacterLimit, EncodeTexts, Reader, encode_function, source_and_target_tokenizer
 from ..batching.numpy_batch import NumpyBatch, PaddedLayout, count_labels
 from ..batching.ragged import Index
-from ..batching.rows import Limits, Rows
+from ..batching.rows import Limits, Rows, conversation_rows, pair_rows, prompt_rows, running_rows, window_rows
 from ..batching.settings import Batching
 from ..batching.token_cache import TokenCache
 from ..source import Counts, Skipped, Source, Split, Table, order, read
 from ..task import Item, RandomContext, Task, TextTask
 
-_CHARACTERS_A_TOKEN = 64  # more than any text has on average: a longer text is over-long without being tokenized
+_CHARACTERS_A_TOKEN = 64  # more than the average of any text: a longer text is over-long, and is not tokenized
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class Pool:
     epoch: int
     number: int
     last: bool  # of its epoch
-    examples: int  # entries in the epoch's table; 0 where they are counted only as they are read
-    length: int | None  # the same once the epoch has ended: known with its last pool
+    examples: int  # entries in the epoch's table; 0 if its length is unknown until it is read
+    length: int | None  # the same in the last pool of an epoch, which always knows it
     cuts: list[NumpyBatch]
     counts: Counts
 
@@ -56,7 +55,7 @@ class Pools:
     split: Split
     seed: int
     task: Task | None = None
-    length: int | None = None  # entries of an epoch that is read in order, where somebody counted them
+    length: int | None = None  # entries in an epoch of a sequential table, if they were counted
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -65,17 +64,7 @@ class Pools:
         self._memory: TokenCache | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # an open table holds memory maps, which don't pickle
-        fields = (
-            self.source,
-            self.tokenizer,
-            self.batching,
-            self.seq2seq,
-            self.split,
-            self.seed,
-            self.task,
-            self.length,
-        )
-        return Pools, fields
+        return Pools, tuple(getattr(self, field.name) for field in fields(self) if field.name != "stopped")
 
     def table(self, epoch: int) -> Table:
         with self._opening:
@@ -89,7 +78,7 @@ class Pools:
         return getattr(self.table(epoch), "sequential", False)
 
     def examples(self, epoch: int) -> int:
-        """Entries in an epoch's table; 0 where they are counted only as they are read."""
+        """Entries in an epoch's table; 0 if its length is unknown until it is read."""
         return 0 if self.sequential(epoch) else len(self.table(epoch))
 
     def count(self, epoch: int) -> int:
@@ -97,15 +86,15 @@ class Pools:
         return -(-len(self.table(epoch)) // self._size(epoch))
 
     def passed(self, pool: Pool, batches: int, length: int | None = None) -> float:
-        """Passes over the data after so many batches of a pool: only whole passes if the length of an epoch is unknown.
+        """Passes over the data after `batches` batches of a pool: only full passes if the length of an epoch is unknown.
         `length` is that of an earlier epoch."""
-        whole = pool.examples or self.length or length
-        if not whole:
+        total = pool.examples or self.length or length
+        if not total:
             return float(pool.epoch + (pool.last and batches == len(pool.cuts)))
         size = self._size(pool.epoch)
-        begin = min(pool.number * size, whole)
-        end = whole if pool.last else min(begin + size, whole)
-        return pool.epoch + (begin + (end - begin) * batches / len(pool.cuts)) / whole
+        begin = min(pool.number * size, total)
+        end = total if pool.last else min(begin + size, total)
+        return pool.epoch + (begin + (end - begin) * batches / len(pool.cuts)) / total
 
     def _size(self, epoch: int) -> int:
         if self.task is not None and not isinstance(self.task, TextTask):
@@ -132,28 +121,28 @@ class Pools:
 
     def _of_text(self, epoch: int, number: int, random: Random | None, counts: Counts) -> list[NumpyBatch]:
         table = self.table(epoch)
-        found = self._reader(table).read(table, self._entries(epoch, number), self._speak(epoch), counts)
-        if found is None:
+        encoded = self._reader(table).read(table, self._entries(epoch, number), self._encode(epoch), counts)
+        if encoded is None:
             return []
-        sort = random is not None or not found.running  # in evaluation, a text is read as it stands
+        sort = random is not None or not encoded.running  # in evaluation, running text stays in order
         if isinstance(self.task, TextTask):
-            if not found.running or found.conversations:
-                raise ValueError(f"the task {self.task.kind} is on running text, which this source does not give")
-            rows = self.task.rows(found, self._words, self.batching, self._chance(epoch, number), counts)
+            if not encoded.running or encoded.conversations:
+                raise ValueError(f"the task {self.task.kind} needs running text, which this source does not have")
+            rows = self.task.rows(encoded, self._encoder, self.batching, self._randomness(epoch, number), counts)
         else:
-            rows = self._rows(found, random, counts)
+            rows = self._rows(encoded, random, counts)
         return self._cuts(rows, random, sort)
 
     def _of_items(self, task: Task, epoch: int, number: int, random: Random | None, counts: Counts) -> list[NumpyBatch]:
         """Batches of a task's items, bucketed by length."""
         examples = read(self.table(epoch), self._entries(epoch, number).tolist(), counts)
         items: list[Item] = []
-        for made in task.items(examples, self.tokenizer, self._chance(epoch, number)):
-            if isinstance(made, Skipped):
-                counts.skip(made)
+        for item in task.items(examples, self.tokenizer, self._randomness(epoch, number)):
+            if isinstance(item, Skipped):
+                counts.skip(item)
             else:
-                items.append(made)
-                counts.cut += made.cut
+                items.append(item)
+                counts.cut += item.cut
         if not items:
             return []
         own, source = np.array([item.lengths for item in items], np.int64).T
@@ -165,14 +154,14 @@ class Pools:
             random.shuffle(cuts)
         return cuts
 
-    def _chance(self, epoch: int, number: int) -> RandomContext:
+    def _randomness(self, epoch: int, number: int) -> RandomContext:
         training = self.split == "train"
         return RandomContext(np.random.default_rng(mix(self.seed, epoch, number) if training else number), training)
 
     @property
-    def _words(self) -> Encoder:
+    def _encoder(self) -> Encoder:
         if self.tokenizer is None:
-            raise ValueError(f"the {self.source.kind} source gives texts, and reading them needs a tokenizer")
+            raise ValueError(f"the {self.source.kind} source gives texts, which need a tokenizer")
         return self.tokenizer
 
     # -- examples -----------------------------------------------------------------------------------------------
@@ -200,34 +189,34 @@ class Pools:
         sides = () if self.tokenizer is None else source_and_target_tokenizer(self.tokenizer)
         return self.split == "train" and any((getattr(side, "dropout", 0) or 0) > 0 for side in sides)
 
-    def _speak(self, epoch: int) -> EncodeTexts:
-        return encode_function(self._words, mix(self.seed, epoch) if self._dropout else None)
+    def _encode(self, epoch: int) -> EncodeTexts:
+        return encode_function(self._encoder, mix(self.seed, epoch) if self._dropout else None)
 
     # -- rows and batches ---------------------------------------------------------------------------------------
 
-    def _rows(self, found: Encoded, random: Random | None, counts: Counts) -> Rows:
-        batching, tokenizer = self.batching, self._words
-        if self.seq2seq and (found.running or found.conversations):
-            what = "conversations" if found.conversations else "running text"
+    def _rows(self, encoded: Encoded, random: Random | None, counts: Counts) -> Rows:
+        batching, tokenizer = self.batching, self._encoder
+        if self.seq2seq and (encoded.running or encoded.conversations):
+            what = "conversations" if encoded.conversations else "running text"
             raise ValueError(
                 f"the {self.source.kind or type(self.source).__name__} source gives {what}; an encoder-decoder needs "
                 "pairs of source and target"
             )
         if self.seq2seq:
-            rows = row_kinds.pair_rows(found, tokenizer, Limits(batching.max_length, batching.over_long), counts)
+            rows = pair_rows(encoded, tokenizer, Limits(batching.max_length, batching.over_long), counts)
             return packing.packed_pairs(rows, batching.context) if batching.packing else rows
-        if not found.running:
+        if not encoded.running:
             limits = Limits(batching.context, batching.over_long)
-            if found.conversations:
-                rows = row_kinds.conversation_rows(found, limits, counts)
+            if encoded.conversations:
+                rows = conversation_rows(encoded, limits, counts)
             else:
-                rows = row_kinds.prompt_rows(found, tokenizer, limits, counts)
+                rows = prompt_rows(encoded, tokenizer, limits, counts)
             return packing.packed(rows, batching.context) if batching.packing else rows
         if batching.packing:
-            return packing.packed_rows(found, tokenizer, batching.context)
+            return packing.packed_rows(encoded, tokenizer, batching.context)
         if batching.rows == "stream":
-            return row_kinds.window_rows(found, tokenizer, batching.context, random)
-        return row_kinds.running_rows(found, tokenizer, batching.context, random)
+            return window_rows(encoded, tokenizer, batching.context, random)
+        return running_rows(encoded, tokenizer, batching.context, random)
 
     def _cuts(self, rows: Rows, random: Random | None, sort: bool) -> list[NumpyBatch]:
         """Batches of rows of similar length, in random order."""
@@ -236,7 +225,7 @@ class Pools:
         if sort:
             rows = rows.take(bucketed_order(rows.inputs.lengths, rows.source_lengths))
         edges = batch_edges(rows.inputs.lengths, rows.source_lengths, self.batching.tokens, self.batching.max_rows)
-        pad = self._words.pad_id or 0  # which id stands in the padding makes no difference: layouts say what is real
+        pad = self._encoder.pad_id or 0  # any id: layouts mark the padding
         cuts = [_collate(rows.take(np.arange(a, b)), pad) for a, b in pairwise(edges)]
         if random is not None:
             random.shuffle(cuts)

@@ -36,16 +36,16 @@ def stream(
     epochs: int | None = None,
     length: int | None = None,
 ) -> Stream:
-    """Batches of one split, right padded, as a `task` makes them; without one, of texts and pairs as they are.
+    """Batches of one split, right padded, built by a `task`; without one, of texts and pairs as they are.
 
     Training is endless unless `epochs` is given; other splits last one pass.
 
-    `position["passed"]` of a batch is how many passes over the data are done after it, in whole ones where the source
-    doesn't know before its end how many entries it has. `length` says it then (see `count`); without it, the first pass
-    does, and `position["length"]` keeps it.
+    `position["passed"]` of a batch is the number of passes over the data after it: full passes only, if the source does
+    not know its length before its end. Then `length` provides it (see `count`); without it, the first pass does, and
+    `position["length"]` stores it.
 
-    `position` of any batch resumes with the batch after it, bit for bit. Raises ValueError when the data are missing or
-    broken, when no example is left after filtering, and when a position is of data of another size.
+    Passing the `position` of any batch resumes with the batch after it, bit for bit. Raises ValueError if the data are
+    missing or broken, if no example is left after filtering, or if the data had another size at that position.
     """
     if task is None or isinstance(task, TextTask):
         batching.check(seq2seq and task is None)
@@ -54,7 +54,7 @@ def stream(
 
 
 class Stream(Iterator[Batch]):
-    """An iterator of batches; `report` says what was read, skipped and cut so far. Close it to end its workers."""
+    """An iterator of batches; `report` counts what was read, skipped and cut so far. Close it to stop its workers."""
 
     def __init__(self, pools: Pools, position: dict[str, Any], epochs: int | None) -> None:
         self.report = Counts(notes=pools.source.notes())
@@ -65,7 +65,7 @@ class Stream(Iterator[Batch]):
                 f"can't resume: the data held {position['examples']:,} examples when this position was saved and hold "
                 f"{now:,} now"
             )
-        # A generator that knew this object would be freed by the garbage collector, whenever and in whichever thread.
+        # A generator with a reference to this object would be freed by the garbage collector, at any time, in any thread.
         self._batches = _batches(pools, start, epochs, self.report, position.get("length"))
 
     def __next__(self) -> Batch:
@@ -94,19 +94,14 @@ def _batches(
 ) -> Generator[Batch, None, None]:
     skip = start.batch
     fruitless = start[1:] == (0, 0)  # no batch in this epoch so far
-    with contextlib.closing(_built(pools, start, epochs)) as built:
-        for pool in built:
+    with contextlib.closing(_built(pools, start, epochs)) as built_pools:
+        for pool in built_pools:
             report.add(pool.counts)
             if pool.number == 0 and pool.last and len(pool.cuts) == 1 and pools.split == "train":
                 report.notes = tuple(dict.fromkeys([*report.notes, _one_batch_note(pools.batching, pool.cuts[0])]))
             for i, cut in enumerate(pool.cuts[skip:], skip):
-                at: dict[str, Any] = {
-                    "epoch": pool.epoch,
-                    "pool": pool.number,
-                    "batch": i + 1,
-                    "examples": pool.examples,
-                }
-                at["passed"] = pools.passed(pool, i + 1, length)
+                at: dict[str, Any] = {"epoch": pool.epoch, "pool": pool.number, "batch": i + 1}
+                at |= {"examples": pool.examples, "passed": pools.passed(pool, i + 1, length)}
                 if length:
                     at["length"] = length
                 yield cut.batch(at)
@@ -123,7 +118,7 @@ def _tasks(pools: Pools, start: _Place, epochs: int | None) -> Iterator[tuple[in
     while epochs is None or epoch < epochs:
         if pools.count(epoch) == 0:
             raise ValueError(f"the {pools.split} split holds no example")
-        while number < pools.count(epoch):  # which a table that is read in order knows at its end
+        while number < pools.count(epoch):  # a sequential table knows this only at its end
             yield epoch, number
             number += 1
         epoch, number = epoch + 1, 0
@@ -140,7 +135,7 @@ def _built(pools: Pools, start: _Place, epochs: int | None) -> Generator[Pool, N
 
 
 def count(source: Source, seed: int = 0) -> int:
-    """How many entries an epoch of the training data has; a sequential table is read to its end."""
+    """The number of entries in an epoch of the training data; a sequential table is read to its end."""
     table, n = source.table("train", seed=seed), 0
     while getattr(table, "sequential", False) and table[n] is not None:
         n += 1

@@ -17,37 +17,37 @@ Result = TypeVar("Result")
 
 _AHEAD = 2  # tasks in flight for each worker
 _THREAD = "qkv-data"
-_build: Callable[..., Any]  # in a worker process: what it does with a task
+_build: Callable[..., Any]  # in a worker process: the function that runs a task
 
 
 class WorkerDied(OSError):
-    """A worker process died. Its task can be run again."""
+    """A worker process died. Its task can be retried."""
 
 
 def build_in_thread(
     build: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], stop: Callable[[], None]
 ) -> Generator[Result, None, None]:
-    """`build(*task)` for each task, in order, by a thread that is one result ahead.
+    """Run `build(*task)` for each task, in order, in a thread that is one result ahead.
 
-    Reading files and the tokenizer let go of Python's lock, so the caller can compute meanwhile. When the iterator is
-    closed, `stop` is called, which should bring a running build to its end, and the thread is gone.
+    Reading files and tokenizing release Python's GIL, so that the caller can compute meanwhile. Closing the iterator calls
+    `stop`, which should cancel a running build, and ends the thread.
     """
     thread = ThreadPoolExecutor(1, _THREAD)
     try:
         yield from _in_order(thread, build, tasks, _AHEAD)
     finally:
         stop()
-        collected = threading.current_thread().name.startswith(_THREAD)  # by such a thread, as garbage
+        collected = threading.current_thread().name.startswith(_THREAD)  # the garbage collector runs in such a thread
         thread.shutdown(wait=not collected, cancel_futures=True)
 
 
 def build_in_processes(
     build: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], workers: int
 ) -> Generator[Result, None, None]:
-    """`build(*task)` for each task, in order, by `workers` processes.
+    """Run `build(*task)` for each task, in order, in `workers` processes.
 
-    `build` and what it is bound to must pickle. The processes start afresh ("spawn"), so that they inherit neither
-    threads nor an accelerator; close the iterator and they are gone. Should this process die, they end by themselves.
+    `build` must be picklable. The processes are spawned, so that they inherit neither threads nor an accelerator. Closing
+    the iterator ends them; if this process dies, they end by themselves.
     """
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start, (build,))
     try:
@@ -64,7 +64,7 @@ def build_in_processes(
 def _in_order(
     executor: Executor, work: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], most: int
 ) -> Iterator[Result]:
-    """The results of tasks, of which `most` at a time are begun."""
+    """The results of tasks, of which at most `most` run or wait at a time."""
     waiting: deque[Future[Result]] = deque()
     for task in tasks:
         waiting.append(executor.submit(work, *task))

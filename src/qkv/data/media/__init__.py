@@ -1,1 +1,1 @@
-"""Images, video, audio and music as arrays: decoding, resizing, spectrograms, augmentation."""
+"""Images, video, audio and music as arrays: decoding, resizing, spectrograms and augmentation."""

@@ -20,35 +20,34 @@ from .images import content
 Wave = NDArray[np.float32]
 """(samples,), −1 … 1, one channel."""
 
-LOWEST_RATE, HIGHEST_RATE = 100, 768_000  # Hz: nothing is recorded at others, and resampling them would fill the memory
-MOST_SAMPLES = 1 << 28  # of a file, all channels together: 50 minutes of stereo at 44.1 kHz, 1 GiB
+LOWEST_RATE, HIGHEST_RATE = 100, 768_000  # Hz: other rates don't occur, and resampling them would fill the memory
+MOST_SAMPLES = 1 << 28  # in a file, all channels together: 50 minutes of stereo at 44.1 kHz, 1 GiB
 _LOUDEST = 1e4
-_UNKNOWN = 0x7FFF_F000  # a chunk of this size or more was written to a pipe, before its end was known
-_CUT = re.compile(
-    r"(?:data|SSND|Riff size|riff) *: (\d+) \(should be \d+\)"
-)  # as libsndfile says that a file ends before its chunk of samples
+_UNKNOWN = 0x7FFF_F000  # a chunk of this size or more was written to a pipe, when its length was unknown
+# libsndfile's note that a file ends before the end of its samples.
+_CUT = re.compile(r"(?:data|SSND|Riff size|riff) *: (\d+) \(should be \d+\)")
 _FLOOR = 1e-10  # of a power, before its logarithm
 
 
 def decode(data: bytes) -> tuple[Wave, int] | Skipped:
-    """The waveform in the bytes of a file, WAV, FLAC, Ogg, MP3 or what else libsndfile reads, and its samples a second; or
-    why there is none. Channels are averaged."""
+    """Decode the bytes of a sound file, WAV, FLAC, Ogg, MP3 or another format of libsndfile: the waveform and its sample
+    rate, or why it is skipped. Channels are averaged."""
     import soundfile
 
     if not data:
         return Skipped("empty")
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
-            rate, channels, said = file.samplerate, file.channels, file.frames
+            rate, channels, length = file.samplerate, file.channels, file.frames
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 return Skipped(f"of a rate outside {LOWEST_RATE:,} … {HIGHEST_RATE:,} Hz")
-            if said * channels > MOST_SAMPLES:
+            if length * channels > MOST_SAMPLES:
                 return Skipped(f"longer than {MOST_SAMPLES:,} samples")
             cut = any(int(size) < _UNKNOWN for size in _CUT.findall(file.extra_info))
             frames = file.read(dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError, ValueError, MemoryError) as error:
         return Skipped(f"no sound that can be read ({str(error).rpartition(': ')[2].rstrip('.') or 'damaged'})")
-    if cut or len(frames) < said:
+    if cut or len(frames) < length:
         return Skipped("truncated")
     if not len(frames):
         return Skipped("without sound")
@@ -58,15 +57,15 @@ def decode(data: bytes) -> tuple[Wave, int] | Skipped:
 
 
 def read(path: str | Path) -> tuple[Wave, int]:
-    """The waveform in a file and its samples a second. Raises ValueError that names the file where there is none."""
-    found = decode(content(path))
-    if isinstance(found, Skipped):
-        raise ValueError(f"{str(path)!r} can't be read as a sound: it is {found}")
-    return found
+    """Read a sound file: its waveform and sample rate. Raises ValueError that names the file if it can't be read."""
+    sound = decode(content(path))
+    if isinstance(sound, Skipped):
+        raise ValueError(f"{str(path)!r} can't be read as a sound: it is {sound}")
+    return sound
 
 
 def encode(samples: Wave, rate: int) -> bytes:
-    """A WAV file of 16 bits."""
+    """Encode a waveform as a WAV file of 16 bits."""
     import soundfile
 
     file = io.BytesIO()
@@ -75,7 +74,7 @@ def encode(samples: Wave, rate: int) -> bytes:
 
 
 def resampled(samples: Wave, rate: int, wanted: int) -> Wave:
-    """The sound at another sample rate, by a polyphase filter."""
+    """Resample a waveform with a polyphase filter."""
     if rate == wanted:
         return samples
     from scipy.signal import resample_poly
@@ -86,7 +85,7 @@ def resampled(samples: Wave, rate: int, wanted: int) -> Wave:
 
 @lru_cache(maxsize=16)
 def mel_filters(n_mels: int, n_fft: int, rate: int) -> Float[Tensor, "mels bins"]:
-    """Triangles over the bins of a spectrum whose corners are evenly spaced on the mel scale, from 0 to rate/2 Hz:
+    """A mel filter bank: triangles over the bins of a spectrum, evenly spaced on the mel scale from 0 to rate/2 Hz:
 
     mel(f) = 2595 log₁₀(1 + f/700)                               (O'Shaughnessy 1987)
     """
@@ -101,14 +100,15 @@ def mel_filters(n_mels: int, n_fft: int, rate: int) -> Float[Tensor, "mels bins"
 def log_mel(
     samples: Float[Tensor, "B n"], rate: int, *, n_mels: int = 64, n_fft: int = 512, hop: int = 160
 ) -> Float[Tensor, "B mels frames"]:
-    """log₁₀ of the power in each mel band, ⌊n / hop⌋ frames of n_fft samples under a Hann window, one every `hop` samples.
+    """The log-mel spectrogram: log₁₀ of the power in each mel band, in ⌊n / hop⌋ frames of n_fft samples under a Hann
+    window, one every `hop` samples.
 
-    A frame stands around its place, sound being mirrored at both ends. Powers below 1e-10 count as that. Raises ValueError
-    for a sound shorter than half a frame.
+    Frames are centered, with the sound mirrored at both ends. Powers are clamped to 1e-10 or more. Raises ValueError for a
+    sound shorter than half a frame.
     """
     if samples.shape[-1] <= n_fft // 2:
         raise ValueError(
-            f"a sound of {samples.shape[-1]} samples is too short for frames of {n_fft}; take frames of fewer samples"
+            f"a sound of {samples.shape[-1]} samples is too short for frames of {n_fft}; use shorter frames"
         )
     window = torch.hann_window(n_fft, device=samples.device)
     spectrum = torch.stft(samples, n_fft, hop, window=window, center=True, pad_mode="reflect", return_complex=True)

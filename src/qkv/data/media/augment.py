@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from ...core.spec import Spec
-from . import image_ops as pm
+from . import image_ops
 from .images import Pixels, Size, resized
 
 Random = np.random.Generator
@@ -22,7 +22,7 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 
 def _ordered(value: tuple[float, float]) -> tuple[float, float]:
     if not 0 < value[0] <= value[1]:
-        raise ValueError(f"a range is two numbers above 0, the least and the most, not {value}")
+        raise ValueError(f"a range is two numbers above 0, minimum and maximum, not {value}")
     return value
 
 
@@ -33,10 +33,10 @@ class Augmentation(Spec, role="augmentation"):
     """A random change to images."""
 
     def __call__(self, pixels: Pixels, random: Random) -> Pixels:
-        raise NotImplementedError(f"{type(self).__name__} does not say what becomes of a picture")
+        raise NotImplementedError(f"{type(self).__name__} does not define its change")
 
 
-# -- where things are --------------------------------------------------------------------------------------------------
+# -- geometry ----------------------------------------------------------------------------------------------------------
 
 
 class RandomCrop(Augmentation, kind="random-crop"):
@@ -59,10 +59,10 @@ class RandomCrop(Augmentation, kind="random-crop"):
 
 
 class RandomResizedCrop(Augmentation, kind="random-resized-crop"):
-    """A box of `scale` of the area and `ratio` of width to height, its logarithm uniform, drawn to the size wanted (Szegedy
-    et al. 2015). Where ten such boxes don't fit into a picture, the largest one in its middle.
+    """Crop a random box with `scale` of the area and a log-uniform `ratio` of width to height, and resize it (Szegedy et al.
+    2015). If ten such boxes don't fit into an image, the largest centered one is taken.
 
-    As the first augmentation it cuts from the pictures as they come, before these are brought to the model's size.
+    As the first augmentation it crops the original images, before they are resized to the model's input size.
     """
 
     scale: Range = (0.08, 1.0)
@@ -73,7 +73,7 @@ class RandomResizedCrop(Augmentation, kind="random-resized-crop"):
         return np.stack([self.cut(picture, size, random) for picture in pixels])
 
     def cut(self, picture: Pixels, size: Size, random: Random) -> Pixels:
-        """A box of one picture, in the size wanted."""
+        """A random crop of one image, resized to `size`."""
         height, width = picture.shape[1:]
         tall, wide, top, left = (v.item() for v in boxes(1, (height, width), self.scale, self.ratio, random))
         return resized(picture, size, box=(left, top, left + wide, top + tall))
@@ -92,8 +92,8 @@ class Flip(Augmentation, kind="flip"):
 def boxes(
     n: int, size: Size, scale: tuple[float, float], ratio: tuple[float, float], random: Random
 ) -> tuple[NDArray[np.int64], ...]:
-    """Heights, widths, tops and lefts of n boxes in pictures of a size; the largest of such a ratio in the middle where ten
-    draws are too large."""
+    """Heights, widths, tops and lefts of n random boxes in images of `size`. If ten draws don't fit, a box is the largest
+    centered one of such a ratio."""
     height, width = size
     area = height * width * random.uniform(*scale, (10, n))
     shape = np.exp(random.uniform(np.log(ratio[0]), np.log(ratio[1]), (10, n)))
@@ -101,22 +101,22 @@ def boxes(
     fits = (tall > 0) & (tall <= height) & (wide > 0) & (wide <= width)
     first, every = fits.argmax(0), np.arange(n)
     most = np.clip(width / height, *ratio)
-    whole = (min(height, round(width / most)), min(width, round(height * most)))
+    largest = (min(height, round(width / most)), min(width, round(height * most)))
     lost = ~fits.any(0)
-    tall = np.where(lost, whole[0], tall[first, every])
-    wide = np.where(lost, whole[1], wide[first, every])
+    tall = np.where(lost, largest[0], tall[first, every])
+    wide = np.where(lost, largest[1], wide[first, every])
     top, left = (np.floor(random.random((2, n)) * (np.array([height - tall, width - wide]) + 1))).astype(int)
     return tall, wide, np.where(lost, (height - tall) // 2, top), np.where(lost, (width - wide) // 2, left)
 
 
-# -- how they look -----------------------------------------------------------------------------------------------------
+# -- color and content -------------------------------------------------------------------------------------------------
 
 
 class ColorJitter(Augmentation, kind="color-jitter"):
     """Random brightness, contrast, saturation and hue, in random order (Krizhevsky et al. 2012; Howard 2013).
 
-    The first three are factors f within 1 ± what is given: f x + (1 − f) y, where y is black, the mean of the picture's
-    gray, or its gray. Hue turns by so much of the circle. Gray pictures have brightness and contrast alone.
+    The first three draw a factor f within 1 ± the setting: f x + (1 − f) y, where y is black, the mean of the gray image, or
+    the gray image. Hue is rotated by up to this share of the circle. Of gray images, only brightness and contrast change.
     """
 
     brightness: float = Field(default=0.4, ge=0)
@@ -128,21 +128,27 @@ class ColorJitter(Augmentation, kind="color-jitter"):
         factors = [self.brightness, self.contrast, self.saturation]
         drawn = [random.uniform(max(0.0, 1 - f), 1 + f, len(pixels)) for f in factors]
         drawn.append(random.uniform(-self.hue, self.hue, len(pixels)))
-        asked = [i for i, given in enumerate((*factors, self.hue)) if given and (i < 2 or pixels.shape[1] == 3)]
-        order = random.permuted(np.tile(asked, (len(pixels), 1)), axis=1)
+        active = [i for i, amount in enumerate((*factors, self.hue)) if amount and (i < 2 or pixels.shape[1] == 3)]
+        order = random.permuted(np.tile(active, (len(pixels), 1)), axis=1)
         out = pixels.copy()
-        for step in range(len(asked)):
-            for i in asked:
+        for step in range(len(active)):
+            for i in active:
                 now = order[:, step] == i
                 if now.any():
-                    out[now] = (pm.adjust_brightness, pm.adjust_contrast, pm.adjust_saturation, pm.adjust_hue)[i](
-                        out[now], drawn[i][now]
-                    )
+                    out[now] = _JITTERS[i](out[now], drawn[i][now])
         return out
 
 
+_JITTERS = (
+    image_ops.adjust_brightness,
+    image_ops.adjust_contrast,
+    image_ops.adjust_saturation,
+    image_ops.adjust_hue,
+)
+
+
 class RandomErasing(Augmentation, kind="random-erasing"):
-    """With probability `p` a box of `scale` of the area becomes noise, or the picture's mean color (Zhong et al. 2020)."""
+    """With probability `p`, fill a box of `scale` of the area with noise or the mean color (Zhong et al. 2020)."""
 
     p: Probability = 0.25
     scale: Range = (0.02, 0.33)
@@ -164,19 +170,19 @@ class RandomErasing(Augmentation, kind="random-erasing"):
         return out
 
 
-def inside_of(found: tuple[NDArray[np.int64], ...], size: Size) -> NDArray[np.bool_]:
-    """(N, H, W): what lies in a box of each picture; boxes are heights, widths, tops and lefts."""
-    tall, wide, top, left = (value[:, None] for value in found)
+def inside_of(boxes: tuple[NDArray[np.int64], ...], size: Size) -> NDArray[np.bool_]:
+    """(N, H, W): whether each pixel is in the box of its image; boxes are heights, widths, tops and lefts."""
+    tall, wide, top, left = (value[:, None] for value in boxes)
     rows, columns = np.arange(size[0]), np.arange(size[1])
     return ((rows >= top) & (rows < top + tall))[:, :, None] & ((columns >= left) & (columns < left + wide))[:, None]
 
 
 class RandAugment(Augmentation, kind="rand-augment"):
-    """`operations` out of fourteen, one after the other, each with the same `magnitude` of 0 … 10 (Cubuk et al. 2020).
+    """Apply `operations` random ones of fourteen, in sequence, each with the same `magnitude` of 0 … 10 (Cubuk et al. 2020).
 
-    At 10: rotated by 30°, sheared by 0.3, shifted by 0.45 of the picture, either way; color, contrast, brightness and
-    sharpness by a factor of 1 ± 0.9; 4 bits left; inverted above 0. Beside these stand the picture as it is, its contrast
-    stretched, and its histogram equalized. What comes in from outside is gray.
+    At 10: rotation by 30°, shear by 0.3, shift by 0.45 of the image, in either direction; color, contrast, brightness and
+    sharpness by a factor of 1 ± 0.9; posterization to 4 bits; solarization from 0 on. The others are the identity,
+    autocontrast, and histogram equalization. New pixels at the edges are gray.
     """
 
     operations: int = Field(default=2, ge=1)
@@ -194,26 +200,26 @@ class RandAugment(Augmentation, kind="rand-augment"):
         return out
 
 
-OPERATIONS: tuple[pm.Change, ...] = (
+OPERATIONS: tuple[image_ops.Change, ...] = (
     lambda x, level: x,
-    lambda x, level: pm.autocontrast(x),
-    lambda x, level: pm.equalize(x),
-    lambda x, level: pm.affine(x, angle=30 * level),
-    lambda x, level: pm.affine(x, shear_x=0.3 * level),
-    lambda x, level: pm.affine(x, shear_y=0.3 * level),
-    lambda x, level: pm.affine(x, shift_x=0.45 * level),
-    lambda x, level: pm.affine(x, shift_y=0.45 * level),
-    lambda x, level: pm.adjust_saturation(x, 1 + 0.9 * level),
-    lambda x, level: pm.adjust_contrast(x, 1 + 0.9 * level),
-    lambda x, level: pm.adjust_brightness(x, 1 + 0.9 * level),
-    lambda x, level: pm.adjust_sharpness(x, 1 + 0.9 * level),
-    lambda x, level: pm.posterize(x, 8 - np.rint(4 * abs(level)).astype(int)),
-    lambda x, level: pm.solarize(x, 256 * (1 - abs(level))),
+    lambda x, level: image_ops.autocontrast(x),
+    lambda x, level: image_ops.equalize(x),
+    lambda x, level: image_ops.affine(x, angle=30 * level),
+    lambda x, level: image_ops.affine(x, shear_x=0.3 * level),
+    lambda x, level: image_ops.affine(x, shear_y=0.3 * level),
+    lambda x, level: image_ops.affine(x, shift_x=0.45 * level),
+    lambda x, level: image_ops.affine(x, shift_y=0.45 * level),
+    lambda x, level: image_ops.adjust_saturation(x, 1 + 0.9 * level),
+    lambda x, level: image_ops.adjust_contrast(x, 1 + 0.9 * level),
+    lambda x, level: image_ops.adjust_brightness(x, 1 + 0.9 * level),
+    lambda x, level: image_ops.adjust_sharpness(x, 1 + 0.9 * level),
+    lambda x, level: image_ops.posterize(x, 8 - np.rint(4 * abs(level)).astype(int)),
+    lambda x, level: image_ops.solarize(x, 256 * (1 - abs(level))),
 )
-"""What `RandAugment` draws from: pictures, and a magnitude of −1 … 1 for each."""
+"""The operations of `RandAugment`: functions of images and a magnitude of −1 … 1 for each."""
 
 
-# -- two pictures as one -----------------------------------------------------------------------------------------------
+# -- mixing two images -------------------------------------------------------------------------------------------------
 
 Numbers = NDArray[np.float32]
 
@@ -222,11 +228,11 @@ class Mixing(Spec, role="mixing"):
     """Mixes two images, and their labels in the same proportion λ."""
 
     def __call__(self, first: Numbers, second: Numbers, random: Random) -> tuple[Numbers, Numbers]:
-        raise NotImplementedError(f"{type(self).__name__} does not say how pictures are mixed")
+        raise NotImplementedError(f"{type(self).__name__} does not define how images are mixed")
 
 
 class MixUp(Mixing, kind="mixup"):
-    """λ x + (1 − λ) x′ with λ from Beta(α, α), anew for each pair (Zhang et al. 2018)."""
+    """λ x + (1 − λ) x′ with λ drawn from Beta(α, α) for each pair (Zhang et al. 2018)."""
 
     alpha: float = Field(default=0.2, gt=0)
 
@@ -237,8 +243,8 @@ class MixUp(Mixing, kind="mixup"):
 
 
 class CutMix(Mixing, kind="cutmix"):
-    """A box of x′ in x, of √(1 − λ) of its height and width with λ from Beta(α, α), its center anywhere (Yun et al. 2019).
-    What lies outside of the picture is cut off, and λ is the share of x that is seen."""
+    """Paste a box of x′ into x, with √(1 − λ) of its height and width for λ from Beta(α, α), and a random center (Yun et al.
+    2019). The box is cropped at the edges, and the returned λ is the share of x that stays visible."""
 
     alpha: float = Field(default=1.0, gt=0)
 

@@ -11,7 +11,7 @@ import tarfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
@@ -20,7 +20,7 @@ from ...core.spec import nearest
 from ..files.compressed import open_bytes
 from ..source import SPLITS, Skipped, Split
 
-# What Pillow reads by itself, see `images.NOT_READ`; asking it would import forty modules.
+# The formats that Pillow reads by itself, see `images.NOT_READ`. Asking Pillow would import forty modules.
 _FORMATS = """
 apng avif avifs blp bmp bw cur dcx dds dib fit fits flc fli ftc ftu gbr gif icb icns ico iim im j2c j2k jfif jp2 jpc
 jpe jpeg jpf jpg jpx msp pbm pcd pcx pfm pgm png pnm ppm psd pxr qoi ras rgb rgba sgi tga tif tiff vda vst webp xbm
@@ -29,8 +29,8 @@ xpm
 SUFFIXES = frozenset(f".{name}" for name in _FORMATS.split())
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
 TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-MOST_BYTES = 256 << 20  # of one file
-_MOST_UNPACKED = 1 << 30  # of the files in an archive that can only be read from front to back
+MOST_BYTES = 256 << 20  # in one file
+_MOST_UNPACKED = 1 << 30  # bytes in an archive that has to be read into memory
 
 _OTHER_NAMES: dict[str, Split] = {"training": "train", "testing": "test", "valid": "validation", "val": "validation"}
 _SPLITS: dict[str, Split] = {split: split for split in SPLITS} | _OTHER_NAMES
@@ -45,7 +45,7 @@ class Files(Hashable, Protocol):
     def label(self, i: int) -> str | None: ...
 
     def split(self, i: int) -> Split | None:
-        """The split of a file, if its folder says so."""
+        """The split of a file, if its folder names one."""
 
     def read(self, i: int) -> bytes | Skipped: ...
 
@@ -57,31 +57,33 @@ def open_image_files(
     columns: tuple[str | None, str | None] = (None, None),
     suffixes: frozenset[str] = SUFFIXES,
 ) -> Files:
-    """The pictures (or files with other `suffixes`) of a folder, archive or table. `stamp`, size and time of what is there,
-    renews what is remembered.
+    """Open the images (or files with other `suffixes`) of a folder, archive or table. `stamp`, its size and time, renews the
+    cached result.
 
-    Raises ValueError where there is nothing of these, or no picture in it.
+    Raises ValueError if it is none of these, or without images.
     """
     name, what = path.name.lower(), "picture" if suffixes == SUFFIXES else "file"
     if path.is_dir():
-        found: Files = Folder(path, suffixes)
+        files: Files = Folder(path, suffixes)
     elif name.endswith(TABLES):
-        found = Listed(path, *columns)
+        files = Listed(path, *columns)
     elif name.endswith(".zip"):
-        found = Zip(path, suffixes)
+        files = Zip(path, suffixes)
     elif name.endswith(ARCHIVES):
-        found = _tar(path, suffixes)
+        files = _open_tar(path, suffixes)
     else:
-        said = "there is no folder or file" if not path.exists() else f"{what}s are not read from"
-        raise ValueError(f"{said} {str(path)!r}; give a folder, a table ({TABLES[0]}) or an archive ({ARCHIVES[0]} …)")
-    if not found.names:
-        endings = ", ".join(sorted(suffixes)) if what == "file" else ".jpg, .png or what else Pillow reads"
+        problem = "there is no folder or file" if not path.exists() else f"{what}s are not read from"
+        raise ValueError(
+            f"{problem} {str(path)!r}; give a folder, a table ({TABLES[0]}) or an archive ({ARCHIVES[0]} …)"
+        )
+    if not files.names:
+        endings = ", ".join(sorted(suffixes)) if what == "file" else ".jpg, .png or another that Pillow reads"
         raise ValueError(f"there is no {what} in {str(path)!r}; their names end in {endings}")
-    return found
+    return files
 
 
 def stamp_of(path: Path) -> tuple[int, int]:
-    """Size and time of a file or folder; zeros where there is none."""
+    """Size and time of a file or folder; zeros if there is none."""
     try:
         stat = path.stat()
     except OSError:
@@ -95,7 +97,7 @@ def is_wanted(name: str, suffixes: frozenset[str]) -> bool:
     return path.suffix.lower() in suffixes and not path.name.startswith(".")
 
 
-# -- by their places ---------------------------------------------------------------------------------------------------
+# -- in folders and archives -------------------------------------------------------------------------------------------
 
 
 class Placed:
@@ -116,13 +118,13 @@ class Placed:
         shared = next((n for n, names in enumerate(above) if len(set(names)) > 1), len(above))
         paths = {parts[shared:] for parts in classes if parts}
         clashes = [name for name, n in Counter(path[-1] for path in paths).most_common() if n > 1]
-        whole = bool(clashes) and not self._unsorted
-        self._classes = [("/".join(parts[shared:]) if whole else parts[-1]) if parts else None for parts in classes]
+        by_path = bool(clashes) and not self._unsorted
+        self._classes = [("/".join(parts[shared:]) if by_path else parts[-1]) if parts else None for parts in classes]
         self.notes: tuple[str, ...] = ()
-        if whole:
+        if by_path:
             first, *_ = sorted("/".join(path) for path in paths if path[-1] == clashes[0])
             self.notes = (
-                f"{len(clashes):,} name(s) of folders stand in several places ({clashes[0]!r}), so classes are called by "
+                f"{len(clashes):,} folder name(s) occur in several places ({clashes[0]!r}), so classes are named by "
                 f"whole paths ({first!r})",
             )
 
@@ -135,21 +137,21 @@ class Placed:
 
 
 def _class_folders(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """The folders of a file without the one that says its split."""
+    """The folders of a file without the one that names its split."""
     at = next((i for i, part in enumerate(parts[:-1]) if part.lower() in _SPLITS), len(parts))
     return parts[:at] + parts[at + 1 :]
 
 
 class Folder(Placed):
-    """The pictures in a folder, also below."""
+    """The images in a folder and its subfolders."""
 
     def __init__(self, path: Path, suffixes: frozenset[str]) -> None:
-        found = []
+        names = []
         for base, folders, files in os.walk(path):
             folders.sort()
-            at = Path(base).relative_to(path)
-            found += [(at / name).as_posix() for name in sorted(files) if is_wanted(name, suffixes)]
-        super().__init__(path, found)
+            folder = Path(base).relative_to(path)
+            names += [(folder / name).as_posix() for name in sorted(files) if is_wanted(name, suffixes)]
+        super().__init__(path, names)
 
     def read(self, i: int) -> bytes | Skipped:
         return content_of(self.path / self.names[i])
@@ -170,7 +172,7 @@ def _too_large() -> Skipped:
 
 
 class Zip(Placed):
-    """The pictures in a .zip file."""
+    """The images in a .zip file."""
 
     def __init__(self, path: Path, suffixes: frozenset[str]) -> None:
         try:
@@ -195,7 +197,7 @@ class Zip(Placed):
 
 
 class Tar(Placed):
-    """The pictures in a .tar file, each where it lies."""
+    """The images in an uncompressed .tar file, which is memory-mapped."""
 
     def __init__(self, path: Path, members: Sequence[tarfile.TarInfo]) -> None:
         members = sorted(members, key=lambda member: member.name)
@@ -210,7 +212,7 @@ class Tar(Placed):
 
 
 class Unpacked(Placed):
-    """The pictures of a compressed .tar file, their files kept in memory."""
+    """The images in a compressed .tar file, unpacked into memory."""
 
     def __init__(self, path: Path, files: dict[str, bytes]) -> None:
         super().__init__(path, sorted(files))
@@ -220,40 +222,42 @@ class Unpacked(Placed):
         return self._files[self.names[i]]
 
 
-def _tar(path: Path, suffixes: frozenset[str]) -> Files:
-    broken = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError)
+def _open_tar(path: Path, suffixes: frozenset[str]) -> Files:
     try:
         with tarfile.open(path, "r:") as archive:
             return Tar(path, [m for m in archive if m.isfile() and is_wanted(m.name, suffixes)])
-    except tarfile.ReadError:
-        pass  # a compressed one
-    except broken as error:
+    except tarfile.ReadError:  # it is compressed
+        return Unpacked(path, unpacked_tar(path, lambda name: is_wanted(name, suffixes)))
+    except _BROKEN as error:
         raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
+
+
+_BROKEN = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError)
+
+
+def unpacked_tar(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    """The files of a .tar, compressed or not, whose names are `wanted`. Raises ValueError if it is damaged or too large."""
+    files: dict[str, bytes] = {}
+    total = 0
     try:
         with tarfile.open(path, "r|*") as archive:
-            return Unpacked(path, _unpacked(path, archive, suffixes))
-    except broken as error:
+            for member in archive:
+                if not (member.isfile() and wanted(member.name)):
+                    continue
+                total += member.size
+                if total > _MOST_UNPACKED:
+                    raise ValueError(
+                        f"{str(path)!r} holds more than {_MOST_UNPACKED >> 30} GiB, which are kept in memory; unpack it "
+                        "and give the folder"
+                    )
+                file = archive.extractfile(member)
+                files[member.name] = b"" if file is None else file.read()
+    except _BROKEN as error:
         raise ValueError(f"{str(path)!r} is not a whole archive ({error})") from None
+    return files
 
 
-def _unpacked(path: Path, archive: tarfile.TarFile, suffixes: frozenset[str]) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    total = 0
-    for member in archive:
-        if not (member.isfile() and is_wanted(member.name, suffixes)):
-            continue
-        total += member.size
-        if total > _MOST_UNPACKED:
-            raise ValueError(
-                f"{str(path)!r} holds more than {_MOST_UNPACKED >> 30} GiB of pictures, and a compressed archive is kept "
-                "in memory; unpack it and give the folder"
-            )
-        file = archive.extractfile(member)
-        found[member.name] = b"" if file is None else file.read()
-    return found
-
-
-# -- by a table --------------------------------------------------------------------------------------------------------
+# -- in a table --------------------------------------------------------------------------------------------------------
 
 
 class _Row(NamedTuple):
@@ -262,10 +266,10 @@ class _Row(NamedTuple):
 
 
 class Listed:
-    """Files that a table names, relative to its own place: CSV or TSV with a header.
+    """Files listed in a CSV or TSV with a header, by paths relative to it.
 
-    The columns are those given, or `image`, `path`, `file` or `filename`, else the first; and `label` or `class`, if there
-    is one.
+    By default, the column of images is `image`, `path`, `file` or `filename`, or else the first, and that of classes
+    `label` or `class`, if there is one.
     """
 
     def __init__(self, path: Path, image: str | None, label: str | None) -> None:
@@ -276,19 +280,18 @@ class Listed:
             raise ValueError(f"{str(path)!r} is not valid UTF-8, at byte {error.start:,}") from None
         rows = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if ".tsv" in path.name.lower() else ",")
         header = next(rows)
-        at = self._column(header, image, ("image", "path", "file", "filename"))
-        labeled = self._column(header, label, ("label", "class"), required=False)
+        images = self._column(header, image, ("image", "path", "file", "filename"))
+        labels = self._column(header, label, ("label", "class"))
         self.notes: tuple[str, ...] = ()
-        self._rows = [self._row(row, at or 0, labeled, rows.line_num) for row in rows if row]
+        self._rows = [self._row(row, images or 0, labels, rows.line_num) for row in rows if row]
         self.names: Sequence[str] = [row.image for row in self._rows]
 
-    def _column(
-        self, header: list[str], given: str | None, usual: tuple[str, ...], required: bool = True
-    ) -> int | None:
-        if given is not None and given not in header:
-            raise ValueError(f"{str(self.path)!r} has no column {given!r}; {nearest(given, header)}")
-        found = given or next((name for name in usual if name in header), None)
-        return header.index(found) if found is not None else 0 if required else None
+    def _column(self, header: list[str], name: str | None, defaults: tuple[str, ...]) -> int | None:
+        """The index of a column by its name or, without one, by the default names."""
+        if name is not None and name not in header:
+            raise ValueError(f"{str(self.path)!r} has no column {name!r}; {nearest(name, header)}")
+        name = name or next((default for default in defaults if default in header), None)
+        return None if name is None else header.index(name)
 
     def _row(self, row: list[str], image: int, label: int | None, line: int) -> _Row:
         if len(row) <= max(image, label or 0):

@@ -17,7 +17,7 @@ Amounts = NDArray[np.float64]
 Change = Callable[[Pixels, Amounts], Pixels]
 
 _GRAY = np.array([0.299, 0.587, 0.114], np.float32)[:, None, None]  # ITU-R 601-2
-_OUTSIDE = 128  # what comes in where a picture is moved
+_OUTSIDE = 128  # the gray of pixels from outside of an image
 
 
 def adjust_brightness(pixels: Pixels, factor: Amounts) -> Pixels:
@@ -25,17 +25,17 @@ def adjust_brightness(pixels: Pixels, factor: Amounts) -> Pixels:
 
 
 def adjust_contrast(pixels: Pixels, factor: Amounts) -> Pixels:
-    """Away from, or toward, the mean of the gray picture."""
+    """Move away from, or toward, the mean of the gray image."""
     return _between(_gray(pixels).mean((2, 3), keepdims=True), pixels, factor)
 
 
 def adjust_saturation(pixels: Pixels, factor: Amounts) -> Pixels:
-    """Away from, or toward, the gray picture."""
+    """Move away from, or toward, the gray image."""
     return pixels if pixels.shape[1] == 1 else _between(_gray(pixels), pixels, factor)
 
 
 def adjust_sharpness(pixels: Pixels, factor: Amounts) -> Pixels:
-    """Away from, or toward, a smoothed picture: the mean of 3 × 3 pixels, the middle one weighing 5; the edge stays."""
+    """Move away from, or toward, a smoothed image: the mean of 3 × 3 pixels, with weight 5 in the middle; edges stay."""
     if min(pixels.shape[2:]) < 3:
         return pixels
     x = pixels.astype(np.float32)
@@ -47,7 +47,7 @@ def adjust_sharpness(pixels: Pixels, factor: Amounts) -> Pixels:
 
 
 def adjust_hue(pixels: Pixels, turn: Amounts) -> Pixels:
-    """The hue turned by a share of the circle; value and saturation (of HSV) stay."""
+    """Rotate the hue by a share of the circle; value and saturation (of HSV) stay."""
     x = pixels.astype(np.float32)
     value, chroma = x.max(1), x.max(1) - x.min(1)
     red, green, blue = x.transpose(1, 0, 2, 3)
@@ -61,24 +61,24 @@ def adjust_hue(pixels: Pixels, turn: Amounts) -> Pixels:
 
 
 def posterize(pixels: Pixels, bits: NDArray[Any]) -> Pixels:
-    """So many of the high bits of each number."""
+    """Keep the highest `bits` bits of each number."""
     return pixels & _each(0xFF << (8 - bits) & 0xFF).astype(np.uint8)
 
 
 def solarize(pixels: Pixels, threshold: Amounts) -> Pixels:
-    """Inverted from a threshold on."""
+    """Invert numbers from a threshold on."""
     return np.where(pixels >= _each(threshold), 255 - pixels, pixels)
 
 
 def autocontrast(pixels: Pixels) -> Pixels:
-    """Each channel drawn out to 0 … 255."""
+    """Stretch each channel to 0 … 255."""
     low, high = (end((2, 3), keepdims=True).astype(np.float32) for end in (pixels.min, pixels.max))
     scale = np.where(high > low, 255 / np.maximum(high - low, 1), 1)
     return _bytes(np.where(high > low, (pixels - low) * scale, pixels))
 
 
 def equalize(pixels: Pixels) -> Pixels:
-    """Each channel with a histogram as even as it can be: every number by how many pixels are below it."""
+    """Equalize the histogram of each channel: map each number to the share of pixels below it."""
     n, channels, height, width = pixels.shape
     flat = pixels.reshape(n * channels, height * width)
     rows = np.arange(n * channels)[:, None]
@@ -99,9 +99,9 @@ def affine(
     shift_x: Amounts | float = 0.0,
     shift_y: Amounts | float = 0.0,
 ) -> Pixels:
-    """Rotated about the middle by degrees, against the clock; sheared; shifted by shares of the width and height.
+    """Rotate around the center (counterclockwise, in degrees), shear, and shift by shares of the width and height.
 
-    Each pixel is the nearest of where it came from, gray where that is outside.
+    Nearest-neighbor sampling; pixels from outside are gray.
     """
     n, _, height, width = pixels.shape
     turn, across, down, right, below = (
@@ -115,8 +115,8 @@ def affine(
     column = np.rint(from_x + (width - 1) / 2).astype(np.int64)
     inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
     place = np.where(inside, row * width + column, 0).reshape(n, 1, height * width)
-    found = np.take_along_axis(pixels.reshape(n, -1, height * width), place, 2).reshape(pixels.shape)
-    return np.where(inside[:, None], found, np.uint8(_OUTSIDE))
+    sampled = np.take_along_axis(pixels.reshape(n, -1, height * width), place, 2).reshape(pixels.shape)
+    return np.where(inside[:, None], sampled, np.uint8(_OUTSIDE))
 
 
 def _each(amounts: NDArray[Any]) -> NDArray[Any]:
@@ -135,5 +135,4 @@ def _between(base: NDArray[Any], pixels: Pixels, factor: Amounts) -> Pixels:
 
 
 def _bytes(numbers: NDArray[Any]) -> Pixels:
-    found: Pixels = np.rint(numbers).clip(0, 255).astype(np.uint8)
-    return found
+    return np.rint(numbers).clip(0, 255).astype(np.uint8)

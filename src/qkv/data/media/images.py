@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Pixels = NDArray[np.uint8]
 """(C, H, W), 0 … 255, with C of 3 for colors and 1 for gray."""
 Deep = np.ma.MaskedArray[Any, np.dtype[np.uint16]]
-"""(1, H, W) of 16 bits, as files have it; what is masked is transparent."""
+"""(1, H, W) of 16 bits, as in files; masked pixels are transparent."""
 Size = tuple[int, int]  # height and width
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 Color = Literal["rgb", "gray"]
@@ -28,19 +28,19 @@ Fit = Literal["crop", "stretch", "pad"]
 Filter = Literal["bilinear", "bicubic", "nearest"]
 
 CHANNELS: dict[Color, int] = {"rgb": 3, "gray": 1}
-MOST_PIXELS = 64 << 20  # of one picture; a decoded one takes up to 3 bytes a pixel
-MOST_SIDE = 65_535  # what JPEG can hold; Pillow takes many times its size for a picture of a single line
+MOST_PIXELS = 64 << 20  # in one image; a decoded one takes up to 3 bytes per pixel
+MOST_SIDE = 65_535  # the limit of JPEG; for an image of a single line, Pillow needs many times its size
 MOST_FRAMES = 10_000
 
-# What Pillow only recognizes, or has another program read.
+# Formats that Pillow only recognizes, or reads with another program.
 NOT_READ = frozenset(("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "WMF"))
 
-# The modes of Pillow in which a number is an intensity or a place in a palette; 32-bit numbers are measurements.
+# Pillow's modes in which numbers are intensities or palette indices; 32-bit numbers are measurements.
 _PLAIN = {"1", "L", "P", "RGB", "CMYK", "YCbCr", "HSV", "RGBX"}
 _ALPHA = {"LA", "PA", "RGBA", "La", "RGBa"}
 
 
-# -- from bytes --------------------------------------------------------------------------------------------------------
+# -- decoding ----------------------------------------------------------------------------------------------------------
 
 
 def decode(
@@ -48,12 +48,12 @@ def decode(
 ) -> Pixels | Skipped:
     """Decode the image in the bytes of a file, rotated according to its EXIF data; or return why it is skipped.
 
-    A picture of more than `most` pixels, or more than `MOST_SIDE` on a side, is refused by what its header says, before
-    anything is decoded. What is transparent lies on white; 16 bits a channel become 8, of which gray files use `bits`.
-    `where` names the picture in warnings.
+    An image of more than `most` pixels, or more than `MOST_SIDE` on a side, is rejected by its header, before anything is
+    decoded. Transparent pixels become white; 16 bits per channel, of which gray files use `bits`, become 8. `where` names
+    the image in warnings.
     """
-    found = pages(data, color, most, bits, where, only_first=True)
-    return found if isinstance(found, Skipped) else found[0]
+    frames = pages(data, color, most, bits, where, only_first=True)
+    return frames if isinstance(frames, Skipped) else frames[0]
 
 
 def pages(
@@ -65,21 +65,21 @@ def pages(
     only_first: bool = False,
 ) -> list[Pixels] | Skipped:
     """Decode every image in a file, the frames of an animation or pages, see `decode`; `most` pixels in all."""
-    found = _frames(data, color, most, only_first)
-    if isinstance(found, Skipped) or not isinstance(found[0], np.ma.MaskedArray):
-        return found
-    return _eight_bits(found, color, bits, where)
+    frames = _frames(data, color, most, only_first)
+    if isinstance(frames, Skipped) or not isinstance(frames[0], np.ma.MaskedArray):
+        return frames
+    return _eight_bits(frames, color, bits, where)
 
 
 def depth(files: Iterable[bytes]) -> int | None:
-    """How many bits the gray files of 16 bits among these use, 8, 12 or 16: cameras write 12 into 16, and few
-    formats can say so. None where there is no such file, or all are black."""
+    """How many bits 16-bit gray files use, 8, 12 or 16: cameras store 12 bits in 16, and few formats can record that. None
+    if there is no such file, or all are black."""
     brightest = 0
     for data in files:
         if _is_deep(data):
-            found = _frames(data, "gray", MOST_PIXELS, only_first=True)
-            if not isinstance(found, Skipped):
-                brightest = max(brightest, int(np.ma.getdata(found[0]).max()))
+            frames = _frames(data, "gray", MOST_PIXELS, only_first=True)
+            if not isinstance(frames, Skipped):
+                brightest = max(brightest, int(np.ma.getdata(frames[0]).max()))
     return next(n for n in (8, 12, 16) if brightest < 1 << n) if brightest else None
 
 
@@ -95,10 +95,10 @@ def _is_deep(data: bytes) -> bool:
 
 
 def _frames(data: bytes, color: Color, most: int, only_first: bool) -> list[Any] | Skipped:
-    """`Pixels`, or `Deep` ones of a file in gray of 16 bits."""
+    """The frames of a file: `Pixels`, or `Deep` for 16-bit gray."""
     from PIL import Image, UnidentifiedImageError
 
-    found: list[Any] = []
+    frames: list[Any] = []
     try:
         with Image.open(io.BytesIO(data), formats=formats()) as image:
             count = 1 if only_first else getattr(image, "n_frames", 1)
@@ -114,17 +114,17 @@ def _frames(data: bytes, color: Color, most: int, only_first: bool) -> list[Any]
                     return _too_large(most)
                 if max(image.size) > MOST_SIDE:
                     return Skipped(f"larger than {MOST_SIDE:,} pixels on a side")
-                made = _array(image, color)
-                if isinstance(made, Skipped):
-                    return made
-                found.append(made)
+                frame = _array(image, color)
+                if isinstance(frame, Skipped):
+                    return frame
+                frames.append(frame)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         return _too_large(most)
     except UnidentifiedImageError:
         return Skipped("empty" if not data else "no picture in a known format")
-    except Exception as error:  # whatever the reader of a format stumbles over: there are forty of them
+    except Exception as error:  # Pillow's forty decoders raise errors of many types
         return Skipped("truncated" if "truncated" in str(error) else "damaged")
-    return found
+    return frames
 
 
 @cache
@@ -138,21 +138,19 @@ def formats() -> list[str]:
 
 def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16) -> Pixels:
     """Read an image file. Raises ValueError that names the file if it can't be read."""
-    found = decode(content(path), color, most, bits, str(path))
-    if isinstance(found, Skipped):
-        raise ValueError(f"{str(path)!r} can't be read as a picture: it is {found}")
-    return found
+    pixels = decode(content(path), color, most, bits, str(path))
+    if isinstance(pixels, Skipped):
+        raise ValueError(f"{str(path)!r} can't be read as a picture: it is {pixels}")
+    return pixels
 
 
 def content(path: str | Path) -> bytes:
     """The bytes of a file. Raises ValueError that names it if it does not exist."""
     path = Path(path).expanduser()
+    if path.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder; give the files in it")
     if not path.is_file():
-        raise ValueError(
-            f"there is no file {str(path)!r}"
-            if not path.is_dir()
-            else f"{str(path)!r} is a folder; give the files in it"
-        )
+        raise ValueError(f"there is no file {str(path)!r}")
     return path.read_bytes()
 
 
@@ -161,11 +159,10 @@ def _too_large(most: int) -> Skipped:
 
 
 def _array(image: Image, color: Color) -> Pixels | Deep | Skipped:
-    from PIL import Image as images
-    from PIL import ImageOps
+    from PIL import Image, ImageOps
 
     deep = ";16" in str(getattr(image, "tile", ""))  # before it is decoded
-    scaled = getattr(image, "format", "") == "PPM"  # whose numbers Pillow scales to 16 bits
+    scaled = getattr(image, "format", "") == "PPM"  # Pillow scales its numbers to 16 bits
     image = ImageOps.exif_transpose(image)
     mode = image.mode
     if mode.startswith("I;16") or (mode == "I" and scaled):
@@ -174,7 +171,7 @@ def _array(image: Image, color: Color) -> Pixels | Deep | Skipped:
         return np.ma.array(values, mask=np.zeros_like(values, bool) if clear is None else values == clear)
     elif mode in _ALPHA or "transparency" in image.info:
         image = image.convert("LA" if mode == "La" else "RGBA").convert("RGBA")
-        image = images.alpha_composite(images.new("RGBA", image.size, "white"), image)
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     elif mode not in _PLAIN:
         return Skipped(f"of numbers that are no brightness (mode {mode})")
     if deep and mode in ("RGB", "RGBA") and 0 < np.asarray(image).reshape(-1, len(image.getbands()))[:, :3].max() < 16:
@@ -188,29 +185,29 @@ def _eight_bits(deep: list[Deep], color: Color, bits: int, where: str) -> list[P
     most = (1 << bits) - 1
     brightest = max(int(frame.filled(0).max()) for frame in deep)
     if brightest > most:
-        _tell(where, f"has values up to {brightest:,}, which are cut off at {most:,}", "16")
+        _warn_once(where, f"has values up to {brightest:,}, which are cut off at {most:,}", "16")
     elif bits == 16 and 0 < brightest < 1 << 12:
-        _tell(where, f"has 16 bits a pixel and no value above {brightest:,}, so it comes out nearly black", "12")
-    made = (np.where(frame.mask, 255, frame.data.clip(max=most) >> (bits - 8)).astype(np.uint8) for frame in deep)
-    return [frame.repeat(CHANNELS[color], 0) for frame in made]
+        _warn_once(where, f"has 16 bits a pixel and no value above {brightest:,}, so it comes out nearly black", "12")
+    frames = (np.where(frame.mask, 255, frame.data.clip(max=most) >> (bits - 8)).astype(np.uint8) for frame in deep)
+    return [frame.repeat(CHANNELS[color], 0) for frame in frames]
 
 
-_told: set[tuple[str, str]] = set()
+_warned: set[tuple[str, str]] = set()
 
 
-def _tell(where: str, said: str, bits: str) -> None:
-    """Warn of the first such file of a folder."""
+def _warn_once(where: str, problem: str, bits: str) -> None:
+    """Warn of the first such file in a folder."""
     folder = where.rpartition("/")[0]
-    if (folder, bits) not in _told or not folder:
-        _told.add((folder, bits))
+    if (folder, bits) not in _warned or not folder:
+        _warned.add((folder, bits))
         warnings.warn(
-            f"{where} {said}; if its pictures are of {bits} bits, say so by data.bits={bits} (task.bits={bits} where the "
+            f"{where} {problem}; if its pictures are of {bits} bits, say so by data.bits={bits} (task.bits={bits} where the "
             "source has no such setting)",
             stacklevel=4,
         )
 
 
-# -- to a size ---------------------------------------------------------------------------------------------------------
+# -- resizing ----------------------------------------------------------------------------------------------------------
 
 
 def resized(pixels: Pixels, size: Size, filter: Filter = "bilinear", box: Box | None = None) -> Pixels:
@@ -235,17 +232,17 @@ def fitted(pixels: Pixels, size: Size, fit: Fit = "crop", filter: Filter = "bili
         return resized(pixels, size, filter)
     ratios = (size[0] / height, size[1] / width)
     ratio = max(ratios) if fit == "crop" else min(ratios)
-    whole = resized(pixels, (max(1, round(height * ratio)), max(1, round(width * ratio))), filter)
+    scaled = resized(pixels, (max(1, round(height * ratio)), max(1, round(width * ratio))), filter)
     if fit == "crop":
-        top, left = ((have - want) // 2 for have, want in zip(whole.shape[1:], size, strict=True))
-        return np.ascontiguousarray(whole[:, top : top + size[0], left : left + size[1]])
+        top, left = ((have - want) // 2 for have, want in zip(scaled.shape[1:], size, strict=True))
+        return np.ascontiguousarray(scaled[:, top : top + size[0], left : left + size[1]])
     out = np.full((len(pixels), *size), fill, np.uint8)
-    top, left = ((want - have) // 2 for have, want in zip(whole.shape[1:], size, strict=True))
-    out[:, top : top + whole.shape[1], left : left + whole.shape[2]] = whole
+    top, left = ((want - have) // 2 for have, want in zip(scaled.shape[1:], size, strict=True))
+    out[:, top : top + scaled.shape[1], left : left + scaled.shape[2]] = scaled
     return out
 
 
-# -- to numbers for a model --------------------------------------------------------------------------------------------
+# -- normalization -----------------------------------------------------------------------------------------------------
 
 
 def normalized(pixels: NDArray[Any], mean: tuple[float, ...], std: tuple[float, ...]) -> NDArray[np.float32]:
@@ -260,9 +257,8 @@ def normalized(pixels: NDArray[Any], mean: tuple[float, ...], std: tuple[float, 
 def denormalized(numbers: NDArray[Any], mean: tuple[float, ...], std: tuple[float, ...]) -> Pixels:
     """The inverse of `normalized`: pixels, clipped to 0 … 255."""
     mean_, std_ = (np.asarray(value, np.float32)[:, None, None] for value in (mean, std))
-    whole = (np.asarray(numbers, np.float32) * std_ + mean_) * 255
-    found: Pixels = np.rint(whole).clip(0, 255).astype(np.uint8)
-    return found
+    pixels = (np.asarray(numbers, np.float32) * std_ + mean_) * 255
+    return np.rint(pixels).clip(0, 255).astype(np.uint8)
 
 
 def statistics(pictures: list[Pixels]) -> tuple[tuple[float, ...], tuple[float, ...]]:

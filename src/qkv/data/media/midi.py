@@ -1,4 +1,4 @@
-"""Standard MIDI files, formats 0 and 1, by mido: the notes in them, and notes written to one.
+"""Reads and writes Standard MIDI files, formats 0 and 1, with mido.
 
 qkv generate runs/music "C5 G4 E4 C3 ." | python -m qkv.data.media.midi song.mid
 """
@@ -16,16 +16,16 @@ import numpy as np
 
 from .note_names import HIGHEST, Frame, runs, text_to_frames
 
-MOST_BYTES = 2 << 20  # of a file; mido makes several hundred bytes of each message of three
-_DRUMS = 9  # the channel whose notes are drums, from 0
-_TICKS = 480  # of a quarter note in what is written, or the next lower number that the steps divide
-_LONGEST = 1 << 16  # frames: no piece is longer, but a broken file may say so
-_MOST_TICKS = 1 << 40  # from the beginning; more is no time
-_ENDLESS = re.compile(rb"[\x80-\xff]{65536}")  # may be a number that goes on and on, which takes mido quadratic time
+MOST_BYTES = 2 << 20  # in a file; mido needs several hundred bytes of memory for a message of three
+_DRUMS = 9  # the channel of drums, from 0
+_TICKS = 480  # per quarter note in written files, or the next lower multiple of the steps
+_LONGEST = 1 << 16  # frames in a piece at most; a broken file may claim more
+_MOST_TICKS = 1 << 40  # in a track at most
+_ENDLESS = re.compile(rb"[\x80-\xff]{65536}")  # may be an endless number, which takes mido quadratic time
 
 
 class Note(NamedTuple):
-    """A key and when it is down, in ticks."""
+    """A key and the time that it is pressed, in ticks."""
 
     number: int
     start: int
@@ -33,10 +33,10 @@ class Note(NamedTuple):
 
 
 def read(path: Path, steps: int = 1) -> list[Frame]:
-    """What sounds at each step of a file, `steps` to a quarter note, from its first note to its last. Notes begin and end at
-    the nearest step, and last for one at least; drums are left out.
+    """Read the notes that sound at each step of a file, `steps` per quarter note, from its first note to its last. Notes
+    begin and end at the nearest step, and last at least one; drums are left out.
 
-    Raises ValueError where it is no MIDI file of these formats, or broken.
+    Raises ValueError if it is broken, or not a MIDI file of these formats.
     """
     try:
         with path.open("rb") as file:
@@ -51,7 +51,7 @@ def read(path: Path, steps: int = 1) -> list[Frame]:
 
 
 def _frames(notes: Sequence[Note], ticks: int, steps: int) -> list[Frame]:
-    """Notes on a grid. Raises ValueError where there are too many frames."""
+    """Put notes on a grid. Raises ValueError if there are too many frames."""
     if not notes:
         return []
     numbers = np.array([note.number for note in notes])
@@ -76,12 +76,12 @@ def parse(data: bytes) -> tuple[int, list[Note]]:
     if len(data) > MOST_BYTES:
         raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB, which no piece of music needs")
     if _ENDLESS.search(data):
-        raise ValueError("it holds a number or text of many thousand bytes, and no music")
+        raise ValueError("it has a number or text of many thousand bytes, which no music has")
     try:
         file = mido.MidiFile(file=io.BytesIO(_known(data)), clip=True)
     except EOFError:
         raise ValueError("it ends in the middle: it is no whole MIDI file") from None
-    except Exception as error:  # whatever mido's reading of broken bytes ends in
+    except Exception as error:  # mido raises errors of many types on broken bytes
         raise ValueError(f"it is no MIDI file that can be read ({error or type(error).__name__})") from None
     if file.type not in (0, 1):
         raise ValueError(f"this is a MIDI file of format {file.type}; 0 and 1 are read")
@@ -92,7 +92,7 @@ def parse(data: bytes) -> tuple[int, list[Note]]:
 
 
 def _known(data: bytes) -> bytes:
-    """A file without chunks other than its header and tracks, which readers are to pass over and mido refuses."""
+    """The header and tracks of a file, without other chunks, which readers should skip but mido rejects."""
     at, kept = 0, []
     while at < len(data):
         end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "big")
@@ -103,7 +103,7 @@ def _known(data: bytes) -> bytes:
 
 
 def _notes(track: Iterable[Any]) -> Iterator[Note]:
-    """The notes of a track. One that is struck again ends there, one that never ends lasts to the end of the track."""
+    """The notes of a track. A note that is struck again ends there; one without an end lasts to the end of the track."""
     down: dict[tuple[int, int], int] = {}
     time = 0
     for message in track:
@@ -115,13 +115,13 @@ def _notes(track: Iterable[Any]) -> Iterator[Note]:
         key = message.channel, message.note
         if key in down:
             yield Note(message.note, down.pop(key), time)
-        if message.type == "note_on" and message.velocity:  # a note struck with no force is one let go
+        if message.type == "note_on" and message.velocity:  # velocity 0 releases a note
             down[key] = time
     yield from (Note(number, start, time) for (_, number), start in down.items())
 
 
 def to_midi(frames: Sequence[Frame], steps: int = 1, tempo: int = 90) -> bytes:
-    """A MIDI file of format 0: frames of a `steps`-th of a quarter note, at so many quarters a minute.
+    """Write frames, `steps` per quarter note, as a MIDI file of format 0, at a `tempo` in quarter notes per minute.
 
     A note that sounds in consecutive frames is held.
     """
@@ -144,7 +144,7 @@ def to_midi(frames: Sequence[Frame], steps: int = 1, tempo: int = 90) -> bytes:
 
 
 def main() -> None:
-    """Notes in words on standard input, a MIDI file by its name."""
+    """Convert notes as text on standard input into a MIDI file."""
     if len(sys.argv) != 2:
         raise SystemExit("usage: python -m qkv.data.media.midi SONG.mid < notes")
     try:

@@ -1,11 +1,11 @@
-"""Music as text: each frame, the notes that sound at one time, is their names and a full stop, `C5 G4 E4 C3 .`"""
+"""Music as text: a frame (the notes that sound at one time) is written as their names and a full stop, `C5 G4 E4 C3 .`"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 Frame = tuple[int, ...]
-"""MIDI numbers of the notes that sound, from the highest down; middle C, C4, is 60."""
+"""MIDI numbers of the notes that sound, in descending order; middle C, C4, is 60."""
 
 END = "."
 _NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
@@ -21,7 +21,7 @@ _NUMBERS = {note_name(number): number for number in range(LOWEST, HIGHEST + 1)}
 
 
 def frame_of(notes: Iterable[int]) -> Frame:
-    """Each note once, the highest first."""
+    """A frame of these notes: each once, the highest first."""
     return tuple(sorted(set(notes), reverse=True))
 
 
@@ -32,37 +32,36 @@ def frames_to_text(frames: Iterable[Frame]) -> str:
 
 def text_to_frames(text: str) -> list[Frame]:
     """The frames in a text; the last one may lack its full stop. Raises ValueError for a word that is not a note."""
-    found: list[Frame] = []
+    frames: list[Frame] = []
     notes: list[int] = []
-    words = text.split()
-    for word in words:
+    for word in text.split():
         if word == END:
-            found.append(frame_of(notes))
+            frames.append(frame_of(notes))
             notes = []
         elif word in _NUMBERS:
             notes.append(_NUMBERS[word])
         else:
             raise ValueError(
-                f"{word!r} is no note; they are named from {note_name(LOWEST)} to {note_name(HIGHEST)}, as C#4"
+                f"{word!r} is no note; notes are named from {note_name(LOWEST)} to {note_name(HIGHEST)}, such as C#4"
             )
-    return [*found, frame_of(notes)] if notes else found
+    return [*frames, frame_of(notes)] if notes else frames
 
 
 def transposed(frames: Iterable[Frame], steps: int) -> list[Frame]:
-    """Transpose every note by so many semitones, and drop notes outside the range."""
+    """Transpose every note by `steps` semitones, and drop notes outside the MIDI range."""
     return [tuple(n + steps for n in frame if LOWEST <= n + steps <= HIGHEST) for frame in frames]
 
 
 def runs(frames: Sequence[Frame]) -> list[tuple[int, int, int]]:
-    """(note, first frame, frame after the last) of every note, held where it sounds in consecutive frames."""
-    found: list[tuple[int, int, int]] = []
+    """(note, first frame, frame after the last) of every note; consecutive frames are one note."""
+    notes: list[tuple[int, int, int]] = []
     since: dict[int, int] = {}
     for at, frame in enumerate([*frames, ()]):
         for note in [note for note in since if note not in frame]:
-            found.append((note, since.pop(note), at))
+            notes.append((note, since.pop(note), at))
         for note in frame:
             since.setdefault(note, at)
-    return sorted(found, key=lambda run: (run[1], -run[0]))
+    return sorted(notes, key=lambda run: (run[1], -run[0]))
 
 
 def is_music(word: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Wong 2011: colors that people who confuse red and green tell apart.
+# Wong 2011: colors that people with color blindness can distinguish.
 _COLORS = ((230, 230, 230), (0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0))
 
 
@@ -19,7 +19,7 @@ def png(pixels: NDArray[Any]) -> str:
 
 
 def class_png(classes: NDArray[Any]) -> str:
-    """The PNG of numbers of classes (H, W) in base64."""
+    """The PNG of class numbers (H, W), in base64."""
     return _text(class_png_bytes(classes))
 
 
@@ -32,7 +32,7 @@ def png_bytes(pixels: NDArray[Any]) -> bytes:
 
 
 def class_png_bytes(classes: NDArray[Any]) -> bytes:
-    """The PNG of numbers of classes (H, W), which are its values, each in a color of its own; those below 0 are white."""
+    """The PNG of class numbers (H, W) with a palette of one color per class; numbers below 0 are white."""
     from PIL import Image
 
     palette = [color for k in range(255) for color in class_color(k)]
@@ -42,14 +42,14 @@ def class_png_bytes(classes: NDArray[Any]) -> bytes:
 
 
 def laid_over(pixels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.uint8]:
-    """A picture (C, H, W) in gray under the colors of its pixels' classes (H, W), half and half: (3, H, W)."""
+    """An image (C, H, W) in gray, blended half and half with the colors of its classes (H, W): (3, H, W)."""
     colors = np.array([class_color(k) for k in range(int(classes.max()) + 1)])[classes].transpose(2, 0, 1)
-    made: NDArray[np.uint8] = ((pixels.mean(0) + colors) / 2).astype(np.uint8)
-    return made
+    blended: NDArray[np.uint8] = ((pixels.mean(0) + colors) / 2).astype(np.uint8)
+    return blended
 
 
 def class_color(number: int) -> tuple[int, int, int]:
-    """Red, green and blue of a class: those of a small palette, darker at each turn through it."""
+    """Red, green and blue of a class: the colors of a small palette, darker in each cycle."""
     turn, place = divmod(number, len(_COLORS))
     red, green, blue = (round(part * 0.75**turn) for part in _COLORS[place])
     return red, green, blue

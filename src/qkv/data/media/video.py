@@ -17,8 +17,8 @@ Frames = NDArray[np.uint8]
 def tubelets(frames: Frames, depth: int) -> Pixels:
     """(depth · C, T / depth · H, W): the frames of a tubelet as channels, tubelets of later frames below earlier ones.
 
-    Patches of p × p pixels cut from this are tubelets of depth × p × p, each with a place of its own in time and space, so
-    that patches and positions of pictures serve for videos (the tubelet embedding of ViViT, Arnab et al. 2021, §3.2).
+    Patches of p × p pixels of this array are tubelets of depth × p × p, each with its own place in time and space, so that
+    image patches and positions work for videos (the tubelet embedding of ViViT, Arnab et al. 2021, §3.2).
     """
     t, channels, height, width = frames.shape
     grouped = frames.reshape(t // depth, depth * channels, height, width)
@@ -26,31 +26,32 @@ def tubelets(frames: Frames, depth: int) -> Pixels:
 
 
 def evenly(frames: Frames, count: int) -> Frames:
-    """So many frames, evenly from all; a frame stands for several where there are too few."""
+    """Sample `count` frames evenly; frames are repeated if there are too few."""
     n = len(frames)
     return frames[[(2 * i + 1) * n // (2 * count) for i in range(count)]]
 
 
 def resized(frames: Frames, size: Size, fit: Fit = "crop") -> Frames:
-    """Each frame in another size, see `images.fitted`."""
+    """Resize each frame, see `images.fitted`."""
     return frames if frames.shape[2:] == tuple(size) else np.stack([fitted(frame, size, fit) for frame in frames])
 
 
 def decode_frames(
     data: bytes, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16, where: str = "a video"
 ) -> Frames | Skipped:
-    """All frames of an animated GIF, WebP or PNG, or the pages of a TIFF; or why there are none. `most` pixels in all."""
-    found = pages(data, color, most, bits, where)
-    if isinstance(found, Skipped):
-        return found
-    if len({frame.shape for frame in found}) > 1:
+    """Decode the frames of an animated GIF, WebP or PNG, or the pages of a TIFF, of `most` pixels in all; or return why it
+    is skipped."""
+    frames = pages(data, color, most, bits, where)
+    if isinstance(frames, Skipped):
+        return frames
+    if len({frame.shape for frame in frames}) > 1:
         return Skipped("of frames that differ in size")
-    return np.stack(found)
+    return np.stack(frames)
 
 
 def read(path: str | Path, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16) -> Frames:
-    """All frames in a file. Raises ValueError that names the file where there are none."""
-    found = decode_frames(content(path), color, most, bits, str(path))
-    if isinstance(found, Skipped):
-        raise ValueError(f"{str(path)!r} can't be read as a video: it is {found}")
-    return found
+    """Read the frames of a file. Raises ValueError that names the file if it can't be read."""
+    frames = decode_frames(content(path), color, most, bits, str(path))
+    if isinstance(frames, Skipped):
+        raise ValueError(f"{str(path)!r} can't be read as a video: it is {frames}")
+    return frames

@@ -1,4 +1,4 @@
-"""Audio classification data: WAV, FLAC, Ogg, MP3 and other files in folders named after their classes."""
+"""Audio classification data: WAV, FLAC, Ogg, MP3 and other sound files in folders named after their classes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator
 
 from ..holdout import HoldOutSource
-from ..media.audio import MOST_SAMPLES, decode, resampled
+from ..media.audio import MOST_SAMPLES, Wave, decode, resampled
 from ..media.image_files import Files, open_image_files, stamp_of
 from ..source import Example, Skipped, Split, Table, new_name_of_refuse
 
-_FORMATS = """
-wav wave flac ogg oga opus mp3 aif aiff aifc au snd caf w64 rf64
-"""
+_FORMATS = "wav wave flac ogg oga opus mp3 aif aiff aifc au snd caf w64 rf64"
 SUFFIXES = frozenset(f".{name}" for name in _FORMATS.split())
 
 
 class Sounds(HoldOutSource, kind="sounds"):
-    """Audio files in a folder or an archive (.zip, .tar, .tar.gz …), each in a folder named after its class, perhaps below
-    `train`, `validation` and `test`. Files that can't be read are skipped and counted.
+    """Audio files in a folder or an archive (.zip, .tar, .tar.gz …), each in a folder named after its class, optionally
+    below `train`, `validation` and `test`. Files that can't be read are skipped and counted.
 
     label: a regular expression for the path, in place of folders; its first group, or the whole match, is the class.
     validation, test: regular expressions; a file whose path matches belongs to that split.
-    rate:  samples a second; by default those of the first file.
+    rate:  the sample rate in Hz; by default that of the first file.
     rates: for files with another sample rate: "raise" an error, "skip" and count them, or "resample" them.
     """
 
@@ -44,7 +42,7 @@ class Sounds(HoldOutSource, kind="sounds"):
         try:
             re.compile(value or "")
         except re.error as error:
-            raise ValueError(f"{value!r} is no regular expression: {error}") from None
+            raise ValueError(f"{value!r} is not a regular expression: {error}") from None
         return value
 
     def stamp(self) -> tuple[Hashable, ...]:
@@ -65,58 +63,63 @@ class Sounds(HoldOutSource, kind="sounds"):
     def class_of(self, name: str, placed: str | None) -> str | None:
         if self.label is None:
             return placed
-        found = re.search(self.label, name)
-        return None if found is None else found[1] if found.re.groups else found[0]
+        match = re.search(self.label, name)
+        return None if match is None else match[1] if match.re.groups else match[0]
 
     def notes(self) -> tuple[str, ...]:
         return (*(self._files().notes if self.label is None else ()), *super().notes())
 
-    def gives(self, split: Split) -> bool:
+    def _members(self, split: Split) -> list[int]:
         files = self._files()
-        return any(self.split_of(name, files.split(i)) == split for i, name in enumerate(files.names))
+        return [i for i, name in enumerate(files.names) if self.split_of(name, files.split(i)) == split]
+
+    def gives(self, split: Split) -> bool:
+        return bool(self._members(split))
 
     def open(self, split: Split) -> Table:
-        files = self._files()
-        wanted = [i for i, name in enumerate(files.names) if self.split_of(name, files.split(i)) == split]
-        return _Sounds(self, files, wanted)
+        return _Sounds(self, self._files(), self._members(split))
 
 
 class _Sounds:
-    """The sounds of a split, each read once."""
+    """The sounds of a split, cached once read."""
 
-    def __init__(self, source: Sounds, files: Files, wanted: list[int]) -> None:
-        self._source, self._files, self._wanted = source, files, wanted
-        self._kept: dict[int, Example | Skipped] = {}
+    def __init__(self, source: Sounds, files: Files, members: list[int]) -> None:
+        self._source, self._files, self._members = source, files, members
+        self._cache: dict[int, Example | Skipped] = {}
 
     def __len__(self) -> int:
-        return len(self._wanted)
+        return len(self._members)
 
     def __getitem__(self, i: int) -> Example | Skipped:
-        if i not in self._kept:
-            self._kept[i] = self._read(self._wanted[i])
-        return self._kept[i]
+        if i not in self._cache:
+            self._cache[i] = self._read(self._members[i])
+        return self._cache[i]
 
     def _read(self, i: int) -> Example | Skipped:
         source, name = self._source, self._files.names[i]
         label = source.class_of(name, self._files.label(i))
         if label is None:
             return Skipped("without a class", name)
-        data = self._files.read(i)
-        found = data if isinstance(data, Skipped) else decode(data)
-        if isinstance(found, Skipped):
-            return Skipped(found, name)
-        samples, rate = found
+        sound = _decoded(self._files, i)
+        if isinstance(sound, Skipped):
+            return Skipped(sound, name)
+        samples, rate = sound
         wanted = source.rate or _rate(source, source.stamp())
         if rate != wanted and source.rates != "resample":
             if source.rates == "skip":
                 return Skipped(f"of another rate than {wanted:,} Hz", name)
             raise ValueError(
                 f"{source.path}, {name}: {rate:,} samples a second, and the first file has {wanted:,}; data.rates=resample "
-                "makes them one, data.rates=skip leaves it out"
+                "converts such files, data.rates=skip skips them"
             )
         if len(samples) * wanted > MOST_SAMPLES * rate:
             return Skipped(f"longer than {MOST_SAMPLES:,} samples at {wanted:,} Hz", name)
         return {"audio": resampled(samples, rate, wanted), "rate": wanted, "label": label, "where": name}
+
+
+def _decoded(files: Files, i: int) -> tuple[Wave, int] | Skipped:
+    data = files.read(i)
+    return data if isinstance(data, Skipped) else decode(data)
 
 
 @lru_cache(maxsize=16)
@@ -124,8 +127,7 @@ def _rate(source: Sounds, stamp: tuple[Hashable, ...]) -> int:
     """The sample rate of the first file that can be read."""
     files = source._files()
     for i in range(len(files.names)):
-        data = files.read(i)
-        found = data if isinstance(data, Skipped) else decode(data)
-        if not isinstance(found, Skipped):
-            return found[1]
+        sound = _decoded(files, i)
+        if not isinstance(sound, Skipped):
+            return sound[1]
     raise ValueError(f"{source.path} has no sound that can be read")

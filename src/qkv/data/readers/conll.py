@@ -16,8 +16,8 @@ _FORM, _UPOS = 1, 3  # columns of CoNLL-U
 class Columns(FilePerSplit, kind="columns"):
     """Sentences of words and tags. Columns are separated by tabs, or by spaces if a line has no tab.
 
-    word, tag: which columns, from 0; −1 is the last. By default the first and the last; of a `.conllu` file (plain or
-               packed) the second and the fourth, words and their universal parts of speech.
+    word, tag: the columns, from 0; −1 is the last. By default the first and the last; of a `.conllu` file (plain or
+               compressed) the second and the fourth, words and their universal parts of speech.
 
     In CoNLL-U, lines that begin with `#` are comments; multiword tokens ("3-4") and empty nodes ("5.1") are skipped.
     """
@@ -32,11 +32,11 @@ class Columns(FilePerSplit, kind="columns"):
 
 
 class _Sentences:
-    """The blocks of lines between empty ones."""
+    """The sentences of a file: its blocks of lines between empty lines."""
 
     def __init__(self, lines: Lines, word: int | None, tag: int | None) -> None:
         self._lines = lines
-        self._blocks = self._lines.blocks()
+        self._blocks = lines.blocks()
         self._universal = bare_name(lines.path).endswith(".conllu")
         self._word = word if word is not None else _FORM if self._universal else 0
         self._tag = tag if tag is not None else _UPOS if self._universal else -1
@@ -55,17 +55,16 @@ class _Sentences:
             tags.append(self._cell(cells, self._tag, n))
         if not words or words == [_DOCUMENT]:
             return Skipped("without words")
-        return {"text": " ".join(words), "words": words, "tags": tags, "where": self._where(start)}
+        return {"text": " ".join(words), "words": words, "tags": tags, "where": self._lines.where(start)}
 
     def _cell(self, cells: list[str], column: int, line: int) -> str:
-        needed = column + 1 if column >= 0 else max(-column, 2)  # the last of one column would be the word itself
-        found = cells[column].strip() if len(cells) >= needed else ""
-        if not found:
+        needed = (
+            column + 1 if column >= 0 else max(-column, 2)
+        )  # with a single column, the last would be the word itself
+        cell = cells[column].strip() if len(cells) >= needed else ""
+        if not cell:
             raise ValueError(
-                f"{self._where(line)}: a word and its tag are columns {self._word} and {self._tag} here, and the line "
+                f"{self._lines.where(line)}: a word and its tag are columns {self._word} and {self._tag} here, and the line "
                 f"has {len(cells)}: {' '.join(cells)[:60]!r}; see `word` and `tag`"
             )
-        return found
-
-    def _where(self, line: int) -> str:
-        return f"{str(self._lines.path)!r}, line {line + 1:,}"
+        return cell

@@ -1,4 +1,4 @@
-"""FASTA files: protein or DNA sequences, with a label per residue such as the secondary structure."""
+"""FASTA files: protein or DNA sequences, with labels per residue such as the secondary structure."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pydantic import model_validator
 
 from ..files.compressed import open_bytes
 from ..holdout import HoldOutSource
-from ..source import Example, Skipped, Split, Table
+from ..source import SPLITS, Example, Skipped, Split, Table
 
-_LARGEST = 1 << 30  # bytes of a file in an archive: what is larger has to be unpacked, and is mapped then
+_LARGEST = 1 << 30  # bytes of a file in an archive; a larger one has to be unpacked, so that it is memory-mapped
 _COUNTED, _HIDDEN = "1", "0"
 
 
 class Fasta(HoldOutSource, kind="fasta"):
     """Sequences of a FASTA file: a header `>name …`, then the symbols, on one line or several.
 
-    labels: a FASTA file with a label for each symbol, by the names of the headers. Without one, sequences are plain text.
-    mask:   a FASTA file with a 1 for each symbol whose label counts and a 0 for the others (places that no experiment could
-            resolve).
-    shortest: symbols of a sequence at least; shorter ones are skipped.
+    labels: a FASTA file with a label for each symbol, by the names in the headers. Without one, sequences are plain text.
+    mask:   a FASTA file with a 1 for each symbol whose label counts and a 0 for the others (residues that no experiment
+            could resolve).
+    shortest: minimum number of symbols in a sequence; shorter ones are skipped.
 
-    `SET=train` or `SET=test` in a header of the labels (of the sequences, where there are none), and `VALIDATION=True`, say
-    which split a sequence is of (FLIP, Dallago et al. 2021). What no header says is held out. A file may stand in an
-    archive: `splits.zip/splits/sequences.fasta`.
+    `SET=train`, `SET=test` and `VALIDATION=True` in a header of the labels (of the sequences, without labels) assign a
+    sequence to a split (FLIP, Dallago et al. 2021). A split that no header names is held out. A file may be in an archive:
+    `splits.zip/splits/sequences.fasta`.
     """
 
     path_fields: ClassVar[tuple[str, ...]] = ("path", "labels", "mask")
@@ -48,7 +48,7 @@ class Fasta(HoldOutSource, kind="fasta"):
         return bool(self._members[split]) and split != "train"
 
     def open(self, split: Split) -> Table:
-        return _Strings(self, self._members[split])
+        return _Sequences(self, self._members[split])
 
     def stamp(self) -> tuple[Hashable, ...]:
         files = [_file(name)[0] for name in (self._path, self.labels, self.mask) if name]
@@ -62,11 +62,11 @@ class Fasta(HoldOutSource, kind="fasta"):
 
     @property
     def _members(self) -> dict[Split, tuple[str, ...]]:
-        """By the headers of the labels; sequences that have none there are of the split that their own header says, which
-        skips and counts them."""
+        """The names of each split, by the headers of the labels. Sequences without labels have the split of their own
+        header, so that they are skipped and counted there."""
         sequences = records(self._path)
         labels = sequences if self.labels is None else records(self.labels)
-        return _split({**labels, **{name: one for name, one in sequences.items() if name not in labels}})
+        return _split(labels | {name: record for name, record in sequences.items() if name not in labels})
 
 
 class Record(NamedTuple):
@@ -91,7 +91,7 @@ def _records(path: Path, member: str, size: int, mtime_ns: int) -> dict[str, Rec
         lines = _content(path, member).decode("ascii").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"{where} is not FASTA, which is ASCII: {error}") from None
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     header, at, symbols = "", 0, list[str]()
     for n, line in enumerate([*lines, ">"], 1):
         if not line.startswith(">"):
@@ -103,18 +103,18 @@ def _records(path: Path, member: str, size: int, mtime_ns: int) -> dict[str, Rec
             continue
         if at:
             name, *about = header.split() or [""]
-            if not name or name in found:
-                said = f"the name {name!r} is there twice" if name else "a header without a name"
-                raise ValueError(f"{where}, line {at:,}: {said}")
-            found[name] = Record(tuple(about), "".join(symbols), at)
+            if not name or name in records:
+                problem = f"the name {name!r} occurs twice" if name else "a header without a name"
+                raise ValueError(f"{where}, line {at:,}: {problem}")
+            records[name] = Record(tuple(about), "".join(symbols), at)
         header, at, symbols = line[1:], n, []
-    if not found:
-        raise ValueError(f"{where} holds no sequence")
-    return found
+    if not records:
+        raise ValueError(f"{where} has no sequence")
+    return records
 
 
 def _file(name: str) -> tuple[Path, str]:
-    """A file on disk, and the member of it if it is an archive."""
+    """The path of a file, and "" or, if it is an archive, the member in it."""
     path = Path(name).expanduser()
     for place in path.parents:
         if place.suffix == ".zip" and place.is_file():
@@ -136,22 +136,22 @@ def _content(path: Path, member: str) -> bytes:
                 )
             return archive.read(member)
     except KeyError:
-        raise ValueError(f"{str(path)!r} holds no {member!r}") from None
+        raise ValueError(f"{str(path)!r} has no {member!r}") from None
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
         raise ValueError(f"{str(path)!r} can't be read as an archive: {error}") from None
 
 
-def _split(found: dict[str, Record]) -> dict[Split, tuple[str, ...]]:
-    """The names of each split."""
-    members: dict[Split, list[str]] = {"train": [], "validation": [], "test": []}
-    for name, record in found.items():
+def _split(records: dict[str, Record]) -> dict[Split, tuple[str, ...]]:
+    """The names of the records of each split."""
+    members: dict[Split, list[str]] = {split: [] for split in SPLITS}
+    for name, record in records.items():
         about = {word.upper() for word in record.about}
         members["test" if "SET=TEST" in about else "validation" if "VALIDATION=TRUE" in about else "train"].append(name)
     return {split: tuple(names) for split, names in members.items()}
 
 
-class _Strings:
-    """Sequences by name, with their labels; "" stands for a label that doesn't count."""
+class _Sequences:
+    """Sequences by name, with their labels; a label that doesn't count is ""."""
 
     def __init__(self, spec: Fasta, names: tuple[str, ...]) -> None:
         self._names, self._spec = names, spec
@@ -176,20 +176,20 @@ class _Strings:
         if name not in self._labels:
             return Skipped("without labels")
         labels = self._beside(self._labels, name, len(text), where, "labels")
-        shown = self._beside(self._mask, name, len(text), where, "mask") if self._mask is not None else ""
-        if set(shown) - {_COUNTED, _HIDDEN}:
-            raise ValueError(f"{where}: a mask is made of 1 and 0, not of {''.join(sorted(set(shown)))[:20]!r}")
+        mask = self._beside(self._mask, name, len(text), where, "mask") if self._mask is not None else ""
+        if set(mask) - {_COUNTED, _HIDDEN}:
+            raise ValueError(f"{where}: a mask consists of 1 and 0, not of {''.join(sorted(set(mask)))[:20]!r}")
         tags = [
-            label if mark == _COUNTED else "" for label, mark in zip(labels, shown or _COUNTED * len(text), strict=True)
+            label if mark == _COUNTED else "" for label, mark in zip(labels, mask or _COUNTED * len(text), strict=True)
         ]
         return {"text": text, "words": text, "tags": tags, "where": where}
 
     @staticmethod
-    def _beside(found: dict[str, Record], name: str, size: int, where: str, what: str) -> str:
-        """The string of another file for the same sequence."""
-        if name not in found:
+    def _beside(records: dict[str, Record], name: str, size: int, where: str, what: str) -> str:
+        """The symbols of another file for the same sequence."""
+        if name not in records:
             raise ValueError(f"{where}: the {what} have no {name!r}")
-        symbols = found[name].symbols
+        symbols = records[name].symbols
         if len(symbols) != size:
             raise ValueError(f"{where}: {size} symbols have {len(symbols)} in the {what}; there has to be one for each")
         return symbols

@@ -13,11 +13,10 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from ...core.spec import Spec, nearest
-from ..files.json_lines import json_field
 from ..holdout import HoldOutSource
 from ..source import Example, Skipped, Split, Table
-from ..tables import StreamTable
-from .parallel_text import pair
+from ..tables import ComputedTable, StreamTable
+from .parallel_text import record_example
 
 _OTHER_NAMES: dict[Split, tuple[str, ...]] = {"train": (), "validation": ("valid", "val", "dev"), "test": ()}
 
@@ -34,15 +33,15 @@ class Splits(Spec):
 
 
 class Datasets(HoldOutSource, kind="datasets"):
-    """A data set by its Hub name, by a folder that `save_to_disk` made, or by a folder of Parquet, CSV or JSONL files.
+    """A dataset by its Hub name, a folder written by `save_to_disk`, or a folder of Parquet, CSV or JSONL files.
 
-    name:      of its configuration, where it has several; `revision` a branch, tag or commit of the Hub.
-    source, target: the columns of pairs; `text`, the column of running text. Dotted where nested: `translation.en`.
-    splits:    what they are called there. One that it doesn't have is held out of its training split by hash.
-    streaming: read on in the order of the data set without loading it first. Only the examples of a pool are shuffled,
-               nothing can be held out, and resuming reads up to where it was.
+    name:      the configuration, if the dataset has several; `revision` is a branch, tag or commit on the Hub.
+    source, target: the columns of pairs; `text`, the column of running text. Dotted if nested: `translation.en`.
+    splits:    the names of the splits in the dataset. A missing split is held out of its training split by hash.
+    streaming: read in the order of the dataset without downloading all of it first. Only the examples of a pool are
+               shuffled, nothing can be held out, and resuming reads from the start up to where it stopped.
 
-    The library's own settings hold: its cache, its tokens, `HF_HUB_OFFLINE=1`. Raises ValueError where it is missing.
+    The library's own settings apply: its cache, its tokens, `HF_HUB_OFFLINE=1`. Raises ValueError if it is missing.
     """
 
     path: str | None = None
@@ -57,7 +56,7 @@ class Datasets(HoldOutSource, kind="datasets"):
     @model_validator(mode="after")
     def _columns(self) -> Self:
         if (self.source is None) != (self.target is None):
-            raise ValueError("source and target, two columns, are given together, or neither")
+            raise ValueError("give both columns source and target, or neither")
         if self.source is not None and self.text is not None:
             raise ValueError("give the columns source and target, or the column text, not both")
         return self
@@ -72,13 +71,13 @@ class Datasets(HoldOutSource, kind="datasets"):
         return not self.streaming
 
     def gives(self, split: Split) -> bool:
-        found = self._called(split) is not None
-        if not found and self.streaming:
+        exists = self._called(split) is not None
+        if not exists and self.streaming:
             raise ValueError(
                 f"{self.path} has no {split} split, and none can be held out of a stream; name one as splits.{split}, "
                 "or leave out streaming"
             )
-        return found
+        return exists
 
     def open(self, split: Split) -> Table:
         called = self._called(split)
@@ -93,7 +92,8 @@ class Datasets(HoldOutSource, kind="datasets"):
                 raise ValueError(f"{self.path} has no column {top!r}; {nearest(top, data.column_names)}")
         if self.streaming:
             return StreamTable(lambda: (self.example(record) for record in data))
-        return _Records(data.select_columns(tops), self)
+        records = data.select_columns(tops)
+        return ComputedTable(len(records), lambda i: self.example(records[i]))
 
     def stamp(self) -> tuple[Hashable, ...]:
         data = _part(self, self._called("train") or "train")
@@ -101,45 +101,28 @@ class Datasets(HoldOutSource, kind="datasets"):
 
     def example(self, record: Mapping[str, Any]) -> Example | Skipped:
         """The example in a record, or why it is skipped."""
-        found = [json_field(record, column) for column in self.columns]
-        texts = [text for text in found if text is not None]
-        if len(texts) < len(found):
-            return Skipped(f"without a text {self.columns[found.index(None)]!r}")
-        if len(texts) == 2:
-            return pair(texts[0], texts[1])
-        return {"text": texts[0]} if texts[0].strip() else Skipped("empty")
+        return record_example(record, self.columns)
 
     def _called(self, split: Split) -> str | None:
-        """The dataset's name of a split."""
-        given = getattr(self.splits, split)
-        if given is not None:
-            return given
+        """The name of a split in the dataset; None if it has no such split."""
+        name = getattr(self.splits, split)
+        if name is not None:
+            return name
         return next((name for name in (split, *_OTHER_NAMES[split]) if name in _opened(self)), None)
-
-
-class _Records:
-    def __init__(self, data: Any, spec: Datasets) -> None:
-        self._data, self._spec = data, spec
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def __getitem__(self, i: int) -> Example | Skipped:
-        return self._spec.example(self._data[i])
 
 
 @lru_cache(maxsize=8)
 def _opened(spec: Datasets) -> Mapping[str, Any]:
-    """All splits of a data set, by the names that it gives them."""
+    """All splits of a dataset, by their names in it."""
     if spec.path is None:
-        raise ValueError("no training data: give data.path, the name of a data set or a folder that holds one")
+        raise ValueError("no training data: give data.path, the name of a dataset or a folder with one")
     if not _saved(spec):
         return _load(spec)
     library = _library()
     with _one_sentence_errors(spec.path):
-        found = library.load_from_disk(str(Path(spec.path).expanduser()))
-        found = found if isinstance(found, Mapping) else {"train": found}
-        return {name: data.to_iterable_dataset() for name, data in found.items()} if spec.streaming else found
+        saved = library.load_from_disk(str(Path(spec.path).expanduser()))
+        splits = saved if isinstance(saved, Mapping) else {"train": saved}
+        return {name: data.to_iterable_dataset() for name, data in splits.items()} if spec.streaming else splits
 
 
 @lru_cache(maxsize=16)

@@ -1,4 +1,4 @@
-"""Image classification data: folders named after their classes, archives of them, or a CSV or TSV file that lists images."""
+"""Image classification data: folders named after their classes, archives of them, or a CSV or TSV list of images."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..media.image_files import Files, open_image_files, stamp_of
 from ..media.images import MOST_PIXELS, Color, Pixels, decode, depth
 from ..source import SPLITS, Example, Skipped, Source, Split
 
-_LOOKED_AT = 16  # files of which the bits of gray ones are taken
+_SAMPLED = 16  # files inspected to detect the bit depth of gray images
 Indices = NDArray[np.int64]
 Decode = Callable[..., Pixels | Skipped]
 
 
 class Store(Hashable, Protocol):
-    """Decoded pictures by number. `where` names what they are of."""
+    """Decoded images by number. `where` names the folder or data set."""
 
     where: str
     names: Sequence[str]
@@ -38,9 +38,9 @@ class Store(Hashable, Protocol):
 
 
 class ImageTable:
-    """Images of a store: `{"image": (C, H, W) of uint8, "where": …}`, and `"label"` if there is one.
+    """Images of a store: `{"image": (C, H, W) of uint8, "where": …}`, and a `"label"` if there is one.
 
-    `labels` are known without decoding. Videos have another `name` than "image".
+    `labels` are available without decoding. `name` is the key of the image, "video" for videos.
     """
 
     def __init__(self, store: Store, which: Indices, name: str = "image") -> None:
@@ -64,13 +64,13 @@ class ImageTable:
 
 
 class ImageSource(Source):
-    """A source of images. Without data for validation or test, some training images are held out for these: about 2 %
-    each, at most about 1,000, those with the smallest hash of their names, so that the choice never changes.
+    """A source of images. Without data for validation or test, training images are held out: about 2 % each, at most about
+    1,000, those with the smallest hash of their names, so that the choice never changes.
     """
 
     @abstractmethod
     def store(self, split: Split) -> Store | None:
-        """The images given for a split; None if none were. Raises ValueError if they can't be read."""
+        """The images that the user provided for a split, or None. Raises ValueError if they can't be read."""
 
     @property
     def fixed(self) -> bool:
@@ -85,9 +85,13 @@ class ImageSource(Source):
         own = self.store(split)
         if split != "train" and own is not None:
             return ImageTable(own, _own(own, split), self.holds)
-        whole = self.store("train")
-        assert whole is not None
-        return ImageTable(whole, _placed(whole, self._missing)[split], self.holds)
+        return ImageTable(self._training, _split_up(self._training, self._missing)[split], self.holds)
+
+    @property
+    def _training(self) -> Store:
+        store = self.store("train")
+        assert store is not None
+        return store
 
     @property
     def _missing(self) -> tuple[Split, ...]:
@@ -95,44 +99,39 @@ class ImageSource(Source):
         return tuple(split for split in SPLITS if split == "train" or self.store(split) is None)
 
     def notes(self) -> tuple[str, ...]:
-        whole = self.store("train")
-        assert whole is not None
-        places = _placed(whole, self._missing)
-        held = [split for split in self._missing if split != "train" and split not in _said(whole)]
+        store = self._training
+        members = _split_up(store, self._missing)
+        held = [split for split in self._missing if split != "train" and split not in _named_splits(store)]
         if not held:
-            return whole.notes
-        counts = " and ".join(f"{len(places[split]):,} for {split}" for split in held)
-        return (
-            *whole.notes,
-            f"held out of the training pictures by hash: {counts}",
-        )
+            return store.notes
+        counts = " and ".join(f"{len(members[split]):,} for {split}" for split in held)
+        return (*store.notes, f"held out of the training pictures by hash: {counts}")
 
 
 def _mixed(store: Store, which: Iterable[int]) -> Indices:
-    """In order of their hash, so that the first images are of all classes."""
+    """Sort images by their hash, so that the first ones are from all classes."""
     return np.array(sorted(which, key=lambda i: text_hash(store.names[i])), np.int64)
 
 
 @lru_cache(maxsize=16)
 def _own(store: Store, split: Split) -> Indices:
-    """The images given for a split that belong to it: all of them, if their folders name no split."""
+    """The images of a split in a store of its own: all of them, if no folder names a split."""
     return _mixed(store, (i for i in range(len(store.names)) if store.split(i) in (None, split)))
 
 
 @lru_cache(maxsize=16)
-def _said(store: Store) -> frozenset[Split]:
+def _named_splits(store: Store) -> frozenset[Split]:
     """The splits named by the folders of a store."""
-    found = {store.split(i) for i in range(len(store.names))}
-    return frozenset(split for split in found if split is not None)
+    return frozenset(split for i in range(len(store.names)) if (split := store.split(i)) is not None)
 
 
 @lru_cache(maxsize=16)
-def _placed(store: Store, wanted: tuple[Split, ...]) -> dict[Split, Indices]:
+def _split_up(store: Store, splits: tuple[Split, ...]) -> dict[Split, Indices]:
     """The images of each of these splits, by their folders or else by hash."""
-    said = [store.split(i) or "train" for i in range(len(store.names))]
-    found = {split: _mixed(store, (i for i, name in enumerate(said) if name == split)) for split in wanted}
-    lacking = [split for split in wanted if split != "train" and not len(found[split])]
-    train = found["train"]
+    named = [store.split(i) or "train" for i in range(len(store.names))]
+    members = {split: _mixed(store, (i for i, name in enumerate(named) if name == split)) for split in splits}
+    lacking = [split for split in splits if split != "train" and not len(members[split])]
+    train = members["train"]
     each = max(1, min(len(train) // SHARE, MOST))
     if len(train) <= each * len(lacking):
         raise ValueError(
@@ -140,16 +139,16 @@ def _placed(store: Store, wanted: tuple[Split, ...]) -> dict[Split, Indices]:
             f"{' and '.join(lacking) or 'anything'}, so give data for these"
         )
     for n, split in enumerate(lacking):
-        found[split] = train[n * each : (n + 1) * each]
-    found["train"] = train[len(lacking) * each :]
-    return found
+        members[split] = train[n * each : (n + 1) * each]
+    members["train"] = train[len(lacking) * each :]
+    return members
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
 class ImageFiles(ImageSource):
-    """Files of pictures or videos in folders, archives or tables.
+    """Image or video files in folders, archives or tables.
 
     bits: how many bits 16-bit gray files use, 8, 12 or 16; by default detected from some training files.
     """
@@ -164,7 +163,7 @@ class ImageFiles(ImageSource):
 
     @property
     def columns(self) -> tuple[str | None, str | None]:
-        """The columns of a table that name pictures and classes."""
+        """The columns of a table with the images and the classes."""
         return None, None
 
     @property
@@ -173,40 +172,40 @@ class ImageFiles(ImageSource):
 
     @property
     def depth(self) -> int:
-        """How many bits gray files of 16 bits use."""
+        """How many bits 16-bit gray files use."""
         return self.bits or _depth(self._files(self.path)) or 16
 
     def notes(self) -> tuple[str, ...]:
-        found = None if self.bits else _depth(self._files(self.path))
-        said = f"gray pictures of 16 bits a pixel use {found}, and are read as of {found} (data.bits=16 reads them as of 16)"
-        return (*super().notes(), *((said,) if found and found < 16 else ()))
+        bits = None if self.bits else _depth(self._files(self.path))
+        note = (
+            f"gray pictures of 16 bits a pixel use {bits}, and are read as of {bits} (data.bits=16 reads them as of 16)"
+        )
+        return (*super().notes(), *((note,) if bits and bits < 16 else ()))
 
     def store(self, split: Split) -> Store | None:
-        given = {"train": self.path, "validation": self.validation_path, "test": self.test_path}[split]
-        if given is None and split != "train":
+        name = self.split_setting("path", split)
+        if name is None and split != "train":
             return None
-        return decoded(
-            self._files(given), str(given), self.color, self.most_pixels, self.depth, self.cache, self.decode
-        )
+        return decoded(self._files(name), str(name), self.color, self.most_pixels, self.depth, self.cache, self.decode)
 
-    def _files(self, given: str | None) -> Files:
-        if given is None:
+    def _files(self, name: str | None) -> Files:
+        if name is None:
             raise ValueError(f"no {self.holds}s are given: data.path=… is a folder of them, an archive, or a table")
-        path = Path(given).expanduser().resolve()
+        path = Path(name).expanduser().resolve()
         return open_image_files(path, stamp_of(path), self.columns)
 
 
 class Images(ImageFiles, kind="images"):
-    """Pictures in files, their folder naming the class: `cat/1.jpg`, or `train/cat/1.jpg` beside `test/cat/7.jpg`.
+    """Image files in folders named after their classes: `cat/1.jpg`, or `train/cat/1.jpg` beside `test/cat/7.jpg`.
 
-    path:       a folder, an archive of one (.zip, .tar, .tar.gz, .tar.xz …), or a CSV or TSV file that names pictures and
-                classes; `validation_path` and `test_path` the same for these splits.
-    color:      "rgb" or "gray": what every picture is made to be.
+    path:       a folder, an archive of one (.zip, .tar, .tar.gz, .tar.xz …), or a CSV or TSV file with images and classes;
+                `validation_path` and `test_path` the same for these splits.
+    color:      "rgb" or "gray", to which every image is converted.
     image_column, label_column: of a CSV or TSV file, see `image_files.Listed`.
-    most_pixels: larger pictures are skipped before they are decoded.
-    cache:      MiB of memory in which decoded pictures are kept, of each process that reads.
+    most_pixels: larger images are skipped before they are decoded.
+    cache:      MiB of memory for decoded images, in each process that reads.
 
-    Pictures that can't be read are skipped and counted.
+    Images that can't be read are skipped and counted.
     """
 
     image_column: str | None = None
@@ -221,17 +220,17 @@ class Images(ImageFiles, kind="images"):
 def _depth(files: Files) -> int | None:
     """How many bits 16-bit gray files use, detected from a sample."""
     count = len(files.names)
-    some = (files.read(i) for i in range(0, count, max(1, count // _LOOKED_AT)))
+    some = (files.read(i) for i in range(0, count, max(1, count // _SAMPLED)))
     return depth(data for data in some if not isinstance(data, Skipped))
 
 
 class _Decoded:
-    """Images in files; decoded ones are cached up to a budget of bytes."""
+    """Images in files; decoded images are cached up to a budget of bytes."""
 
     def __init__(self, files: Files, where: str, read: Decode, budget: int) -> None:
         self.where, self.names, self.notes = where, files.names, files.notes
         self._files, self._read, self._left = files, read, budget
-        self._kept: dict[int, Pixels] = {}
+        self._cache: dict[int, Pixels] = {}
 
     def label(self, i: int) -> str | None:
         return self._files.label(i)
@@ -240,15 +239,14 @@ class _Decoded:
         return self._files.split(i)
 
     def pixels(self, i: int) -> Pixels | Skipped:
-        kept = self._kept.get(i)
-        if kept is not None:
-            return kept
+        if i in self._cache:
+            return self._cache[i]
         data = self._files.read(i)
-        found = data if isinstance(data, Skipped) else self._read(data, where=f"{self.where}/{self.names[i]}")
-        if not isinstance(found, Skipped) and found.nbytes <= self._left:
-            self._left -= found.nbytes
-            self._kept[i] = found
-        return found
+        pixels = data if isinstance(data, Skipped) else self._read(data, where=f"{self.where}/{self.names[i]}")
+        if not isinstance(pixels, Skipped) and pixels.nbytes <= self._left:
+            self._left -= pixels.nbytes
+            self._cache[i] = pixels
+        return pixels
 
 
 @lru_cache(maxsize=8)
@@ -261,7 +259,7 @@ def decoded(files: Files, where: str, color: Color, most: int, bits: int, cache:
 
 
 class ArrayStore:
-    """Pictures in an array (N, C, H, W), numbered from 0."""
+    """Images in an array (N, C, H, W), numbered from 0."""
 
     notes: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""The source code of Python's standard library, a language modeling corpus that needs no download."""
+"""The source code of Python's standard library: a corpus for language modeling that needs no download."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__
 
 
 class StandardLibrary(Source, kind="stdlib"):
-    """The standard library's `.py` files without its tests, each one document.
+    """The `.py` files of the standard library, without its tests; each is one document.
 
     A module belongs to validation, test or training by the hash of its path, so the split is the same on every machine.
     `packages` limits the corpus to some top-level names, such as `["json", "asyncio"]`.
@@ -31,10 +31,10 @@ class StandardLibrary(Source, kind="stdlib"):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        there = {Path(name).parts[0].removesuffix(".py") for name in _modules()}
+        existing = {_package(name) for name in _modules()}
         for package in self.packages:
-            if package not in there:
-                raise ValueError(f"the standard library has no {package!r}; {nearest(package, sorted(there))}")
+            if package not in existing:
+                raise ValueError(f"the standard library has no {package!r}; {nearest(package, sorted(existing))}")
         return self
 
     @property
@@ -42,17 +42,23 @@ class StandardLibrary(Source, kind="stdlib"):
         return True
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        names = [name for name in _modules() if self._chosen(name) and self._split_of(name) == split]
+        names = [
+            name
+            for name in _modules()
+            if (not self.packages or _package(name) in self.packages) and self._split_of(name) == split
+        ]
         if not names:
             raise ValueError(f"no module of {', '.join(self.packages)} falls into {split}; name more packages")
         return ConcatTable([FileDocument(_folder() / name) for name in names])
 
-    def _chosen(self, name: str) -> bool:
-        return not self.packages or Path(name).parts[0].removesuffix(".py") in self.packages
-
     def _split_of(self, name: str) -> Split:
-        place = text_hash(name) / 2**64
-        return "validation" if place < self.validation else "test" if place < self.validation + self.test else "train"
+        share = text_hash(name) / 2**64
+        return "validation" if share < self.validation else "test" if share < self.validation + self.test else "train"
+
+
+def _package(name: str) -> str:
+    """The top-level name of a module's path."""
+    return Path(name).parts[0].removesuffix(".py")
 
 
 def _folder() -> Path:
@@ -61,16 +67,16 @@ def _folder() -> Path:
 
 @lru_cache(maxsize=1)
 def _modules() -> tuple[str, ...]:
-    """Paths below the standard library's folder, of files that hold UTF-8 text."""
+    """The paths of files with UTF-8 text, relative to the standard library's folder."""
     folder = _folder()
-    found = []
+    names = []
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder)
         if not _LEFT_OUT & set(name.parts) and path.stat().st_size and _is_text(path):
-            found.append(name.as_posix())
-    if not found:
+            names.append(name.as_posix())
+    if not names:
         raise ValueError(f"this Python has no standard-library sources in {str(folder)!r}")
-    return tuple(found)
+    return tuple(names)
 
 
 def _is_text(path: Path) -> bool:

@@ -17,12 +17,13 @@ Mask = NDArray[np.uint8]  # (H, W)
 
 
 class Masks(FileSource, kind="masks"):
-    """A folder with two subfolders, `images` and `masks`: `image/7.jpg` belongs to the mask `label/7.png`.
+    """A folder with subfolders of images and of masks: `label/7.png` is the mask of `image/7.jpg`.
 
     Masks have one channel, or a palette: each number in them is a class, see `Segment`. Splits without a folder of their own
     are held out of the training data.
 
-    classes: what the numbers mean, in their order.
+    images, masks: the names of the subfolders.
+    classes: the class names, in the order of their numbers.
     """
 
     path: str | None = None
@@ -33,14 +34,14 @@ class Masks(FileSource, kind="masks"):
     classes: tuple[str, ...] = ()
 
     def paths(self, split: Split) -> tuple[Path, ...]:
-        given = self.path if split == "train" else getattr(self, f"{split}_path")
-        if given is None:
+        path = self.split_setting("path", split)
+        if path is None:
             if split == "train":
                 raise ValueError(
-                    f"no data: give data.path, a folder with the folders {self.images} and {self.masks} in it"
+                    f"no data: give data.path, a folder with the subfolders {self.images} and {self.masks}"
                 )
             return ()
-        folder = Path(given).expanduser()
+        folder = Path(path).expanduser()
         return folder / self.images, folder / self.masks
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
@@ -64,27 +65,27 @@ class Masks(FileSource, kind="masks"):
 def _by_stem(folder: Path) -> dict[str, Path]:
     """The images of a folder by file name without suffix."""
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {str(folder)!r}; pictures and masks lie in folders of their own")
-    found: dict[str, Path] = {}
+        raise ValueError(f"there is no folder {str(folder)!r}; pictures and masks need folders of their own")
+    files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if is_wanted(path.name, SUFFIXES):
-            if path.stem in found:
-                raise ValueError(f"{str(path)!r} and {found[path.stem].name!r} have one name; leave one of them")
-            found[path.stem] = path
-    if not found:
+            if path.stem in files:
+                raise ValueError(f"{str(path)!r} and {files[path.stem].name!r} have one name; remove one of them")
+            files[path.stem] = path
+    if not files:
         raise ValueError(f"there is no picture in {str(folder)!r}")
-    return found
+    return files
 
 
 def _natural(stem: str) -> tuple[int, str]:
-    """2 before 10."""
+    """A sort key that puts 2 before 10."""
     return (int(stem) if stem.isdecimal() else -1, stem)
 
 
 def read_mask(path: Path) -> Mask:
-    """The numbers in a mask's file; 0 and 255 where it has one bit a pixel.
+    """The numbers in a mask file; 0 and 255 if it has one bit per pixel.
 
-    Raises ValueError that names the file where it can't be read, or has more than one channel or byte a pixel.
+    Raises ValueError that names the file if it can't be read, or has more than one channel or byte per pixel.
     """
     from PIL import Image
 
@@ -92,18 +93,18 @@ def read_mask(path: Path) -> Mask:
     try:
         with Image.open(path, formats=formats()) as image:
             large = image.width * image.height > MOST_PIXELS or max(image.size) > MOST_SIDE
-            found = np.asarray(image.convert("L") if image.mode == "1" else image) if not large else np.empty(0)
-    except Exception as error:  # whatever the reader of a format stumbles over
+            mask = np.asarray(image.convert("L") if image.mode == "1" else image) if not large else np.empty(0)
+    except Exception as error:  # Pillow's decoders raise errors of many types
         raise ValueError(f"{name} can't be read as a mask: {error or type(error).__name__}") from None
     if large:
         raise ValueError(
             f"{name} is larger than {MOST_PIXELS:,} pixels, or {MOST_SIDE:,} on a side; cut it into pieces"
         )
-    if found.ndim == 3 and (found == found[..., :1]).all():
-        found = found[..., 0]
-    if found.ndim != 2 or not np.array_equal(found, found.astype(np.uint8)):
+    if mask.ndim == 3 and (mask == mask[..., :1]).all():
+        mask = mask[..., 0]
+    if mask.ndim != 2 or not np.array_equal(mask, mask.astype(np.uint8)):
         raise ValueError(
-            f"{name} is no mask: it has {1 if found.ndim == 2 else found.shape[2]} channels of {found.dtype}, and "
+            f"{name} is no mask: it has {1 if mask.ndim == 2 else mask.shape[2]} channels of {mask.dtype}, and "
             "a mask has one number from 0 to 255 for each pixel"
         )
-    return found.astype(np.uint8)
+    return mask.astype(np.uint8)

@@ -14,7 +14,7 @@ from .images import ArrayStore, ImageSource, Store
 class Digits(ImageSource, kind="digits"):
     """1,797 handwritten digits of 8 × 8 gray pixels, which come with scikit-learn (UCI, Alpaydin and Kaynak 1998).
 
-    300 are for testing and 150 for validation, the same ones always.
+    300 are for testing and 150 for validation, always the same ones.
     """
 
     def store(self, split: Split) -> Store | None:
@@ -25,12 +25,12 @@ class Digits(ImageSource, kind="digits"):
 def _digits() -> ArrayStore:
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
-    found = load_digits()
-    images = np.rint(found.images * (255 / 16)).astype(np.uint8)[:, None]
-    places = Shuffle(len(images), seed=0)(np.arange(len(images)))
+    digits = load_digits()
+    images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[:, None]
+    order = Shuffle(len(images), seed=0)(np.arange(len(images)))
     splits: list[Split] = ["train"] * len(images)
-    for i in places[:300].tolist():
+    for i in order[:300].tolist():
         splits[i] = "test"
-    for i in places[300:450].tolist():
+    for i in order[300:450].tolist():
         splits[i] = "validation"
-    return ArrayStore("scikit-learn's digits", images, list(map(str, found.target.tolist())), splits)
+    return ArrayStore("scikit-learn's digits", images, list(map(str, digits.target.tolist())), splits)

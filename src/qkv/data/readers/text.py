@@ -1,4 +1,4 @@
-"""Plain text for language models: text files and folders of them, as documents per file, line or block."""
+"""Plain text for language models: text files and folders of them, with one document per file, line or block."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from pydantic import Field, model_validator
 from ...core.shuffle import text_hash
 from ..files.cache import Stamp, stamp_of
 from ..files.compressed import PACKED, bare_name
-from ..files.documents import PIECE, BlockDocuments, FileDocument, LineDocuments
+from ..files.documents import PIECE, FileDocument, block_documents, line_documents
 from ..files.encodings import open_text
 from ..files.text_files import TextFiles
 from ..source import SPLITS, Example, Split, Table
-from ..tables import ConcatTable, SliceTable
+from ..tables import ConcatTable, slice_table
 
 SMALLEST_PIECE = 1 << 10  # bytes
-_MARKED = (".csv", ".tsv", ".jsonl", ".json", ".html", ".xml")  # files in which texts stand among other things
-_FILES_TO_SPLIT_BY = 50  # with fewer files than this, pieces rather than files are held out
+_MARKED = (".csv", ".tsv", ".jsonl", ".json", ".html", ".xml")  # files with markup or several columns
+_FILES_TO_SPLIT_BY = 50  # with fewer files, pieces rather than files are held out
 
 
 class Text(TextFiles, kind="text"):
     """Text files. A path is a file, or a folder whose files with one of the `suffixes` are read, also in subfolders.
 
-    `documents` says what one document is: a whole "file", a "line", or a "block" of lines between empty lines.
-
-    `shares` splits the text by position in place of holding parts of it out by hash: `(0.9, 0.05, 0.05)` trains on the
-    first 90 %, with two numbers the last share is for both validation and test. Shares are of bytes (a cut falls between
-    characters), or of lines or blocks where these are the documents.
+    documents: the unit of a document: a "file", a "line", or a "block" of lines between empty lines.
+    shares:    splits the text by position rather than by hash: `(0.9, 0.05, 0.05)` trains on the first 90 %; with two
+               numbers, the last share is for both validation and test. Shares are of bytes (cut between characters), or of
+               lines or blocks if these are the documents.
     """
 
     path: str | tuple[str, ...] = ()
@@ -56,7 +55,7 @@ class Text(TextFiles, kind="text"):
 
     @property
     def compared(self) -> bool:
-        """Not in pieces of files: two of them are hardly ever equal, and to look for it is to read all of the text."""
+        """False for pieces of files, which are hardly ever equal: comparing them would mean reading all of the text."""
         return self.documents != "file"
 
     def gives(self, split: Split) -> bool:
@@ -66,16 +65,16 @@ class Text(TextFiles, kind="text"):
         shared = self.shares is not None and len(self.shares) == 2
         marked = sorted({path.name for path in self.paths("train") if Path(bare_name(path)).suffix in _MARKED})
         raw = f"{', '.join(marked[:3])} read as running text, with all that stands around the texts" if marked else ""
-        left_out = () if self.strict else self._sound("train")[1]
+        left_out = () if self.strict else self._readable("train")[1]
         same = "validation and test are the same text" if shared else ""
         return (*super().notes(), *left_out, *(note for note in (raw, same) if note))
 
     def paths(self, split: Split) -> tuple[Path, ...]:
-        given = self.path if split == "train" else getattr(self, f"{split}_path")
-        given = (given,) if isinstance(given, str) else given
-        if not given and split == "train":
+        names = self.split_setting("path", split)
+        names = (names,) if isinstance(names, str) else names
+        if not names and split == "train":
             raise ValueError("no training data: give data.path, a text file or a folder of them")
-        return tuple(file for name in given for file in self._files(Path(name).expanduser()))
+        return tuple(file for name in names for file in self._files(Path(name).expanduser()))
 
     def _files(self, path: Path) -> list[Path]:
         if path.is_file():
@@ -83,21 +82,21 @@ class Text(TextFiles, kind="text"):
         if not path.is_dir():
             raise ValueError(f"there is no file or folder {str(path)!r}")
         endings = (*self.suffixes, *(suffix + packed for suffix in self.suffixes for packed in PACKED))
-        found = sorted(file for file in path.rglob("*") if file.name.endswith(endings) and file.is_file())
-        filled = [file for file in found if file.stat().st_size]
+        files = sorted(file for file in path.rglob("*") if file.name.endswith(endings) and file.is_file())
+        filled = [file for file in files if file.stat().st_size]
         if not filled:
-            state = "only empty files" if found else "no file"
+            state = "only empty files" if files else "no file"
             raise ValueError(
                 f"{str(path)!r} holds {state} with the suffix {' or '.join(self.suffixes)}; see `suffixes`"
             )
         return filled
 
     def open(self, split: Split) -> Table:
-        paths = self._sound("train" if self.shares else split)[0]
+        paths = self._readable("train" if self.shares else split)[0]
         if self.documents != "file":
-            documents = LineDocuments if self.documents == "line" else BlockDocuments
-            table = ConcatTable([documents(path, self.encoding, self.strict) for path in paths])
-            return SliceTable(table, *self._span(split, len(table))) if self.shares else table
+            documents = line_documents if self.documents == "line" else block_documents
+            table = ConcatTable([documents(self.lines(path)) for path in paths])
+            return slice_table(table, *self._span(split, len(table))) if self.shares else table
         sizes = [len(open_text(path, self.encoding)) for path in paths]
         if self.shares:
             return self._stretch(paths, sizes, *self._span(split, sum(sizes)))
@@ -108,18 +107,18 @@ class Text(TextFiles, kind="text"):
             )
         return ConcatTable([self._document(path, _piece(sum(sizes))) for path in paths])
 
-    def _sound(self, split: Split) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-        """The files that can be opened, and notes on those that are skipped."""
+    def _readable(self, split: Split) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+        """The files that can be opened, and notes on skipped ones."""
         paths = self.paths(split)
         if self.strict:
             return paths, ()
-        found, broken = _opened(paths, self.encoding, tuple(stamp_of(path) for path in paths))
-        if not found:
+        opened, broken = _opened(paths, self.encoding, tuple(stamp_of(path) for path in paths))
+        if not opened:
             raise ValueError(f"none of the {len(paths):,} files can be read: {broken[0]}")
-        return found, tuple(f"skipped: {why}" for why in broken)
+        return opened, tuple(f"skipped: {why}" for why in broken)
 
     def _span(self, split: Split, size: int) -> tuple[int, int]:
-        """The part of `size` bytes or documents that a split has."""
+        """The part of `size` bytes or documents that belongs to a split."""
         assert self.shares is not None
         number = min(SPLITS.index(split), len(self.shares) - 1)
         begin, end = (int(size * round(sum(self.shares[:n]), 9)) for n in (number, number + 1))
@@ -134,7 +133,7 @@ class Text(TextFiles, kind="text"):
         return FileDocument(path, piece, begin, end, self.encoding)
 
     def _stretch(self, paths: Sequence[Path], sizes: Sequence[int], begin: int, end: int) -> Table:
-        """The bytes begin … end − 1 of files that follow one another."""
+        """The bytes begin … end − 1 of the concatenated files."""
         parts, offset = [], 0
         for path, size in zip(paths, sizes, strict=True):
             start, stop = max(begin - offset, 0), min(end - offset, size)
@@ -144,7 +143,7 @@ class Text(TextFiles, kind="text"):
         return ConcatTable(parts)
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
-        table = getattr(table, "table", table)  # behind what leaves out what is damaged
+        table = getattr(table, "table", table)  # inside the table that skips damaged entries
         if isinstance(table, ConcatTable) and table.names:
             return text_hash(table.names[table.table_of(i)])
         return super().hold_out_key(table, i, example)
@@ -155,16 +154,16 @@ def _opened(
     paths: tuple[Path, ...], encoding: str, stamps: tuple[Stamp, ...]
 ) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """The files that can be opened, and why the others can't."""
-    found, broken = [], []
+    opened, broken = [], []
     for path in paths:
         try:
             open_text(path, encoding)
-            found.append(path)
+            opened.append(path)
         except ValueError as error:
             broken.append(str(error))
-    return tuple(found), tuple(broken)
+    return tuple(opened), tuple(broken)
 
 
 def _piece(size: int) -> int:
-    """Bytes in a piece, so that a small corpus has pieces to hold out and to shuffle."""
+    """The size of a piece in bytes: small enough that a small corpus has pieces to hold out and shuffle."""
     return min(PIECE, max(SMALLEST_PIECE, size // 100))

@@ -1,4 +1,4 @@
-"""Time series from CSV, cut into windows of a history and a forecast horizon."""
+"""Time series from CSV, as windows of a history and a forecast horizon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class Windows:
-    """Windows of `history + horizon` rows, one every `stride` rows of part of a series."""
+    """Windows of `history + horizon` rows, one every `stride` rows, from part of a series."""
 
     def __init__(self, values: Numbers, spec: SeriesSource, begin: int, end: int, names: tuple[str, ...]) -> None:
         self._values, self._spec, self._begin, self._names = values, spec, begin, names
@@ -46,8 +46,8 @@ class SeriesSource(Source):
     """Base class of time series sources: windows of `history` rows, and the `horizon` rows to forecast from them.
 
     Values are standardized by the mean and standard deviation of the training split, so that errors are comparable between
-    columns and with the literature. `shares` or `rows` set the sizes of the splits. A window of validation or test may look
-    back into the split before it.
+    columns and with the literature. `shares` or `rows` set the sizes of the splits. The history of a validation or test
+    window may be in the split before it.
     """
 
     history: int = Field(default=96, gt=0)
@@ -95,12 +95,12 @@ class SeriesSource(Source):
 
 
 class Series(SeriesSource, kind="series"):
-    """A CSV file (or .gz) of numbers, one row a time, oldest first; the first row may name the columns. Where a first column
-    has dates, they are held to that, and what lies between rows is told.
+    """A CSV file (or .gz) of numbers with one row per time, oldest first; the first row may name the columns. If the first
+    column has dates, their order is checked, and uneven steps are noted.
 
-    columns: which to read, by name or number from 0; by default all but a first column that isn't numbers (dates).
+    columns: the columns to read, by name or number from 0; by default all but a first column that isn't numbers (dates).
     gaps:    for cells without a number: "raise" an error, or "fill" them with the last value.
-    rows:    how many rows the training, validation and test splits have, in place of `shares`.
+    rows:    the numbers of rows in the training, validation and test splits, in place of `shares`.
     """
 
     path: str = ""
@@ -126,7 +126,7 @@ class Series(SeriesSource, kind="series"):
         path = Path(self.path).expanduser()
         if not self.path or not path.is_file():
             missing = f"there is no file {self.path!r}" if self.path else "no data"
-            raise ValueError(f"{missing}; give data.path, a CSV file of numbers with one row a time")
+            raise ValueError(f"{missing}; give data.path, a CSV file of numbers with one row per time")
         stat = path.stat()
         return _read(path, self.columns, self.gaps, (stat.st_size, stat.st_mtime_ns))
 
@@ -154,7 +154,7 @@ def _read(
             if number is None and (gaps == "raise" or i == 0):
                 raise ValueError(
                     f"{path}, row {i + 1 + bool(header)}, {names[column][:60]}: {row[column][:40]!r} is no number; "
-                    "data.gaps=fill takes the value before it"
+                    "data.gaps=fill repeats the value before it"
                 )
             values[i, j] = values[i - 1, j] if number is None else number
     dated = _number(rows[0][0]) is None

@@ -7,7 +7,7 @@ from .images import Decode, ImageFiles
 
 
 class Clips(ImageFiles, kind="clips"):
-    """Animated GIF, WebP or PNG files, their folder naming the class, as `images` has it; each is a "video" of all its
+    """Animated GIF, WebP or PNG files in folders named after their classes, as in `images`; each is a "video" of all its
     frames. Files that can't be read are skipped and counted."""
 
     @property

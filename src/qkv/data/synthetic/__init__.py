@@ -1,1 +1,1 @@
-"""Generated data sources, one a file: nothing to download, so that recipes run anywhere."""
+"""Generated data sources, one in each file, which need no download."""

@@ -1,4 +1,4 @@
-"""Generated sounds of six classes that differ in how their pitch changes over time."""
+"""Generated audio for sound classification: six classes that differ in how their pitch changes over time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pydantic import Field
 
 from ...core.shuffle import mix
 from ..media.audio import Wave
-from ..source import Example, Source, Split, Table
-from .base import GeneratedTable
+from ..source import SPLITS, Example, Source, Split, Table
+from ..tables import ComputedTable
 
 
 class Calls(Source, kind="calls"):
-    """Made sounds of six classes, as if of birds: rising, falling, steady, trilling, clicking, hissing; of any pitch.
+    """Generated bird-like sounds of six classes: rising, falling, steady, trilling, clicking, hissing; at any pitch.
 
-    What tells them apart is how they change in time, not which pitches are in them.
+    The classes differ in how a sound changes over time, not in its pitches.
     """
 
     rate: int = Field(default=8000, gt=0)
@@ -31,8 +31,8 @@ class Calls(Source, kind="calls"):
         return True
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        place = ("train", "validation", "test").index(split)
-        return GeneratedTable(getattr(self, split), lambda i: self.generate(np.random.default_rng(mix(place, i)), i))
+        number = SPLITS.index(split)
+        return ComputedTable(getattr(self, split), lambda i: self.generate(np.random.default_rng(mix(number, i)), i))
 
     def generate(self, random: np.random.Generator, i: int) -> Example:
         label = CALLS[i % len(CALLS)]
@@ -49,8 +49,8 @@ def _call(label: str, time: Any, seconds: float, random: np.random.Generator) ->
     pitch = random.uniform(500, 1800)
     if label == "hissing":
         return np.asarray(random.normal(0, 0.5, len(time)) * np.sin(np.pi * time / seconds), np.float32)
-    share = time / seconds
-    bend = {"rising": share, "falling": 1 - share, "trilling": 0.5 + 0.5 * np.sin(2 * np.pi * 9 * time)}
+    progress = time / seconds
+    bend = {"rising": progress, "falling": 1 - progress, "trilling": 0.5 + 0.5 * np.sin(2 * np.pi * 9 * time)}
     frequency = pitch * (1 + 0.8 * bend.get(label, 0.5 * np.ones_like(time)))
     tone = np.sin(2 * np.pi * np.cumsum(frequency) * (time[1] - time[0]))
     if label == "clicking":

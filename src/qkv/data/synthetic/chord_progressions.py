@@ -11,14 +11,15 @@ from ..source import Example
 from .base import GeneratedSource
 
 _SCALES = {"major": (0, 2, 4, 5, 7, 9, 11), "minor": (0, 2, 3, 5, 7, 8, 10)}
-_FOLLOWS = {0: (3, 4, 5, 1), 1: (4,), 3: (4, 0, 1), 4: (0, 0, 5), 5: (3, 1)}  # degrees of the scale, from 0
-_TENOR, _ALTO, _SOPRANO = 55, 62, 69  # where these voices like to be
-_BEATS = 2  # that a chord lasts
+_NEXT_DEGREES = {0: (3, 4, 5, 1), 1: (4,), 3: (4, 0, 1), 4: (0, 0, 5), 5: (3, 1)}  # degrees of the scale, from 0
+_TENOR, _ALTO, _SOPRANO = 55, 62, 69  # the note around which each voice stays
+_BEATS = 2  # frames per chord
 
 
 class Progressions(GeneratedSource, kind="progressions"):
-    """Pieces of so many chords, two frames each: the bass has the root, the upper voices move as little as they can, and the
-    soprano walks on between two chords. They begin and end on the first degree of their key."""
+    """Pieces of `shortest` to `longest` chords, two frames each. The bass plays the root, the upper voices move as little
+    as possible, and the soprano has a passing note between chords. A piece begins and ends on the first degree of its key.
+    """
 
     shortest: int = Field(default=6, ge=2)
     longest: int = Field(default=12, ge=2)
@@ -27,9 +28,9 @@ class Progressions(GeneratedSource, kind="progressions"):
         key, scale = random.randrange(12), _SCALES[random.choice(list(_SCALES))]
         degrees = [0]
         for _ in range(random.randint(self.shortest, max(self.shortest, self.longest)) - 3):
-            degrees.append(random.choice(_FOLLOWS[degrees[-1]]))
+            degrees.append(random.choice(_NEXT_DEGREES[degrees[-1]]))
         frames: list[Frame] = []
-        voices = [place + random.randint(-3, 3) for place in (_TENOR, _ALTO, _SOPRANO)]
+        voices = [center + random.randint(-3, 3) for center in (_TENOR, _ALTO, _SOPRANO)]
         for degree in (*degrees, 4, 0):
             tones = [(key + scale[(degree + third) % 7]) % 12 for third in (0, 2, 4)]
             voices = [_nearest(voice, tones, random) for voice in voices]
@@ -41,6 +42,5 @@ class Progressions(GeneratedSource, kind="progressions"):
 
 
 def _nearest(note: int, tones: list[int], random: Random) -> int:
-    """The nearest note that is one of these, of two equally near ones any."""
-    near = sorted((abs(d), random.random(), note + d) for d in range(-6, 7) if (note + d) % 12 in tones)
-    return near[0][2]
+    """The note nearest to `note` whose pitch class is one of `tones`; ties are broken at random."""
+    return min((abs(d), random.random(), note + d) for d in range(-6, 7) if (note + d) % 12 in tones)[2]

@@ -17,7 +17,7 @@ def _codes(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# ISO 3166 and 639 codes of names that people know; the full tables are an option of `Localise`.
+# ISO 3166 and 639 codes of widely known names; `Localise(names="all")` uses the full tables.
 TERRITORIES = _codes(
     "US CA MX BR AR CL CO PE CU GB IE FR ES PT DE AT CH IT GR TR NL BE DK SE NO FI IS PL CZ HU RO BG UA RU "
     "CN JP KR IN PK ID TH VN PH MY SG AU NZ EG MA KE NG ZA ET IL SA IR IQ"
@@ -37,7 +37,7 @@ UNITS = _codes(
 def open_locale(name: str) -> Locale:
     """A locale with data of its own. Raises ValueError, with the nearest names, when CLDR has no such locale.
 
-    Babel resolves CLDR's aliases in place, in dictionaries that all locales share, so that what one locale says
+    Babel resolves CLDR's aliases in place, in dictionaries that all locales share, so that the output of one locale
     depends on which was used before it (python-babel/babel#1234). A deep copy taken before first use keeps them apart.
     """
     try:
@@ -52,17 +52,17 @@ def open_locale(name: str) -> Locale:
 
 
 def shared_names(role: str, language: str, codes: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The codes whose names English and the language both have, one code to each English name.
+    """The codes that have a name in both English and `language`, one code per English name.
 
-    `role` is "territories", "languages" or "currencies". Without `codes` they are all that CLDR names, except English
-    names that hold more than words (years, "and", brackets) or that name a territory as well as a language.
+    `role` is "territories", "languages" or "currencies". Without `codes`, these are all codes that CLDR names, except
+    English names with more than letters (years, "and", brackets) and names of both a territory and a language.
     """
     english, other = getattr(open_locale("en"), role), getattr(open_locale(language), role)
     taken = set(open_locale("en").territories.values()) if role == "languages" else set()
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for code in codes or sorted(english):
         name = english.get(code)
         plain = codes is not None or (code.isalpha() and name and name.replace(" ", "").isalpha() and name not in taken)
         if name and plain and other.get(code):
-            found.setdefault(name, code)
-    return tuple(found.values())
+            by_name.setdefault(name, code)
+    return tuple(by_name.values())

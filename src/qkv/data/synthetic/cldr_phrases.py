@@ -1,7 +1,7 @@
 """The phrases of `localise`: dates, numbers, units and names formatted by CLDR, drawn at random or listed as anchors.
 
-An *item* is the thing itself (a date, an amount of a currency); a `Form` is one way to write items of a domain, in any
-locale. The *anchors* of a form are a few of its items that together hold every word the form can say.
+An *item* is a language-independent value (a date, an amount of a currency); a `Form` is one way to write items of a
+domain, in any locale. The *anchors* of a form are a few items whose texts together contain every word of the form.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Item = Any
 _Style = Literal["full", "long", "medium", "short"]
 _Unit = Literal["year", "month", "week", "day", "hour", "minute", "second"]
 _STYLES: tuple[_Style, ...] = get_args(_Style)
-_FIRST, _LAST = date(1990, 1, 1).toordinal(), date(2029, 12, 31).toordinal()  # two digits of the year tell it
+_FIRST, _LAST = date(1990, 1, 1).toordinal(), date(2029, 12, 31).toordinal()  # years are unambiguous in two digits
 
 
 @dataclass(frozen=True)
 class Form:
-    """One way to write the items of a domain. `style` is the control word where English alone doesn't tell it."""
+    """One way to write the items of a domain. `style` is the control word that is added if the English text is ambiguous."""
 
     domain: str
     style: str
@@ -37,7 +37,7 @@ class Form:
     has: Callable[[Item], bool] = lambda item: True
 
     def supported(self, locale: Locale) -> bool:
-        """Whether the locale's data can say all of it."""
+        """Whether the locale has the data to write all anchors."""
         try:
             return bool(self.anchors) and all(self.write(item, locale).strip() for item in self.anchors)
         except (KeyError, ValueError, AttributeError, TypeError, IndexError):
@@ -48,7 +48,7 @@ class Form:
 
 _DAYS = (
     *(date(2024, month, day) for month in range(1, 13) for day in (1, 20)),
-    *(date(2023, 1, d) for d in range(8)[1:]),
+    *(date(2023, 1, d) for d in range(1, 8)),
 )
 _HOURS = tuple(time(hour, minute) for hour in range(24) for minute in (0, 37))
 
@@ -90,8 +90,8 @@ def datetime_forms(language: str, every_name: bool) -> list[Form]:
 
         def write(moment: datetime, to: Locale) -> str:
             pattern = str(dates.get_datetime_format(style, to)).replace("'", "")
-            said = dates.format_time(moment.time(), clock, locale=to)
-            return pattern.replace("{0}", said).replace("{1}", dates.format_date(moment.date(), style, to))
+            text = dates.format_time(moment.time(), clock, locale=to)
+            return pattern.replace("{0}", text).replace("{1}", dates.format_date(moment.date(), style, to))
 
         return Form("datetime", style, write, _draw_moment, anchors)
 
@@ -100,14 +100,7 @@ def datetime_forms(language: str, every_name: bool) -> list[Form]:
 
 def calendar_forms(language: str, every_name: bool) -> list[Form]:
     """Months of a year, days of a month, weekdays with them, quarters."""
-    skeletons = {
-        "yMMMM": "long",
-        "yMMM": "medium",
-        "MMMMd": "long",
-        "MMMd": "medium",
-        "MMMEd": "medium",
-        "yQQQQ": "full",
-    }
+    styles = {"yMMMM": "long", "yMMM": "medium", "MMMMd": "long", "MMMd": "medium", "MMMEd": "medium", "yQQQQ": "full"}
     known = open_locale("en").datetime_skeletons.keys() & open_locale(language).datetime_skeletons.keys()
 
     def form(skeleton: str, style: str) -> Form:
@@ -116,7 +109,7 @@ def calendar_forms(language: str, every_name: bool) -> list[Form]:
 
         return Form("calendar", style, write, _draw_date, _DAYS)
 
-    return [form(skeleton, style) for skeleton, style in skeletons.items() if skeleton in known]
+    return [form(skeleton, style) for skeleton, style in styles.items() if skeleton in known]
 
 
 def relative_forms(language: str, every_name: bool) -> list[Form]:
@@ -160,20 +153,22 @@ def interval_forms(language: str, every_name: bool) -> list[Form]:
 
 
 def _draw_number(random: Random, digits: int, decimals: int) -> Decimal:
-    """A positive number; every count of digits before and after the point equally likely."""
+    """A positive number, uniform in its number of digits before and after the point."""
     places = random.randint(0, decimals)
     whole = random.randint(1, 10 ** random.randint(1, digits) - 1)
     n = Decimal(whole) + Decimal(random.randrange(10**places)).scaleb(-places)
-    return n.normalize() if n % 1 else Decimal(whole)  # 7, not 7.0: plurals tell them apart, English texts don't
+    return (
+        n.normalize() if n % 1 else Decimal(whole)
+    )  # 7, not 7.0: they have different plurals but the same English text
 
 
 def _plural_samples(language: str, candidates: list[Decimal]) -> list[Decimal]:
     """The first two numbers for every pair of plural categories, English and the language's."""
     english, other = open_locale("en").plural_form, open_locale(language).plural_form
-    found: dict[tuple[str, str], list[Decimal]] = {}
+    groups: dict[tuple[str, str], list[Decimal]] = {}
     for n in candidates:
-        found.setdefault((english(n), other(n)), []).append(n)
-    return [n for group in found.values() for n in group[:2]]
+        groups.setdefault((english(n), other(n)), []).append(n)
+    return [n for group in groups.values() for n in group[:2]]
 
 
 def _amounts(language: str) -> list[Decimal]:
@@ -199,7 +194,7 @@ def percent_forms(language: str, every_name: bool) -> list[Form]:
 
 
 def compact_forms(language: str, every_name: bool) -> list[Form]:
-    """1.2K, 34 million: what is said is exact, so that both languages round to the same number."""
+    """1.2K, 34 million: exact values, so that both languages round to the same number."""
 
     def form(length: Literal["long", "short"]) -> Form:
         def write(n: Decimal, to: Locale) -> str:
@@ -210,11 +205,8 @@ def compact_forms(language: str, every_name: bool) -> list[Form]:
     def draw(random: Random) -> Decimal:
         return _draw_number(random, 3, 1).scaleb(random.choice((3, 6, 9)))
 
-    leads = [
-        Decimal(text)
-        for text in ("1", "1.5", "2", "3", "5", "10", "12", "12.5", "20", "25", "100", "101", "123.4", "200", "500")
-    ]
-    anchors = tuple(lead.scaleb(power) for power in (3, 6, 9) for lead in leads)
+    leads = ("1", "1.5", "2", "3", "5", "10", "12", "12.5", "20", "25", "100", "101", "123.4", "200", "500")
+    anchors = tuple(Decimal(lead).scaleb(power) for power in (3, 6, 9) for lead in leads)
     return [form("long"), form("short")]
 
 
@@ -225,17 +217,17 @@ def currency_forms(language: str, every_name: bool) -> list[Form]:
         def write(item: tuple[str, Decimal], to: Locale) -> str:
             return numbers.format_currency(item[1], item[0], locale=to, format_type=style)
 
-        sayable = _distinct(codes, lambda code: write((code, Decimal(2)), open_locale("en")))
+        distinct = _distinct(codes, lambda code: write((code, Decimal(2)), open_locale("en")))
         counts = _amounts(language)
         anchors = tuple(
-            (code, n) for code in sayable for n in counts if n == int(n) or numbers.get_currency_precision(code)
+            (code, n) for code in distinct for n in counts if n == int(n) or numbers.get_currency_precision(code)
         )
 
         def draw(random: Random) -> tuple[str, Decimal]:
-            code = random.choice(sayable)
+            code = random.choice(distinct)
             return code, _draw_number(random, 4, min(1, numbers.get_currency_precision(code)))
 
-        return Form("currency", style, write, draw, anchors, lambda item: item[0] in sayable)
+        return Form("currency", style, write, draw, anchors, lambda item: item[0] in distinct)
 
     return [form("name"), form("standard")]
 
@@ -245,31 +237,31 @@ def unit_forms(language: str, every_name: bool) -> list[Form]:
         def write(item: tuple[str, Decimal], to: Locale) -> str:
             return units.format_unit(item[1], item[0], style, locale=to)
 
-        def said(unit: str) -> str | None:
+        def english(unit: str) -> str | None:
             kind = unit.partition("-")[0]  # Babel writes the bare identifier where a locale lacks the pattern
             complete = all(f"{kind}-" not in write((unit, n), open_locale(language)) for n in counts)
             return write((unit, Decimal(2)), open_locale("en")) if complete else None
 
         counts = _amounts(language)
-        sayable = _distinct(UNITS, said)
-        anchors = tuple((unit, n) for unit in sayable for n in counts)
+        codes = _distinct(UNITS, english)
+        anchors = tuple((unit, n) for unit in codes for n in counts)
 
         def draw(random: Random) -> tuple[str, Decimal]:
-            return random.choice(sayable), _draw_number(random, 3, 1)
+            return random.choice(codes), _draw_number(random, 3, 1)
 
-        return Form("unit", style, write, draw, anchors, lambda item: item[0] in sayable)
+        return Form("unit", style, write, draw, anchors, lambda item: item[0] in codes)
 
     return [form("long"), form("short")]
 
 
 def _distinct(codes: tuple[str, ...] | list[str], english: Callable[[str], str | None]) -> list[str]:
-    """The codes that English can tell apart: the first of those that it says alike."""
-    found: dict[str, str] = {}
+    """The codes that have an English text, without those whose text an earlier code has."""
+    by_text: dict[str, str] = {}
     for code in codes:
-        said = english(code)
-        if said is not None:
-            found.setdefault(said, code)
-    return list(found.values())
+        text = english(code)
+        if text is not None:
+            by_text.setdefault(text, code)
+    return list(by_text.values())
 
 
 # -- names ----------------------------------------------------------------------------------------------------------
@@ -292,7 +284,7 @@ def _name_tables(language: str, every_name: bool) -> dict[str, tuple[Any, ...]]:
 
 
 def name_forms(language: str, every_name: bool) -> list[Form]:
-    """Single names. All are anchors: they are learned by heart, so none is ever held out."""
+    """Single names. All are anchors, because names have to be memorized, so none is ever held out."""
     anchors = tuple((role, code) for role, codes in _name_tables(language, every_name).items() for code in codes)
 
     def write(item: tuple[str, Any], to: Locale) -> str:

@@ -16,9 +16,9 @@ _SYMBOLS = {"letters": string.ascii_lowercase, "digits": string.digits}
 
 
 class Toy(HashSplitSource):
-    """Sequences of `symbols` with `separator` between them, their lengths uniform from `shortest` to `longest`.
+    """Sequences of `symbols` with `separator` between them, of uniform length from `shortest` to `longest`.
 
-    Each epoch makes `train` new ones. Validation and test are sequences that training never makes.
+    Each epoch generates `train` new ones. Validation and test sequences never occur in training.
     """
 
     symbols: Literal["letters", "digits"] = "letters"
@@ -39,10 +39,9 @@ class Toy(HashSplitSource):
 
     @abstractmethod
     def answer(self, symbols: list[str]) -> list[str]:
-        """What the model should make of a sequence."""
+        """The target sequence."""
 
     def draw(self, random: Random, split: Split) -> Example:
-        """One example of a split."""
         while True:
             symbols = random.choices(_SYMBOLS[self.symbols], k=random.randint(self.shortest, self.longest))
             if hashed_split("".join(symbols)) == split:

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from pydantic import Field
 
+from ..readers.squad import question_example
 from ..source import Example
 from .base import GeneratedSource
 
 
 class _Kind(NamedTuple):
-    says: str
-    asks: str
+    statement: str
+    question: str
     choices: tuple[str, ...]
 
 
@@ -36,7 +37,7 @@ _PEOPLE = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana")
 class Facts(GeneratedSource, kind="facts"):
     """Texts of `shortest` to `longest` facts of two kinds about up to four people, and a question about one of them.
 
-    unanswerable: the share of questions to which the text has no answer: about somebody else, or something else about them.
+    unanswerable: the share of questions that the text does not answer: about another person, or another fact about one.
     """
 
     shortest: int = Field(default=3, ge=2, le=7)
@@ -45,25 +46,15 @@ class Facts(GeneratedSource, kind="facts"):
 
     def generate(self, random: Random) -> Example:
         kinds = random.sample(_KINDS, 2)
-        all_ = [(who, kind) for who in random.sample(_PEOPLE, 4) for kind in kinds]
-        picked = random.sample(all_, random.randint(self.shortest, max(self.shortest, self.longest)))
-        told = [(who, kind, random.choice(kind.choices)) for who, kind in picked]
-        context = " ".join(kind.says.format(who=who, what=what) for who, kind, what in told)
+        pairs = [(who, kind) for who in random.sample(_PEOPLE, 4) for kind in kinds]
+        picked = random.sample(pairs, random.randint(self.shortest, max(self.shortest, self.longest)))
+        facts = [(who, kind, random.choice(kind.choices)) for who, kind in picked]
+        context = " ".join(kind.statement.format(who=who, what=what) for who, kind, what in facts)
         if random.random() < self.unanswerable:
-            who, kind = random.choice([one for one in all_ if one not in picked])
-            return _asked(kind.asks.format(who=who), context, "", 0)
-        chosen = random.randrange(len(told))
-        who, kind, what = told[chosen]
-        before = "".join(kind.says.format(who=who, what=what) + " " for who, kind, what in told[:chosen])
-        start = len(before) + kind.says.format(who=who, what="\0").index("\0")
-        return _asked(kind.asks.format(who=who), context, what, start)
-
-
-def _asked(question: str, context: str, answer: str, start: int) -> Example:
-    return {
-        "text": f"{question}\n{context}",
-        "question": question,
-        "context": context,
-        "answers": (answer,),
-        "starts": (start,),
-    }
+            who, kind = random.choice([pair for pair in pairs if pair not in picked])
+            return question_example(kind.question.format(who=who), context, ("",), (0,))
+        chosen = random.randrange(len(facts))
+        who, kind, what = facts[chosen]
+        before = "".join(kind.statement.format(who=who, what=what) + " " for who, kind, what in facts[:chosen])
+        start = len(before) + kind.statement.format(who=who, what="\0").index("\0")
+        return question_example(kind.question.format(who=who), context, (what,), (start,))

@@ -2,7 +2,7 @@
 
     although the acting is not dull , the plot is weak       negative
 
-A bag of words says little: `not` negates only the next adjective, and of two clauses only the main one counts.
+A bag of words is a weak predictor: `not` negates only the next adjective, and only the main clause counts.
 """
 
 from __future__ import annotations
@@ -19,25 +19,17 @@ _NOT = ("not", "never", "hardly")
 
 
 class Verdicts(GeneratedSource, kind="verdicts"):
-    """One or two clauses, one for and one against, with the label `positive` or `negative` of the main one."""
+    """One clause, or two of opposite sentiment, with the label `positive` or `negative` of the main one."""
 
     def generate(self, random: Random) -> Example:
         good = random.random() < 0.5
         first, second = random.sample(_THINGS, 2)
         main, other = _clause(first, good, random), _clause(second, not good, random)
-        text = random.choice(
-            (
-                main,
-                f"{other} but {main}",
-                f"although {other} , {main}",
-                f"{main} although {other}",
-                f"{other} , yet {main}",
-            )
-        )
-        return {"text": text, "label": "positive" if good else "negative"}
+        two = (f"{other} but {main}", f"although {other} , {main}", f"{main} although {other}", f"{other} , yet {main}")
+        return {"text": random.choice((main, *two)), "label": "positive" if good else "negative"}
 
 
 def _clause(thing: str, good: bool, random: Random) -> str:
-    turned = random.random() < 0.5
-    adjective = random.choice(_GOOD if good != turned else _BAD)
-    return f"the {thing} is {random.choice(_NOT) + ' ' if turned else ''}{adjective}"
+    negated = random.random() < 0.5
+    adjective = random.choice(_GOOD if good != negated else _BAD)
+    return f"the {thing} is {random.choice(_NOT) + ' ' if negated else ''}{adjective}"

@@ -2,7 +2,7 @@
 
     [MAX 2 9 [MIN 4 7 ] 0 ]  →  9
 
-Long ones are the first task of the Long Range Arena (Tay et al. 2021, §2.1): a model has to find which bracket closes which.
+Long expressions are the first task of the Long Range Arena (Tay et al. 2021, §2.1): a model has to match brackets.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ OPERATIONS: dict[str, Callable[[Sequence[int]], int]] = {
     "FIRST": lambda values: values[0],
     "LAST": lambda values: values[-1],
 }
-_OPENS = 0.25  # how likely an argument is an operation and not a digit
+_NESTED = 0.25  # probability that an argument is an operation rather than a digit
 _TRIES = 100_000
 
 
 def _median(values: Sequence[int]) -> int:
-    """Of an even number, the mean of the two in the middle, rounded down."""
+    """The median; of an even number of values, the mean of the two in the middle, rounded down."""
     half = len(values) // 2
     return values[half] if len(values) % 2 else (values[half - 1] + values[half]) // 2
 
 
 class ListOps(HashSplitSource, kind="listops"):
-    """Expressions of `shortest` to `longest` tokens, nested at most `depth` deep, of 2 to `arguments` arguments each.
+    """Expressions of `shortest` to `longest` tokens, nested at most `depth` deep, with 2 to `arguments` arguments each.
 
-    `form`: "plain" as above; "binary" brackets each step as in the files of Nangia & Bowman, ( ( ( [MAX 2 ) 9 ) ] ).
-    Lengths are counted without these parentheses. Each epoch makes `train` new ones; validation and test are
-    expressions that training never makes.
+    `form`: "plain" as above; "binary" puts each step in parentheses, as in the files of Nangia & Bowman:
+    ( ( ( [MAX 2 ) 9 ) ] ). Lengths are counted without these parentheses. Each epoch generates `train` new expressions;
+    those of validation and test never occur in training.
     """
 
     shortest: int = Field(default=4, ge=4)
@@ -71,7 +71,7 @@ class ListOps(HashSplitSource, kind="listops"):
             raise ValueError(f"longest ({self.longest}) is less than shortest ({self.shortest})")
         most = self.arguments
         for _ in range(1, self.depth):
-            if most + 2 >= self.shortest:  # deeper ones are longer still, and soon beyond any number
+            if most + 2 >= self.shortest:  # enough; deeper expressions are longer, and the number grows exponentially
                 break
             most = self.arguments * (most + 2)
         if self.shortest > most + 2:
@@ -82,7 +82,7 @@ class ListOps(HashSplitSource, kind="listops"):
         return self
 
     def draw(self, random: Random, split: Split) -> Example:
-        """One expression of a split with its value. Raises ValueError where the sizes all but never meet."""
+        """One expression of a split with its value. Raises ValueError if hardly any expression has the right length."""
         for _ in range(_TRIES):
             tree = self._tree(random, self.depth, self.longest)
             text = write(tree)
@@ -91,26 +91,26 @@ class ListOps(HashSplitSource, kind="listops"):
             if hashed_split(text) == split:
                 return {"source": text if self.form == "plain" else binary(tree), "target": str(value(tree))}
         raise ValueError(
-            f"of {_TRIES:,} expressions none had {self.shortest} to {self.longest} tokens; widen these, or change depth "
-            "and arguments"
+            f"none of {_TRIES:,} expressions had {self.shortest} to {self.longest} tokens; widen this range, or change "
+            "depth and arguments"
         )
 
     def _tree(self, random: Random, depth: int, room: int) -> Tree:
-        """An operation, with less and less room for those inside it, so that few are made in vain."""
+        """A random operation of about `room` tokens at most, so that few expressions are too long."""
         arguments: list[Tree] = []
         left = room - 2
         for _ in range(random.randint(2, self.arguments)):
-            opens = depth > 1 and left >= 4 and random.random() < _OPENS
-            made = self._tree(random, depth - 1, left) if opens else random.randrange(10)
-            arguments.append(made)
-            left -= size(made)
+            nested = depth > 1 and left >= 4 and random.random() < _NESTED
+            argument = self._tree(random, depth - 1, left) if nested else random.randrange(10)
+            arguments.append(argument)
+            left -= size(argument)
             if left < 1:
                 break
         return random.choice(self.operations), arguments
 
 
 def size(tree: Tree) -> int:
-    """How many tokens it has: a digit one, an operation two more than its arguments."""
+    """The number of tokens: one for a digit, two more than its arguments for an operation."""
     return 1 if isinstance(tree, int) else 2 + sum(map(size, tree[1]))
 
 
@@ -123,7 +123,7 @@ def write(tree: Tree) -> str:
 
 
 def binary(tree: Tree) -> str:
-    """Every step in parentheses: the operator with its first argument, that with the second, …, all with the end."""
+    """Write each step in parentheses: the operator with its first argument, that with the second, …, that with the end."""
     if isinstance(tree, int):
         return str(tree)
     text = f"[{tree[0]}"
@@ -133,7 +133,7 @@ def binary(tree: Tree) -> str:
 
 
 def read(text: str) -> Tree:
-    """The tree of an expression in either form. Raises ValueError where it is none."""
+    """Parse an expression in either form. Raises ValueError if it is invalid."""
     stack: list[tuple[str, list[Any]]] = [("", [])]
     for token in text.replace("(", " ").replace(")", " ").split():
         if token.startswith("[") and token[1:] in OPERATIONS:
@@ -144,8 +144,8 @@ def read(text: str) -> Tree:
         elif len(token) == 1 and token.isdigit():
             stack[-1][1].append(int(token))
         else:
-            raise ValueError(f"{text[:60]!r} is not an expression of ListOps: {token!r} can't stand where it does")
+            raise ValueError(f"{text[:60]!r} is not a ListOps expression: unexpected {token!r}")
     if len(stack) != 1 or len(stack[0][1]) != 1:
-        raise ValueError(f"{text[:60]!r} is not one expression of ListOps: brackets don't close, or there are several")
+        raise ValueError(f"{text[:60]!r} is not one ListOps expression: a bracket is open, or there are several")
     tree: Tree = stack[0][1][0]
     return tree

@@ -1,4 +1,4 @@
-"""Translation pairs from the Unicode CLDR (`localise`): any number of them, with no download."""
+"""Translation pairs generated from the Unicode CLDR (`localise`), in any number and without a download."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from pydantic import Field, field_validator
 from ...core.shuffle import mix, text_hash
 from ...core.spec import nearest
 from ..source import SPLITS, Example, Source, Split, Table
-from .base import GeneratedTable
+from ..tables import ComputedTable
+from .base import distinct_examples
 from .cldr_locales import open_locale
 from .cldr_phrases import DOMAINS, Form, Item
 
-_SHARE = 20  # one in so many phrases belongs to validation, and as many to test
+_SHARE = 20  # one in twenty phrases belongs to validation, another to test
 
 
 class Localise(Source, kind="localise"):
     """English → each of `languages`, marked by a tag: `<de> 3 days ago` → `vor 3 Tagen`.
 
     Dates in every length, times, months and quarters, relative times, intervals, numbers, percentages, compact numbers,
-    currencies, units, names and lists of them. Where one English text has two renderings, the pair says which is
-    asked: `<de> <medium> May 5, 2026`. So a source has exactly one target.
+    currencies, units, names and lists of them. Where one English text has two renderings, the source names the style:
+    `<de> <medium> May 5, 2026`. So a source has exactly one target.
 
-    Each epoch draws `train` fresh pairs, languages and domains in equal numbers. Validation and test are phrases whose
-    English text is never trained on, in any language. The *anchors* (every name, and every pattern with every word it
-    can hold) are always trained on: they stand at the head of each epoch.
+    Each epoch draws `train` new pairs, balanced over languages and domains. Validation and test are phrases whose
+    English text is never trained on, in any language. The *anchors* (every name, and every pattern with every word that
+    can occur in it) are always trained on: each epoch begins with them.
 
-        languages: CLDR's names: de, fr, ja, pt_BR, zh_Hant …
+        languages: CLDR locale names: de, fr, ja, pt_BR, zh_Hant …
         domains:   some of `qkv.data.synthetic.cldr_phrases.DOMAINS`, or none for all.
-        names:     "common" territories, languages and currencies, or "all" that CLDR has.
-        seed:      of what is held out and drawn for it; the training draw has the run's seed.
+        names:     "common" territories, languages and currencies, or "all" in CLDR.
+        seed:      selects the validation and test phrases; training draws with the seed of the run.
     """
 
     languages: tuple[str, ...] = Field(default=("de", "fr", "ja"), min_length=1)
@@ -72,14 +73,14 @@ class Localise(Source, kind="localise"):
         if split != "train":
             return _held_out(self, split)
         anchors = _anchors(self)
-        head = min(len(anchors), self.train // 2)  # a short epoch has room for a part of them, the next for another
+        head = min(len(anchors), self.train // 2)  # a short epoch has room for some; the next continues
 
-        def make(i: int) -> Example:
+        def example(i: int) -> Example:
             if i < head:
                 return anchors[(epoch * head + i) % len(anchors)]
             return self._draw(Random(mix(seed, epoch, i)), i, "train")
 
-        return GeneratedTable(self.train, make)
+        return ComputedTable(self.train, example)
 
     def _draw(self, random: Random, i: int, split: Split) -> Example:
         voices = _voices(self)
@@ -94,34 +95,34 @@ class Localise(Source, kind="localise"):
                 return {"source": f"<{voice.language}> {text}", "target": form.write(item, voice.locale)}
 
     def split_of(self, text: str) -> Split:
-        """Which split an English text (with its control word, without its language tag) belongs to."""
-        place = text_hash(text, str(self.seed)) % _SHARE
-        if place > 1 or text in _anchor_texts(self):
+        """The split of an English text (with its control word, without its language tag)."""
+        remainder = text_hash(text, str(self.seed)) % _SHARE
+        if remainder > 1 or text in _anchor_texts(self):
             return "train"
-        return "validation" if place == 0 else "test"
+        return "validation" if remainder == 0 else "test"
 
 
 class Voice:
-    """One target language: the forms that it and English can both say, domain by domain."""
+    """One target language, with the forms that both it and English support, by domain."""
 
     def __init__(self, language: str, domains: tuple[str, ...], every_name: bool) -> None:
         self.language, self.locale, self.english = language, open_locale(language), open_locale("en")
-        found = [
-            tuple(form for form in DOMAINS[name](language, every_name) if self._can_say(form))
+        supported = [
+            tuple(form for form in DOMAINS[name](language, every_name) if self._supports(form))
             for name in domains or DOMAINS
         ]
-        self.domains = [forms for forms in found if forms]
+        self.domains = [forms for forms in supported if forms]
         self.held_out_domains = [forms for forms in self.domains if forms[0].domain != "name"]
         self._forms = {forms[0].domain: forms for forms in self.domains}
         if not self.held_out_domains:
-            said = ", ".join(domains or DOMAINS)
-            raise ValueError(f"nothing that CLDR says in {language!r} about {said} can be held out; name more domains")
+            tried = ", ".join(domains or DOMAINS)
+            raise ValueError(f"CLDR has no phrases in {language!r} that can be held out, in {tried}; give more domains")
 
-    def _can_say(self, form: Form) -> bool:
+    def _supports(self, form: Form) -> bool:
         return form.supported(self.english) and form.supported(self.locale)
 
     def text(self, form: Form, item: Item) -> str:
-        """The English text, with the style before it where an earlier form says the same and means another target."""
+        """The English text, after its style if an earlier form writes the same text for a different target."""
         text = write_english(form, item, self.english)
         for other in takewhile(lambda other: other is not form, self._forms[form.domain]):
             same = other.has(item) and write_english(other, item, self.english) == text
@@ -137,14 +138,14 @@ class Voice:
                     yield self.text(form, item), form.write(item, self.locale)
 
     def controls(self) -> Iterator[str]:
-        """The styles that some anchor has to say."""
+        """The styles that occur in anchors."""
         for text, _ in self.anchors():
             if text.startswith("<"):
                 yield text[1 : text.index(">")]
 
 
 def write_english(form: Form, item: Item, english: Locale) -> str:
-    """English as it is typed: CLDR's narrow and unbreakable spaces become plain ones."""
+    """The English text, with plain spaces in place of CLDR's narrow and non-breaking ones."""
     return " ".join(form.write(item, english).split())
 
 
@@ -166,11 +167,7 @@ def _anchor_texts(spec: Localise) -> frozenset[str]:
 
 @lru_cache(maxsize=16)
 def _held_out(spec: Localise, split: Split) -> list[Example]:
-    """Different phrases of one held-out split: as many as asked for, or all that turn up where there are fewer."""
-    wanted, found = getattr(spec, split), dict[str, Example]()
-    for i in range(5 * wanted):
-        example = spec._draw(Random(mix(spec.seed, SPLITS.index(split), i)), i, split)
-        found.setdefault(example["source"], example)
-        if len(found) == wanted:
-            break
-    return list(found.values())
+    """The validation or test pairs."""
+    size, number = getattr(spec, split), SPLITS.index(split)
+    examples = (spec._draw(Random(mix(spec.seed, number, i)), i, split) for i in range(5 * size))
+    return distinct_examples(examples, size)

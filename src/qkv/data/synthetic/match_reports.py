@@ -27,18 +27,18 @@ _ASIDES = (
 
 
 class Matches(GeneratedSource, kind="matches"):
-    """The `source` is a report, the `target` who won, whom they beat and how: what the report says of it is the score alone,
-    with the home team's goals first. Each epoch makes `train` new ones; what is held out is never made for training.
+    """The `source` is a report, the `target` its headline: who beat whom, and the score. The report gives only the score,
+    the home team's goals first. Each epoch generates `train` new ones; validation and test reports never occur in training.
     """
 
     def generate(self, random: Random) -> Example:
         home, guest = random.sample(_TEAMS, 2)
         ours, theirs = random.choices(range(6), k=2)
         opening = f"on {random.choice(_DAYS)} {home} met {guest} {random.choice(_WEATHER)}"
-        scored = (
+        shot = (
             f"{random.choice(_PLAYERS)} of {random.choice((home, guest))} hit the bar in minute {random.randint(1, 90)}"
         )
-        middle = random.sample((scored, *_ASIDES), 3)
+        middle = random.sample((shot, *_ASIDES), 3)
         report = " . ".join((opening, *middle, f"the final score was {ours} to {theirs} ."))
         return {"source": report, "target": _headline(home, guest, ours, theirs)}
 

@@ -1,4 +1,4 @@
-"""Moving MNIST-like videos: handwritten digits that move through a frame."""
+"""Generated videos like Moving MNIST: handwritten digits that move through a frame."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pydantic import Field
 from ...core.shuffle import mix
 from ..readers.sklearn_digits import Digits
 from ..source import SPLITS, Example, Source, Split, Table
-from .base import GeneratedTable
+from ..tables import ComputedTable
 
-# Where each direction leads in a step: rows down, columns to the right.
+# The step of each direction: rows down, columns to the right.
 DIRECTIONS = {
     "left": (0, -1),
     "right": (0, 1),
@@ -27,17 +27,14 @@ DIRECTIONS = {
 _DIGIT = 8  # pixels on each side
 
 
-# -- made ones ---------------------------------------------------------------------------------------------------------
-
-
 class MovingDigits(Source, kind="moving-digits"):
-    """Videos of one of scikit-learn's handwritten digits that moves through a frame, and comes in again on the other side
-    where it leaves it, as in Moving MNIST (Srivastava et al. 2015). What no single frame says is where it moves.
+    """Videos of one of scikit-learn's handwritten digits, which moves through the frame and wraps around at its edges, as
+    in Moving MNIST (Srivastava et al. 2015). No single frame shows the direction.
 
-    frames, size: how many, and how many pixels high and wide.
+    frames, size: number of frames, and their height and width in pixels.
     asks:       whether the label is the "direction", one of eight, or the "digit".
-    noise:      how much, in shares of the brightness.
-    train, validation, test: how many videos; training makes new ones in each epoch. The digits of a split are its own.
+    noise:      standard deviation of the noise, as a share of full brightness.
+    train, validation, test: number of videos; training generates new ones in each epoch. Splits share no digit image.
     """
 
     frames: int = Field(default=8, ge=2)
@@ -50,16 +47,16 @@ class MovingDigits(Source, kind="moving-digits"):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The labels that there are."""
+        """The possible labels."""
         return tuple(DIRECTIONS) if self.asks == "direction" else tuple(map(str, range(10)))
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        digits, own = _digits(split), SPLITS.index(split)
+        digits, number = _digits(split), SPLITS.index(split)
 
-        def make(i: int) -> Example:
-            return self.generate(digits, np.random.default_rng(mix(seed, epoch, i) if own == 0 else mix(own, i)), i)
+        def video(i: int) -> Example:
+            return self.generate(digits, np.random.default_rng(mix(number, i) if number else mix(seed, epoch, i)), i)
 
-        return GeneratedTable({"train": self.train, "validation": self.validation, "test": self.test}[split], make)
+        return ComputedTable(getattr(self, split), video)
 
     def generate(self, digits: list[Example], random: np.random.Generator, number: int) -> Example:
         """One video of one of these digits."""

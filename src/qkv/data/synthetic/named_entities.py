@@ -27,7 +27,7 @@ _SENTENCES = (
 
 
 class Mentions(GeneratedSource, kind="mentions"):
-    """Sentences with entities in IOB2. Names are syllables put together, so that most of them are met for the first time."""
+    """Sentences with entities in IOB2. Names are random combinations of syllables, so that most names are unseen."""
 
     tags: ClassVar[tuple[str, ...]] = (
         "O",
@@ -39,9 +39,9 @@ class Mentions(GeneratedSource, kind="mentions"):
         tags: list[str] = []
         for word in random.choice(_SENTENCES).split():
             kind = word[1:-1] if word.startswith("{") else ""
-            said = _entity(kind, random) if kind else [word]
-            words += said
-            tags += [f"{'I' if i else 'B'}-{kind}" if kind else "O" for i in range(len(said))]
+            parts = _entity(kind, random) if kind else [word]
+            words += parts
+            tags += [f"{'I' if i else 'B'}-{kind}" if kind else "O" for i in range(len(parts))]
         return {"text": " ".join(words), "words": words, "tags": tags}
 
 

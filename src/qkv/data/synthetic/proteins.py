@@ -1,4 +1,4 @@
-"""Generated protein sequences with their secondary structure, from a hidden semi-Markov model."""
+"""Generated protein sequences with secondary structure labels, from a hidden semi-Markov model."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .base import GeneratedSource
 _LENGTHS = {"H": (8, 20), "E": (4, 9), "C": (3, 12)}
 _NEXT = {"H": "C", "E": "C", "C": "HHEEE"}
 _FAVORED = {"H": "AELMQKRH", "E": "VIYFWTLC", "C": "GNPSDTKE"}
-_OILY, _WATERY = "AVILMFWC", "DEKRNQST"
+_HYDROPHOBIC, _HYDROPHILIC = "AVILMFWC", "DEKRNQST"
 _ALL = "ACDEFGHIKLMNPQRSTVWY"
 
 
 class Folds(GeneratedSource, kind="folds"):
     """Sequences with a label for each residue: H in a helix, E in a strand, C in a coil.
 
-    A hidden semi-Markov model: states last for runs of other lengths, and each favors some residues (Chou & Fasman 1974).
-    Which state it is, one residue tells badly and its neighbors well: residues on one side of a helix, every third or
-    fourth, are oily, in a strand every second (Eisenberg et al. 1984).
+    A hidden semi-Markov model: each state has its own run lengths and favors some residues (Chou & Fasman 1974). One
+    residue says little about the state, its neighbors much: every third or fourth residue of a helix (those on one side)
+    is hydrophobic, and every second of a strand (Eisenberg et al. 1984).
     """
 
     tags: ClassVar[tuple[str, ...]] = ("C", "E", "H")
@@ -30,7 +30,7 @@ class Folds(GeneratedSource, kind="folds"):
     shortest: int = Field(default=40, ge=8)
     longest: int = Field(default=120, ge=8)
     favor: float = Field(default=0.35, ge=0, le=1)
-    """How often a residue is one that its state favors, rather than any."""
+    """Probability that a residue is drawn from those that its state favors."""
 
     def generate(self, random: Random) -> Example:
         size = random.randint(self.shortest, max(self.shortest, self.longest))
@@ -51,4 +51,4 @@ class Folds(GeneratedSource, kind="folds"):
         period = {"H": 3.6, "E": 2.0}.get(state)
         if period is None or random.random() < 0.3:
             return random.choice(_ALL)
-        return random.choice(_OILY if place % period < period / 2 else _WATERY)
+        return random.choice(_HYDROPHOBIC if place % period < period / 2 else _HYDROPHILIC)

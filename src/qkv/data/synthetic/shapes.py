@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from ...core.shuffle import mix
 from ..media.images import Pixels, Size
 from ..source import SPLITS, Example, Source, Split, Table
-from .base import GeneratedTable
+from ..tables import ComputedTable
 
 Plane = NDArray[Any]
 
@@ -24,7 +24,7 @@ INSIDE: dict[str, Callable[[Plane, Plane], Plane]] = {
     "triangle": lambda x, y: (y <= 0.85) & (abs(x) <= (y + 1) / 1.85),
     "cross": lambda x, y: (np.minimum(abs(x), abs(y)) <= 0.34) & (np.maximum(abs(x), abs(y)) <= 1),
 }
-"""Whether a place is in a shape that fills the square from −1 to 1, y downwards."""
+"""Whether a point is in a shape that fills the square from −1 to 1, y downwards."""
 
 KINDS = tuple(INSIDE)
 COLORS = {
@@ -37,9 +37,9 @@ COLORS = {
 }
 SIZES = {"small": (0.13, 0.15), "large": (0.21, 0.24)}  # radius, as a share of the picture's shorter side
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_FINE = 3  # places in a row of each pixel at which a shape is asked for, so that its edge is smooth
+_SUBPIXELS = 3  # samples per pixel along each axis, for smooth edges
 _TRIES = 100
-_APART = 1.35  # how far centers are, in radii: a corner of a triangle is 1.31 from its center
+_APART = 1.35  # minimum distance of centers, in radii: a corner of a triangle is 1.31 from its center
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,23 @@ class Shape:
         return f"{self.size} {self.color} {self.kind}"
 
     def cover(self, size: Size) -> NDArray[np.float64]:
-        """(H, W): the share of each pixel that it covers."""
+        """(H, W): the share of each pixel that the shape covers."""
         rows, columns = (
             slice(max(0, int(at - self.radius)), min(n, math.ceil(at + self.radius)))
             for at, n in zip((self.y, self.x), size, strict=True)
         )
-        y, x = ((np.arange(one.start * _FINE, one.stop * _FINE) + 0.5) / _FINE for one in (rows, columns))
+        y, x = (
+            (np.arange(span.start * _SUBPIXELS, span.stop * _SUBPIXELS) + 0.5) / _SUBPIXELS for span in (rows, columns)
+        )
         inside = INSIDE[self.kind]((x[None] - self.x) / self.radius, (y[:, None] - self.y) / self.radius)
-        found = np.zeros(size)
-        found[rows, columns] = inside.reshape(len(y) // _FINE, _FINE, -1, _FINE).mean((1, 3))
-        return found
+        covered = np.zeros(size)
+        covered[rows, columns] = inside.reshape(len(y) // _SUBPIXELS, _SUBPIXELS, -1, _SUBPIXELS).mean((1, 3))
+        return covered
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A picture (3, H, W), the shapes in it, and which pixels are whose (n, H, W)."""
+    """An image (3, H, W), the shapes in it, and the pixels of each shape (n, H, W)."""
 
     image: Pixels
     shapes: tuple[Shape, ...]
@@ -79,11 +81,11 @@ class Scene:
 
     def boxes(self) -> NDArray[np.float32]:
         """(n, 4): left, top, right and bottom edge of each shape, in pixels."""
-        found = []
+        boxes = []
         for mask in self.masks:
             rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-            found.append((columns[0], rows[0], columns[-1] + 1, rows[-1] + 1))
-        return np.array(found, np.float32).reshape(-1, 4)
+            boxes.append((columns[0], rows[0], columns[-1] + 1, rows[-1] + 1))
+        return np.array(boxes, np.float32).reshape(-1, 4)
 
     def mask(self) -> NDArray[np.uint8]:
         """(H, W): 0 for the background, else the number of the shape's kind, from 1."""
@@ -92,7 +94,7 @@ class Scene:
 
 
 def arranged(random: np.random.Generator, size: Size, count: int) -> tuple[Shape, ...]:
-    """So many shapes that don't touch, or fewer where there is no room."""
+    """`count` random shapes that don't touch, or fewer if there is no room."""
     shapes: list[Shape] = []
     for _ in range(count):
         for _ in range(_TRIES):
@@ -104,7 +106,7 @@ def arranged(random: np.random.Generator, size: Size, count: int) -> tuple[Shape
 
 
 def drawn(random: np.random.Generator, size: Size, shapes: tuple[Shape, ...], noise: float) -> Scene:
-    """A picture of shapes on a noisy gray ground."""
+    """Draw shapes on a noisy gray background."""
     image = np.full((3, *size), random.uniform(150, 235), np.float32)
     masks = np.zeros((len(shapes), *size), bool)
     for shape, mask in zip(shapes, masks, strict=True):
@@ -124,12 +126,12 @@ def _shape(random: np.random.Generator, size: Size) -> Shape:
 
 
 class Shapes(Source, kind="shapes"):
-    """Pictures of `least` to `most` shapes in six colors and two sizes, with a mask (0 is the background) and a box for
-    each. The classes are circle, square, triangle and cross.
+    """Images of `least` to `most` shapes in six colors and two sizes, with a mask (0 is the background) and a box for
+    each shape. The classes are circle, square, triangle and cross.
 
     size:  height and width, in pixels; noise: standard deviation of each pixel, as a share of white.
 
-    Each epoch makes `train` new ones; those of validation and test are the same in every run.
+    Each epoch generates `train` new images; those of validation and test are the same in every run.
     """
 
     size: Size = (64, 64)
@@ -145,45 +147,45 @@ class Shapes(Source, kind="shapes"):
         if self.most < self.least:
             raise ValueError(f"most ({self.most}) is less than least ({self.least})")
         if min(self.size) < 16:
-            raise ValueError(f"pictures of shapes are at least 16 pixels high and wide, not {self.size}")
+            raise ValueError(f"size must be at least 16 × 16 pixels, not {self.size}")
         return self
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """What the numbers in a mask mean."""
+        """The class names of the numbers in a mask."""
         return ("background", *KINDS)
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        """Seeds of held-out pictures are below 0, where no training has its own."""
-        held = SPLITS.index(split)
-        chance = (seed, epoch) if not held else (-1, held)
-        return GeneratedTable(
-            getattr(self, split), lambda i: self.generate(np.random.default_rng(mix(*chance, i)), split, i)
+        """Validation and test images are generated from the seed −1, which no training run uses."""
+        number = SPLITS.index(split)
+        key = (-1, number) if number else (seed, epoch)
+        return ComputedTable(
+            getattr(self, split), lambda i: self.generate(np.random.default_rng(mix(*key, i)), split, i)
         )
 
     def shapes(self, random: np.random.Generator) -> tuple[Shape, ...]:
         return arranged(random, self.size, int(random.integers(self.least, self.most + 1)))
 
     def generate(self, random: np.random.Generator, split: Split, number: int) -> Example:
-        """One picture of a split."""
-        found = drawn(random, self.size, self.shapes(random), self.noise)
+        """Generate one image of a split."""
+        scene = drawn(random, self.size, self.shapes(random), self.noise)
         return {
-            "image": found.image,
-            "mask": found.mask(),
-            "boxes": found.boxes(),
-            "names": [shape.kind for shape in found.shapes],
+            "image": scene.image,
+            "mask": scene.mask(),
+            "boxes": scene.boxes(),
+            "names": [shape.kind for shape in scene.shapes],
             "where": f"made picture {number + 1:,} of the {split} split",
         }
 
 
 class Scenes(Shapes, kind="scenes"):
-    """Pictures of one or two shapes, each with a sentence, or, `questions` of them, with a question and its answer:
+    """Images of one or two shapes, each with a caption, or, for a share of `questions`, with a question and its answer:
 
         a small red circle above a large blue square
         what color is the triangle ?  →  green
 
-    Pictures of validation and test are never trained on; what is said of them may have been said of others. (Held out by
-    its sentence, a picture would be of the one kind that training shows to be never said.)
+    Validation and test images are never trained on, but their captions may occur in training. (Were captions held out,
+    a model could learn that these captions never occur.)
     """
 
     most: int = Field(default=2, ge=1, le=2)
@@ -192,17 +194,16 @@ class Scenes(Shapes, kind="scenes"):
 
     def generate(self, random: np.random.Generator, split: Split, number: int) -> Example:
         shapes = self.shapes(random)
-        while not (said := sentence(shapes)):
+        while not (caption := sentence(shapes)):
             shapes = self.shapes(random)
-        ask = random.random() < self.questions
-        asked, answer = question(random, shapes) if ask else ("", said)
+        text, answer = question(random, shapes) if random.random() < self.questions else ("", caption)
         image = drawn(random, self.size, shapes, self.noise).image
         where = f"made picture {number + 1:,} of the {split} split"
-        return {"image": image, "question": asked, "answer": answer, "where": where}
+        return {"image": image, "question": text, "answer": answer, "where": where}
 
 
 def sentence(shapes: tuple[Shape, ...]) -> str:
-    """What is to be seen, of two shapes the upper or the left one first; "" where one might say either."""
+    """A caption that names the upper or the left shape first; "" if their relation is ambiguous."""
     if len(shapes) == 1:
         return f"a {shapes[0]}"
     first, second, relation = related(*shapes)
@@ -210,7 +211,7 @@ def sentence(shapes: tuple[Shape, ...]) -> str:
 
 
 def related(a: Shape, b: Shape) -> tuple[Shape, Shape, str]:
-    """Both, the upper or the left one first, and how they stand; "" where neither way is clear."""
+    """Both shapes, the upper or the left one first, and their relation; "" if it is ambiguous."""
     across, down = abs(a.x - b.x), abs(a.y - b.y)
     if max(across, down) < 1.3 * min(across, down):
         return a, b, ""
@@ -220,25 +221,25 @@ def related(a: Shape, b: Shape) -> tuple[Shape, Shape, str]:
 
 
 def question(random: np.random.Generator, shapes: tuple[Shape, ...]) -> tuple[str, str]:
-    """A question that one answer is true of."""
+    """A random question with exactly one true answer, and that answer."""
     one = shapes[int(random.integers(len(shapes)))]
     others = [color for color in COLORS if color != one.color]
-    wanted = others[int(random.integers(len(others)))]
-    asked = {
+    other = others[int(random.integers(len(others)))]
+    answers = {
         "how many shapes are there ?": NUMBERS[len(shapes)],
         f"is there a {one.color} {one.kind} ?": "yes",
-        f"is there a {wanted} {one.kind} ?": "yes" if _any(shapes, wanted, one.kind) else "no",
+        f"is there a {other} {one.kind} ?": "yes" if _any(shapes, other, one.kind) else "no",
     }
     if sum(shape.kind == one.kind for shape in shapes) == 1:
-        asked |= {f"what color is the {one.kind} ?": one.color, f"how large is the {one.kind} ?": one.size}
+        answers |= {f"what color is the {one.kind} ?": one.color, f"how large is the {one.kind} ?": one.size}
     if sum(shape.color == one.color for shape in shapes) == 1:
-        asked[f"what is the {one.color} shape ?"] = f"a {one.kind}"
+        answers[f"what is the {one.color} shape ?"] = f"a {one.kind}"
     if len(shapes) == 2:
         first, second, relation = related(*shapes)
-        asked[f"what is {relation} the {second} ?"] = f"a {first}"
-    texts = list(asked)
+        answers[f"what is {relation} the {second} ?"] = f"a {first}"
+    texts = list(answers)
     chosen = texts[int(random.integers(len(texts)))]
-    return chosen, asked[chosen]
+    return chosen, answers[chosen]
 
 
 def _any(shapes: tuple[Shape, ...], color: str, kind: str) -> bool:

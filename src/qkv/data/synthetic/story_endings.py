@@ -2,7 +2,7 @@
 
     in the evening ann is thirsty at home .      she drinks tea · he drinks tea · she drinks the sofa · she lies on the sofa
 
-Each wrong ending is wrong in one thing: the person, the action or the object. No single word gives it away: the ending
+Each wrong ending is wrong in one way: the person, the action or the object. No single word reveals it: the ending
 would be right after another opening, or its words don't fit together.
 """
 
@@ -17,7 +17,7 @@ _SHE = ("ann", "eve", "ida", "zoe", "mia", "lea", "ruth", "nora")
 _HE = ("tom", "max", "leo", "sam", "ben", "carl", "hugo", "paul")
 _WHEN = ("in the morning", "at noon", "in the evening", "at night", "after work", "on sunday", "in may", "today")
 _WHERE = ("at home", "in town", "by the sea", "at school", "in the mountains", "on the farm")
-_NEEDS = {  # a state: what one does about it, with one of these
+_NEEDS = {  # a state: the action it calls for, and objects of that action
     "thirsty": ("drinks", ("water", "tea", "milk", "juice")),
     "hungry": ("eats", ("bread", "soup", "cheese", "an apple")),
     "cold": ("puts on", ("a coat", "a scarf", "a hat", "gloves")),
@@ -32,8 +32,8 @@ _NEEDS = {  # a state: what one does about it, with one of these
 
 
 class Endings(GeneratedSource, kind="endings"):
-    """Someone in some state at some time and place; four candidates: what he or she does about it, and three that differ
-    from it in one thing each."""
+    """A person in some state at some time and place, and four candidates: what he or she does about it, and three endings
+    that differ from it in one way each."""
 
     def generate(self, random: Random) -> Example:
         (subject, other), names = random.choice(((("she", "he"), _SHE), (("he", "she"), _HE)))

@@ -11,9 +11,9 @@ from ..readers.time_series import Numbers, SeriesSource
 
 
 class Waves(SeriesSource, kind="waves"):
-    """Made series: each column a slow and a fast period of its own, a trend that turns, and noise.
+    """Generated series: each column has its own slow and fast wave of amplitude 1, a random-walk trend, and noise.
 
-    `noise` is its standard deviation beside periods of 1: no forecast can be better than noise².
+    `noise` is the standard deviation of the noise: the mean squared error of a forecast can't be below noise².
     """
 
     length: int = Field(default=4000, gt=0)
@@ -27,6 +27,6 @@ class Waves(SeriesSource, kind="waves"):
         fast, slow = random.uniform(10, 20, self.width), random.uniform(40, 80, self.width)
         phases = random.uniform(0, 2 * np.pi, (2, self.width))
         drift = np.cumsum(random.normal(0, 0.02, (self.length, self.width)), 0)
-        made = np.sin(2 * np.pi * time / fast + phases[0]) + np.sin(2 * np.pi * time / slow + phases[1])
-        made += drift + random.normal(0, self.noise, made.shape)
-        return made.astype(np.float32), tuple(f"wave {i + 1}" for i in range(self.width))
+        values = np.sin(2 * np.pi * time / fast + phases[0]) + np.sin(2 * np.pi * time / slow + phases[1])
+        values += drift + random.normal(0, self.noise, values.shape)
+        return values.astype(np.float32), tuple(f"wave {i + 1}" for i in range(self.width))

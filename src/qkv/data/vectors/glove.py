@@ -2,7 +2,7 @@
 
     minimize Σ_ij f(X_ij) (w_i · w̃_j + b_i + b̃_j − log X_ij)²,   f(x) = min((x / x_max)^α, 1)
 
-X_ij adds up 1/d over all places where word j stands d words from word i. A word's vector is w_i + w̃_i (§4.2).
+X_ij is the sum of 1/d over all places where word j is d words away from word i. A word's vector is w_i + w̃_i (§4.2).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ...core.shuffle import mix
 from .training import Corpus, Progress, VectorMethod
 from .word_vectors import Vectors
 
-_WORDS = 1 << 21  # of text whose pairs are counted at once
-_PAIRS = 4096  # in one step
+_WORDS = 1 << 21  # words of text whose pairs are counted together
+_PAIRS = 4096  # pairs in one step
 
 
 class GloVe(VectorMethod, kind="glove"):
-    """x_max, alpha: of f, which keeps frequent pairs from weighing too much.
+    """x_max, alpha: parameters of f, which limits the weight of frequent pairs.
 
     AdaGrad (Duchi et al. 2011) divides each number's gradient by the root of the sum of its squares so far, plus one.
     """
@@ -38,14 +38,14 @@ class GloVe(VectorMethod, kind="glove"):
     alpha: float = Field(default=0.75, ge=0, allow_inf_nan=False)
 
     def train(self, corpus: Corpus, *, seed: int = 0, progress: Progress | None = None) -> Vectors:
-        counted = cooccurrences(corpus, self.window)
-        if not len(counted.counts):
-            raise ValueError("no two words of the text stand in one line, so there is nothing to count; give more text")
+        pairs = cooccurrences(corpus, self.window)
+        if not len(pairs.counts):
+            raise ValueError("no line of the text has two of the words, so there is nothing to count; give more text")
         random = torch.Generator().manual_seed(mix(seed) >> 1)
         fit = _Fit(len(corpus.words), self.width, random)
-        counts = torch.from_numpy(counted.counts)
+        counts = torch.from_numpy(pairs.counts)
         target, weight = counts.log(), (counts / self.x_max).pow(self.alpha).clamp(max=1)
-        words, contexts = torch.from_numpy(counted.words), torch.from_numpy(counted.contexts)
+        words, contexts = torch.from_numpy(pairs.words), torch.from_numpy(pairs.contexts)
         steps = self.epochs * -(-len(words) // _PAIRS)
         done = 0
         for _ in range(self.epochs):
@@ -66,13 +66,13 @@ class Cooccurrences(NamedTuple):
 
 
 def cooccurrences(corpus: Corpus, window: int) -> Cooccurrences:
-    """How often each word stands within `window` words of each other in one sentence, a pair at distance d counting 1/d."""
+    """How often words co-occur within `window` words of one sentence; a pair at distance d counts 1/d."""
     size = len(corpus.words)
     parts = [_sums(keys, values) for keys, values in _counted(corpus, window)]
     keys, values = _sums(*(np.concatenate(both) for both in zip(*parts, strict=True)))
     low, high = np.divmod(keys, size)
     apart = low != high
-    doubled = np.where(apart, values, 2 * values)  # a word beside itself is each of the two words' context
+    doubled = np.where(apart, values, 2 * values)  # of a pair of equal words, each is the context of the other
     words, contexts = np.concatenate([low, high[apart]]), np.concatenate([high, low[apart]])
     order = np.argsort(words * size + contexts)
     counts = np.concatenate([doubled, values[apart]])[order].astype(np.float32)
@@ -80,30 +80,31 @@ def cooccurrences(corpus: Corpus, window: int) -> Cooccurrences:
 
 
 def _counted(corpus: Corpus, window: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """Keys low · V + high of the pairs in stretches of the text, with 1/d for each."""
+    """Keys low · V + high of the pairs, part by part of the text, with 1/d for each."""
     size, bits = len(corpus.words), window.bit_length()
     for begin in range(0, len(corpus.ids), _WORDS):
         ids = corpus.ids[begin : begin + _WORDS + window].astype(np.int64)
         sentences = corpus.sentences[begin : begin + _WORDS + window]
-        found = []
+        keys_of_distances = []
         for d in range(1, window + 1):
             stop = min(_WORDS, len(ids) - d)
             a, b = ids[:stop], ids[d : d + stop]
             same = sentences[:stop] == sentences[d : d + stop]
             keys = np.minimum(a, b) * size + np.maximum(a, b)
-            found.append((keys[same] << bits) | d)
-        packed = np.concatenate(found)
+            keys_of_distances.append((keys[same] << bits) | d)
+        packed = np.concatenate(keys_of_distances)
         yield packed >> bits, 1.0 / (packed & ((1 << bits) - 1))
 
 
 def _sums(keys: NDArray[np.int64], values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Different keys in order, each with the sum of its values."""
+    """The unique keys, sorted, each with the sum of its values."""
     unique, places = np.unique(keys, return_inverse=True)
     return unique, np.bincount(places, values, len(unique)).astype(np.float64, copy=False)
 
 
 class _Fit:
-    """A row of w is (w, b, 1) and one of w̃ is (w̃, 1, b̃), so that their product is a score with its biases."""
+    """The parameters and AdaGrad steps. A row of w is (w, b, 1) and one of w̃ is (w̃, 1, b̃), so that their product is a score
+    with its biases."""
 
     def __init__(self, words: int, width: int, random: torch.Generator) -> None:
         self.width = width
@@ -115,7 +116,7 @@ class _Fit:
         a, b = self.w.index_select(0, i), self.c.index_select(0, j)
         error = (weight * (torch.linalg.vecdot(a, b) - target))[:, None]
         to_w, to_c = b.mul_(error), a.mul_(error)
-        to_w[:, -1] = to_c[:, -2] = 0  # the ones beside biases stay
+        to_w[:, -1] = to_c[:, -2] = 0  # the constant ones stay
         for table, squares, rows, slope in zip((self.w, self.c), self.squares, (i, j), (to_w, to_c), strict=True):
             squares.index_add_(0, rows, slope * slope)
             table.index_add_(0, rows, slope.mul_(squares.index_select(0, rows).rsqrt_()), alpha=-lr)

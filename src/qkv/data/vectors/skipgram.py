@@ -1,14 +1,14 @@
 """Skip-gram with negative sampling (Mikolov et al. 2013, "Distributed representations of words and phrases and their
 compositionality"), in matrix products over blocks of running text.
 
-For a word w with a context word c and k words n drawn from the noise distribution P(n) ∝ count(n)^¾, what is maximized is
+For a word w with a context word c and k words n drawn from the noise distribution P(n) ∝ count(n)^¾, the objective is
 
-    log σ(v_w · u_c) + k · E_{n ~ P} log σ(−v_w · u_n)
+    maximize log σ(v_w · u_c) + k · E_{n ~ P} log σ(−v_w · u_n)
 
-One block is `BLOCK` words in a row. All their scores against the block's words and a window around them are one product, of
-which a mask keeps the pairs; its noise words are shared by all words of the block (Ji et al. 2016, "Parallelizing Word2Vec
-in shared and distributed memory"), and weigh as much as `negatives` of its own for each pair would. So a row of a table is
-read and written once for several pairs, which is where the time goes otherwise.
+A block is `BLOCK` consecutive words. All their scores against the block's words and a window around them are one product, in
+which a mask selects the pairs. All words of a block share its noise words (Ji et al. 2016, "Parallelizing Word2Vec in shared
+and distributed memory"), weighted like `negatives` noise words for each pair. So a row of a table is read and written once
+for several pairs, which would otherwise take most of the time.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .training import Corpus, Progress, VectorMethod
 from .word_vectors import Vectors
 
 BLOCK = 32  # words
-NOISE = 32  # noise words of a block
-_BLOCKS = 16  # at most in one step
-_STALE = 8  # how often the most frequent word may stand in one step, which adds up updates from the same old vectors
-_LEAST = 1e-4  # of the learning rate, at the end
+NOISE = 32  # noise words in a block
+_BLOCKS = 16  # blocks in one step, at most
+_STALE = 8  # expected occurrences of the most frequent word in one step, at most: their updates use the same old vector
+_LEAST = 1e-4  # the final share of the learning rate
 
 
 class SkipGram(VectorMethod, kind="skipgram"):
-    """negatives: noise words for each pair; power: of their distribution.
+    """negatives: noise words for each pair; power: the exponent of their distribution.
     subsample: t. A word of frequency f is kept with probability min(1, √(t/f) + t/f), as in the authors' program (the paper
                has √(t/f)), before windows are cut, so that these reach further; 0 keeps every word.
 
-    The window of each word is drawn, 1 … `window`, so that near words weigh more. The learning rate falls linearly.
+    The window of each word is random, 1 … `window`, so that near words have more weight. The learning rate decays linearly.
     """
 
     negatives: int = Field(default=5, ge=1)
@@ -73,7 +73,7 @@ class SkipGram(VectorMethod, kind="skipgram"):
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """Some blocks: their words, and those that the windows of these may reach."""
+    """The blocks of one step: their words, the words that their windows may reach, and which of these are pairs."""
 
     centers: Int[Tensor, "B L"]
     around: Int[Tensor, "B H"]
@@ -82,7 +82,7 @@ class _Step:
 
 @dataclass(frozen=True, eq=False)
 class _Text:
-    """One epoch's text, cut into blocks; `reach` is the window drawn for each word, 0 where the last block is filled up."""
+    """The text of one epoch in blocks; `reach` is the random window of each word, 0 in the padding of the last block."""
 
     window: int
     ids: Int[Tensor, "N H"]
@@ -105,7 +105,7 @@ class _Text:
         return cls(window, blocks(ids, 0), blocks(sentences, -1), reach)
 
     def steps(self, blocks: int, random: torch.Generator) -> Iterator[tuple[float, _Step]]:
-        """So many blocks at a time, in a drawn order; with the share of the epoch that is done before each."""
+        """Steps of `blocks` blocks in random order, each with the share of the epoch before it."""
         size, w = BLOCK + 2 * self.window, self.window
         distance = (torch.arange(size) - torch.arange(w, w + BLOCK)[:, None]).abs()
         distance[distance == 0] = size  # no word is its own context
@@ -119,7 +119,7 @@ class _Text:
 
 
 def _update(v: Tensor, u: Tensor, step: _Step, noise: Int[Tensor, "B K"], negatives: int, lr: float) -> None:
-    """One step up the gradient; rows that stand there several times get the sum."""
+    """One step of gradient ascent; rows that occur several times get the sum of their updates."""
     outputs = torch.cat([step.around, noise], 1)
     a, b = _rows(v, step.centers), _rows(u, outputs)
     weight = a.new_empty(*step.centers.shape, outputs.shape[1])
@@ -141,7 +141,7 @@ def _add(table: Tensor, ids: Int[Tensor, "B N"], change: Float[Tensor, "B N E"],
 
 
 def _cumulative(weights: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
-    """Where a number below 1 falls among these words, by `searchsorted`."""
+    """The cumulative distribution of these weights, for sampling with `searchsorted`."""
     summed = weights.cumsum(0) / weights.sum()
     summed[-1] = 1.0
     return summed

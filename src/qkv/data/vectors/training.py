@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ...core.spec import Spec
-from ..files.lines import Lines
+from ..files.lines import lines_of_files
 from .word_vectors import Vectors
 
 Progress = Callable[[float], None]
-"""Called from time to time with the fraction of the work that is done."""
+"""Called regularly with the completed fraction of the work."""
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
     """Running text as numbers.
 
-    words:    the vocabulary, the most frequent word first; counts: (V,), how often each stands in the text.
-    ids:      (N,), the text without its rare words; sentences: (N,), the number of the line that each is from.
-    dropped:  how many running words were too rare.
+    words:    the vocabulary, the most frequent word first; counts: (V,), the number of occurrences of each.
+    ids:      (N,), the text without its rare words; sentences: (N,), the line number of each word.
+    dropped:  the number of running words that were too rare.
     """
 
     words: tuple[str, ...]
@@ -39,8 +39,8 @@ class Corpus:
 
     @classmethod
     def of(cls, lines: Iterable[str], *, min_count: int = 5, lowercase: bool = False) -> Self:
-        """From lines of words between spaces, a sentence a line; no window reaches beyond one. Words that stand there fewer
-        than `min_count` times are taken out, so that their neighbors move together. Raises ValueError where none is left.
+        """A corpus from lines of words between spaces. Windows don't cross lines. Words that occur fewer than `min_count`
+        times are removed before windows are formed. Raises ValueError if fewer than two words are left.
         """
         seen: defaultdict[str, int] = defaultdict()
         seen.default_factory = seen.__len__
@@ -49,34 +49,27 @@ class Corpus:
             words = (line.lower() if lowercase else line).split()
             ids.extend(map(seen.__getitem__, words))
             lengths.append(len(words))
-        found = np.frombuffer(ids, np.int32) if ids else np.zeros(0, np.int32)
-        counts = np.bincount(found, minlength=len(seen))
+        text = np.frombuffer(ids, np.int32) if ids else np.zeros(0, np.int32)
+        counts = np.bincount(text, minlength=len(seen))
         spelled = np.array(list(seen), object)
         order = sorted(np.flatnonzero(counts >= min_count).tolist(), key=lambda i: (-counts[i], spelled[i]))
         if len(order) < 2:
             raise ValueError(
-                f"{len(order)} of the text's {len(seen):,} words stand there {min_count} times or more, and vectors need "
+                f"{len(order)} of the text's {len(seen):,} words occur {min_count} times or more, and vectors need "
                 "two; lower min_count, or give more text"
             )
         place = np.full(len(seen), -1, np.int32)
         place[order] = np.arange(len(order))
         sentences = np.repeat(np.arange(len(lengths), dtype=np.int32), np.frombuffer(lengths, np.int32))
-        placed = place[found]
-        kept = placed >= 0
-        return cls(
-            tuple(spelled[order]),
-            counts[order],
-            placed[kept],
-            sentences[kept],
-            int(len(found) - np.count_nonzero(kept)),
-        )
+        renumbered = place[text]
+        kept = renumbered >= 0
+        dropped = int(len(text) - np.count_nonzero(kept))
+        return cls(tuple(spelled[order]), counts[order], renumbered[kept], sentences[kept], dropped)
 
     @classmethod
     def read(cls, files: Iterable[str | Path], *, min_count: int = 5, lowercase: bool = False) -> Self:
-        """From text files, plain or .gz. Raises ValueError for one that is missing, empty or not UTF-8."""
-        opened = [Lines(file) for file in files]
-        lines = (lines[i] for lines in opened for i in range(len(lines)))
-        return cls.of(lines, min_count=min_count, lowercase=lowercase)
+        """A corpus from text files, plain or .gz. Raises ValueError for one that is missing, empty or not UTF-8."""
+        return cls.of(lines_of_files(files), min_count=min_count, lowercase=lowercase)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -85,8 +78,8 @@ class Corpus:
 class VectorMethod(Spec, role="vector method"):
     """A method of training word vectors; a new one is a subclass with a `kind` and a `train`.
 
-    width:  numbers in a vector.
-    window: words on each side that are a word's context, at most.
+    width:  size of a vector.
+    window: maximum number of context words on each side.
     """
 
     width: int = Field(default=100, ge=1)
@@ -101,5 +94,4 @@ class VectorMethod(Spec, role="vector method"):
 
 def method(kind: str, **settings: Any) -> VectorMethod:
     """A method by its kind, with the settings that are not None."""
-    given = {name: value for name, value in settings.items() if value is not None}
-    return VectorMethod.from_dict({"kind": kind, **given})
+    return VectorMethod.from_dict({"kind": kind} | {k: v for k, v in settings.items() if v is not None})

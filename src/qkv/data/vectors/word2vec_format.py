@@ -2,7 +2,7 @@
 
 word2vec text    a line `V E`, then V lines of a word and E numbers
 word2vec binary  a line `V E`, then V times a word, a space and E little-endian fp32 numbers, perhaps a line end
-GloVe            lines of a word and E numbers, without a first line that counts them
+GloVe            lines of a word and E numbers, without a header line
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import gzip
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core import atomic
 from ...core.spec import nearest
 from ..files.cache import Bytes
 from ..files.compressed import open_bytes
@@ -25,8 +26,8 @@ from .word_vectors import Vectors
 
 Form = Literal["word2vec", "binary", "glove"]
 
-_WRITTEN = bytes(range(0x20, 0x7F)) + b"\t\r"  # what a line of numbers has no other bytes than
-_LONGEST_LINE = 1 << 10  # bytes of a line that are looked at
+_PRINTABLE = bytes(range(0x20, 0x7F)) + b"\t\r"  # the only bytes in a line of written numbers
+_LONGEST_LINE = 1 << 10  # bytes of a line that are inspected
 _LONGEST_WORD = 1 << 12  # bytes
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -34,23 +35,21 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False) -> Vectors:
     """Read vectors from a file; its format is detected.
 
-    encoding:   of the words.
-    keep_first: where a word stands twice, keep its first vector and say so in `notes`, in place of an error.
+    encoding:   the character encoding of the words.
+    keep_first: if a word occurs twice, keep its first vector and add a note, rather than raise an error.
 
-    Raises ValueError that names the file and the line or byte: where it is missing, empty, cut off or in another encoding,
-    a line has more or fewer numbers than the others or something that is no finite number, or a word stands twice.
+    Raises ValueError that names the file and the line or byte: if it is missing, empty, truncated or in another encoding, a
+    line has more or fewer numbers than the others or one that is not a finite number, or a word occurs twice.
     """
     path = Path(path)
     _check_encoding(encoding)
     data = open_bytes(path)
     if data[:2] in _UTF16:
-        raise ValueError(
-            f"{str(path)!r} is UTF-16, which no program reads vectors from; convert it: iconv -f utf-16 -t utf-8"
-        )
+        raise ValueError(f"{str(path)!r} is UTF-16, which is not supported; convert it: iconv -f utf-16 -t utf-8")
     header = _header(data)
     rows = _Rows(path, encoding, keep_first)
     if header is not None and not (header.words and 0 < header.width <= len(data)):
-        raise rows.wrong("line 1", f"it promises {header.words} words of {header.width} numbers, which can't be")
+        raise rows.error("line 1", f"it announces {header.words} words of {header.width} numbers, which is impossible")
     if header is not None and _is_binary(data, header):
         _read_binary(data, header, rows)
     else:
@@ -59,43 +58,30 @@ def read(path: str | Path, *, encoding: str = "utf-8", keep_first: bool = False)
 
 
 def as_form(name: str) -> Form:
-    """A form by its name. Raises ValueError with the nearest names."""
+    """A file format by its name. Raises ValueError with the nearest names."""
     if name not in get_args(Form):
-        raise ValueError(f"there is no form of vector files {name!r}; {nearest(name, get_args(Form))}")
+        raise ValueError(f"there is no vector file format {name!r}; {nearest(name, get_args(Form))}")
     return cast("Form", name)
 
 
 def write(vectors: Vectors, path: str | Path, form: Form | None = None) -> Path:
-    """Write a file, whole or not at all. Without a form `.bin` means binary and everything else word2vec's text; a further
-    `.gz` compresses. Reading it gives the same numbers back.
+    """Write a file atomically. Without a `form`, `.bin` means binary and any other name word2vec text; an additional `.gz`
+    compresses. Reading the file gives the same numbers.
 
-    Raises ValueError for words that the form can't hold: binary ones with a space, others with a line end, any that is
-    empty.
+    Raises ValueError for a word that the format can't store: with a space in a binary file, with a line end, or empty.
     """
     path = Path(path)
     form = as_form(form or ("binary" if path.name.removesuffix(".gz").endswith(".bin") else "word2vec"))
     for word in vectors.words:
         if not word or "\n" in word or word != word.strip(" \r\t") or (form == "binary" and " " in word):
             raise ValueError(f"the word {word!r} can't be written to a {form} file, which could not be read back")
-    with _written_beside(path) as out:
+    with atomic.replacing(path) as partial, partial.open("wb") as out:
         if path.suffix == ".gz":
             with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed:
                 packed.writelines(_written(vectors, form))
         else:
             out.writelines(_written(vectors, form))
     return path
-
-
-@contextmanager
-def _written_beside(path: Path) -> Iterator[IO[bytes]]:
-    """A temporary file that is renamed to `path` when it is complete."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as out:
-            yield out
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _written(vectors: Vectors, form: Form) -> Iterator[bytes]:
@@ -107,7 +93,7 @@ def _written(vectors: Vectors, form: Form) -> Iterator[bytes]:
         yield word.encode() + b" " + written + b"\n"
 
 
-# -- what both kinds of reading share ---------------------------------------------------------------------------------
+# -- shared by text and binary ----------------------------------------------------------------------------------------
 
 
 class _Header(NamedTuple):
@@ -118,39 +104,39 @@ class _Header(NamedTuple):
 
 @dataclass
 class _Rows:
-    """What was read so far. `place` is "line 7" or "byte 700"."""
+    """The words and numbers read so far. `place` is "line 7" or "byte 700"."""
 
     path: Path
     encoding: str
     keep_first: bool
     numbers: array[float] = field(default_factory=lambda: array("f"))
     places: dict[str, str] = field(default_factory=dict)  # of every word
-    again: list[str] = field(default_factory=list)  # words left out, because they were there before
+    repeated: list[str] = field(default_factory=list)  # words left out, because they occurred before
 
-    def wrong(self, place: str, said: str) -> ValueError:
-        return ValueError(f"{str(self.path)!r}, {place}: {said}")
+    def error(self, place: str, problem: str) -> ValueError:
+        return ValueError(f"{str(self.path)!r}, {place}: {problem}")
 
     def takes(self, spelled: bytes, place: str) -> bool:
-        """Note a word; whether its vector is wanted."""
+        """Record a word. Returns whether its vector is needed."""
         try:
             word = spelled.decode(self.encoding)
         except UnicodeDecodeError as error:
-            raise self.wrong(
+            raise self.error(
                 place, f"its word is not valid {self.encoding} ({error.reason}); give the file's encoding, latin-1, say"
             ) from None
         if not word:
-            raise self.wrong(place, "there is no word before the numbers")
+            raise self.error(place, "there is no word before the numbers")
         before = self.places.get(word)
         if before is None:
             self.places[word] = place
             return True
         if not self.keep_first:
-            raise self.wrong(
+            raise self.error(
                 place,
-                f"the word {word!r} stood in {before} already; make it one, or read the file with keep_first, which keeps "
+                f"the word {word!r} occurred in {before} already; remove one, or read the file with keep_first, which keeps "
                 "the first",
             )
-        self.again.append(word)
+        self.repeated.append(word)
         return False
 
     def vectors(self) -> Vectors:
@@ -158,9 +144,9 @@ class _Rows:
         numbers = np.frombuffer(self.numbers, np.float32).reshape(len(words), -1)
         bad = np.flatnonzero(~np.isfinite(numbers).all(1))
         if len(bad):
-            raise self.wrong(self.places[words[bad[0]]], "a number is not finite, or too large for fp32")
-        known = ", ".join(map(repr, self.again[:3])) + (" …" if len(self.again) > 3 else "")
-        notes = (f"{len(self.again):,} lines repeat a word and were left out ({known})",) if self.again else ()
+            raise self.error(self.places[words[bad[0]]], "a number is not finite, or too large for fp32")
+        known = ", ".join(map(repr, self.repeated[:3])) + (" …" if len(self.repeated) > 3 else "")
+        notes = (f"{len(self.repeated):,} lines repeat a word and were left out ({known})",) if self.repeated else ()
         return Vectors(words, numbers, notes)
 
 
@@ -172,7 +158,7 @@ def _check_encoding(encoding: str) -> None:
 
 
 def _header(data: Bytes) -> _Header | None:
-    """The two numbers of the first line, where these are all that it has."""
+    """The header, if the first line consists of two numbers."""
     end = data.find(b"\n", 0, _LONGEST_WORD)
     fields = data[: end + 1].removeprefix(b"\xef\xbb\xbf").split()
     if end < 0 or len(fields) != 2 or not all(field.isdigit() for field in fields):
@@ -181,13 +167,13 @@ def _header(data: Bytes) -> _Header | None:
 
 
 def _is_binary(data: Bytes, header: _Header) -> bool:
-    """Whether what follows the first word is something else than a line of written numbers."""
+    """Whether the first word is followed by anything but a line of written numbers."""
     begin = data.find(b" ", header.end)
     end = data.find(b"\n", begin)
     sample = data[begin : min(end if end > 0 else len(data), begin + 4 * header.width)] if begin > 0 else b""
     if not sample.strip():  # a number whose first byte is a line feed, unless there is no room for one
         return begin > 0 and len(data) > begin + 4 * header.width
-    if sample.translate(None, _WRITTEN):
+    if sample.translate(None, _PRINTABLE):
         return True
     fields = data[begin : min(end if end > 0 else len(data), begin + _LONGEST_LINE)].split()
     return not any(map(_is_number, fields))  # the bytes of a number may look like letters
@@ -204,18 +190,18 @@ def _read_binary(data: Bytes, header: _Header, rows: _Rows) -> None:
             at += 1
         space = data.find(b" ", at, at + _LONGEST_WORD)
         if space < 0 or space + 1 + size > len(data):
-            raise rows.wrong(
+            raise rows.error(
                 f"byte {min(at, len(data)):,}",
                 f"the file ends within word {number:,} of the {count:,}, of {width} numbers each, that its first line "
-                "promises: it is cut off, so fetch it again"
+                "announces: it is truncated, so download it again"
                 if space >= 0 or at + _LONGEST_WORD > len(data)
-                else f"there is no word; the first line says {width} numbers a word, which these are not",
+                else f"there is no word where the first line, of {width} numbers per word, puts one",
             )
         if rows.takes(data[at:space], f"byte {at:,}"):
             rows.numbers.frombytes(_native(data[space + 1 : space + 1 + size]))
         at = space + 1 + size
     if data[at:].strip():
-        raise rows.wrong(f"byte {at:,}", f"more follows than the {count:,} words that the first line promises")
+        raise rows.error(f"byte {at:,}", f"more follows than the {count:,} words that the first line announces")
 
 
 def _native(numbers: bytes) -> bytes:
@@ -232,22 +218,22 @@ def _read_text(data: Bytes, header: _Header | None, rows: _Rows) -> None:
         width = width or _width(line, rows, number)
         fields = line.rsplit(b" ", width)
         if len(fields) != width + 1 or (b" " in fields[0] and _is_number(fields[0].rsplit(b" ", 1)[1])):
-            said = "the first line says" if header else "the first line has"
-            raise rows.wrong(f"line {number:,}", f"there are {_trailing(line)} numbers, and {said} {width}")
+            first = "the first line says" if header else "the first line has"
+            raise rows.error(f"line {number:,}", f"there are {_trailing(line)} numbers, and {first} {width}")
         if rows.takes(fields[0], f"line {number:,}"):
             rows.numbers.frombytes(_numbers(fields[1:], rows, number).tobytes())
-    if header and len(rows.places) + len(rows.again) != header.words:
-        raise rows.wrong(
+    if header and len(rows.places) + len(rows.repeated) != header.words:
+        raise rows.error(
             "line 1",
-            f"it promises {header.words:,} words, and {len(rows.places) + len(rows.again):,} follow: the file is cut off, "
-            "or was changed; fetch it again, or take the first line away",
+            f"it announces {header.words:,} words, and {len(rows.places) + len(rows.repeated):,} follow: the file is "
+            "truncated or was changed; download it again, or remove the first line",
         )
     if not rows.places:
-        raise rows.wrong("line 1", "there is no word with a vector")
+        raise rows.error("line 1", "there is no word with a vector")
 
 
 def _lines(data: Bytes, at: int, number: int) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers, without spaces at their ends."""
+    """The non-blank lines with their line numbers, without trailing spaces."""
     while at < len(data):
         end = data.find(b"\n", at)
         end = len(data) if end < 0 else end
@@ -259,28 +245,28 @@ def _lines(data: Bytes, at: int, number: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _width(line: bytes, rows: _Rows, number: int) -> int:
-    """How many numbers end the first line of a GloVe file."""
-    found = _trailing(line)
-    if not found:
-        raise rows.wrong(
+    """The number of numbers in the first line of a GloVe file."""
+    width = _trailing(line)
+    if not width:
+        raise rows.error(
             f"line {number:,}", "no number follows its word; a file of vectors has a word and its numbers in each line"
         )
-    return found
+    return width
 
 
 def _trailing(line: bytes) -> int:
-    """How many numbers a line ends with; its first field is a word, whatever it looks like."""
+    """The number of numbers at the end of a line; its first field is always a word."""
     fields = line.split(b" ")[1:]
     return next((i for i, part in enumerate(reversed(fields)) if not _is_number(part)), len(fields))
 
 
 def _numbers(fields: list[bytes], rows: _Rows, number: int) -> NDArray[np.float32]:
     try:
-        with np.errstate(over="ignore"):  # what is too large is told when all is read
+        with np.errstate(over="ignore"):  # too large numbers are reported at the end
             return np.fromiter(map(float, fields), np.float32, len(fields))
     except ValueError:
         bad = next(part for part in fields if not _is_number(part))
-        raise rows.wrong(f"line {number:,}", f"{bad.decode('ascii', 'replace')!r} is no number") from None
+        raise rows.error(f"line {number:,}", f"{bad.decode('ascii', 'replace')!r} is no number") from None
 
 
 def _is_number(part: bytes) -> bool:

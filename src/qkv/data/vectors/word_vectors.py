@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...core.spec import nearest
 
-_SPELLED = 20_000  # words, the first ones of a file, among which an unknown word's likely spelling is looked for
+_SPELLED = 20_000  # the first words, among which similar spellings of an unknown word are searched
 
 Found = list[tuple[str, float]]
 """Words with their cosine similarity, most similar first."""
@@ -22,9 +22,9 @@ Found = list[tuple[str, float]]
 class Vectors:
     """words: V different ones, usually the most frequent first; array: (V, E), fp32, row i the vector of word i.
 
-    notes: what a reader had to say about the file, as sentences.
+    notes: sentences of the reader about the file.
 
-    Raises ValueError where the two don't fit together, a word stands twice, or a number is not finite.
+    Raises ValueError if words and array don't fit together, a word occurs twice, or a number is not finite.
     """
 
     words: tuple[str, ...]
@@ -39,7 +39,7 @@ class Vectors:
             )
         if len(self.index) < len(self.words):
             twice = next(word for i, word in enumerate(self.words) if self.index[word] != i)
-            raise ValueError(f"the word {twice!r} is there twice; every word has one vector")
+            raise ValueError(f"the word {twice!r} occurs twice; every word has one vector")
         bad = np.flatnonzero(~np.isfinite(self.array).all(1))
         if len(bad):
             raise ValueError(f"the vector of {self.words[bad[0]]!r} holds a number that is not finite")
@@ -68,7 +68,7 @@ class Vectors:
 
     @cached_property
     def unit(self) -> Float[NDArray[np.float32], "V E"]:
-        """Every vector divided by its length; a vector of zeros stays one."""
+        """Every vector divided by its length; a zero vector stays zero."""
         lengths = np.linalg.norm(self.array, axis=1, keepdims=True)
         return self.array / np.maximum(lengths, np.finfo(np.float32).tiny)
 
@@ -77,18 +77,18 @@ class Vectors:
         return float(_direction(self[a]) @ _direction(self[b]))
 
     def nearest(self, word: str, count: int = 10) -> Found:
-        """The `count` words whose vectors point most nearly where this one's does, without itself."""
+        """The `count` words with the highest cosine similarity to a word, without itself."""
         return self._closest(self[word], count, (word,))
 
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> Found:
         """a is to b as c is to …: the words nearest to b/|b| − a/|a| + c/|c|, without the three (Mikolov et al. 2013,
         "Linguistic regularities in continuous space word representations")."""
-        wanted = _direction(self[b]) - _direction(self[a]) + _direction(self[c])
-        return self._closest(wanted, count, (a, b, c))
+        target = _direction(self[b]) - _direction(self[a]) + _direction(self[c])
+        return self._closest(target, count, (a, b, c))
 
     def _closest(self, vector: Float[NDArray[np.float32], " E"], count: int, without: Sequence[str]) -> Found:
         if count < 1:
-            raise ValueError(f"count is how many words to find, 1 or more, not {count}")
+            raise ValueError(f"count must be 1 or more, not {count}")
         cosines = self.unit @ _direction(vector)
         cosines[[self.index[word] for word in without]] = -np.inf
         count = min(count, len(self.words) - len(set(without)))
