@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 from data_stand_in import Characters
-from hypothesis import given
-from hypothesis import strategies as st
 
 from qkv.data.batching import encoding
 from qkv.data.batching.encoded import Encoded
@@ -42,25 +40,6 @@ def test_good_examples_are_encoded_and_the_others_counted() -> None:
     found, counts = reading(list(range(7)))
     assert found == [(0, "ab", "xyz", 0), (4, "d", "", 0), (6, "", "uv", 0)]
     assert counts.read == 6 and counts.skipped == {"empty": 1, "odd": 1, "over-long": 1}
-
-
-@given(st.lists(st.permutations(range(7)).flatmap(lambda p: st.integers(0, 7).map(lambda n: p[:n])), max_size=6))
-def test_a_memory_gives_what_reading_gives(asked: list[list[int]]) -> None:
-    for budget in (0, 100, 160, 1 << 20):
-        memory = TokenCache(len(TABLE), budget)
-        for indices in asked:
-            again, counts = reading(indices, memory)
-            plain, expected = reading(indices)
-            assert again == plain and (counts.read, counts.skipped) == (expected.read, expected.skipped)
-        assert memory.nbytes <= budget
-
-
-def test_what_is_remembered_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = TokenCache(len(TABLE), 1 << 20)
-    first = reading([0, 2, 4, 6, 1], memory)
-    monkeypatch.setitem(globals(), "TABLE", [Skipped("gone")] * 7)
-    assert reading([0, 2, 4, 6, 1], memory)[0] == first[0]
-    assert reading([3], memory)[1].skipped == {"gone": 1}
 
 
 def test_a_huge_text_is_tokenized_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.files.csv_header import is_heading
 from qkv.data.files.csv_tsv import Cells
 
 
@@ -137,17 +136,3 @@ def test_csv_is_read_back_whatever_it_holds(
 def test_a_long_cell_and_semicolons(tmp_path: Path) -> None:
     long = "x" * 200_000  # the csv module's own limit is 131,072
     assert rows(file(tmp_path, f'"{long}";"a ""b"""\n1;2\n', "x.csv"), form="csv") == [[long, 'a "b"'], ["1", "2"]]
-
-
-@pytest.mark.parametrize(
-    "names", ["id english german", "source target", "de en", "Deutsch Englisch", "sentence1 sentence2"]
-)
-def test_headings(names: str) -> None:
-    assert is_heading(names.split())
-
-
-@pytest.mark.parametrize(
-    "cells", [["hello", "hallo"], ["Go.", "Geh."], ["no", "nein"], ["text", "text"], ["en"], ["", "de"]]
-)
-def test_first_examples_are_no_headings(cells: list[str]) -> None:
-    assert not is_heading(cells)

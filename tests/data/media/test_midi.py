@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qkv.data.media import midi
-from qkv.data.media.note_names import frame_of, frames_to_text, note_name, runs, text_to_frames, transposed
+from qkv.data.media.note_names import frame_of, runs
 
 FRAMES = st.lists(st.lists(st.integers(0, 127), max_size=5).map(frame_of), max_size=20)
 
@@ -39,12 +39,6 @@ def test_long_pieces_don_t_drift_from_their_grid(tmp_path: Path, steps: int) -> 
     frames = [(60 + i % 5,) for i in range(2000)]
     (tmp_path / "a.mid").write_bytes(midi.to_midi(frames, steps))
     assert midi.read(tmp_path / "a.mid", steps) == frames
-
-
-@given(FRAMES)
-def test_frames_are_spelled_and_read(frames: list[tuple[int, ...]]) -> None:
-    assert text_to_frames(frames_to_text(frames)) == frames
-    assert transposed(transposed(frames, 3), -3) == [tuple(n for n in frame if n <= 124) for frame in frames]
 
 
 def test_a_file_is_read_on_a_grid(tmp_path: Path) -> None:
@@ -147,7 +141,3 @@ def test_words_become_a_file_on_the_command_line(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("sys.stdin", io.StringIO("C5 H4 ."))
     with pytest.raises(SystemExit, match="'H4' is no note"):
         midi.main()
-
-
-def test_names_of_notes() -> None:
-    assert [note_name(n) for n in (0, 21, 60, 61, 127)] == ["C-1", "A0", "C4", "C#4", "G9"]

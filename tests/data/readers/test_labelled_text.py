@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from qkv.data.readers.labelled_text import Labelled
-from qkv.data.readers.multiple_choice import Choices
 from qkv.data.source import Counts, Source, read
 
 ROWS = [("good, very good", "yes"), ('a "bad" one', "no"), ("so-so\nover two lines", "no")]
@@ -82,15 +81,3 @@ def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
     source = Labelled(path=path)
     train, test = ({e["text"] for e in source.examples(split)} for split in ("train", "test"))
     assert len(train) == 240 and len(test) == 30 and not train & test
-
-
-def test_choices_and_their_answers(tmp_path: Path) -> None:
-    records = [{"text": "q", "choices": ["x", "y"], "answer": answer} for answer in (1, "0", "b", "y", "zz", 1.5, None)]
-    records.append({"text": "q", "choices": ["x", ""], "answer": 0})
-    path = written(tmp_path / "x.jsonl", "\n".join(map(json.dumps, records)))
-    found = entries(Choices(path=path))
-    assert [e["answer"] for e in found[:6]] == [1, 0, 1, 1, "zz", 1.5]
-    assert found[6] == "without an answer" and found[7] == "without two candidates, or with an empty one"
-    table = written(tmp_path / "x.csv", "q,one,two,three,B\n")
-    (found,) = entries(Choices(path=table, text=0, choices=(1, 2, 3), answer=4))
-    assert (found["choices"], found["answer"]) == (["one", "two", "three"], 1)

@@ -11,7 +11,6 @@ import pytest
 from qkv.data.media import midi
 from qkv.data.readers.midi_scores import Scores
 from qkv.data.source import Counts, Skipped, read
-from qkv.data.synthetic.chord_progressions import Progressions
 
 PIECE = [[60, 64, 60], [], [-1, 67, 48, -1]]
 
@@ -70,10 +69,3 @@ def test_what_is_no_music_is_named(tmp_path: Path, content: Any, said: str) -> N
     path = write(tmp_path, content)
     with pytest.raises(ValueError, match=said):
         list(Scores(path=path, validation_path=path, test_path=path).examples("train"))
-
-
-def test_made_progressions_are_in_four_voices_and_end_where_they_began() -> None:
-    for one in Progressions(train=10, validation=5, test=20).examples("test"):
-        frames = one["frames"]
-        assert len(frames) % 2 == 0 and all(2 <= len(frame) <= 4 for frame in frames)
-        assert frames[0][-1] == frames[-1][-1]

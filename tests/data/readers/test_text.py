@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from qkv.data.files.compressed import open_bytes
 from qkv.data.readers.jsonl import JsonLines
 from qkv.data.readers.text import Text
-from qkv.data.source import SPLITS, Skipped, Split, Table
+from qkv.data.source import SPLITS, Split, Table
 
 
 def texts(spec: Text | JsonLines, split: Split = "train") -> list[str]:
@@ -112,39 +111,6 @@ def test_shares_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("ab")
     with pytest.raises(ValueError, match=r"too little text there for a share of 0\.1 for train"):
         Text(path=str(tmp_path / "a.txt"), shares=(0.1, 0.9)).table("train")
-
-
-def test_jsonl_with_text_or_prompt_and_answer(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    rows = [{"text": "a", "q": "1+1?", "a": {"short": "2"}}, {"text": " ", "q": "", "a": {"short": "x"}}, {"q": "?"}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given_: dict[str, Any] = {"path": str(path), "validation_path": str(path), "test_path": str(path)}
-    plain = JsonLines(**given_).table("train")
-    assert [plain[i] for i in range(3)] == [{"text": "a"}, Skipped("empty"), Skipped("without a text 'text'")]
-    asked = JsonLines(**given_, prompt="q", answer="a.short").table("train")
-    assert [asked[i] for i in range(3)] == [
-        {"source": "1+1?", "target": "2"}, Skipped("with one side empty"), Skipped("without a text 'a.short'")
-    ]  # fmt: skip
-    with pytest.raises(ValueError, match="give both prompt and answer, or neither"):
-        JsonLines.from_dict({"prompt": "q"})
-
-
-def test_jsonl_with_conversations(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in ({"chat": {"turns": said}}, {"chat": 3})) + "\n")
-    spec = JsonLines(path=str(path), validation_path=str(path), test_path=str(path), messages="chat.turns")
-    table = spec.table("train")
-    first = table[0]
-    assert isinstance(first, dict) and json.loads(first["messages"]) == said
-    assert (first["text"], first["where"]) == ("hi\nhello", f"{str(path)!r}, line 1")
-    assert [table[1], table[2]] == [Skipped("without 'chat.turns'"), Skipped("empty")]
-    assert list(spec.texts("validation")) == ["hi\nhello"]
-    path.write_text('{"messages": [{"role": "user"}]}\n')
-    with pytest.raises(ValueError, match=r"a\.jsonl', line 1: message 0 has no role and content"):
-        spec.replace(messages="messages").table("train")[0]
-    with pytest.raises(ValueError, match="give prompt and answer, or messages"):
-        JsonLines.from_dict({"prompt": "q", "answer": "a", "messages": "m"})
 
 
 def test_running_text_of_whole_files_is_not_read_to_look_for_what_is_held_out(

@@ -58,32 +58,6 @@ def test_what_is_no_series_says_where(tmp_path: Path, text: str, said: str) -> N
         Series(path=str(tmp_path / "bad.csv"), history=1, horizon=1).table("train")
 
 
-def dated(path: Path, times: list[str]) -> Series:
-    path.write_text("\n".join(["date,load", *(f"{time},{i}" for i, time in enumerate(times))]) + "\n")
-    return Series(path=str(path), history=2, horizon=1)
-
-
-def test_time_goes_on(tmp_path: Path) -> None:
-    days = [f"2024-01-{day:02}" for day in range(1, 32)]
-    assert dated(tmp_path / "a.csv", days).notes() == ()
-    assert dated(tmp_path / "m.csv", [f"{2020 + k // 12}-{k % 12 + 1:02}-01" for k in range(48)]).notes() == ()
-    assert dated(tmp_path / "n.csv", [f"day {k}" for k in range(30)]).notes() == ()
-    (note,) = dated(tmp_path / "b.csv", [*days[:10], *days[13:20], *days[24:]]).notes()
-    assert note.startswith(
-        "2 of 24 rows come at another time than 1 day, 0:00:00 after the one before (row 12, is the first)"
-    )
-    hours = [f"2024-01-01 {hour:02}:00" for hour in range(24)]
-    for name, times, row in (("c", days[::-1], 3), ("d", days[:20] * 2, 22), ("e", hours[::-1], 3)):
-        with pytest.raises(ValueError, match=rf"{name}\.csv, row {row} is of 2024-01-.*, before the row above it"):
-            dated(tmp_path / f"{name}.csv", times).table("train")
-
-
-def test_a_clock_that_is_set_back_is_noted(tmp_path: Path) -> None:
-    hours = [f"2024-10-27 {hour:02}:00" for hour in (0, 1, 2, 2, 3, 4, 5, 6, 7, 8)]
-    hours.insert(3, "2024-10-27 01:30")
-    assert "row 5" in dated(tmp_path / "a.csv", hours).notes()[0]
-
-
 def test_gaps_are_filled_where_that_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "gaps.csv").write_text("a\n" + "\n".join(["1", "2", "x", "4"] * 10))
     values, _ = Series(path=str(tmp_path / "gaps.csv"), history=2, horizon=1, gaps="fill").values()
@@ -102,11 +76,6 @@ def test_columns_by_name_and_number(tmp_path: Path) -> None:
 def test_too_little_for_a_window_says_what_to_do() -> None:
     with pytest.raises(ValueError, match="fewer than a history of 96 and a horizon of 24"):
         Waves(length=200).table("validation")
-
-
-def test_made_waves_are_the_same_each_time() -> None:
-    np.testing.assert_array_equal(Waves(seed=3).values()[0], Waves(seed=3).values()[0])
-    assert not np.array_equal(Waves(seed=3).values()[0], Waves(seed=4).values()[0])
 
 
 def test_numbers_beyond_float32_and_broken_csv_are_refused(tmp_path: Path) -> None:

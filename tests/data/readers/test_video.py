@@ -2,57 +2,13 @@
 
 from __future__ import annotations
 
-import io
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
-import torch
 from PIL import Image
 
-from qkv.data.media.video import decode_frames, evenly, tubelets
 from qkv.data.readers.video import Clips
-from qkv.data.source import Counts, Skipped, read
-from qkv.data.synthetic.moving_digits import DIRECTIONS, MovingDigits
-from qkv.layers.patches import patchify
-
-
-def test_patches_of_the_laid_out_frames_are_tubelets() -> None:
-    frames = np.random.default_rng(0).integers(0, 256, (6, 3, 8, 4), np.uint8)
-    laid = tubelets(frames, 2)
-    assert laid.shape == (6, 24, 4)
-    patches = patchify(torch.from_numpy(laid)[None], (4, 4))[0].reshape(3, 2, 1, 2, 3, 4, 4)  # (time, row, column, …)
-    for t, r in np.ndindex(3, 2):
-        np.testing.assert_array_equal(patches[t, r, 0], frames[2 * t : 2 * t + 2, :, 4 * r : 4 * r + 4])
-
-
-@pytest.mark.parametrize(("n", "count", "wanted"), [(8, 4, [1, 3, 5, 7]), (3, 6, [0, 0, 1, 1, 2, 2]), (5, 1, [2])])
-def test_frames_are_taken_evenly(n: int, count: int, wanted: list[int]) -> None:
-    assert evenly(np.arange(n, dtype=np.uint8)[:, None, None, None], count).ravel().tolist() == wanted
-
-
-@pytest.mark.parametrize("name", DIRECTIONS)
-def test_digits_move_where_they_say(name: str) -> None:
-    source = MovingDigits(noise=0, train=60)
-    found = [e["video"][:, 0] for e in source.examples("train") if e["label"] == name]
-    assert found
-    for frames in found:
-        for before, after in pairwise(frames):
-            np.testing.assert_array_equal(np.roll(before, DIRECTIONS[name], (0, 1)), after)
-
-
-def test_made_videos_are_new_in_training_and_the_same_otherwise() -> None:
-    source = MovingDigits(train=3, test=3, asks="digit")
-    tables = [
-        [e["video"].tobytes() for e in source.examples("train", seed=s, epoch=e)] for s, e in ((0, 0), (0, 1), (0, 0))
-    ]
-    assert tables[0] == tables[2] and set(tables[0]).isdisjoint(tables[1])
-    assert [e["label"] for e in source.examples("test", seed=0)] == [
-        e["label"] for e in source.examples("test", seed=1)
-    ]
-    assert source.classes == tuple("0123456789") and MovingDigits().classes == tuple(DIRECTIONS)
+from qkv.data.source import Counts, read
 
 
 def animated(path: Path, frames: int, side: int = 6) -> None:
@@ -71,56 +27,3 @@ def test_animated_files_are_videos(tmp_path: Path) -> None:
     assert [e["video"].shape for e in found] == [(4, 1, 6, 6)] * 6 and counts.skipped.total() == 1
     np.testing.assert_allclose(found[0]["video"].mean((1, 2, 3)), [0, 20, 40, 60], atol=2)
     assert source.table("train").labels.count("b") == 3
-
-
-def test_a_video_is_refused_by_all_its_pixels(tmp_path: Path) -> None:
-    animated(tmp_path / "x.gif", 5)
-    data = (tmp_path / "x.gif").read_bytes()
-    assert decode_frames(data, "gray", 179) == "larger than 179 pixels"
-    assert not isinstance(decode_frames(data, "gray", 180), Skipped)
-
-
-def test_pages_of_sixteen_bits_are_frames() -> None:
-    made = [Image.fromarray(np.full((2, 2), 256 * value, np.uint16)) for value in (10, 200)]
-    file = io.BytesIO()
-    made[0].save(file, "TIFF", save_all=True, append_images=made[1:])
-    found = decode_frames(file.getvalue(), "gray")
-    assert not isinstance(found, Skipped) and found[:, 0, 0, 0].tolist() == [10, 200]
-
-
-@pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF"])
-def test_what_is_transparent_in_a_frame_lies_on_white(kind: str) -> None:
-    made = [Image.new("RGBA", (4, 4), (255, 0, 0, alpha)) for alpha in (255, 0)]
-    options: dict[str, Any] = {"lossless": True} if kind == "WEBP" else {}
-    if kind == "GIF":
-        made = [Image.new("P", (4, 4), number) for number in (1, 0)]
-        for image in made:
-            image.putpalette([0, 0, 255, 255, 0, 0])
-        made[0].putpixel((0, 0), 0)
-        options = {"transparency": 0, "disposal": 2}
-    file = io.BytesIO()
-    made[0].save(file, kind, save_all=True, append_images=made[1:], **options)
-    found = decode_frames(file.getvalue())
-    assert not isinstance(found, Skipped)
-    assert found[0, :, 1, 1].tolist() == [255, 0, 0] and found[-1, :, 1, 1].tolist() == [255, 255, 255]
-
-
-def test_frames_of_an_animation_are_laid_over_one_another() -> None:
-    """The second changes one pixel, the third comes after a frame that is taken away (disposal 2)."""
-    first, second = Image.new("RGB", (3, 3), "red"), Image.new("RGB", (3, 3), "red")
-    second.putpixel((1, 1), (0, 0, 255))
-    file = io.BytesIO()
-    first.save(file, "GIF", save_all=True, append_images=[second], disposal=1)
-    found = decode_frames(file.getvalue())
-    assert not isinstance(found, Skipped) and len(found) == 2
-    assert found[1, :, 0, 0].tolist() == [255, 0, 0] and found[1, :, 1, 1].tolist() == [0, 0, 255]
-
-
-def test_pages_of_several_sizes_and_too_many_frames_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [Image.new("L", (side, side)) for side in (2, 3)]
-    file = io.BytesIO()
-    made[0].save(file, "TIFF", save_all=True, append_images=made[1:])
-    assert decode_frames(file.getvalue()) == "of frames that differ in size"
-    assert decode_frames(file.getvalue(), most=12) == "larger than 12 pixels"
-    monkeypatch.setattr("qkv.data.media.images.MOST_FRAMES", 1)
-    assert decode_frames(file.getvalue()) == "of more than 1 frames"
