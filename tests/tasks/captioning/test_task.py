@@ -97,7 +97,7 @@ def test_pictures_and_sentences_of_the_users_own(tmp_path: Path) -> None:
     assert isinstance(first, dict) and first["answer"] == "a dog" and first["question"] == ""
     assert isinstance(second, dict) and (second["question"], second["answer"]) == ("is it a cat ?", "no")
     assert table[2] == "with an empty answer"
-    with pytest.raises(ValueError, match=r"line 4: there is no picture .*b\.png'; data\.images"):
+    with pytest.raises(ValueError, match=r"line 4: there is no picture .*b\.png'; set data\.images to its folder"):
         table[3]
     with pytest.raises(ValueError, match=r"line 5, has no text 'text\.en'"):
         table[4]
