@@ -55,7 +55,7 @@ def test_a_target_has_what_stands_around_it(name: str, tmp_path: Path) -> None:
         with torch.no_grad():
             loss = model(**tokenizer(source, return_tensors="pt"), labels=torch.tensor([wanted])).loss
         assert found.log_likelihood == pytest.approx(-loss.item() * len(wanted), rel=1e-4)
-        assert score(tuned, [source], [target]) == [found]
+        assert score(tuned, [tuned.encode(source)], [target]) == [found]
 
 
 def test_the_token_that_generation_has_to_begin_with_is_scored_too(tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def test_the_token_that_generation_has_to_begin_with_is_scored_too(tmp_path: Pat
     plain = load(tmp_path / "base", "cpu").text_model
     assert plain.ids is not None
     forced = replace(plain, ids=replace(plain.ids, forced=(5, None)))
-    (found,) = score(forced, ["a b"], ["b a"])
+    (found,) = score(forced, [forced.encode("a b")], ["b a"])
     assert found.tokens == tuple(plain.tokenizer.tokens([5, *plain.encode("b a")]))
-    again = score(forced, ["a b"], [plain.tokenizer.decode([5]) + " b a"])
+    again = score(forced, [forced.encode("a b")], [plain.tokenizer.decode([5]) + " b a"])
     assert again == [found]
 
 
@@ -79,4 +79,4 @@ def test_targets_are_cut_as_their_side_is(trained: Path) -> None:
         sides.append(raw)
     tokenizer = Tokenizer(sides[0], Extra(target=json.loads(sides[1].to_str())))
     text_model = TextModel(load(trained, "cpu").model, tokenizer, "translate")
-    assert score(text_model, ["a b"], ["b-a"])[0].tokens == ("b", "a", "</s>")
+    assert score(text_model, [text_model.encode("a b")], ["b-a"])[0].tokens == ("b", "a", "</s>")

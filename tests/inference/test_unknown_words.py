@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from qkv.inference.unknown_words import Unseen, unknown_tags, unknown_words
 from qkv.recipes.recipe import Recipe
 from qkv.tokenizers.tokenizer import Tokenizer
 from qkv.tokenizers.tokenizer import train as train_tokenizer
+from qkv.tokenizers.tokenizer_json import encoding_errors
 
 PAIRS = [("the cat sat", "die Katze saß"), ("a dog ran", "ein Hund lief"), ("the dog sat", "der Hund saß")] * 20
 SMALL = (
@@ -53,12 +57,40 @@ def test_other_kinds_say_what_they_lack(kind: str) -> None:
 
 
 def test_a_run_warns_of_what_it_never_saw(translator: Run) -> None:
-    with pytest.warns(Unseen, match=r"1 of 4 words are unknown to the tokenizer and read as <unk>: 'zebra'"):
+    with pytest.warns(Unseen, match=r"1 of 4 words is unknown to the tokenizer and read as <unk>: 'zebra'"):
         translator.generate(["<de> the zebra sat"])
     with pytest.warns(Unseen, match=r"never saw the language tag <es> in training.* begin each text with one of <de>"):
         translator.generate(["<es> the cat sat"])
     with pytest.warns(Unseen, match=r"never saw texts without a language tag"):
         translator.score(["the cat sat"], ["die Katze saß"])
+
+
+def test_each_unknown_word_is_warned_about_once(translator: Run) -> None:
+    run = replace(translator)
+    with pytest.warns(Unseen) as warned:
+        run.outputs(["<de> the zebra sat", "<es> a lion sat"])
+        run.outputs(["<de> the zebra sat"])
+        run.score(["<es> a lion sat"], ["die Katze saß"])
+    words, tags = (str(one.message) for one in warned)
+    assert words.startswith("3 of 8 words are unknown") and words.endswith("'zebra', '<es>', 'lion'") and "<es>" in tags
+    with pytest.warns(Unseen, match="2 of 4 words are unknown.*'tiger', 'zebra'$"):
+        run.outputs(["<de> tiger zebra sat"])
+
+
+def test_known_texts_are_tokenized_once(translator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenized: list[str] = []
+
+    def recorded(texts: Sequence[str]) -> AbstractContextManager[None]:
+        tokenized.extend(texts)
+        return encoding_errors(texts)
+
+    monkeypatch.setattr("qkv.tokenizers.tokenizer.encoding_errors", recorded)
+    texts = ["<de> the cat sat", "<de> the dog ran"]
+    translator.outputs(texts)
+    assert tokenized == texts
+    tokenized.clear()
+    translator.embed(texts)
+    assert tokenized == texts
 
 
 @pytest.mark.filterwarnings("error")

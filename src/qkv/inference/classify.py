@@ -19,6 +19,7 @@ from ..tasks.framing import framed
 from ..tasks.text_classification.task import Classify
 from ..tasks.text_regression.task import Regress
 from ..tasks.whole_texts import Sentences
+from . import unknown_words
 from .embed import embed
 from .loaded import LoadedModel
 from .text import batches
@@ -104,6 +105,7 @@ def _scores(run: LoadedModel, texts: Sequence[str], pairs: Sequence[str] | None 
     if empty is not None:
         raise ValueError(f"text {empty % len(texts) + 1} is empty, so there is nothing to read")
     rows = _rows(run, texts, pairs)
+    unknown_words.warn(run, [*texts, *(pairs or ())], [ids for ids, _ in rows])
     made: list[Tensor] = [torch.empty(0)] * len(rows)
     for group in batches([len(ids) for ids, _ in rows], padded=not reads_unpadded(run.model)):
         outputs = run.model(**inputs_of(run, [rows[i] for i in group], first_sees_all=_first_sees_all(run)))

@@ -17,6 +17,7 @@ from ..directories.sentence_transformers import Pooling, Sentences
 from ..models.long_texts import reads_unpadded
 from ..models.recurrent.model import RecurrentModel
 from ..models.transformer import TransformerModel
+from . import unknown_words
 from .loaded import LoadedModel
 from .text import TextModel, batches
 
@@ -42,6 +43,7 @@ def embed(run: LoadedModel, texts: Sequence[str], pooling: Pooling | None = None
     said = found or Sentences()
     chosen = said.pooling if pooling is None else as_pooling(pooling)
     rows = _cut([text_model.encode(_as_read(text, said)) for text in texts], text_model, said.longest)
+    unknown_words.warn(run, texts, rows)
     if not all(rows):
         raise ValueError(f"text {rows.index([]) + 1} has no tokens, so there is nothing to embed")
     made: list[Tensor] = [torch.empty(0)] * len(rows)

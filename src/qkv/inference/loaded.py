@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ..data.task import Task
@@ -43,6 +44,11 @@ class LoadedModel:
         check_task(self.task, self.model.spec, self.path or "this run")
         if self.tokenizer is not None:
             check_fit(self.tokenizer, self.model.spec, str(self.path or "this run"))
+
+    @cached_property
+    def warned_about(self) -> set[tuple[str, str]]:
+        """("word", …) and ("tag", …) for what `unknown_words.warn` has warned about."""
+        return set()
 
     @property
     def text_model(self) -> TextModel:

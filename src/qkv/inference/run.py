@@ -75,17 +75,15 @@ class Run(LoadedModel):
         scores: bool = False,
     ) -> list[list[Output]]:
         """As `generate`, with tokens, what ended each output and, where `scores`, log-probabilities."""
-        settings = settings or self.generation
-        text_model = self.text_model
-        unknown_words.warn(self, _texts(texts))
-        return text_model.outputs(texts, settings, stop=stop, scores=scores)
+        prompts = self._encoded(texts)
+        return self.text_model.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores)
 
     def stream(
         self, prompt: str, emit: Callable[[str], None], settings: Generation | None = None, *, stop: Sequence[str] = ()
     ) -> None:
         """Hand one output to `emit` piece by piece, as it comes."""
-        unknown_words.warn(self, [prompt])
-        self.text_model.stream(prompt, settings or self.generation, emit, stop=stop)
+        (ids,) = self._encoded([prompt])
+        self.text_model.stream_of(ids, settings or self.generation, emit, stop=stop)
 
     def chat(
         self,
@@ -100,8 +98,7 @@ class Run(LoadedModel):
 
     def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]:
         """The log-likelihood of texts (language model), or of targets given texts, token by token and in all."""
-        unknown_words.warn(self, _texts(texts))
-        return score(self.text_model, texts, targets and _texts(targets))
+        return score(self.text_model, self._encoded(texts), targets and _texts(targets))
 
     def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> list[Tensor]:
         """Last hidden states, see `qkv.inference.embed.embed`: (M,) a text, or (T, M) where pooling is "none"."""
@@ -113,8 +110,7 @@ class Run(LoadedModel):
 
     def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
         """The class of each text, or of each text beside its pair, with the probability of every class."""
-        unknown_words.warn(self, [*_texts(texts), *(_texts(pairs) if pairs else ())])
-        return classify(self, texts, pairs)
+        return classify(self, _texts(texts), pairs and _texts(pairs))
 
     def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]:
         """The class of the picture, the sound or the video in each file, with the probability of every class."""
@@ -127,8 +123,7 @@ class Run(LoadedModel):
 
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
         """How alike a[i] and b[i] are, see `qkv.inference.classify.similarity`."""
-        unknown_words.warn(self, [*_texts(a), *_texts(b)])
-        return similarity(self, a, b)
+        return similarity(self, _texts(a), _texts(b))
 
     def save(
         self, path: Path | str, to: Format | None = None, *, max_shard_size: int | str = sharded.MAX_SHARD_SIZE
@@ -153,6 +148,13 @@ class Run(LoadedModel):
             source=self.path,
             max_shard_size=max_shard_size,
         )
+
+    def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids that the model reads for each text, with a warning about what it has never seen in them."""
+        text_model = self.text_model
+        rows = [text_model.encode(text) for text in _texts(texts)]
+        unknown_words.warn(self, texts, rows)
+        return rows
 
 
 def load(

@@ -20,9 +20,9 @@ class Score:
     perplexity: float
 
 
-def score(text_model: TextModel, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]:
-    """Each target given its text, with its end where the model was trained to write one; without targets, which only a
-    model of running text can do, each text itself.
+def score(text_model: TextModel, prompts: Sequence[Sequence[int]], targets: Sequence[str] | None = None) -> list[Score]:
+    """Score each target given its prompt (`text_model.encode(text)`), with the end-of-sequence token where the model was
+    trained to write one. Without targets, which only a language model allows, score each prompt itself.
 
     Log-probabilities are those that generation reports for the same tokens: a translator's output is what its decoder
     would write, with what stands around a target (BART's `<s> … </s>`). A tokenizer without a starting token leaves a
@@ -31,7 +31,6 @@ def score(text_model: TextModel, texts: Sequence[str], targets: Sequence[str] | 
     tokenizer, task = text_model.tokenizer, text_model.task
     if targets is None and task != "continue":
         raise ValueError("this model was trained on pairs and scores targets; give one for each text")
-    prompts = [text_model.encode(text) for text in texts]
     if targets is None:
         outputs = [prompt[1:] for prompt in prompts]
         scored = score_ids(text_model.model, prompts)
