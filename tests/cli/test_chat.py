@@ -49,7 +49,7 @@ def test_mistakes_are_one_sentence(
     run: Path, trained: Path, trained_lm: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, said in (
-        (["chat", str(trained), "a"], "holds no language model"),
+        (["chat", str(trained), "a"], "is an encoder–decoder, and only a language model replies"),
         (["chat", str(trained_lm), "a"], "has no chat template"),
         (["generate", str(trained_lm), "a", "--chat"], "has no chat template"),
         (["generate", str(run), "a", "--system", "b"], "give it with --chat"),

@@ -117,7 +117,7 @@ def test_a_run_tells_what_is_in_files(place: Path, tmp_path: Path, capsys: pytes
 
 
 def test_a_run_on_texts_tells_nothing_of_pictures(trained: Path) -> None:
-    with pytest.raises(ValueError, match="does not tell classes of pictures"):
+    with pytest.raises(ValueError, match="does not classify pictures"):
         classify_files(qkv.load(trained, device="cpu"), [])
 
 

@@ -13,8 +13,8 @@ from qkv.generation import Generation, GenerationMixin, generate
     ("ids", "options", "said"),
     [
         ([[1], []], {}, "prompt 1 is empty and there is no bos_id"),
-        ([[1], [2] * 40], {}, "prompt 1 has 40 tokens.*context of 40; shorten it to 39"),
-        ([[1] * 60], {}, "prompt 0 has 60 tokens"),
+        ([[1], [2] * 40], {}, "prompt 1 has length 40.*context of 40; shorten it to 39"),
+        ([[1] * 60], {}, "prompt 0 has length 60"),
         ([[1, 23]], {}, "prompt 0 holds token 23; the model's vocabulary is 0 … 22"),
         ([], {}, "no prompts"),
         ([1, 2, 3], {}, "put a single prompt into a list"),
@@ -27,7 +27,7 @@ from qkv.generation import Generation, GenerationMixin, generate
         ([[1]], {"num_beams": 2, "stream": print}, "stream"),
         ([[1]], {"do_sample": True, "seeds": [1, 2]}, "2 seeds for 1 prompts"),
         ([[1]], {"target": [[1]]}, "decoder-only"),
-        ([[1]], {"attention_mask": torch.ones(1, 1)}, "list of rows is its own layout"),
+        ([[1]], {"attention_mask": torch.ones(1, 1)}, "list of rows needs no layout"),
         (torch.tensor([[1, 2]]), {"attention_mask": torch.ones(1, 3)}, "layout"),
         (torch.tensor([[1, 2]]), {"attention_mask": torch.ones(1, 2), "layout": Layout.full(2)}, "not both"),
         (torch.tensor([[1, 2, 3]]), {"layout": Layout.packed([[1, 2]])}, "packed"),
@@ -43,7 +43,7 @@ def test_an_encoder_decoder_needs_a_start(tiny) -> None:
     model = tiny(encoder_decoder=True)
     with pytest.raises(ValueError, match="bos_id"):
         generate(model, [[3, 4]])
-    with pytest.raises(ValueError, match="2 sources and 1 targets"):
+    with pytest.raises(ValueError, match=r"sources and targets differ in number \(2 and 1\)"):
         generate(model, [[3], [4]], target=[[1]])
 
 

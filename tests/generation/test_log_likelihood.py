@@ -79,7 +79,7 @@ def test_nothing_to_score_has_no_perplexity(tiny) -> None:
 @pytest.mark.parametrize(
     ("ids", "targets", "encoder_decoder", "said"),
     [
-        ([[1], [2]], [[1]], False, "2 inputs and 1 targets"),
+        ([[1], [2]], [[1]], False, r"inputs and targets differ in number \(2 and 1\)"),
         ([[]], [[1]], False, "row 0 has an empty prompt"),
         ([[1]], None, True, "bos_id"),
         ([[1, 99]], None, False, "row 0 holds token 99"),

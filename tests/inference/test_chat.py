@@ -48,7 +48,7 @@ def test_a_reply_ends_with_the_templates_end_of_a_turn(run: Run, monkeypatch: py
 
 
 def test_what_can_not_reply_says_so(trained: Path, trained_lm: Path) -> None:
-    with pytest.raises(ValueError, match="holds no language model"):
+    with pytest.raises(ValueError, match="is an encoder–decoder, and only a language model replies"):
         chat(load(trained, device="cpu"), ASKED)
     with pytest.raises(ValueError, match=r"lm: this tokenizer has no chat template"):
         chat(load(trained_lm, device="cpu"), ASKED)

@@ -62,7 +62,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     printed = capsys.readouterr().out.split("\n")
     assert printed[0].endswith(f"\t{one['filled']}") and printed[1] == "" and len(printed) == 1 + 1 + 3 + 1
     for given, said in (
-        ("no mask", "text 1, 'no mask': it has no mask; write [MASK] where"),
+        ("no mask", "text 1, 'no mask': it has no mask; write [MASK] in place of a token"),
         ("[MASK] ada" * 40, "context of 32"),
     ):
         assert main(["fill", str(tmp_path), given]) == 2
@@ -71,7 +71,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     told = capsys.readouterr()
     assert "text 3, 'no': it has no mask" in told.err and not told.out
     assert main(["fill", str(tmp_path), "[MASK]", "--top-k", "0"]) == 2
-    assert "top_k is a number from 1 on" in capsys.readouterr().err
+    assert "top_k must be at least 1, not " in capsys.readouterr().err
 
 
 def test_a_run_trained_here_fills_its_own_mask(tmp_path: Path) -> None:

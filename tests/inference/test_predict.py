@@ -420,7 +420,7 @@ def test_a_run_that_can_not_be_asked_says_what_to_use(trained: Train) -> None:
     kinds = [
         ("bert", "task 'masked-language-model', which leaves nothing to predict; use `qkv embed` or `qkv eval`"),
         ("mae", "task 'masked-patches', which leaves nothing to predict; use `qkv eval`"),
-        ("reverse", "on texts as they are, without a task, which leaves nothing to predict; use `qkv embed`"),
+        ("reverse", "on texts without a task, which leaves nothing to predict; use `qkv embed`"),
     ]
     for name, wanted in kinds:
         recipe = run.recipe.model_copy(update={"task": Recipe.load(name).task})

@@ -51,7 +51,7 @@ def test_texts_are_generated_scored_and_embedded() -> None:
     assert len(run.generate(["ab", "c"], max_new_tokens=3, num_beams=2)) == 2
     assert run.score(["abc"])[0].log_likelihood < 0
     assert run.embed(["abc"])[0].shape == (spec.d_model,)
-    with pytest.raises(ValueError, match="tells no classes apart"):
+    with pytest.raises(ValueError, match="does not classify"):
         run.classify(["abc"])
 
 

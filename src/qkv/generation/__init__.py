@@ -1,4 +1,4 @@
-"""Decoding: prompts in, continuations out. `generate` is the whole of it; `score` judges given outputs."""
+"""Generation: `generate` continues prompts by greedy decoding, sampling or beam search; `score` gives log-likelihoods."""
 
 from .generate import generate
 from .generation_mixin import GenerationMixin

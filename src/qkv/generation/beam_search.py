@@ -1,9 +1,9 @@
 """Beam search over a batch of prompts, with the semantics of Hugging Face's `generate` (transformers 5).
 
-At every step each of a prompt's n running beams is followed by every token, and the best 2n of these candidates (more
-with several end-of-sequence tokens) are looked at. Those among the first n that end become finished hypotheses, of
-which the n best by Σ log p / length**length_penalty are kept; the best n that don't end run on. Lengths count new
-tokens, the end-of-sequence token included.
+Every step extends each of a prompt's n running beams by every token and keeps the best 2n of these candidates (more with
+several end-of-sequence tokens). Candidates among the first n that end become finished hypotheses, of which the n best by
+Σ log p / length**length_penalty are kept; the best n that don't end continue. Lengths count new tokens, the
+end-of-sequence token included.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from .prompts import Prompts
 from .result import Hypothesis
 from .stopping import SearchOptions
 
-NONE = -torch.inf  # the score of what can't happen
-CHUNK = 64  # tokens whose best is found first
-WIDE = 4096  # a vocabulary worth searching by chunks
+NONE = -torch.inf  # the score of an impossible candidate
+CHUNK = 64  # tokens in a chunk, whose maximum is found first
+WIDE = 4096  # the smallest vocabulary that is searched by chunks
 
 
 def beam_search(model: Decoder, prompts: Prompts, rules: SearchOptions) -> list[list[Hypothesis]]:
-    """The `num_samples` best hypotheses of every prompt, best first."""
+    """Return the `num_samples` best hypotheses of every prompt, best first."""
     search = _Beams(model, prompts, rules)
     while search.active:
         search.step()
-    best = rules.settings.num_samples
-    return [(found + [Hypothesis()] * best)[:best] for found in search.found]
+    count = rules.settings.num_samples
+    return [(hypotheses + [Hypothesis()] * count)[:count] for hypotheses in search.finished]
 
 
 class _Beams:
-    """The running beams: row b·n + j is beam j of the b-th prompt still searched.
+    """The running beams: row b·n + j is beam j of the b-th active prompt.
 
-    Beams are paths in a tree. A step appends its nodes (parent row, token, log p) to `steps`, and nothing is ever
-    copied; a hypothesis is read back from its last node when it is finished.
+    Beams are paths in a tree. A step appends its nodes (parent row, token, log p) to `steps` and copies nothing; the
+    tokens of a hypothesis are collected from its last node when it is finished.
     """
 
     def __init__(self, model: Decoder, prompts: Prompts, rules: SearchOptions) -> None:
@@ -50,14 +50,14 @@ class _Beams:
         self.eos = torch.tensor(sorted(rules.eos), device=logits.device, dtype=torch.long)
         self.history = prompts.history()[rows] if rules.processors else None
         self.scores = logits.new_full((len(prompts), self.n), NONE, dtype=torch.float32)
-        self.scores[:, 0] = 0.0  # all beams are the same yet: count one
+        self.scores[:, 0] = 0.0  # all beams of a prompt are equal at first, so only one counts
         self.limits = list(prompts.limits)
         self.active = list(range(len(prompts)))  # the prompt that each group of beams belongs to
-        self.found: list[list[Hypothesis]] = [[] for _ in self.active]
+        self.finished: list[list[Hypothesis]] = [[] for _ in self.active]
         self.steps: list[tuple[list[int], list[int], list[float]]] = []
 
     def step(self) -> None:
-        """Extend every beam by a token; prompts whose search is over leave."""
+        """Extend every beam by one token, and drop the prompts whose search is over."""
         n, length = self.n, len(self.steps) + 1
         log_probs = self.logits.float().log_softmax(-1)
         allowed = apply(self.rules.processors, self.history, log_probs)
@@ -65,22 +65,24 @@ class _Beams:
         top, places = best_continuations(allowed, self.scores, self.width)  # (B, K); a place is beam · V + token
         ended = self._ended(top, places, vocab, length)
         final = (top / length**self.rules.settings.length_penalty).masked_fill(~ended, NONE)[:, :n]
-        live, picked = top.masked_fill(ended, NONE).topk(n)
-        bound = live[:, :1] / self._best_length(length) ** self.rules.settings.length_penalty
-        looked_at = torch.cat([places[:, :n], places.gather(1, picked)], 1)  # (B, 2n): may finish, run on
-        numbers = torch.cat([final, bound], 1).tolist()
-        nodes = self._nodes(looked_at, log_probs, vocab)
+        running, picked = top.masked_fill(ended, NONE).topk(n)
+        bound = running[:, :1] / self._best_length(length) ** self.rules.settings.length_penalty
+        candidates = torch.cat(
+            [places[:, :n], places.gather(1, picked)], 1
+        )  # (B, 2n): n that may finish, n that continue
+        bounded_scores = torch.cat([final, bound], 1).tolist()
+        nodes = self._nodes(candidates, log_probs, vocab)
         going = []
         for place, prompt in enumerate(self.active):
-            for j, score in enumerate(numbers[place][:n]):
+            for j, score in enumerate(bounded_scores[place][:n]):
                 if score > NONE:
                     self._finish(prompt, score, nodes[place][j])
-            if self._goes_on(prompt, place, numbers[place][n]):
+            if self._continues(prompt, place, bounded_scores[place][n]):
                 going.append(place)
-        self._advance(going, nodes, live)
+        self._advance(going, nodes, running)
 
     def _ended(self, top: Tensor, places: Tensor, vocab: int, length: int) -> Tensor:
-        """(B, K): which candidates are complete."""
+        """(B, K): whether each candidate is complete."""
         ended = ((places % vocab)[..., None] == self.eos).any(-1)
         if length >= min(self.limits[prompt] for prompt in self.active):
             cut = [length >= self.limits[prompt] for prompt in self.active]
@@ -88,7 +90,7 @@ class _Beams:
         return ended if self.rules.stop is None else ended | self._stopped(top, places, vocab)
 
     def _stopped(self, top: Tensor, places: Tensor, vocab: int) -> Tensor:
-        """(B, K): which candidates the caller's `stop` ends."""
+        """(B, K): whether the caller's `stop` ends each candidate."""
         assert self.rules.stop is not None
         stopped = []
         for b, (scores, row) in enumerate(zip(top.tolist(), places.tolist(), strict=True)):
@@ -105,7 +107,7 @@ class _Beams:
         return torch.tensor(limits, device=self.scores.device, dtype=self.scores.dtype)[:, None]
 
     def _nodes(self, places: Tensor, log_probs: Tensor, vocab: int) -> list[list[tuple[int, int, float]]]:
-        """For each prompt and place: (parent row, token, log p)."""
+        """(parent row, token, log p) for each prompt and place."""
         if self.rules.log_probs:
             values = log_probs.view(len(self.active), -1).gather(1, places).tolist()
         else:
@@ -126,42 +128,42 @@ class _Beams:
 
     def _finish(self, prompt: int, score: float, node: tuple[int, int, float]) -> None:
         """Keep a finished hypothesis if it is among the prompt's n best."""
-        found = self.found[prompt]
-        if len(found) == self.n and score <= found[-1].score:
+        finished = self.finished[prompt]
+        if len(finished) == self.n and score <= finished[-1].score:
             return
         parent, token, log_prob = node
         tokens, log_probs = self._path(parent)
         tokens.append(token)
         reason = self.rules.ending(tokens, self.limits[prompt]) or "stop"
-        found.append(Hypothesis(tokens, [*log_probs, log_prob], score, reason))
-        found.sort(key=lambda hypothesis: -hypothesis.score)
-        del found[self.n :]
+        finished.append(Hypothesis(tokens, [*log_probs, log_prob], score, reason))
+        finished.sort(key=lambda hypothesis: -hypothesis.score)
+        del finished[self.n :]
 
-    def _goes_on(self, prompt: int, place: int, bound: float) -> bool:
+    def _continues(self, prompt: int, place: int, bound: float) -> bool:
         """Whether a running beam may still enter the prompt's n best."""
-        found = self.found[prompt]
-        if len(found) < self.n:
-            if bound == NONE and not found:  # nothing is allowed to follow: what runs is all there is
+        finished = self.finished[prompt]
+        if len(finished) < self.n:
+            if bound == NONE and not finished:  # no token is allowed: return the running beam as it is
                 tokens, log_probs = self._path(place * self.n)
                 score = float(self.scores[place, 0]) / max(len(tokens), 1) ** self.rules.settings.length_penalty
-                found.append(Hypothesis(tokens, log_probs, score))
+                finished.append(Hypothesis(tokens, log_probs, score))
             return bound > NONE
-        return self.rules.settings.early_stopping is not True and bound > found[-1].score
+        return self.rules.settings.early_stopping is not True and bound > finished[-1].score
 
-    def _advance(self, going: list[int], nodes: list[list[tuple[int, int, float]]], live: Tensor) -> None:
-        """Run on with the picked beams of the prompts that go on."""
+    def _advance(self, going: list[int], nodes: list[list[tuple[int, int, float]]], scores: Tensor) -> None:
+        """Feed the chosen beams of the prompts at the places `going` to the model."""
         flat = [node for place in going for node in nodes[place][self.n :]]
         if not flat:
             self.active = []
             return
         parents, tokens, log_probs = (list(column) for column in zip(*flat, strict=True))
         self.steps.append((parents, tokens, log_probs))
-        rows, column = torch.tensor([parents, tokens], device=live.device)
+        rows, column = torch.tensor([parents, tokens], device=scores.device)
         if parents != list(range(len(self.active) * self.n)):
             self.cache.reorder(rows, cross=len(going) < len(self.active))
         if self.history is not None:
             self.history = torch.cat([self.history[rows], column[:, None]], 1)
-        self.scores = live if len(going) == len(self.active) else live[torch.tensor(going, device=live.device)]
+        self.scores = scores if len(going) == len(self.active) else scores[torch.tensor(going, device=scores.device)]
         self.active = [self.active[place] for place in going]
         self.logits = self.model.step(column[:, None], self.cache)
 
@@ -169,9 +171,9 @@ class _Beams:
 def best_continuations(
     log_probs: Float[Tensor, "N V"], scores: Float[Tensor, "B n"], k: int
 ) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
-    """The k best of scores[b, j] + log_probs[b·n + j, token] for every b, best first, and their places j · V + token.
+    """Return the k best of scores[b, j] + log_probs[b·n + j, token] for every b, best first, and their places j · V + token.
 
-    The k best lie in the k chunks of tokens with the best maxima, and finding maxima costs a CPU a fifth of a top-k.
+    The k best lie in the k chunks of tokens with the greatest maxima, and on a CPU maxima cost a fifth of a top-k.
     """
     (_, vocab), (batch, n) = log_probs.shape, scores.shape
     flat = log_probs.reshape(batch, n * vocab)
@@ -179,10 +181,10 @@ def best_continuations(
         totals = (flat.view(batch, n, vocab) + scores[..., None]).flatten(1)
         top, places = totals.topk(min(k, n * vocab))
         return top, places
-    whole = vocab // CHUNK * CHUNK
-    best = log_probs[:, :whole].unflatten(1, (-1, CHUNK)).amax(-1)
-    if whole < vocab:
-        best = torch.cat([best, log_probs[:, whole:].amax(-1, keepdim=True)], 1)
+    chunked = vocab // CHUNK * CHUNK
+    best = log_probs[:, :chunked].unflatten(1, (-1, CHUNK)).amax(-1)
+    if chunked < vocab:
+        best = torch.cat([best, log_probs[:, chunked:].amax(-1, keepdim=True)], 1)
     chunks = best.shape[1]
     chunk = (best.view(batch, n, chunks) + scores[..., None]).flatten(1).topk(k).indices
     beam = chunk // chunks

@@ -1,4 +1,4 @@
-"""`generate`: prompts in, continuations out, by whichever search the settings ask for."""
+"""`generate`: continue prompts by greedy decoding, sampling or beam search."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def generate(
     scores: bool = False,
     **options: Any,
 ) -> Generated:
-    """Continue every prompt; each gets what it would get alone, whatever shares its batch.
+    """Continue every prompt. The other prompts of a batch do not change a result.
 
     ids:       (B, T) prompts, padded on either side as `layout` or `attention_mask` says, or a list of rows of any
                lengths. For an encoder–decoder this is the source, which may be pixels (B, C, H, W) where its encoder
                reads patches, and the decoder starts from `target` or `bos_id`.
-    settings:  a `Generation`; `options` are changes to it by field name (`num_beams=4`).
-    eos_id:    the token, or tokens, that end a sequence. Only the layout says what is padding: pad = eos is fine.
+    settings:  a `Generation`; `options` replace its fields by name (`num_beams=4`).
+    eos_id:    the token, or tokens, that end a sequence. It may be the padding token too: the layout marks padding.
     stop:      called with a row's new tokens; True ends the row there.
     stream:    called with (prompt · num_samples + sample, token) as tokens come; not with beams.
-    processors: more functions of (ids so far, logits), applied after the settings' own and before those of sampling.
-    seeds:     one per prompt, so that a request's sample depends on neither its batch nor its place there; by default
-               they come from `settings.seed` and the prompt's number (see `row_seed`).
-    scores:    also give the tokens' log-probabilities and the sequences' scores.
+    processors: more functions of (ids so far, logits), applied after those of the settings and before those of sampling.
+    seeds:     one per prompt, so that its sample depends neither on the batch nor on its place there; by default
+               from `settings.seed` and the prompt's number (see `row_seed`).
+    scores:    also return the tokens' log-probabilities and the sequences' scores.
 
     Raises ValueError for an unknown option or one out of range, a prompt that leaves no room in the model's context,
-    and an empty prompt without `bos_id`. A continuation that reaches the end of the context ends there, with a note.
+    and an empty prompt without `bos_id`. A continuation that reaches the end of the context ends there, and `notes` says so.
     """
     settings = (settings or Generation()).replace(options)
     eos = _eos(eos_id, model.vocab_size)
@@ -76,10 +76,10 @@ def generate(
         chain = processors_for(settings, sorted(eos), prompts.ids.shape[1], processors)
         rules = SearchOptions(settings, chain, eos, stop, scores)
         if settings.num_beams > 1:
-            found = beam_search(model, prompts, rules)
+            hypotheses = beam_search(model, prompts, rules)
         else:
-            found = search(model, prompts, rules, seeds=_seeds(seeds, settings, len(prompts)), stream=stream)
-    return _result(found, prompts, rules)
+            hypotheses = search(model, prompts, rules, seeds=_seeds(seeds, settings, len(prompts)), stream=stream)
+    return _result(hypotheses, prompts, rules)
 
 
 def _eos(eos_id: int | Sequence[int] | None, vocab_size: int) -> frozenset[int]:
@@ -100,23 +100,25 @@ def _seeds(seeds: Sequence[int] | None, settings: Generation, count: int) -> Seq
     return seeds
 
 
-def _result(found: list[list[Hypothesis]], prompts: Prompts, rules: SearchOptions) -> Generated:
+def _result(hypotheses: list[list[Hypothesis]], prompts: Prompts, rules: SearchOptions) -> Generated:
     settings = rules.settings
     notes = []
-    for i, (hypotheses, limit) in enumerate(zip(found, prompts.limits, strict=True)):
-        if limit < settings.max_new_tokens and any(h.reason == "length" for h in hypotheses):
+    for i, (row, limit) in enumerate(zip(hypotheses, prompts.limits, strict=True)):
+        if limit < settings.max_new_tokens and any(h.reason == "length" for h in row):
+            tokens = "token" if limit == 1 else "tokens"
             notes.append(
-                f"prompt {i}: the model's context ended after {limit} new tokens, "
-                f"before the {settings.max_new_tokens} allowed"
+                f"prompt {i}: the model's context ended after {limit} new {tokens}, "
+                f"before max_new_tokens ({settings.max_new_tokens})"
             )
-        missing = sum(not h.tokens for h in hypotheses)
+        missing = sum(not h.tokens for h in row)
         if missing:
-            notes.append(f"prompt {i}: {missing} of {len(hypotheses)} continuations are empty: no more are possible")
+            empty = "continuation is" if len(row) == 1 else "continuations are"
+            notes.append(f"prompt {i}: {missing} of {len(row)} {empty} empty: no more are possible")
     return Generated(
         prompts=prompts.rows,
-        sequences=[[h.tokens for h in row] for row in found],
-        reasons=[[h.reason for h in row] for row in found],
-        scores=[[h.score for h in row] for row in found] if rules.log_probs or settings.num_beams > 1 else None,
-        log_probs=[[h.log_probs for h in row] for row in found] if rules.log_probs else None,
+        sequences=[[h.tokens for h in row] for row in hypotheses],
+        reasons=[[h.reason for h in row] for row in hypotheses],
+        scores=[[h.score for h in row] for row in hypotheses] if rules.log_probs or settings.num_beams > 1 else None,
+        log_probs=[[h.log_probs for h in row] for row in hypotheses] if rules.log_probs else None,
         notes=tuple(notes),
     )

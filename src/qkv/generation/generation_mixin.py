@@ -1,4 +1,4 @@
-"""`GenerationMixin` gives a model class its `generate` method: tensors in, tensors out."""
+"""`GenerationMixin`: the `generate` method of models, from tensors to a tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .prompts import Ids
 
 
 class GenerationMixin:
-    """Mix into a model that has `start` and `step` (see `model_interface.Decoder`)."""
+    """Adds `generate` to a model that has `start` and `step` (see `model_interface.Decoder`)."""
 
     def generate(
         self,
@@ -27,12 +27,12 @@ class GenerationMixin:
         pad_id: int | None = None,
         **options: Any,
     ) -> Tensor:
-        """(B · num_samples, W + T) ids, the decoder's prompt first, then the new tokens, padded with `pad_id`.
+        """Return (B · num_samples, W + T) ids: the decoder's prompt, then the new tokens, padded with `pad_id`.
 
-        A decoder-only model's prompts keep their width W, padding moved to their left, so that `out[:, W:]` are the new
-        tokens, padded on the right; an encoder–decoder's rows begin with its starting token. `pad_id` is by default the
-        first `eos_id`, or 0. Options are those of `qkv.generation.generate`, which also gives scores: `num_beams`,
-        `temperature`, `max_new_tokens` … Raises ValueError as it does.
+        For a decoder-only model prompts keep their width W, with padding moved to the left, so that `out[:, W:]` holds the
+        new tokens, padded on the right; for an encoder–decoder rows begin with the starting token. `pad_id` is by default
+        the first `eos_id`, or 0. Options (`num_beams`, `temperature`, `max_new_tokens` …) and errors are those of
+        `qkv.generation.generate`, which can also return scores.
         """
         model = cast(Decoder, self)
         if pad_id is None:

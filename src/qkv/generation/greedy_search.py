@@ -1,4 +1,4 @@
-"""Greedy decoding and sampling: one token per row and step, rows leaving the batch as they finish."""
+"""Greedy decoding and sampling: one token per row and step; finished rows leave the batch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Stream = Callable[[int, int], None]  # called with (prompt · num_samples + samp
 def search(
     model: Decoder, prompts: Prompts, rules: SearchOptions, *, seeds: Sequence[int] = (), stream: Stream | None = None
 ) -> list[list[Hypothesis]]:
-    """Continue every prompt `num_samples` times: by the likeliest token, or a drawn one where settings say so.
+    """Continue every prompt `num_samples` times, by the likeliest token or, if the settings ask for sampling, a drawn one.
 
-    `seeds` has one number per prompt.
+    `seeds` holds one number per prompt.
     """
     n = rules.settings.num_samples
     rows = _Rows(model, prompts, rules, seeds)
@@ -33,7 +33,7 @@ def search(
             token, log_prob = picked[place]
             if token is None:
                 continue
-            hypothesis = rows.found[row]
+            hypothesis = rows.hypotheses[row]
             hypothesis.tokens.append(token)
             hypothesis.log_probs.append(log_prob)
             if stream is not None:
@@ -49,7 +49,7 @@ def search(
 
 
 class _Rows:
-    """The rows still being continued, and what is kept for each."""
+    """The rows that are not finished, with their cache, history and random numbers."""
 
     def __init__(self, model: Decoder, prompts: Prompts, rules: SearchOptions, seeds: Sequence[int]) -> None:
         n = rules.settings.num_samples
@@ -59,18 +59,18 @@ class _Rows:
         self.uniforms: Uniforms | None = None
         if rules.settings.samples:
             self.uniforms = Uniforms([row_seed(seed, i) for seed in seeds for i in range(n)], self.logits.device)
-        self.found = [Hypothesis() for _ in range(len(prompts) * n)]
-        self.active = list(range(len(self.found)))  # which of `found` each row of the batch continues
-        if n > 1:  # the prompt was read once; its samples part here
+        self.hypotheses = [Hypothesis() for _ in range(len(prompts) * n)]
+        self.active = list(range(len(self.hypotheses)))  # the hypothesis that each row of the batch continues
+        if n > 1:  # the prompt was read once, and its samples diverge from here
             rows = torch.arange(len(prompts), device=self.logits.device).repeat_interleave(n)
             self.cache.reorder(rows)
             self.logits = self.logits[rows]
             self.history = None if self.history is None else self.history[rows]
 
     def choose(self) -> tuple[Tensor, list[tuple[int | None, float]]]:
-        """The next token of every row, on the device and, with its log-probability, on the host.
+        """Return the next token of every row, on the device and, with its log-probability, on the host.
 
-        None where the processors left nothing to choose.
+        On the host it is None where the processors allow no token.
         """
         logits = self.logits.float()
         allowed = apply(self.rules.processors, self.history, logits)
@@ -81,11 +81,11 @@ class _Rows:
         host = tokens.tolist()
         if self.rules.processors:
             stuck = (allowed.gather(1, tokens[:, None]).squeeze(1) == -torch.inf).tolist()
-            host = [None if none else token for none, token in zip(stuck, host, strict=True)]
+            host = [None if nothing else token for nothing, token in zip(stuck, host, strict=True)]
         return tokens, list(zip(host, log_probs, strict=True))
 
     def advance(self, tokens: Tensor, going: list[int]) -> None:
-        """Feed the chosen tokens of the rows that go on; the others leave the batch."""
+        """Feed the chosen tokens of the rows at the places `going`; the other rows leave the batch."""
         if self.history is not None:
             self.history = torch.cat([self.history, tokens[:, None]], 1)
         if len(going) < len(self.active):
@@ -98,7 +98,7 @@ class _Rows:
         self.logits = self.model.step(tokens[:, None], self.cache)
 
     def results(self, n: int) -> list[list[Hypothesis]]:
-        """The continuations, scored, n to a prompt."""
-        for found in self.found:
-            found.score = sum(found.log_probs) / max(len(found.tokens), 1) ** self.rules.settings.length_penalty
-        return [self.found[i : i + n] for i in range(0, len(self.found), n)]
+        """Return the continuations with their scores, n per prompt."""
+        for one in self.hypotheses:
+            one.score = sum(one.log_probs) / max(len(one.tokens), 1) ** self.rules.settings.length_penalty
+        return [self.hypotheses[i : i + n] for i in range(0, len(self.hypotheses), n)]

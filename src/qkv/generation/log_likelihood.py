@@ -1,9 +1,9 @@
-"""The log-likelihood of given outputs, token by token, with the model fed what is given (teacher forcing)."""
+"""The log-likelihood of given outputs, token by token, by teacher forcing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,9 +12,9 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from .model_interface import Decoder, evaluating
-from .prompts import padded
+from .prompts import length_groups, padded
 
-LOGITS = 2**26  # numbers in the logits of one pass; rows are scored in groups that keep below
+LOGITS = 2**26  # the most logits of one forward pass; more rows are scored in several
 
 
 class Scorer(Decoder, Protocol):
@@ -55,19 +55,23 @@ def score(
     *,
     bos_id: int | None = None,
 ) -> Scores:
-    """log p(target | ids) for rows of any lengths; each row's numbers are those it would get alone.
+    """Return log p(target | ids) for rows of any lengths. The other rows of a batch do not change a result.
 
-    Encoder–decoder: `ids` are sources, `targets` the outputs (with their end-of-sequence token, if that is to count),
-    and the decoder is fed `bos_id` and the target. Decoder-only: `targets` continue `ids`; without targets every token
-    of `ids` is scored from those before it, the first from `bos_id`, or not at all where there is none.
-    Raises ValueError for rows that don't pair up, and for a row without anything to condition on.
+    Encoder–decoder: `ids` are sources, `targets` the outputs (with their end-of-sequence token, if it is to count), and
+    the decoder reads `bos_id` and the target. Decoder-only: `targets` continue `ids`; without targets every token of `ids`
+    is scored given those before it, the first given `bos_id`, or not at all without one.
+    Raises ValueError if there is not one target for each row, and for a row with nothing to condition on.
     """
     if targets is not None and len(targets) != len(ids):
-        raise ValueError(f"there are {len(ids)} inputs and {len(targets)} targets; give one target for each")
+        raise ValueError(
+            f"inputs and targets differ in number ({len(ids)} and {len(targets)}); give one target for each input"
+        )
     rows = [_row(model, i, ids, targets, bos_id) for i in range(len(ids))]
     result: list[list[float]] = [[] for _ in rows]
     with evaluating(model):
-        for group in _groups(rows, model.vocab_size):
+        scored = [i for i, row in enumerate(rows) if len(row.fed) > 1]
+        for places in length_groups([len(rows[i].fed) for i in scored], LOGITS // model.vocab_size):
+            group = [scored[place] for place in places]
             fed = [rows[i].fed for i in group]
             log_probs = _log_probs(model, [ids[i] for i in group] if model.is_encoder_decoder else None, fed)
             for i, values in zip(group, log_probs, strict=True):
@@ -78,13 +82,13 @@ def score(
 @dataclass(frozen=True)
 class _Row:
     fed: list[int]  # the decoder's tokens; each but the first is predicted from those before it
-    start: int  # the first of those predictions that counts
+    start: int  # the index of the first prediction that counts
 
 
 def _row(
     model: Scorer, i: int, ids: Sequence[Sequence[int]], targets: Sequence[Sequence[int]] | None, bos_id: int | None
 ) -> _Row:
-    """What the decoder is fed for row i, checked."""
+    """The decoder's tokens for row i. Raises ValueError if the model can't read them."""
     begin = [] if bos_id is None else [bos_id]
     if model.is_encoder_decoder:
         if targets is None or bos_id is None:
@@ -95,7 +99,7 @@ def _row(
     else:
         prompt = list(ids[i]) or begin
         if not prompt and targets[i]:
-            raise ValueError(f"row {i} has an empty prompt and there is no bos_id to start from; give one of the two")
+            raise ValueError(f"row {i} has an empty prompt and there is no bos_id to start from; give either")
         row = _Row([*prompt, *targets[i]], max(len(prompt) - 1, 0))
     outside = [token for token in row.fed if not 0 <= token < model.vocab_size]
     if outside:
@@ -105,24 +109,10 @@ def _row(
     return row
 
 
-def _groups(rows: Sequence[_Row], vocab_size: int) -> Iterator[list[int]]:
-    """Row numbers, similar lengths together, few enough that their logits fit."""
-    group: list[int] = []
-    for i in sorted(range(len(rows)), key=lambda i: len(rows[i].fed)):
-        if len(rows[i].fed) < 2:
-            continue
-        if group and (len(group) + 1) * len(rows[i].fed) * vocab_size > LOGITS:
-            yield group
-            group = []
-        group.append(i)
-    if group:
-        yield group
-
-
 def _log_probs(
     model: Scorer, sources: Sequence[Sequence[int]] | None, rows: Sequence[Sequence[int]]
 ) -> list[list[float]]:
-    """log p of the tokens of each row after its first, in one pass."""
+    """Return log p of the tokens of each row after its first, from one forward pass."""
     ids, _ = padded(rows)
     ids = ids.to(model.device)
     lengths = [len(row) - 1 for row in rows]

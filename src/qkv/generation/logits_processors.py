@@ -1,9 +1,9 @@
 """Logits processors: repetition penalty, no-repeat n-grams, minimum length, and the order in which all of them apply.
 
-A processor is a function of the tokens so far and the next token's logits that returns new logits; it treats rows apart and
-changes neither argument. The order is that of Hugging Face: repetition penalty, no-repeat n-grams, minimum length, the
-caller's own, and then, when sampling, temperature, top-k, top-p, min-p. Greedy decoding and sampling process logits, beam
-search log-probabilities.
+A processor is a function of the tokens so far and the next token's logits that returns new logits; it treats each row by
+itself and changes neither argument. The order is that of Hugging Face: repetition penalty, no-repeat n-grams, minimum
+length, the caller's own, and then, when sampling, temperature, top-k, top-p, min-p. Greedy decoding and sampling process
+logits; beam search processes log-probabilities.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Processor(Protocol):
 
 
 def _mark(ids: Int[Tensor, "N S"], logits: Float[Tensor, "N V"]) -> Tensor:
-    """True at the tokens that `ids` names in each row; −1 and what is outside the vocabulary names none."""
+    """True at the tokens of each row of `ids`; −1 and ids outside the vocabulary mark none."""
     spare = logits.shape[1]
     ids = torch.where((ids < 0) | (ids > spare), spare, ids)
     return logits.new_zeros(logits.shape[0], spare + 1, dtype=torch.bool).scatter_(1, ids, True)[:, :spare]
@@ -35,7 +35,7 @@ def _mark(ids: Int[Tensor, "N S"], logits: Float[Tensor, "N V"]) -> Tensor:
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Divide a positive logit, multiply a negative one, by `penalty` where the token occurred before.
+    """Divide a positive logit by `penalty`, or multiply a negative one, if the token occurred before.
 
     Keskar et al. 2019, CTRL (eq. 13).
     """
@@ -49,7 +49,7 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True)
 class NoRepeatNGram:
-    """Forbid every token that would complete an n-gram which the row already holds (Paulus et al. 2018)."""
+    """Forbid every token that would complete an n-gram that the row already has (Paulus et al. 2018)."""
 
     n: int
 
@@ -64,7 +64,7 @@ class NoRepeatNGram:
 
 @dataclass(frozen=True)
 class MinNewTokens:
-    """Forbid the end-of-sequence tokens until `ids` is `width` wide: the prompt and the tokens that must follow."""
+    """Forbid the end-of-sequence tokens until `ids` has `width` columns: the prompt and the minimum of new tokens."""
 
     width: int
     eos: tuple[int, ...]
@@ -80,7 +80,7 @@ class MinNewTokens:
 def processors_for(
     settings: Generation, eos: Sequence[int], prompt_width: int, own: Sequence[Processor] = ()
 ) -> list[Processor]:
-    """The processors that `settings` asks for, in the documented order, without those that would change nothing."""
+    """Return the processors that `settings` asks for, in the documented order, without those that change nothing."""
     chain: list[Processor] = []
     if settings.repetition_penalty != 1.0:
         chain.append(RepetitionPenalty(settings.repetition_penalty))
@@ -103,7 +103,7 @@ def processors_for(
 
 
 def apply(chain: Sequence[Processor], ids: Tensor | None, logits: Tensor) -> Tensor:
-    """The logits after every processor; `ids` is only None where the chain is empty."""
+    """Return the logits after every processor; `ids` may be None only if the chain is empty."""
     for process in chain:
         assert ids is not None
         logits = process(ids, logits)

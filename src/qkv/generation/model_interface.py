@@ -1,4 +1,4 @@
-"""What generation needs of a model: `start` a cache, `step` it, and a few facts."""
+"""The interface between generation and models: the `Decoder` and `Cache` protocols, and evaluation mode."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..kv_cache.kinds import CacheKind
 
 
 class Cache(Protocol):
-    """What the layers remember of every row."""
+    """A model's KV cache."""
 
     def reorder(self, rows: Tensor, cross: bool = True) -> Any:
-        """Keep the given rows, in their order; a row may be named several times.
+        """Keep these rows, in this order; a row may be named several times.
 
-        `cross=False`: every row stays with the source that it had, so what was kept of sources need not move.
+        `cross=False`: every row keeps its source, so that the keys and values of cross-attention stay in place.
         """
 
 
@@ -55,7 +55,7 @@ class Decoder(Protocol):
 
 @contextmanager
 def evaluating(model: Decoder) -> Iterator[None]:
-    """Dropout off and no gradients inside; afterwards every submodule is in the mode it was found in."""
+    """Turn dropout and gradients off inside; afterwards every submodule is back in the mode it was in."""
     training = [module for module in model.modules() if module.training]
     for module in training:
         module.training = False

@@ -1,8 +1,8 @@
-"""Prompts made ready: one left-padded batch, checked against the model, with the room that each row has left."""
+"""Prompts for generation: checks, left padding, and the number of new tokens that each row has room for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,20 +13,20 @@ from ..core.layout import Layout
 from ..kv_cache.kinds import CacheKind
 from .model_interface import Decoder
 
-ROOM = 512  # new tokens that a cache makes room for at once; it grows by itself after that
+ROOM = 512  # new tokens that a cache is allocated for at first; it grows by itself after that
 
 Ids = Tensor | Sequence[Sequence[int]]  # (B, T), or a list of rows of any lengths
 
 
 @dataclass(frozen=True, eq=False)
 class Prompts:
-    """What decoding starts from.
+    """A batch of prompts.
 
-    ids:     (B, W) the decoder's tokens so far, left-padded; 0 where padded.
-    layout:  where they are.
+    ids:     (B, W) the decoder's tokens, padded on the left with 0.
+    layout:  the positions of the tokens, and which are padding.
     rows:    the same tokens on the host, without padding.
-    limits:  the new tokens each row may get: max_new_tokens, or fewer where the model's context ends.
-    cache:   how keys and values are kept.
+    limits:  the most new tokens of each row: max_new_tokens, or fewer where the model's context ends.
+    cache:   the kind of KV cache.
     source, source_layout: the encoder's input, for an encoder–decoder: tokens, or pixels (B, C, H, W).
     """
 
@@ -42,17 +42,17 @@ class Prompts:
         return len(self.rows)
 
     def prefill(self, model: Decoder) -> tuple[Any, Tensor]:
-        """A cache that holds the prompts, and the (B, V) logits of what follows them."""
+        """Return a cache that holds the prompts, and the (B, V) logits of their next tokens."""
         capacity = self.ids.shape[1] + min(max(self.limits), ROOM)
-        kept: dict[str, Any] = {} if self.cache is None else {"cache": self.cache}
+        options: dict[str, Any] = {} if self.cache is None else {"cache": self.cache}
         if self.source is None:
-            cache = model.start(len(self), capacity=capacity, **kept)
+            cache = model.start(len(self), capacity=capacity, **options)
         else:
-            cache = model.start(source=self.source, source_layout=self.source_layout, capacity=capacity, **kept)
+            cache = model.start(source=self.source, source_layout=self.source_layout, capacity=capacity, **options)
         return cache, model.step(self.ids, cache, self.layout)
 
     def history(self) -> Tensor:
-        """(B, W) ids with −1 at padding: what processors see."""
+        """(B, W) ids with −1 at padding, as processors read them."""
         return self.ids.masked_fill(~self.layout.valid, -1)
 
 
@@ -68,7 +68,7 @@ def prepare(
     max_new_tokens: int,
     cache: CacheKind | None = None,
 ) -> Prompts:
-    """Check and lay out the prompts. An encoder–decoder's prompt is `target`, or `bos_id` alone."""
+    """Check the prompts and pad them on the left. An encoder–decoder's prompt is `target`, or `bos_id` alone."""
     source: Tensor | None = None
     source_layout: Layout | None = None
     if model.is_encoder_decoder:
@@ -76,30 +76,32 @@ def prepare(
         if target is None:
             if bos_id is None:
                 raise ValueError(
-                    "an encoder–decoder starts from bos_id; give it (or the decoder's first tokens, target)"
+                    "an encoder–decoder starts from bos_id; give it, or the decoder's first tokens as target"
                 )
             target = torch.full((source.shape[0], 1), bos_id)
         ids, layout, attention_mask = target, target_layout, None
     elif target is not None or target_layout is not None:
         raise ValueError("target is an encoder–decoder's prompt; this model is decoder-only and continues ids")
-    prompt, where = _left(*batch_of(ids, layout, attention_mask, model.device), bos_id)
+    prompt, prompt_layout = _left(*batch_of(ids, layout, attention_mask, model.device), bos_id)
     if source is not None and source.shape[0] != prompt.shape[0]:
-        raise ValueError(f"there are {source.shape[0]} sources and {prompt.shape[0]} targets; there is one for each")
-    rows = _rows(prompt, where)
+        raise ValueError(
+            f"sources and targets differ in number ({source.shape[0]} and {prompt.shape[0]}); give one target for each"
+        )
+    rows = _rows(prompt, prompt_layout)
     _check_vocabulary(rows, model.vocab_size)
     context = None if cache is not None and cache.endless else model.max_positions
     limits = tuple(_room(i, len(row), max_new_tokens, context) for i, row in enumerate(rows))
-    return Prompts(prompt, where, rows, limits, cache, source, source_layout)
+    return Prompts(prompt, prompt_layout, rows, limits, cache, source, source_layout)
 
 
 def _source(
     ids: Ids, layout: Layout | None, attention_mask: Tensor | None, device: torch.device
 ) -> tuple[Tensor, Layout | None]:
-    """What an encoder reads: tokens, or numbers such as pixels, whose own embedding says where they are."""
+    """The encoder's input: tokens, or numbers such as pixels, whose positions come from their embedding."""
     if not isinstance(ids, Tensor) or not ids.is_floating_point() or ids.ndim < 3:
         return batch_of(ids, layout, attention_mask, device)
     if attention_mask is not None:
-        raise ValueError("an attention mask is for tokens; a layout says which parts of a picture are shown")
+        raise ValueError("an attention mask is for tokens; give a layout to show parts of a picture only")
     if not len(ids):
         raise ValueError("there are no prompts: the source has no rows")
     return ids.to(device), None if layout is None else layout.to(device)
@@ -108,10 +110,10 @@ def _source(
 def batch_of(
     ids: Ids, layout: Layout | None, attention_mask: Tensor | None, device: torch.device
 ) -> tuple[Tensor, Layout]:
-    """Ids and their layout on the model's device; padding holds 0, whatever was there."""
+    """Return ids and their layout on the model's device, with 0 at padding."""
     if not isinstance(ids, Tensor):
         if layout is not None or attention_mask is not None:
-            raise ValueError("a list of rows is its own layout; give layout or attention_mask with a tensor only")
+            raise ValueError("a list of rows needs no layout or attention_mask; give those with a tensor only")
         ids, layout = padded(ids)
     if ids.ndim != 2 or ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
         raise ValueError(f"ids are integers of shape (batch, length), not {ids.dtype} {tuple(ids.shape)}")
@@ -139,30 +141,43 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Layout]:
     return ids, Layout.from_lengths(lengths)
 
 
+def length_groups(lengths: Sequence[int], most: int, padded: bool = True) -> Iterator[list[int]]:
+    """Indices in groups of similar lengths, or of equal lengths if rows must not be `padded`.
+
+    A group's rows have at most `most` tokens, padding included; a longer row is a group by itself.
+    """
+    group: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        full = (len(group) + 1) * lengths[i] > most
+        if group and (full or not (padded or lengths[i] == lengths[group[0]])):
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group
+
+
 def _left(ids: Tensor, layout: Layout, bos_id: int | None) -> tuple[Tensor, Layout]:
-    """Move padding to the left and put the starting token into rows that are empty."""
+    """Move padding to the left, and put the starting token into empty rows."""
     if layout.segments is not None and not layout.one_segment:
-        raise ValueError("a row of the prompt holds several packed documents; generation continues one a row")
+        raise ValueError("a row of the prompt holds several packed documents; generation continues one per row")
     if layout.padding in ("right", "mixed"):
         ids, layout = _shift(ids, layout)
     lengths = list(layout.lengths or layout.valid.sum(1).expand(ids.shape[0]).tolist())
     if all(lengths):
         return ids, layout
     if bos_id is None:
-        raise ValueError(
-            f"prompt {lengths.index(0)} is empty and there is no bos_id to start from; give one of the two"
-        )
+        raise ValueError(f"prompt {lengths.index(0)} is empty and there is no bos_id to start from; give either")
     if ids.shape[1] == 0:
         ids = ids.new_zeros(ids.shape[0], 1)
     empty = torch.tensor([n == 0 for n in lengths], device=ids.device)
     ids = ids.clone()
     ids[empty, -1] = bos_id
-    made = Layout.from_lengths([max(n, 1) for n in lengths], ids.shape[1], "left", ids.device)
-    return ids, made
+    return ids, Layout.from_lengths([max(n, 1) for n in lengths], ids.shape[1], "left", ids.device)
 
 
 def _shift(ids: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
-    """The same tokens with their positions and roles, every row's padding moved to its left."""
+    """Move the padding of every row to its left; tokens keep their positions and roles."""
     order = layout.valid.to(torch.int8).argsort(dim=1, stable=True)
 
     def move(t: Tensor) -> Tensor:
@@ -170,14 +185,14 @@ def _shift(ids: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
 
     axes = [move(axis) for axis in layout.positions.unbind(-1)]
     first = axes[0]
-    real = first >= 0
-    steady = bool(((first[:, 1:] - first[:, :-1] == 1) | ~real[:, :-1]).all())
-    lengths = layout.lengths or tuple(real.sum(1).tolist())
+    valid = first >= 0
+    sequential = bool(((first[:, 1:] - first[:, :-1] == 1) | ~valid[:, :-1]).all())
+    lengths = layout.lengths or tuple(valid.sum(1).tolist())
     return ids.gather(1, order.expand(ids.shape[0], -1)), Layout(
         torch.stack(axes, -1),
         roles=None if layout.roles is None else move(layout.roles),
         padding="left",
-        sequential=steady,
+        sequential=sequential,
         lengths=lengths,
     )
 
@@ -199,7 +214,7 @@ def _room(row: int, length: int, wanted: int, context: int | None) -> int:
         return wanted
     if length >= context:
         raise ValueError(
-            f"prompt {row} has {length} tokens, which leaves no room in the model's context of {context}; "
+            f"prompt {row} has length {length}, which leaves no room in the model's context of {context}; "
             f"shorten it to {context - 1} or fewer"
         )
     return min(wanted, context - length)

@@ -1,4 +1,4 @@
-"""What generation gives back."""
+"""`Generated`: the result of generation, with tokens, scores and the reason why each sequence ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Reason = Literal["eos", "stop", "length", "stuck"]
 
 @dataclass
 class Hypothesis:
-    """One continuation: its new tokens, their log-probabilities where asked for, and its score (higher is better)."""
+    """One continuation: its new tokens, their log-probabilities if requested, and its score (higher is better)."""
 
     tokens: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
@@ -26,13 +26,13 @@ class Generated:
     """Continuations of B prompts, `num_samples` of each; everything is indexed [prompt][sample].
 
     prompts:   the decoder's tokens before generation (an encoder–decoder's starting token), without padding.
-    sequences: the new tokens, with the end-of-sequence token where that ended them.
-    reasons:   what ended each: "eos"; "stop", the caller's stop; "length", max_new_tokens or the model's context;
-               "stuck", no token was left to choose (an n-best place that no hypothesis fills is empty and "stuck").
-    scores:    Σ log p / length**length_penalty, of a beam search's processed probabilities or else the model's own;
-               None where neither beams nor scores were asked for. Beam searches come best first.
-    log_probs: log p of each new token under the model itself, before any processor; None unless scores were asked for.
-    notes:     what a user should know, such as an output cut at the end of the model's context.
+    sequences: the new tokens, with the end-of-sequence token if it ended them.
+    reasons:   why each ended: "eos"; "stop", the caller's stop; "length", max_new_tokens or the model's context;
+               "stuck", no token was allowed (if a beam search finds fewer hypotheses, the rest are empty and "stuck").
+    scores:    Σ log p / length**length_penalty, of processed probabilities in a beam search, else of the model's own;
+               None if neither beams nor scores were requested. The results of a beam search come best first.
+    log_probs: log p of each new token under the model itself, before any processor; None unless scores were requested.
+    notes:     remarks for the user, such as that the model's context cut an output off.
     """
 
     prompts: tuple[tuple[int, ...], ...]
@@ -48,7 +48,7 @@ class Generated:
         return [samples[0] for samples in self.sequences]
 
     def full(self) -> list[list[list[int]]]:
-        """Prompts and continuations together."""
+        """Each prompt with its continuation appended."""
         return [[[*prompt, *new] for new in news] for prompt, news in zip(self.prompts, self.sequences, strict=True)]
 
     def tensor(self, pad_id: int = 0, device: torch.device | str | None = None, width: int = 0) -> Tensor:

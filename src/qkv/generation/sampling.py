@@ -15,7 +15,7 @@ BLOCK = 128  # numbers taken from a generator at a time
 
 @dataclass(frozen=True)
 class Temperature:
-    """logits / temperature, shifted so that the greatest is 0 and no temperature overflows."""
+    """logits / temperature, shifted so that the greatest is 0, which no temperature makes overflow."""
 
     temperature: float
 
@@ -46,14 +46,14 @@ class TopP:
     def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
         probs = logits.softmax(-1)
         rising = _sorted(probs)
-        spared = rising.cumsum(-1) > 1 - self.p
-        spared[:, -1] = True
-        least = rising.masked_fill(~spared, torch.inf).amin(-1, keepdim=True)
+        kept = rising.cumsum(-1) > 1 - self.p
+        kept[:, -1] = True
+        least = rising.masked_fill(~kept, torch.inf).amin(-1, keepdim=True)
         return logits.masked_fill(probs < least, -torch.inf)
 
 
 def _sorted(probs: Tensor) -> Tensor:
-    """Each row in rising order; on a CPU by NumPy, whose sort of values alone is many times faster than PyTorch's."""
+    """Sort each row in ascending order; on a CPU by NumPy, whose sort of values alone is many times faster."""
     if probs.device.type == "cpu":
         return torch.from_numpy(np.sort(probs.numpy(), axis=-1))
     return probs.sort(-1).values
@@ -71,12 +71,12 @@ class MinP:
 
 
 def row_seed(seed: int, row: int) -> int:
-    """The seed of one row's stream: rows of a batch, and samples of a prompt, differ by their number mixed in."""
+    """The seed of one row of a batch, or one sample of a prompt: `seed` mixed with the row's number."""
     return int(np.random.SeedSequence((seed, row)).generate_state(1, np.uint64)[0])
 
 
 class Uniforms:
-    """For each row its own sequence of numbers in [0, 1), the same on every device and beside any other rows."""
+    """A sequence of random numbers in [0, 1) for each row, the same on every device and with any other rows."""
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
         self.device = device
@@ -85,7 +85,7 @@ class Uniforms:
         self.block = torch.empty(0)
 
     def draw(self) -> Float[Tensor, "N 1"]:
-        """The next number of every row."""
+        """Return the next number of every row."""
         if self.used == BLOCK:
             rows = [torch.rand(BLOCK, dtype=torch.float64, generator=generator) for generator in self.generators]
             self.block, self.used = torch.stack(rows).to(_widest(self.device)).to(self.device), 0
@@ -93,13 +93,13 @@ class Uniforms:
         return self.block[:, self.used - 1 : self.used]
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Only these rows go on."""
+        """Keep these rows only."""
         self.generators = [self.generators[row] for row in rows]
         self.block = self.block[list(rows)]
 
 
 def draw(logits: Float[Tensor, "N V"], uniform: Float[Tensor, "N 1"]) -> Int[Tensor, " N"]:
-    """One token per row from softmax(logits), by inverting the cumulative distribution at `uniform`.
+    """Draw one token per row from softmax(logits), by inverting the cumulative distribution at `uniform`.
 
     A token of probability 0 is never drawn: the point looked up stays below the total mass.
     """

@@ -1,4 +1,4 @@
-"""`Generation`: every choice about how tokens are picked, as one value that a recipe or a model directory keeps."""
+"""`Generation`: the settings of decoding, as in `generation_config.json`: beams, sampling, lengths, penalties, cache."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from ..kv_cache.kinds import CacheKind, named
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
-SAMPLING = ("temperature", "top_k", "top_p", "min_p")  # the fields that ask for sampling by being set
+SAMPLING = ("temperature", "top_k", "top_p", "min_p")  # setting one of these turns sampling on
 
 
 class Generation(Spec):
     """How to continue a prompt. The defaults are greedy decoding of at most 128 new tokens.
 
     Search:
-        num_beams:      1 is greedy (or sampling); more is beam search with that many hypotheses in play.
+        num_beams:      1 is greedy decoding or sampling; more is beam search with that many beams.
         length_penalty: a finished hypothesis scores Σ log p / length**length_penalty; above 0 favors longer ones.
         early_stopping: when a beam search ends. True: as soon as num_beams hypotheses are finished. False: when the
-                        best running one, at its present length, can't beat the worst of them. "never": the same at
-                        the length where a running one could score best (with a positive penalty, the greatest).
+                        best running beam, at its present length, can't beat the worst of them. "never": the same at
+                        the length where a running beam could score best (with a positive penalty, the greatest).
         num_samples:    results per prompt: the n best of a beam search, or independent samples.
-        max_new_tokens, min_new_tokens: the end-of-sequence token counts; below the minimum it is forbidden.
+        max_new_tokens, min_new_tokens: bounds on the new tokens, the end-of-sequence token included; below the
+                        minimum it is forbidden.
 
     Sampling, on when `do_sample` is True, or is None and one of these fields (or num_samples > 1 without beams) is set:
         temperature: logits are divided by it; below 1 sharpens.
@@ -38,7 +39,7 @@ class Generation(Spec):
         no_repeat_ngram_size: no n-gram of this size occurs twice (0: off).
 
     Memory:
-        cache: how keys and values are kept (None: as they are): "int8", "int4", or a `CacheKind` such as
+        cache: the kind of KV cache (None: keys and values as they are): "int8", "int4", or a `CacheKind` such as
                {"kind": "sinks", "window": 1024}, with which a text may go on past the model's context.
     """
 
@@ -78,11 +79,11 @@ class Generation(Spec):
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError(f"min_new_tokens {self.min_new_tokens} is more than max_new_tokens {self.max_new_tokens}")
         if self.num_beams > 1:
-            asked = ["do_sample"] if self.do_sample else self._set_sampling() if self.do_sample is None else []
-            if asked:
+            names = ["do_sample"] if self.do_sample else self._set_sampling() if self.do_sample is None else []
+            if names:
                 raise ValueError(
-                    f"{asked[0]} asks for sampling, but num_beams {self.num_beams} is a beam search, which doesn't "
-                    f"sample; set num_beams to 1 or leave {asked[0]} out"
+                    f"{names[0]} asks for sampling, but num_beams {self.num_beams} is a beam search, which doesn't "
+                    f"sample; set num_beams to 1 or leave {names[0]} out"
                 )
         if not self.samples and self.num_samples > self.num_beams:
             raise ValueError(

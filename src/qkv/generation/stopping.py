@@ -1,4 +1,4 @@
-"""When a generated row ends: end-of-sequence tokens, stop strings, the caller's own rule, the length limit."""
+"""Stopping criteria: end-of-sequence tokens, stop strings, the caller's own rule, the length limit."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .logits_processors import Processor
 from .result import Reason
 from .settings import Generation
 
-Stop = Callable[[list[int]], bool]  # whether a row with these new tokens ends here
+Stop = Callable[[list[int]], bool]  # called with a row's new tokens; True ends it
 
 
 class StopStrings:
-    """A stopping rule: a row ends once its text, as `decode` gives it, contains one of the strings."""
+    """A stopping rule: a row ends when its decoded text contains one of the strings."""
 
     def __init__(self, decode: Callable[[list[int]], str], strings: Sequence[str]) -> None:
         if not all(strings):
-            raise ValueError("a stop text is empty; give the text at which an output is to end")
+            raise ValueError("a stop string is empty; give the text that ends an output")
         self.decode, self.strings = decode, tuple(strings)
 
     def __call__(self, tokens: list[int]) -> bool:
@@ -26,13 +26,13 @@ class StopStrings:
 
 
 def cut_at(text: str, strings: Sequence[str]) -> str:
-    """The text before the first of the stop strings in it."""
+    """Return the text before the first stop string in it."""
     return text[: min((at for string in strings if (at := text.find(string)) >= 0), default=len(text))]
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What a search follows: settings, processors and stopping rules. `log_probs`: keep each token's log-probability."""
+    """The options of a search. `log_probs`: keep each token's log-probability."""
 
     settings: Generation
     processors: Sequence[Processor] = ()
@@ -41,7 +41,7 @@ class SearchOptions:
     log_probs: bool = False
 
     def ending(self, tokens: list[int], limit: int) -> Reason | None:
-        """Why a row with these new tokens ends, if it does."""
+        """Return why a row with these new tokens ends, or None if it doesn't."""
         if tokens[-1] in self.eos:
             return "eos"
         if self.stop is not None and self.stop(tokens):

@@ -1,1 +1,1 @@
-"""A trained model in use: generate, chat, classify, embed, score and predict."""
+"""Inference with trained models: generate, chat, classify, embed, fill, score and predict."""

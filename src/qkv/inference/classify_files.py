@@ -1,4 +1,4 @@
-"""Classification of files: the class of the picture, sound or video in each, by a trained run or a Hub model."""
+"""Classification of picture, sound and video files by a trained run or a Hub model."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _AT_ONCE = 64  # files in a batch
 
 @torch.inference_mode()
 def classify_files(run: LoadedModel, paths: Sequence[str | Path]) -> list[Classified]:
-    """The class of each file's picture, sound or video, brought to the model's size and normalized as in training; for a
-    model of the Hub as its `preprocessor_config.json` says.
+    """Classify the picture, sound or video in each file, resized and normalized as in training, or for a Hub model as its
+    `preprocessor_config.json` says.
 
-    Raises ValueError where the run was not trained to tell classes of these, and where a file holds none.
+    Raises ValueError if the run does not classify such files, or a file holds none.
     """
     task, head = run.trained_on, run.model.spec.head
     if task is not None and task.tells_classes and not task.needs_tokenizer:
         return [one.value for one in task.predict(run.for_task, [str(path) for path in paths])]
     if task is not None or run.path is None or not isinstance(head, ImageClassifier):
         raise ValueError(
-            f"{run.path or 'this run'} does not tell classes of pictures, sounds or videos; train one that does by "
+            f"{run.name} does not classify pictures, sounds or videos; train one that does by "
             "`qkv train vit`, `qkv train speech` or `qkv train video`"
         )
-    assert isinstance(run.model.spec, Transformer)  # heads of images are on no other
+    assert isinstance(run.model.spec, Transformer)  # no other model has a head for images
     processor, classes = Preprocessor.of(run.path, run.model.spec), labels_of(run, head.labels)
-    found: list[Classified] = []
+    predictions: list[Classified] = []
     for start in range(0, len(paths), _AT_ONCE):
         numbers = [processor.numbers(processor.read(path)) for path in paths[start : start + _AT_ONCE]]
         inputs = torch.from_numpy(np.stack(numbers)).to(run.model.device)
-        found += ranked(run, classes, run.model(inputs).float().cpu())
-    return found
+        predictions += ranked(run, classes, run.model(inputs).float().cpu())
+    return predictions

@@ -1,4 +1,4 @@
-"""A model with its tokenizer, generation settings, task and recipe, as plain data: what inference functions take."""
+"""`LoadedModel`: a trained model with its tokenizer, generation settings, task and recipe, for inference functions."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .text import TextModel
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A trained model with everything that its use needs.
+    """A trained model with everything that inference needs.
 
     model:      in evaluation mode.
-    tokenizer:  the one that it was trained with; None where the directory has none, and only ids go in and out.
-    generation: how outputs are generated where a call does not say otherwise.
+    tokenizer:  the one that it was trained with; None if the directory has none, so that the model takes and gives ids.
+    generation: the default settings of generation.
     task:       what the model does with a text, see `Use`; by default what its stacks are for.
-    recipe:     what it was trained by; None where the directory has no `recipe.yaml`.
+    recipe:     the recipe of its training; None if the directory has no `recipe.yaml`.
     path:       where it was loaded from.
-    origin:     what the directory said besides, where it was one of the Hub.
+    origin:     the other settings of a Hub directory.
     """
 
     model: AnyModel
     tokenizer: Tokenizer | None
     generation: Generation = field(default_factory=Generation)
-    task: Use = ""  # type: ignore[assignment]  # what such a model usually does
+    task: Use = ""  # type: ignore[assignment]  # replaced by the usual one
     recipe: Recipe | None = None
     path: Path | None = None
     origin: Origin | None = None
@@ -41,9 +41,14 @@ class LoadedModel:
     def __post_init__(self) -> None:
         if not self.task:
             object.__setattr__(self, "task", usual_task(self.model.spec))
-        check_task(self.task, self.model.spec, self.path or "this run")
+        check_task(self.task, self.model.spec, self.name)
         if self.tokenizer is not None:
-            check_fit(self.tokenizer, self.model.spec, str(self.path or "this run"))
+            check_fit(self.tokenizer, self.model.spec, self.name)
+
+    @property
+    def name(self) -> str:
+        """The run's directory, for messages."""
+        return str(self.path or "this run")
 
     @cached_property
     def warned_about(self) -> set[tuple[str, str]]:
@@ -52,15 +57,15 @@ class LoadedModel:
 
     @property
     def text_model(self) -> TextModel:
-        """The model with its tokenizer. Raises ValueError where there is none."""
+        """The model with its tokenizer. Raises ValueError if there is none."""
         if self.tokenizer is None:
-            raise ValueError(f"{self.path or 'this run'} has no tokenizer, so it reads no texts; give ids to .model")
+            raise ValueError(f"{self.name} has no tokenizer, so it reads no texts; give ids to .model")
         ids = None if self.origin is None or self.origin.is_ours else self.origin.ids
         return TextModel(self.model, self.tokenizer, self.task, ids)
 
     @property
     def for_task(self) -> TrainedModel:
-        """What the task needs of it to predict."""
+        """The run as the task's `predict` takes it."""
         recipe = self.recipe
         if recipe is None:
             return TrainedModel(self.model, self.tokenizer)
@@ -68,5 +73,5 @@ class LoadedModel:
 
     @property
     def trained_on(self) -> Task | None:
-        """The task of the recipe; None where there is no recipe or it has none."""
+        """The task of the recipe; None if there is no recipe, or it has no task."""
         return None if self.recipe is None else self.recipe.task

@@ -1,4 +1,4 @@
-"""Predictions of a trained model on new inputs: by its task, or by its head where it has no recipe."""
+"""Predict on new inputs with a trained model: by its task, or by its head if it has no recipe."""
 
 from __future__ import annotations
 
@@ -10,52 +10,48 @@ import torch
 from ..tasks.prediction import Prediction
 from .loaded import LoadedModel
 from .predict_by_head import prediction_of_head
-from .uses import advice, name_of
+from .uses import advice
 
 __all__ = ["Prediction", "predict", "predicts_without_input"]
 
 
 @torch.inference_mode()
 def predict(run: LoadedModel, inputs: Sequence[str | Path], **options: float) -> Iterator[Prediction]:
-    """A prediction for each input, by the run's task, or by the head of a Hub model: inputs are texts, or the files of
-    pictures, videos, series, sounds and music.
+    """Predict on each input by the run's task, or by the head of a Hub model. Inputs are texts, or the paths of pictures,
+    videos, series, sounds and music.
 
-    Options that some task takes:
+    Options of some tasks:
 
-    threshold: how likely an object has to be, for a detector to report it.
-    seed:      of random sampling: music.
+    threshold: the lowest probability of an object that a detector reports.
+    seed:      for random sampling (music).
 
-    Raises ValueError where an input can't be read, or where the run's task does not predict.
+    Raises ValueError if an input can't be read, or the run's task does not predict.
     """
-    given = [str(one) for one in inputs]
-    for number, one in enumerate(given, 1):
-        if not one.strip():
+    texts = [str(one) for one in inputs]
+    for number, text in enumerate(texts, 1):
+        if not text.strip():
             raise ValueError(f"input {number} is empty, so there is nothing to read")
-    if not given and not predicts_without_input(run):
+    if not texts and not predicts_without_input(run):
         return
     if run.recipe is None:
         head = getattr(run.model.spec, "head", None)
-        known = prediction_of_head(head)
-        if known is None:
+        prediction = prediction_of_head(head)
+        if prediction is None:
             has = "no head" if head is None else f"the head {head.kind}"
             raise ValueError(
-                f"{name_of(run)} has {has} and no recipe.yaml that says what it was taught, so it answers nothing; "
+                f"{run.name} has {has} and no recipe.yaml with its task, so it does not predict; "
                 f"{advice(run)}, or train it on a task: model=… in a recipe"
             )
-        yield from known.predict(run, given, **options)
+        yield from prediction.predict(run, texts, **options)
     elif run.recipe.task is None or not run.recipe.task.can_predict:
-        raise ValueError(_cannot_predict(run))
+        task = run.recipe.task
+        data = "texts without a task" if task is None else f"the task {task.kind!r}"
+        raise ValueError(f"{run.name} was trained on {data}, which leaves nothing to predict; {advice(run)}")
     else:
-        yield from run.recipe.task.predict(run.for_task, given, **options)
+        yield from run.recipe.task.predict(run.for_task, texts, **options)
 
 
 def predicts_without_input(run: LoadedModel) -> bool:
     """Whether a run predicts without an input."""
     task = run.trained_on
     return task is not None and task.predicts_without_input
-
-
-def _cannot_predict(run: LoadedModel) -> str:
-    task = run.trained_on
-    taught = "texts as they are, without a task" if task is None else f"the task {task.kind!r}"
-    return f"{name_of(run)} was trained on {taught}, which leaves nothing to predict; {advice(run)}"

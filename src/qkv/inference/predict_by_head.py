@@ -1,6 +1,6 @@
-"""Predictions by the head of a model that has no recipe, such as one of the Hub, as the Hub's library makes them.
+"""Predict by the head of a model without a recipe, such as a Hub model, as pipelines of `transformers` do.
 
-A head from outside joins by `@predicts_head(MyHead)` over a function of a run, its inputs and options.
+Decorate a function of a run, its inputs and options with `@predicts_head(MyHead)` to add a head from outside.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .classify import chooses_global, classify, labels_of, numbers
 from .classify_files import classify_files
 from .loaded import LoadedModel
 
-_LONGEST = 384  # tokens of a row, where the model has room for them
+_LONGEST = 384  # tokens in a row, or fewer if the model's context is shorter
 
 PredictByHead = Callable[..., Iterable[Prediction]]
 
 
 class HeadPrediction(NamedTuple):
-    """How models with a head predict, whether they read texts, and the fewest labels for which they do."""
+    """How models with a head predict, whether they read texts, and the fewest labels that they need."""
 
     predict: PredictByHead
     reads_text: bool
@@ -60,18 +60,19 @@ def predicts_head(
 
 
 def prediction_of_head(head: Head | None) -> HeadPrediction | None:
-    """How models with a head predict; None where they don't."""
-    found = next((_BY_HEAD[base] for base in type(head).__mro__ if base in _BY_HEAD), None)
-    return found if found is not None and (getattr(head, "labels", 1) or 0) >= found.labels else None
+    """Return how models with this head predict, or None if they don't."""
+    prediction = next((_BY_HEAD[base] for base in type(head).__mro__ if base in _BY_HEAD), None)
+    labels = getattr(head, "labels", 1) or 0
+    return prediction if prediction is not None and labels >= prediction.labels else None
 
 
 @predicts_head(TokenClassifier, reads_text=True, labels=2)
 def _tags(run: LoadedModel, texts: Sequence[str], **_: Any) -> Iterable[Prediction]:
-    """A tag for each word. An I-X that nothing has begun is an entity too, as `transformers` has it."""
+    """Tag each word. An I-X without a B-X before it begins an entity too, as in `transformers`."""
     tags = labels_of(run, _labels(run))
     scheme = scheme_of(tags)
     task = Tag(tags=tags, scheme="conll" if scheme == "iob2" else scheme, symbols=False, longest=_longest(run))
-    return task.predict(_as_filed(run), texts, in_words=lambda text: _in_words(run, text))
+    return task.predict(_without_roles(run), texts, in_words=lambda text: _in_words(run, text))
 
 
 @predicts_head(Span, reads_text=True)
@@ -84,7 +85,7 @@ def _answers(run: LoadedModel, lines: Sequence[str], **_: Any) -> Iterable[Predi
 
 @predicts_head(SequenceClassifier, reads_text=True)
 def _classes(run: LoadedModel, lines: Sequence[str], **_: Any) -> Iterable[Prediction]:
-    """The class of each text, or of each pair of texts with a tab between; its number where the head has one label."""
+    """Classify each text or tab-separated pair of texts; if the head has one label, predict a number."""
     sides = split_pairs(lines)
     if _labels(run) == 1:
         return [number_prediction(line, one) for line, one in zip(lines, numbers(run, *sides), strict=True)]
@@ -98,8 +99,8 @@ def _image_classes(run: LoadedModel, paths: Sequence[str], **_: Any) -> Iterable
 
 @predicts_head(Detector)
 def _objects(run: LoadedModel, paths: Sequence[str], *, threshold: float = SHOWN, **_: Any) -> Iterator[Prediction]:
-    """As the task `detect`: classes are those of `id2label`, pictures are brought to the model's size as its
-    `preprocessor_config.json` says, each by itself."""
+    """Detect objects as the task `detect` does, with the classes of `id2label`. Each picture is resized by itself, as
+    `preprocessor_config.json` says."""
     check_threshold(threshold)
     spec = run.model.spec
     assert isinstance(spec, Transformer) and isinstance(spec.head, Detector) and run.path is not None
@@ -107,8 +108,8 @@ def _objects(run: LoadedModel, paths: Sequence[str], *, threshold: float = SHOWN
     for path in paths:
         pixels = processor.read(path)
         ids = torch.from_numpy(processor.numbers(pixels))[None]
-        (found,) = detections(model_outputs(run.model, Batch({"ids": ids}).to(run.model.device)))
-        objects = found.surer(threshold).surest_first()
+        (detected,) = detections(model_outputs(run.model, Batch({"ids": ids}).to(run.model.device)))
+        objects = detected.surer(threshold).surest_first()
         yield detection_prediction(classes, processor.read, path, pixels.shape[1:], objects)
 
 
@@ -120,21 +121,19 @@ def _longest(run: LoadedModel) -> int:
     return min(run.model.max_positions or _LONGEST, _LONGEST)
 
 
-def _as_filed(run: LoadedModel) -> TrainedModel:
-    """The model with a tokenizer that puts around a text what its file says and nothing else, which for most decoders is
-    nothing."""
+def _without_roles(run: LoadedModel) -> TrainedModel:
+    """The model with a tokenizer that adds only the special tokens of its file's template, for most decoders none."""
     return TrainedModel(run.model, run.text_model.tokenizer.without("bos", "eos", "cls", "sep"))
 
 
 def _in_words(run: LoadedModel, text: str) -> Example:
-    """A text in the words that its tokenizer tells apart, a full stop from the word before it: what the model was trained on
-    had these apart, too."""
-    made = run.text_model.tokenizer.raw.encode(text, add_special_tokens=False)
+    """Split a text into the words of its tokenizer, punctuation apart from words, as in the model's training data."""
+    encoding = run.text_model.tokenizer.raw.encode(text, add_special_tokens=False)
     shown, spans, before = visible(text), list[tuple[int, int]](), None
-    for number, (start, end) in zip(made.word_ids, made.offsets, strict=True):
+    for number, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
         start = int(shown[start])
         if start >= end:
-            continue  # nothing but white space
+            continue  # only white space
         if spans and number == before and not text[spans[-1][1] : start].isspace():
             spans[-1] = (spans[-1][0], end)
         else:

@@ -1,4 +1,4 @@
-"""`qkv.load`: a directory, a run's or one of the Hub, as a `Run`, which takes texts and gives texts."""
+"""`qkv.load` and `Run`: load a run directory or a Hub model, and generate, score, embed, classify or predict with it."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ T = TypeVar("T")
 
 
 class Run(LoadedModel):
-    """A trained model that takes texts and gives texts, see `LoadedModel` for its fields."""
+    """A trained model for inference; see `LoadedModel` for its fields."""
 
     def settings(self, **options: Any) -> Generation:
-        """The run's `Generation` with changes. Raises ValueError for an option that there is not, or out of range."""
+        """Return the run's `Generation` with changes. Raises ValueError for an unknown option or one out of range."""
         return self.generation.replace(options)
 
     def generate(
         self, texts: Sequence[str], *, stop: Sequence[str] = (), **options: Any
     ) -> list[str] | list[list[str]]:
-        """One output a text, or a list of `num_samples` outputs a text where that is more than one.
+        """Return one output per text, or a list of outputs per text if `num_samples` is more than 1.
 
-        An encoder–decoder translates; a language model gives what it adds to the text. Options are the fields of
-        `Generation`; `stop` are texts before which an output ends. Texts of any lengths share batches.
+        An encoder–decoder translates; a language model continues the text, which is not part of the output. Options are
+        the fields of `Generation`; an output ends before the first `stop` string in it.
         """
         settings = self.settings(**options)
-        made = self.outputs(_texts(texts), settings, stop=stop)
+        outputs = self.outputs(texts, settings, stop=stop)
         if settings.num_samples > 1:
-            return [[output.text for output in outputs] for outputs in made]
-        return [outputs[0].text for outputs in made]
+            return [[output.text for output in samples] for samples in outputs]
+        return [samples[0].text for samples in outputs]
 
     def outputs(
         self,
@@ -74,14 +74,14 @@ class Run(LoadedModel):
         stop: Sequence[str] = (),
         scores: bool = False,
     ) -> list[list[Output]]:
-        """As `generate`, with tokens, what ended each output and, where `scores`, log-probabilities."""
+        """As `generate`, with tokens, the reason why each output ended and, with `scores`, log-probabilities."""
         prompts = self._encoded(texts)
         return self.text_model.outputs_of(prompts, settings or self.generation, stop=stop, scores=scores)
 
     def stream(
         self, prompt: str, emit: Callable[[str], None], settings: Generation | None = None, *, stop: Sequence[str] = ()
     ) -> None:
-        """Hand one output to `emit` piece by piece, as it comes."""
+        """Pass one output to `emit` piece by piece, as it is generated."""
         (ids,) = self._encoded([prompt])
         self.text_model.stream_of(ids, settings or self.generation, emit, stop=stop)
 
@@ -93,46 +93,45 @@ class Run(LoadedModel):
         stop: Sequence[str] = (),
         **options: Any,
     ) -> str:
-        """The assistant's reply to a conversation, see `qkv.inference.chat.chat`."""
+        """Return the assistant's reply to a conversation, see `qkv.inference.chat.chat`."""
         return chat(self, messages, emit, stop=stop, **options)
 
     def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]:
-        """The log-likelihood of texts (language model), or of targets given texts, token by token and in all."""
+        """Return the log-likelihood of texts (language model), or of targets given texts, per token and in total."""
         return score(self.text_model, self._encoded(texts), targets and _texts(targets))
 
     def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> list[Tensor]:
-        """Last hidden states, see `qkv.inference.embed.embed`: (M,) a text, or (T, M) where pooling is "none"."""
+        """Return embeddings, see `qkv.inference.embed.embed`: (M,) per text, or (T, M) if pooling is "none"."""
         return embed(self, _texts(texts), pooling)
 
     def fill(self, texts: Sequence[str], top_k: int = 5) -> list[Filled]:
-        """The likeliest tokens for each mask in each text, see `qkv.inference.fill.fill`."""
+        """Return the likeliest tokens for each mask in each text, see `qkv.inference.fill.fill`."""
         return fill(self, _texts(texts), top_k)
 
     def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
-        """The class of each text, or of each text beside its pair, with the probability of every class."""
+        """Classify each text, or each pair of texts, with the probability of every class."""
         return classify(self, _texts(texts), pairs and _texts(pairs))
 
     def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]:
-        """The class of the picture, the sound or the video in each file, with the probability of every class."""
+        """Classify the picture, sound or video in each file, with the probability of every class."""
         return classify_files(self, paths)
 
     def predict(self, inputs: Sequence[str | Path], **options: Any) -> list[Prediction]:
-        """What the run says of new inputs, by its task or, where it is a model of the Hub, by its head, see
-        `qkv.inference.predict.predict`."""
+        """Predict on new inputs by the run's task or a Hub model's head, see `qkv.inference.predict.predict`."""
         return list(predict(self, _texts(inputs), **options))
 
     def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
-        """How alike a[i] and b[i] are, see `qkv.inference.classify.similarity`."""
+        """Return the similarity of a[i] and b[i], see `qkv.inference.classify.similarity`."""
         return similarity(self, _texts(a), _texts(b))
 
     def save(
         self, path: Path | str, to: Format | None = None, *, max_shard_size: int | str = sharded.MAX_SHARD_SIZE
     ) -> Path:
-        """Write a directory that `load` reads back: each file under a temporary name, then renamed; the configuration last.
+        """Write a directory that `load` reads: each file under a temporary name, then renamed; the configuration last.
 
-        "hub" writes what `transformers` loads, and raises ValueError where no Hub family matches the model; "qkv" writes
-        our own model type. By default it is the Hub's format where a family matches, else ours, with a warning that says
-        why. Weights in the Hub's format are one file, or several of at most `max_shard_size` (bytes, or "5GB").
+        "hub" writes the format of `transformers`, and raises ValueError if no Hub family matches the model; "qkv" writes
+        qkv's own model type. The default is "hub" if a family matches, else "qkv" with a warning that says why. Weights in
+        the Hub's format are one file, or several of at most `max_shard_size` (bytes, or "5GB").
         """
         task = self.trained_on
         return save(
@@ -166,15 +165,15 @@ def load(
     allow_pickle: bool = False,
     imports: bool = False,
 ) -> Run:
-    """The run in a directory, or the model in a directory of the Hub, or of that name on the Hub.
+    """Load a run directory, a directory in the format of the Hub, or a model by its name on the Hub.
 
-    Weights keep the file's `dtype` unless another is given. `revision` is a branch, tag or commit of a name on the Hub.
-    Weights that are pickles are read only where `allow_pickle`, and then as nothing but tensors. Code is run only where
-    `imports` says so: the modules are imported that a run with parts from outside qkv names.
+    Weights keep the file's `dtype` by default. `revision` is a branch, tag or commit of a model on the Hub. Pickled weights
+    are read only with `allow_pickle`, and then nothing but tensors. With `imports`, the modules that a run with parts
+    from outside qkv names are imported; otherwise no code of a directory runs.
 
-    Raises ValueError, with the file's name, where the directory is no model or an unfinished run, a file is damaged or a
-    pickle, the configuration has a key that means something unknown, the weights are not those of the model's spec
-    (nothing is allocated then), or the tokenizer is another's.
+    Raises ValueError, with the file's name, if the directory holds no model or an unfinished run, a file is damaged or a
+    pickle, the configuration has an unknown key that matters, the weights don't match the model's spec (checked before
+    anything is allocated), or the tokenizer doesn't match the model.
     """
     folder, where = locate(path, revision, allow_pickle), choose(device)
     numbers = _dtype(dtype)
@@ -184,7 +183,7 @@ def load(
         return _load_hub(folder, where, numbers, allow_pickle)
     _check_complete(folder)
     spec, task = read_config(folder / CONFIG)
-    tokenizer = Tokenizer.load(folder / TOKENIZER) if _has_words(folder) else None
+    tokenizer = Tokenizer.load(folder / TOKENIZER) if _has_tokenizer(folder) else None
     if tokenizer is not None:
         check_fit(tokenizer, spec, str(folder))
     recipe = _recipe(folder)
@@ -214,7 +213,7 @@ def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
 
 
 def _recipe(folder: Path) -> Recipe | None:
-    """The recipe of a run. Raises ValueError, with the modules to import first, where parts of it are not defined."""
+    """Load a run's recipe. Raises ValueError, naming the modules to import first, if parts of it are not defined."""
     if not (folder / RECIPE).is_file():
         return None
     try:
@@ -227,27 +226,27 @@ def _recipe(folder: Path) -> Recipe | None:
 def _check_complete(folder: Path) -> None:
     if not folder.exists():
         raise ValueError(
-            f"there is no run directory {folder}; `qkv train` makes one, and a model of the Hub is named owner/name, such "
+            f"there is no run directory {folder}; train one by `qkv train`, or name a model of the Hub as owner/name, such "
             "as openai-community/gpt2"
         )
     if not folder.is_dir():
         raise ValueError(f"{folder} is a file; a run is a directory")
-    wanted = (CONFIG, TOKENIZER, WEIGHTS) if _has_words(folder) else (CONFIG, WEIGHTS)
-    missing = [name for name in wanted if not (folder / name).is_file()]
+    required = (CONFIG, TOKENIZER, WEIGHTS) if _has_tokenizer(folder) else (CONFIG, WEIGHTS)
+    missing = [name for name in required if not (folder / name).is_file()]
     if not missing:
         return
     owner = owner_of(folder)
     if owner is not None:
-        raise ValueError(f"the run in {folder} is being trained by {owner} and has delivered nothing yet; wait for it")
+        raise ValueError(f"the run in {folder} is being trained by {owner} and has no model yet; wait for it")
     if State.of(folder) is State.STARTED:
         raise ValueError(
-            f"the run in {folder} is not finished (it has no {missing[0]}); go on with `qkv train {folder} --resume`"
+            f"the run in {folder} is not finished (it has no {missing[0]}); resume it by `qkv train {folder} --resume`"
         )
     raise ValueError(f"{folder} is not a run directory: it has no {missing[0]}")
 
 
-def _has_words(folder: Path) -> bool:
-    """Whether a run has a tokenizer; one without says so."""
+def _has_tokenizer(folder: Path) -> bool:
+    """Whether a run has a tokenizer: the configuration of a run without says so."""
     data = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     return not (isinstance(data, dict) and "tokenizer" in data and data["tokenizer"] is None)
 

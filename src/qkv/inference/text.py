@@ -1,8 +1,8 @@
-"""Text in, text out: a model with its tokenizer, for texts of any lengths."""
+"""`TextModel`: a model with its tokenizer, which generates texts from texts of any lengths, in batches or as a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,21 +11,22 @@ from torch import Tensor
 from ..directories.run_config import Use, start_of
 from ..generation import Generated, Generation, generate, row_seed
 from ..generation.logits_processors import Processor
+from ..generation.prompts import length_groups
 from ..generation.stopping import StopStrings, cut_at
 from ..hub.generation import Ids
 from ..models.build import AnyModel
 from ..tokenizers.tokenizer import Tokenizer
 
-SLOTS = 8192  # tokens (beams and new ones included) computed at once
+SLOTS = 8192  # the most tokens of a batch, beams and new tokens included
 
 
 @dataclass(frozen=True)
 class Output:
     """One output for a text.
 
-    tokens:    its pieces as the tokenizer shows them, the end-of-sequence token included where it came.
-    ended:     what ended it: "eos", "stop", "length" or "stuck".
-    score:     of the whole, see `Generated.scores`; log_probs: of each token (nats). None where not asked for.
+    tokens:    its pieces as the tokenizer shows them, with the end-of-sequence token if it was generated.
+    ended:     why it ended: "eos", "stop", "length" or "stuck".
+    score:     see `Generated.scores`; log_probs: of each token (nats). None unless requested.
     """
 
     text: str
@@ -37,7 +38,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Known:
-    """Only the first `size` tokens: a model may have room for more than its tokenizer has, which mean nothing."""
+    """Allow the first `size` tokens only: a model's vocabulary may be larger than its tokenizer's."""
 
     size: int
 
@@ -49,10 +50,10 @@ class Known:
 
 @dataclass(frozen=True)
 class TextModel:
-    """What reads and writes texts: a model, its tokenizer, and the task that it was trained for.
+    """A model, its tokenizer, and the task that it was trained for.
 
-    `ids` are the tokens with roles of a model of the Hub; then its tokenizer also puts its own tokens around a text. So it
-    does where its `frame` says what an encoder–decoder was trained on.
+    `ids` are the special tokens of a Hub model, whose tokenizer puts its own tokens around a text. So does a tokenizer
+    with a `frame`, that of the encoder–decoder that it came with.
     """
 
     model: AnyModel
@@ -62,7 +63,7 @@ class TextModel:
 
     @property
     def start(self) -> int | None:
-        """The token that a decoder starts from."""
+        """The starting token of the decoder."""
         own = None if self.ids is None else self.ids.start
         return start_of(self.tokenizer, self.task) if own is None else own
 
@@ -74,11 +75,11 @@ class TextModel:
 
     @property
     def reader(self) -> Tokenizer:
-        """The tokenizer of what the model reads; where sources have one of their own, it is another than that of outputs."""
+        """The tokenizer of the model's input, which may be another than that of its output."""
         return self.tokenizer.sources if self.task == "translate" else self.tokenizer
 
     def encode(self, text: str) -> list[int]:
-        """What the model reads for a text."""
+        """Return the ids that the model reads for a text."""
         if self.ids is not None:
             return self.tokenizer.with_template([text])[0].ids
         tokenizer = self.reader
@@ -97,10 +98,10 @@ class TextModel:
         scores: bool = False,
         longest: int | None = None,
     ) -> list[list[Output]]:
-        """`settings.num_samples` outputs for each text, in the order of the texts; similar lengths are decoded together.
+        """Return `settings.num_samples` outputs for each text, in the order of the texts.
 
-        A language model's outputs are what it adds to the text. An output ends before the first of the `stop` texts in
-        it. `longest` cuts what is read of a text to so many tokens.
+        A language model's outputs are continuations without the text. An output ends before the first `stop` string in
+        it. `longest` truncates texts to that many tokens.
         """
         prompts = [self.encode(text)[:longest] for text in texts]
         return self.outputs_of(prompts, settings, stop=stop, scores=scores)
@@ -113,41 +114,37 @@ class TextModel:
         stop: Sequence[str] = (),
         scores: bool = False,
     ) -> list[list[Output]]:
-        """As `outputs`, for prompts that are ids."""
+        """As `outputs`, for prompts of ids. Prompts of similar lengths are decoded together."""
         seed = settings.seed if settings.seed is not None else int(torch.randint(2**62, ()))
         rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
-        made: list[list[Output]] = [[] for _ in prompts]
-        for group in batches([len(prompt) for prompt in prompts], rows, settings.max_new_tokens):
-            found = self._generate(
+        outputs: list[list[Output]] = [[] for _ in prompts]
+        for group in length_groups([len(prompt) + settings.max_new_tokens for prompt in prompts], SLOTS // rows):
+            generated = self._generate(
                 [prompts[i] for i in group], settings, stop, seeds=[row_seed(seed, i) for i in group], scores=scores
             )
             for place, i in enumerate(group):
-                made[i] = self._read(found, place, prompts[i], stop)
-        return made
-
-    def stream(self, text: str, settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()) -> None:
-        """Generate one output and hand its text to `emit` in pieces, as tokens come."""
-        self.stream_of(self.encode(text), settings, emit, stop=stop)
+                outputs[i] = self._outputs_at(place, generated, prompts[i], stop)
+        return outputs
 
     def stream_of(
         self, prompt: Sequence[int], settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()
     ) -> None:
-        """As `stream`, for a prompt that is ids."""
-        hold = max((len(item) for item in stop), default=1) - 1  # characters that may yet turn out to begin a stop text
+        """Generate one output for a prompt of ids, and pass its text to `emit` in pieces, as tokens are generated."""
+        held_back = max((len(item) for item in stop), default=1) - 1  # characters that may begin a stop string
         new: list[int] = []
-        told = 0
+        emitted = 0
 
-        def tell(row: int, token: int) -> None:
-            nonlocal told
+        def receive(row: int, token: int) -> None:
+            nonlocal emitted
             new.append(token)
-            so_far = cut_at(self._text(prompt, new), stop)
-            ready = len(so_far.rstrip("\ufffd")) - hold  # a character whose bytes are not all there is none yet
-            if ready > told:
-                emit(so_far[told:ready])
-                told = ready
+            text = cut_at(self._text(prompt, new), stop)
+            ready = len(text.rstrip("\ufffd")) - held_back  # \ufffd: the bytes of a character are not complete yet
+            if ready > emitted:
+                emit(text[emitted:ready])
+                emitted = ready
 
-        self._generate([prompt], settings, stop, stream=tell)
-        emit(cut_at(self._text(prompt, new), stop)[told:])
+        self._generate([prompt], settings, stop, stream=receive)
+        emit(cut_at(self._text(prompt, new), stop)[emitted:])
 
     def _generate(
         self,
@@ -173,44 +170,30 @@ class TextModel:
         )
 
     def _processors(self, prompts: Sequence[Sequence[int]], settings: Generation) -> Sequence[Processor]:
-        """What is done to logits besides the settings: as a model of the Hub does, and none but the tokenizer's tokens."""
+        """Processors besides those of the settings: only the tokenizer's tokens, and those of a Hub model."""
         size = self.tokenizer.vocab_size
-        known: list[Processor] = [Known(size)] if size < self.model.vocab_size else []
+        allowed: list[Processor] = [Known(size)] if size < self.model.vocab_size else []
         if self.ids is None:
-            return known
+            return allowed
         width = 1 if self.task == "translate" else max(map(len, prompts))
-        return [*known, *self.ids.processors(width, settings.max_new_tokens)]
+        return [*allowed, *self.ids.processors(width, settings.max_new_tokens)]
 
     def _text(self, prompt: Sequence[int], new: Sequence[int]) -> str:
-        """The text of new tokens: where words are joined by spaces, one that goes on with a text begins with one."""
+        """The text of new tokens, as the continuation of the prompt's text: it may begin with a space."""
         alone = self.tokenizer.decode(list(new))
         if self.task != "continue":
             return alone
-        before, whole = self.tokenizer.decode(list(prompt)), self.tokenizer.decode([*prompt, *new])
-        return whole[len(before) :] if whole.startswith(before) else alone
+        before, together = self.tokenizer.decode(list(prompt)), self.tokenizer.decode([*prompt, *new])
+        return together[len(before) :] if together.startswith(before) else alone
 
-    def _read(self, found: Generated, row: int, prompt: Sequence[int], stop: Sequence[str]) -> list[Output]:
+    def _outputs_at(self, place: int, generated: Generated, prompt: Sequence[int], stop: Sequence[str]) -> list[Output]:
         return [
             Output(
                 text=cut_at(self._text(prompt, ids), stop),
                 tokens=tuple(self.tokenizer.tokens(ids)),
-                ended=found.reasons[row][n],
-                score=found.scores[row][n] if found.scores else None,
-                log_probs=tuple(found.log_probs[row][n]) if found.log_probs else None,
+                ended=generated.reasons[place][n],
+                score=generated.scores[place][n] if generated.scores else None,
+                log_probs=tuple(generated.log_probs[place][n]) if generated.log_probs else None,
             )
-            for n, ids in enumerate(found.sequences[row])
+            for n, ids in enumerate(generated.sequences[place])
         ]
-
-
-def batches(lengths: Sequence[int], rows: int = 1, more: int = 0, padded: bool = True) -> Iterator[list[int]]:
-    """Numbers of texts to compute together: alike in length, or of one length where they may not be `padded`; and with
-    `rows` of `more` tokens each within `SLOTS`."""
-    group: list[int] = []
-    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        full = (len(group) + 1) * rows * (lengths[i] + more) > SLOTS
-        if group and (full or not (padded or lengths[i] == lengths[group[0]])):
-            yield group
-            group = []
-        group.append(i)
-    if group:
-        yield group

@@ -1,10 +1,9 @@
-"""What can be asked of a run, and by which commands: so that a question to the wrong kind of run names the right one."""
+"""Which commands can use a run, and messages that name them when another command is given."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..data.task import Task
 from ..layers.embedding import Embedding
 from ..models.heads.sequence import SequenceClassifier
 from ..models.heads.text import LanguageModel
@@ -14,71 +13,68 @@ from .loaded import LoadedModel
 from .predict_by_head import prediction_of_head
 
 NEEDS = {
-    "generate": "a model that writes texts",
-    "translate": "an encoder–decoder that writes texts",
+    "generate": "a model that generates texts",
+    "translate": "an encoder–decoder that generates texts",
     "chat": "a language model with a chat template",
-    "score": "a model that writes texts",
+    "score": "a model that generates texts",
     "embed": "a model that reads texts",
-    "classify": "a model that tells classes apart",
+    "classify": "a classifier",
     "fill": "a masked language model",
-    "predict": "a run trained to answer (tags, classes, boxes, numbers …), or a model of the Hub with such a head",
+    "predict": "a run trained to predict (tags, classes, boxes, numbers …), or a Hub model with such a head",
     "eval": "a run that `qkv train` made",
 }
-"""What each command asks of a run."""
+"""The kind of run that each command needs."""
 
 
 def commands(run: LoadedModel) -> tuple[str, ...]:
-    """The commands that serve a run, the usual one first."""
-    found = []
-    if _answers(run):
-        found += ["predict", *(["classify"] if _tells_classes(run) else [])]
-    if _writes(run):
-        found += ["translate", "generate"] if run.model.is_encoder_decoder else ["generate", *_chats(run)]
-        found += ["score"]
+    """Return the commands that can use a run, the usual one first."""
+    names = []
+    if _predicts(run):
+        names += ["predict", *(["classify"] if _classifies(run) else [])]
+    if _generates_text(run):
+        names += ["translate", "generate"] if run.model.is_encoder_decoder else ["generate", *_chats(run)]
+        names += ["score"]
     if fills(run):
-        found += ["fill"]
+        names += ["fill"]
     if reads_text(run):
-        found += ["embed"]
-    return (*found, *(["eval"] if run.recipe is not None else []))
+        names += ["embed"]
+    return (*names, *(["eval"] if run.recipe is not None else []))
 
 
 def check(run: LoadedModel, command: str) -> None:
-    """Raises ValueError with the commands that serve a run where this one doesn't."""
-    if command not in commands(run) and not (
-        command == "chat" and "generate" in commands(run)
-    ):  # no template: its own word
-        raise ValueError(f"{name_of(run)} is {kind_of(run)}, and `qkv {command}` needs {NEEDS[command]}; {advice(run)}")
+    """Raise ValueError, naming the commands that can use a run, if this one can't."""
+    usable = commands(run)
+    if command == "chat" and "generate" in usable:
+        return  # a missing chat template has its own error message
+    if command not in usable:
+        raise ValueError(f"{run.name} is {kind_of(run)}, and `qkv {command}` needs {NEEDS[command]}; {advice(run)}")
 
 
 def advice(run: LoadedModel) -> str:
-    """What to do with a run, by command."""
-    served = [f"`qkv {command}`" for command in commands(run)]
-    if not served:
-        return "ask it from Python, with numbers: qkv.load(…).model"
-    return f"use {' or '.join([', '.join(served[:-1]), served[-1]] if len(served) > 1 else served)}"
-
-
-def name_of(run: LoadedModel) -> str:
-    return str(run.path or "this run")
+    """Name the commands that can use a run."""
+    usable = [f"`qkv {command}`" for command in commands(run)]
+    if not usable:
+        return "call it from Python, with numbers: qkv.load(…).model"
+    return f"use {' or '.join([', '.join(usable[:-1]), usable[-1]] if len(usable) > 1 else usable)}"
 
 
 def kind_of(run: LoadedModel) -> str:
-    """A run in a few words."""
-    task, head = _task(run), _head(run)
+    """Describe the kind of a run in a few words."""
+    task, head = run.trained_on, _head(run)
     words = "" if run.tokenizer is not None else " without a tokenizer"
-    if task is not None and _answers(run):
+    if task is not None and _predicts(run):
         return f"a model of the task {task.kind!r}"
     if isinstance(head, LanguageModel):
-        if not _writes_tokens(run):
+        if not _has_decoder(run):
             return f"a masked language model{words}"
         return f"an encoder–decoder{words}" if run.model.is_encoder_decoder else f"a language model{words}"
-    if _tells_classes(run):
+    if _classifies(run):
         return f"a classifier{words}"
     return f"an encoder without a head{words}" if head is None else f"a model with the head {head.kind!r}{words}"
 
 
 def reads_text(run: LoadedModel) -> bool:
-    """Whether its first stack reads tokens, and there is a tokenizer."""
+    """Whether the first stack reads tokens, and there is a tokenizer."""
     spec = run.model.spec
     if run.tokenizer is None or not isinstance(spec, Transformer):
         return run.tokenizer is not None
@@ -86,17 +82,16 @@ def reads_text(run: LoadedModel) -> bool:
 
 
 def fills(run: LoadedModel) -> bool:
-    """Whether it says which tokens are hidden in a text."""
-    masked = isinstance(_head(run), LanguageModel) and not _writes_tokens(run)
+    """Whether the run is a masked language model with a mask token."""
+    masked = isinstance(_head(run), LanguageModel) and not _has_decoder(run)
     return masked and reads_text(run) and run.tokenizer is not None and run.tokenizer.mask_id is not None
 
 
-def _writes(run: LoadedModel) -> bool:
-    return reads_text(run) and isinstance(_head(run), LanguageModel) and _writes_tokens(run)
+def _generates_text(run: LoadedModel) -> bool:
+    return reads_text(run) and isinstance(_head(run), LanguageModel) and _has_decoder(run)
 
 
-def _writes_tokens(run: LoadedModel) -> bool:
-    """Whether it has a decoder, which writes one token after the other."""
+def _has_decoder(run: LoadedModel) -> bool:
     spec = run.model.spec
     return not isinstance(spec, Transformer) or spec.decoder is not None
 
@@ -104,31 +99,27 @@ def _writes_tokens(run: LoadedModel) -> bool:
 def _chats(run: LoadedModel) -> list[str]:
     assert run.tokenizer is not None
     try:
-        run.tokenizer.chat  # noqa: B018  (made now, where there is a template)
+        run.tokenizer.chat  # noqa: B018  (built here, to see whether there is a template)
     except ValueError:
         return []
     return ["chat"]
 
 
-def _answers(run: LoadedModel) -> bool:
-    """Whether `predict` has something to say."""
+def _predicts(run: LoadedModel) -> bool:
+    """Whether `qkv predict` can use the run."""
     if run.recipe is not None:
         return run.recipe.task is not None and run.recipe.task.can_predict
-    known = prediction_of_head(_head(run))
-    return known is not None and (not known.reads_text or reads_text(run))
+    prediction = prediction_of_head(_head(run))
+    return prediction is not None and (not prediction.reads_text or reads_text(run))
 
 
-def _tells_classes(run: LoadedModel) -> bool:
-    task, head = _task(run), _head(run)
+def _classifies(run: LoadedModel) -> bool:
+    task, head = run.trained_on, _head(run)
     if task is not None and task.tells_classes:
         return True
     if isinstance(head, SequenceClassifier):
         return (head.labels or 0) > 1 and reads_text(run)
     return task is None and isinstance(head, ImageClassifier)
-
-
-def _task(run: LoadedModel) -> Task | None:
-    return None if run.recipe is None else run.recipe.task
 
 
 def _head(run: LoadedModel) -> Any:

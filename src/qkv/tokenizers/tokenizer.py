@@ -19,14 +19,13 @@ import tokenizers
 from tokenizers import models, processors
 
 from ..core.spec import nearest
-from . import subword_regularization as subwords
-from . import tokenizer_json as tokenizer_file
+from . import subword_regularization, tokenizer_json
 from .chat.conversations import Conversations
 from .chat.template import ChatTemplate
-from .from_file import FromFile as FromFile  # its kind, `file`, is known from here on
+from .from_file import FromFile as FromFile  # registers the kind `file`
 from .pipelines import BYTES, byte_symbols
 from .protocol import Frame
-from .readers import load as tokenizer_reading
+from .readers.load import read
 from .tokenizer_json import ALL_ROLES, Extra, Parts, encoding_errors, library_errors
 from .training.spec import TokenizerSpec, Trace
 
@@ -79,7 +78,7 @@ class Tokenizer:
         added = {token.content: (i, token.special) for i, token in raw.get_added_tokens_decoder().items()}
         self.markers = tuple(name for name, (_, special) in added.items() if not special)
         self.controls = {name: i for name, (i, special) in added.items() if special}
-        self.roles = tokenizer_file.usual_roles(raw) if extra.roles is None else dict(extra.roles)
+        self.roles = tokenizer_json.usual_roles(raw) if extra.roles is None else dict(extra.roles)
         self._extra = replace(extra, roles=self.roles)
         ids = {role: self._control(role, name) for role, name in self.roles.items()}
         self.pad_id, self.unk_id, self.mask_id = ids.get("pad"), ids.get("unk"), ids.get("mask")
@@ -140,26 +139,26 @@ class Tokenizer:
         config.json beside it. Raises ValueError with one sentence when
         there is none, or when it is broken, a pickle, or made to exhaust memory.
         """
-        return cls(*tokenizer_reading.read(path))
+        return cls(*read(path))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """From the content of a tokenizer.json."""
-        return cls(*tokenizer_file.parse(text))
+        return cls(*tokenizer_json.parse(text))
 
     def save(self, path: str | Path) -> Path:
         """Write `tokenizer.json` into a folder, or to a path that ends in .json: whole or not at all. Returns the path.
 
         A chat template also goes into a `chat_template.jinja` beside a file of that name, where other libraries look for it.
         """
-        place, template = tokenizer_file.place(path), self.config.get("chat_template")
-        if isinstance(template, str) and place.name == tokenizer_file.FILE:
-            tokenizer_file.write_text(place.with_name(tokenizer_file.CHAT_TEMPLATE), template)
-        return tokenizer_file.write(path, self.to_json())
+        place, template = tokenizer_json.place(path), self.config.get("chat_template")
+        if isinstance(template, str) and place.name == tokenizer_json.FILE:
+            tokenizer_json.write_text(place.with_name(tokenizer_json.CHAT_TEMPLATE), template)
+        return tokenizer_json.write(path, self.to_json())
 
     def to_json(self) -> str:
         """The content of tokenizer.json."""
-        return tokenizer_file.dump(Parts(self.raw, self._extra))
+        return tokenizer_json.dump(Parts(self.raw, self._extra))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_json, (self.to_json(),)
@@ -211,9 +210,9 @@ class Tokenizer:
             return Tokenizer(self.raw, replace(self._extra, source=None))
         if self._extra.target is None:
             return self
-        raw = tokenizer_file.parse(json.dumps(self._extra.target)).raw
+        raw = tokenizer_json.parse(json.dumps(self._extra.target)).raw
         added = self.raw.get_added_tokens_decoder()
-        tokenizer_file.add_tokens(raw, [(i, added[i]) for i in sorted(added)])
+        tokenizer_json.add_tokens(raw, [(i, added[i]) for i in sorted(added)])
         if raw.get_vocab(with_added_tokens=True) != self.raw.get_vocab(with_added_tokens=True):
             raise ValueError(
                 "its two sides, source and target, have other vocabularies: they must number the same tokens"
@@ -295,13 +294,13 @@ class Tokenizer:
             return self.encode_batch(texts)
         with encoding_errors(texts):
             encoded = self.raw.encode_batch(texts, add_special_tokens=False)
-        words = (subwords.words_of(encoding.ids, encoding.word_ids) for encoding in encoded)
+        words = (subword_regularization.words_of(encoding.ids, encoding.word_ids) for encoding in encoded)
         draw = self._sampler.sample
         return [draw(some, Random(int(seed))) for some, seed in zip(words, seeds, strict=True)]
 
     @cached_property
-    def _sampler(self) -> subwords.Sampler:
-        return subwords.sampler(self.raw, self.dropout)
+    def _sampler(self) -> subword_regularization.Sampler:
+        return subword_regularization.sampler(self.raw, self.dropout)
 
     def _token(self, wanted: bool, token: int | None, which: str) -> list[int]:
         if wanted and token is None:

@@ -1,7 +1,7 @@
-"""Defaults of published tokenizer families that their files leave out: special tokens, templates, pre-tokenizers.
+"""Tokenizer families of the Hub: special tokens, templates and flags that their files leave out.
 
-Libraries keep these in the code of a class that the folder names (`tokenizer_class` in tokenizer_config.json, or
-`model_type` in config.json). Here each is a row of a table.
+`transformers` keeps these in the code of the class that a folder names (`tokenizer_class` in tokenizer_config.json, or
+`model_type` in config.json). Here each family is a row of a table.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ Files = Literal["vocab.txt", "merges", "sentencepiece"]
 Template = Literal["cls-sep", "roberta", "bos-eos", "flags"]
 
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "Tokenizer", "")
-"""Classes that say nothing: all there is to know stands in the files."""
+"""Classes without defaults of their own: the files are complete."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """One way to write a tokenizer to files.
+    """A family of tokenizers that share a file format and defaults.
 
-    classes:        of `transformers`, without their `Fast`.
-    model_types:    of config.json.
-    roles:          the special tokens where the configuration names none.
-    template:       what is put around a text: `[CLS] … [SEP]`; RoBERTa's `<s> … </s>`; CLIP's two; or `flags`: what
-                    `add_bos_token` and `add_eos_token` say.
-    adds:           those two flags where the configuration has none.
-    eats_space:     the mask token takes the space before it along.
-    sentinels:      how many `<extra_id_…>` follow the vocabulary, where the configuration does not say.
+    classes:     names in `transformers`, without `Fast`.
+    model_types: names in config.json.
+    roles:       the special tokens that the configuration need not name.
+    template:    the special tokens around a text: `[CLS] … [SEP]`; RoBERTa's `<s> … </s>`; CLIP's two; or `flags`: those
+                 that `add_bos_token` and `add_eos_token` turn on.
+    adds:        the defaults of these two flags.
+    eats_space:  the mask token includes the space before it.
+    sentinels:   the default number of `<extra_id_…>` after the vocabulary.
     """
 
     name: str
@@ -42,108 +42,48 @@ class Family:
     sentinels: int = 0
 
 
-_BRACKETS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
-_SLASHED = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
 _END_OF_TEXT = "<|endoftext|>"
+_BRACKETS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
+_EOS_UNK_PAD = {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
+_SLASHED = {"bos": "<s>", **_EOS_UNK_PAD}
+_ROBERTA = {**_SLASHED, "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+_CLS_SEP_MASK = {"cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
-BERT = Family(
-    "bert",
-    "vocab.txt",
-    ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
-    ("bert", "distilbert", "electra"),
-    _BRACKETS,
-    "cls-sep",
-)
-GPT2 = Family(
-    "gpt2",
-    "merges",
-    ("GPT2Tokenizer", "GPTNeoXTokenizer"),
-    ("gpt2", "gpt_neo", "gptj", "gpt_bigcode", "gpt_neox", "opt"),
-    {"unk": _END_OF_TEXT, "bos": _END_OF_TEXT, "eos": _END_OF_TEXT},
-)
-ROBERTA = Family(
-    "roberta",
-    "merges",
-    ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer"),
-    ("roberta", "bart", "longformer", "led"),
-    {**_SLASHED, "cls": "<s>", "sep": "</s>", "mask": "<mask>"},
-    "roberta",
-    eats_space=True,
-)
-CLIP = Family(
-    "clip",
-    "merges",
-    ("CLIPTokenizer",),
-    ("clip", "clip_text_model"),
-    {"unk": _END_OF_TEXT, "bos": "<|startoftext|>", "eos": _END_OF_TEXT, "pad": _END_OF_TEXT},
-    "bos-eos",
-)
-QWEN2 = Family(
-    "qwen2",
-    "merges",
-    ("Qwen2Tokenizer",),
-    ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"),
-    {"unk": _END_OF_TEXT, "eos": _END_OF_TEXT, "pad": _END_OF_TEXT},
-)
-T5 = Family(
-    "t5",
-    "sentencepiece",
-    ("T5Tokenizer", "MT5Tokenizer"),
-    ("t5", "mt5", "umt5"),
-    {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
-    adds=(False, True),
-    sentinels=100,
-)
-LLAMA = Family(
-    "llama",
-    "sentencepiece",
-    ("LlamaTokenizer",),
-    ("llama", "mistral", "mixtral", "phi3"),
-    {"bos": "<s>", "eos": "</s>", "unk": "<unk>"},
-    adds=(True, False),
-)
-GEMMA = Family(
-    "gemma",
-    "sentencepiece",
-    ("GemmaTokenizer",),
-    ("gemma", "gemma2"),
-    {"bos": "<bos>", "eos": "<eos>", "unk": "<unk>", "pad": "<pad>"},
-    adds=(True, False),
-)
+_BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+BERT = Family("bert", "vocab.txt", _BERT_CLASSES, ("bert", "distilbert", "electra"), _BRACKETS, "cls-sep")
+
+_GPT2_MODELS = ("gpt2", "gpt_neo", "gptj", "gpt_bigcode", "gpt_neox", "opt")
+_GPT2_ROLES = {"unk": _END_OF_TEXT, "bos": _END_OF_TEXT, "eos": _END_OF_TEXT}
+GPT2 = Family("gpt2", "merges", ("GPT2Tokenizer", "GPTNeoXTokenizer"), _GPT2_MODELS, _GPT2_ROLES)
+
+_BART_CLASSES = ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer")
+_BART_MODELS = ("roberta", "bart", "longformer", "led")
+ROBERTA = Family("roberta", "merges", _BART_CLASSES, _BART_MODELS, _ROBERTA, "roberta", eats_space=True)
+
+_CLIP_ROLES = {"unk": _END_OF_TEXT, "bos": "<|startoftext|>", "eos": _END_OF_TEXT, "pad": _END_OF_TEXT}
+CLIP = Family("clip", "merges", ("CLIPTokenizer",), ("clip", "clip_text_model"), _CLIP_ROLES, "bos-eos")
+
+_QWEN2_MODELS = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe")
+_QWEN2_ROLES = {"unk": _END_OF_TEXT, "eos": _END_OF_TEXT, "pad": _END_OF_TEXT}
+QWEN2 = Family("qwen2", "merges", ("Qwen2Tokenizer",), _QWEN2_MODELS, _QWEN2_ROLES)
+
+_T5_CLASSES, _T5_MODELS = ("T5Tokenizer", "MT5Tokenizer"), ("t5", "mt5", "umt5")
+T5 = Family("t5", "sentencepiece", _T5_CLASSES, _T5_MODELS, _EOS_UNK_PAD, adds=(False, True), sentinels=100)
+
+_LLAMA_MODELS, _LLAMA_ROLES = ("llama", "mistral", "mixtral", "phi3"), {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}
+LLAMA = Family("llama", "sentencepiece", ("LlamaTokenizer",), _LLAMA_MODELS, _LLAMA_ROLES, adds=(True, False))
+
+_GEMMA_ROLES = {"bos": "<bos>", "eos": "<eos>", "unk": "<unk>", "pad": "<pad>"}
+GEMMA = Family("gemma", "sentencepiece", ("GemmaTokenizer",), ("gemma", "gemma2"), _GEMMA_ROLES, adds=(True, False))
+
+_BIG_BIRD_ROLES = {**_SLASHED, **_CLS_SEP_MASK}
 BIG_BIRD = Family(
-    "big_bird",
-    "sentencepiece",
-    ("BigBirdTokenizer",),
-    ("big_bird",),
-    {**_SLASHED, "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
-    "cls-sep",
-    eats_space=True,
+    "big_bird", "sentencepiece", ("BigBirdTokenizer",), ("big_bird",), _BIG_BIRD_ROLES, "cls-sep", eats_space=True
 )
-MARIAN = Family(
-    "marian",
-    "sentencepiece",
-    ("MarianTokenizer",),
-    ("marian",),
-    {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
-    adds=(False, True),
-)
-
-XLM_ROBERTA = Family(
-    "xlm-roberta",
-    "sentencepiece",
-    ("XLMRobertaTokenizer",),
-    ("xlm-roberta",),
-    {**_SLASHED, "cls": "<s>", "sep": "</s>", "mask": "<mask>"},
-    "roberta",
-)
-ALBERT = Family(
-    "albert",
-    "sentencepiece",
-    ("AlbertTokenizer",),
-    ("albert",),
-    {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "pad": "<pad>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
-    "cls-sep",
-)
+MARIAN = Family("marian", "sentencepiece", ("MarianTokenizer",), ("marian",), _EOS_UNK_PAD, adds=(False, True))
+XLM_ROBERTA = Family("xlm-roberta", "sentencepiece", ("XLMRobertaTokenizer",), ("xlm-roberta",), _ROBERTA, "roberta")
+_ALBERT_ROLES = {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "pad": "<pad>", **_CLS_SEP_MASK}
+ALBERT = Family("albert", "sentencepiece", ("AlbertTokenizer",), ("albert",), _ALBERT_ROLES, "cls-sep")
 
 FAMILIES = (BERT, GPT2, ROBERTA, CLIP, QWEN2, T5, LLAMA, GEMMA, BIG_BIRD, MARIAN, XLM_ROBERTA, ALBERT)
 BY_CLASS = {name: family for family in FAMILIES for name in family.classes}

@@ -14,17 +14,15 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, normalizers, pre_tokenizers
 
-from .. import tokenizer_json as tokenizer_file
-from ..sentencepiece import model_file as sentencepiece_file
-from ..sentencepiece.model_file import Kind, Piece, SentencePiece
+from .. import tokenizer_json
+from ..sentencepiece.model_file import Kind, Piece, SentencePiece, parse
 from ..sentencepiece.pipeline import pipeline
 from ..tokenizer_json import ALL_ROLES, Extra, Parts, checked, library_errors
-from . import tiktoken as tiktoken_file
-from . import vocab_files
-from . import xlm_roberta_albert as sentencepiece_families
+from . import tiktoken, vocab_files
 from .hub_config import HubConfig, chat_template, put_template, with_config
 from .hub_families import ALBERT, BERT, CLIP, MARIAN, QWEN2, XLM_ROBERTA, Family
 from .marian import SOURCE, TARGET, VOCABULARY, marian
+from .xlm_roberta_albert import albert, xlm_roberta
 
 MERGES_OF = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
 """A vocabulary's merges, by the names of the Hub and of OpenAI."""
@@ -48,12 +46,12 @@ def read(path: str | Path) -> Parts:
     if path.name in MERGES_OF.values():
         path = path.with_name(next(name for name, merges in MERGES_OF.items() if merges == path.name))
     if path.suffix == ".json" and path.name not in MERGES_OF:
-        what, read_it = tokenizer_file.FILE, _from_json
+        what, read_it = tokenizer_json.FILE, _from_json
     elif path.name in MERGES_OF:
         what, read_it = "vocabulary with merges", _from_merges
     elif path.suffix in MODELS:
         what, read_it = "SentencePiece model", _from_sentencepiece
-    elif path.suffix == tiktoken_file.SUFFIX:
+    elif path.suffix == tiktoken.SUFFIX:
         what, read_it = "tiktoken file", _from_tiktoken
     elif path.suffix == ".txt":
         what, read_it = "vocab.txt", _from_vocab_txt
@@ -69,8 +67,8 @@ def read(path: str | Path) -> Parts:
 def _found_in(folder: Path) -> Path:
     """The file to read in a folder; where a family is named, the one that its class reads; of Marian's two the source's."""
     models = sorted(path for path in folder.iterdir() if path.suffix in MODELS)
-    if (folder / tokenizer_file.FILE).is_file():
-        return folder / tokenizer_file.FILE
+    if (folder / tokenizer_json.FILE).is_file():
+        return folder / tokenizer_json.FILE
     if (folder / SOURCE).is_file():
         return folder / SOURCE
     if len(models) > 1:
@@ -80,7 +78,7 @@ def _found_in(folder: Path) -> Path:
         "sentencepiece": models[:1],
         "merges": [folder / name for name in MERGES_OF],
         "vocab.txt": [folder / "vocab.txt"],
-        "tiktoken": sorted(folder.glob(f"*{tiktoken_file.SUFFIX}"))[:1],
+        "tiktoken": sorted(folder.glob(f"*{tiktoken.SUFFIX}"))[:1],
     }
     family = HubConfig.read(folder).family
     wanted = [*(files[family.files] if family else []), *(path for group in files.values() for path in group)]
@@ -95,7 +93,7 @@ def _found_in(folder: Path) -> Path:
 
 def _from_json(path: Path) -> Parts:
     """A tokenizer.json with the configuration beside it, of which only the chat template counts for a file of ours."""
-    parts = tokenizer_file.parse(tokenizer_file.read(path))
+    parts = tokenizer_json.parse(tokenizer_json.read(path))
     if parts.extra.roles is not None:
         own = {**parts.extra.config, **chat_template(path.parent)}
         return Parts(parts.raw, replace(parts.extra, config=own))
@@ -163,7 +161,7 @@ def _from_merges(path: Path) -> Parts:
 
 
 def _from_tiktoken(path: Path) -> Parts:
-    return _finished(tiktoken_file.read(path), HubConfig.read(path.parent), None)
+    return _finished(tiktoken.read(path), HubConfig.read(path.parent), None)
 
 
 def _mark_known_names(raw: tokenizers.Tokenizer, vocabulary: Iterable[str]) -> None:
@@ -173,17 +171,17 @@ def _mark_known_names(raw: tokenizers.Tokenizer, vocabulary: Iterable[str]) -> N
 
 
 def _from_sentencepiece(path: Path) -> Parts:
-    if path.stat().st_size > tokenizer_file.LARGEST_FILE:
+    if path.stat().st_size > tokenizer_json.LARGEST_FILE:
         raise ValueError(f"it has {path.stat().st_size:,} bytes, more than any tokenizer")
     config = HubConfig.read(path.parent)
-    model = sentencepiece_file.parse(path.read_bytes())
+    model = parse(path.read_bytes())
     family = config.known_family()
     if family is MARIAN:
         return _sides(model, path, config)
     if family is XLM_ROBERTA:
-        return _finished(sentencepiece_families.xlm_roberta(model), config, family)
+        return _finished(xlm_roberta(model), config, family)
     if family is ALBERT:
-        return _finished(sentencepiece_families.albert(model, config), config, family)
+        return _finished(albert(model, config), config, family)
     parts = _finished(pipeline(model, _sentinels(model, family, config)), config, family)
     if parts.extra.roles is None:
         parts = Parts(parts.raw, Extra(_own_roles(model), config=parts.extra.config))
