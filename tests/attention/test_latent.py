@@ -173,7 +173,7 @@ def test_cost_is_projections_pairs_and_norms() -> None:
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="for cross-attention take attention"):
         LatentAttention(**SIZES).module(M, cross=True)
-    with pytest.raises(ValueError, match=r"rotary positions turn pairs: .* of d_head 0 is 0 coordinates"):
+    with pytest.raises(ValueError, match=r"rotary positions rotate pairs: .* of d_head 0 is 0 coordinates"):
         qkv.build(gpt(d_rotary=0))
 
 

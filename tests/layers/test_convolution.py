@@ -54,6 +54,6 @@ def test_a_stem_halves_as_often_as_it_has_widths(widths: tuple[int, ...]) -> Non
 
 def test_two_cost_what_they_are_counted_for() -> None:
     made, x = filled(DoubleConvolution(3, 4)), torch.randn(1, 3, 6, 8).double()
-    cost = DoubleConvolution.cost(3, 4, places=48)
+    cost = DoubleConvolution.cost(3, 4, pixels=48)
     assert cost.parameters == sum(p.numel() for p in made.parameters())
     assert cost.flops - 2 * 8 * 4 * 48 == counted(made, x)

@@ -60,7 +60,7 @@ def test_a_stem_that_does_not_make_the_patches_is_refused() -> None:
 def test_a_stem_hides_no_patches() -> None:
     module = Patches(image=(8, 12), patch=(4, 4), stem=(5, 6)).module(0, 8)
     layout = masked_layout(module.spec.grid, torch.rand(1, 6), 0.5)
-    with pytest.raises(ValueError, match="a stem sees over the edges of patches"):
+    with pytest.raises(ValueError, match="a stem overlaps the edges of patches"):
         module.lay(torch.randn(1, 3, 8, 12), layout)
 
 
@@ -98,7 +98,7 @@ def test_positions_for_another_size(mode: str) -> None:
 def test_what_does_not_fit_is_said() -> None:
     with pytest.raises(ValueError, match=r"patches of 16 × 16 pixels don't fit into an image of 8 × 32"):
         Patches(image=(8, 32))
-    with pytest.raises(ValueError, match="need an embedding that has one"):
+    with pytest.raises(ValueError, match="need an embedding with a grid"):
         GridPosition().module(Widths(4, 1, 4, None))
     module = Patches(image=(8, 8), patch=(4, 4)).module(0, 4)
     with pytest.raises(ValueError, match=r"images are \(batch, 3 channels, height, width\), not \(1, 1, 8, 8\)"):

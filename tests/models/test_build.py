@@ -22,7 +22,7 @@ def test_dtype_of_every_parameter_and_no_other(dtype: torch.dtype) -> None:
 
 
 def test_the_default_dtype_survives_a_failure() -> None:
-    with pytest.raises(ValueError, match="rotary positions turn pairs"):
+    with pytest.raises(ValueError, match="rotary positions rotate pairs"):
         build(SPEC.replace({"decoder.position": {"kind": "rotary", "fraction": 0.25}}), dtype=torch.float64)
     assert torch.get_default_dtype() == torch.float32
 

@@ -177,7 +177,7 @@ def test_scalings_are_values_of_the_rotary_spec() -> None:
         ({"kind": "linear", "factor": 0}, "scaling.factor: input should be greater than 0, not 0"),
         ({"kind": "yran", "factor": 2}, "there is no scaling 'yran'; did you mean 'yarn'"),
         ({"kind": "yarn", "factor": 2}, "scaling.original_max_positions"),
-        ({**YaRN(factor=2.0, original_max_positions=8).to_dict(), "beta_fast": 0.5}, "more than beta_slow=1"),
+        ({**YaRN(factor=2.0, original_max_positions=8).to_dict(), "beta_fast": 0.5}, "at least beta_slow=1"),
         (
             {**Llama3Scaling(factor=2.0, original_max_positions=8).to_dict(), "high_freq_factor": 1},
             "has to be above low",
@@ -191,7 +191,7 @@ def test_wrong_values(given: dict[str, Any], said: str) -> None:
 
 @pytest.mark.parametrize("scaling", [NTK(factor=2.0), DynamicNTK(factor=2.0, original_max_positions=4)])
 def test_one_pair_has_no_base_to_change(scaling: Scaling) -> None:
-    with pytest.raises(ValueError, match="needs at least 4 turned coordinates, not 2"):
+    with pytest.raises(ValueError, match="needs at least 4 rotated coordinates, not 2"):
         Rotary(scaling=scaling).module(WIDTHS._replace(d_head=2))
 
 

@@ -1,7 +1,9 @@
-"""Parameters and FLOPs of a model, in all and part by part."""
+"""Parameters and FLOPs of a model, in total and part by part."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..core.spec import Cost
@@ -9,12 +11,12 @@ from ..models.base import ModelSpec
 from ..models.stack import pairs
 from ..models.transformer import Transformer
 
-TRAINING = 3  # forward, and backward by inputs and by weights: each as many products as forward
+TRAINING = 3  # forward, and backward for inputs and for weights, each with as many products as forward
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A batch: `rows` of `length` tokens, and of `source` tokens for the encoder where there is one beside a decoder."""
+    """Shape of a batch: `rows` of `length` tokens, and of `source` tokens for the encoder of an encoder–decoder."""
 
     rows: int
     length: int
@@ -30,7 +32,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a model over all layers: its parameters, and the FLOPs of one forward pass of a batch."""
+    """Cost of a part of a model over all layers: parameters, and FLOPs of one forward pass of a batch."""
 
     name: str
     parameters: int
@@ -38,51 +40,44 @@ class Part:
 
 
 def training_flops(spec: ModelSpec, shape: Shape) -> int:
-    """FLOPs of one training step of a batch: three forward passes' worth, a multiply-add being two."""
+    """FLOPs of one training step of a batch: those of three forward passes; a multiply-add counts as two."""
     return TRAINING * shape.rows * spec.cost(shape.length, shape.source).flops
 
 
 def parts(spec: ModelSpec, shape: Shape) -> list[Part]:
-    """What the model consists of; sums to `spec.cost`. Norms, positions and what is small besides are `other`."""
+    """Return the cost of each part; the sum is `spec.cost`. Norms, positions and other small parts are `other`."""
     if not isinstance(spec, Transformer):
-        named = spec.parts(shape.length, shape.source)
-        return [Part(name, cost.parameters, cost.flops * shape.rows) for name, cost in named.items()]
-    found: dict[str, Cost] = {}
-
-    def add(name: str, cost: Cost) -> None:
-        found[name] = found.get(name, Cost()) + cost
-
+        return _times_rows(spec.parts(shape.length, shape.source), shape)
+    costs: defaultdict[str, Cost] = defaultdict(Cost)
     for stack_name, stack in spec.stacks():
         encodes = stack_name == "encoder" and spec.is_encoder_decoder
         tokens = shape.source if encodes else shape.length
         memory = shape.source if stack_name == "decoder" and spec.is_encoder_decoder else 0
         for layer, (i, block) in enumerate(zip(stack.block_of, stack.layers, strict=True)):
-            costs = {"attention": block.attention.cost(spec.d_model, tokens, pairs(block.attention, tokens))}
+            own = {"attention": block.attention.cost(spec.d_model, tokens, pairs(block.attention, tokens))}
             if block.cross is not None:
-                costs["cross-attention"] = block.cross.cost(spec.d_model, tokens, tokens * memory, memory)
-            costs["feed-forward"] = block.feedforward.cost(spec.d_model, tokens)
+                own["cross-attention"] = block.cross.cost(spec.d_model, tokens, tokens * memory, memory)
+            own["feed-forward"] = block.feedforward.cost(spec.d_model, tokens)
             shared = i in stack.block_of[:layer]  # with a layer whose parameters are counted already
-            for name, cost in costs.items():
-                add(f"{stack_name} {name}", Cost(0, cost.flops) if shared else cost)
-    tables = _tables(spec)
-    add("embedding tables", Cost(tables))
+            for name, cost in own.items():
+                costs[f"{stack_name} {name}"] += Cost(0, cost.flops) if shared else cost
+    costs["embedding tables"] = Cost(_tables(spec))
     if spec.head is not None:
-        add("head", spec.head.cost_for(spec, shape.length))
-    whole = spec.cost(shape.length, shape.source)
-    known = sum(found.values(), Cost())
-    add("other", Cost(whole.parameters - known.parameters, whole.flops - known.flops))
-    return [Part(name, cost.parameters, cost.flops * shape.rows) for name, cost in found.items()]
+        costs["head"] = spec.head.cost_for(spec, shape.length)
+    total, known = spec.cost(shape.length, shape.source), sum(costs.values(), Cost())
+    costs["other"] = Cost(total.parameters - known.parameters, total.flops - known.flops)
+    return _times_rows(costs, shape)
+
+
+def _times_rows(costs: Mapping[str, Cost], shape: Shape) -> list[Part]:
+    return [Part(name, cost.parameters, cost.flops * shape.rows) for name, cost in costs.items()]
 
 
 def _tables(spec: Transformer) -> int:
-    """Parameters of the token embeddings, a shared table counted once."""
-    sizes = [
-        (
-            spec.source_vocab_size or spec.vocab_size
-            if name == "encoder" and spec.is_encoder_decoder
-            else spec.vocab_size
-        )
-        * stack.embedding.table(1, spec.d_model)
-        for name, stack in spec.stacks()
-    ]
+    """Number of parameters of the token embeddings; a shared table counts once."""
+    sizes = []
+    for name, stack in spec.stacks():
+        own_vocabulary = name == "encoder" and spec.is_encoder_decoder
+        vocab_size = (spec.source_vocab_size if own_vocabulary else None) or spec.vocab_size
+        sizes.append(stack.embedding.table(vocab_size, spec.d_model))
     return sizes[0] if spec.shares_table else sum(sizes)

@@ -1,4 +1,4 @@
-"""How much memory a device has left for what is about to begin, and how many cores a process may use."""
+"""Available memory of a device, and the number of CPU cores that the process may use."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def available(device: torch.device) -> int | None:
-    """Bytes that can still be taken without swapping; None where the device does not say.
+    """Return the bytes that can be allocated without swapping; None for a device that does not report them.
 
-    On a CPU the least of what the system calls available and what the limits of the process's control groups (containers,
-    batch systems) leave; on a GPU what its driver calls free.
+    On a CPU it is the minimum of the system's available memory and of what the limits of the process's control groups
+    (containers, batch systems) leave; on a GPU the free memory that its driver reports.
     """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if device.type != "cpu":
         return None
-    groups = (size for size in _of_groups() if size is not None)
+    groups = (size for size in _left_in_groups() if size is not None)
     return min([psutil.virtual_memory().available, *groups])
 
 
 def cores() -> int:
-    """Cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     process = psutil.Process()
     return len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count() or 1
 
 
-def _of_groups() -> Iterator[int | None]:
-    """What each limit above the process leaves: control groups of version 2, then of version 1."""
+def _left_in_groups() -> Iterator[int | None]:
+    """Yield the bytes that each limit above the process leaves, in control groups of version 2 or 1."""
     for line in _text(OWN_GROUP).splitlines():
         _, controllers, path = line.split(":", 2)
         names = ("memory.max", "memory.current", "inactive_file")
@@ -49,11 +49,11 @@ def _of_groups() -> Iterator[int | None]:
 
 
 def _left(group: Path, limit: str, usage: str, cache: str) -> int | None:
-    most, used = _text(group / limit).strip(), _text(group / usage).strip()
-    if not most.isdecimal() or not used.isdecimal():
+    bound, used = _text(group / limit).strip(), _text(group / usage).strip()
+    if not bound.isdecimal() or not used.isdecimal():
         return None  # "max", or no such group
     statistics = dict(line.split()[:2] for line in _text(group / "memory.stat").splitlines() if " " in line)
-    return max(int(most) - int(used) + int(statistics.get(cache, 0)), 0)
+    return max(int(bound) - int(used) + int(statistics.get(cache, 0)), 0)
 
 
 def _text(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Batches of images, as far as their cost goes: how many tokens one is, and what a model is given to train on."""
+"""Tokens of an image, and made-up batches of images, for cost predictions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..models.transformer import Transformer
 
 
 def patches_of(spec: ModelSpec) -> Patches | None:
-    """How a model cuts its images, or None where it reads tokens."""
+    """Return the patches that a model cuts images into; None for a model of tokens."""
     encoder = spec.encoder if isinstance(spec, Transformer) else None
-    found = None if encoder is None else encoder.embedding
-    return found if isinstance(found, Patches) else None
+    embedding = None if encoder is None else encoder.embedding
+    return embedding if isinstance(embedding, Patches) else None
 
 
 def image_tokens(spec: ModelSpec) -> int | None:
-    """The tokens of one image that a stack reads in training, those that are hidden left out. None for text."""
+    """Return the number of tokens of one image that a stack reads in training, without masked ones; None for text."""
     patches = patches_of(spec)
     if patches is None:
         return None
@@ -32,7 +32,7 @@ def image_tokens(spec: ModelSpec) -> int | None:
 
 
 def image_batch(spec: ModelSpec, rows: int) -> Batch:
-    """Pictures without contents, and labels as the head wants them; None for a head without a loss of its own."""
+    """Make a batch of blank images, with labels of the head's shape, or None for a head without a loss of its own."""
     patches = patches_of(spec)
     assert patches is not None
     pixels = torch.zeros(rows, patches.channels, *patches.image)

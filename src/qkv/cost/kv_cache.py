@@ -1,4 +1,4 @@
-"""The memory of a cache while a model decodes: 2 · layers · kv_heads · d_head · bytes a token, or what its kind holds."""
+"""Memory of the KV cache in decoding: 2 · layers · kv_heads · d_head · itemsize bytes per token, or as its kind needs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ def cache_parts(
     dtype: torch.dtype = torch.bfloat16,
     source: int | None = None,
 ) -> dict[str, int] | None:
-    """Bytes that decoding holds of one row of `tokens` tokens, by what they are.
+    """Return the bytes of the cache of one row of `tokens` tokens, by part.
 
-    A decoder with cross-attention also holds the keys and values of the encoder's `source` tokens, never quantized;
-    by default `source` is `tokens`. None where a layer remembers in a way of its own. Raises ValueError for a model that
-    does not decode.
+    A decoder with cross-attention also stores the keys and values of the encoder's `source` tokens (default `tokens`), never
+    quantized. Returns None if a layer has another kind of state. Raises ValueError for a model that does not decode.
     """
     if spec.decoder is None:
-        raise ValueError("an encoder alone does not decode, so it has no cache; ask of a model with a decoder")
-    how, total = named(cache), dict[str, int]()
+        raise ValueError("an encoder alone does not decode, so it has no cache; give a model with a decoder")
+    cache_kind, total = named(cache), dict[str, int]()
     memory = tokens if source is None else source
     for block in spec.decoder.layers:
         for mixer, crosses in ((block.attention, False), (block.cross, True)):
@@ -42,7 +41,7 @@ def cache_parts(
                 sizes = {CrossState.PART: memory * heads * (width + d_value) * dtype.itemsize}
             else:
                 window = mixer.remembers()
-                kind = how if window is None else how.windowed
+                kind = cache_kind if window is None else cache_kind.windowed
                 kept = tokens if window is None else kind.kept(tokens, window)
                 sizes = kind.bytes(kept, heads, width, d_value, dtype.itemsize)
             for name, size in sizes.items():
@@ -57,6 +56,6 @@ def cache_bytes(
     dtype: torch.dtype = torch.bfloat16,
     source: int | None = None,
 ) -> int | None:
-    """All of `cache_parts` together."""
+    """Return the sum of `cache_parts`."""
     parts = cache_parts(spec, tokens, cache, dtype, source)
     return None if parts is None else sum(parts.values())

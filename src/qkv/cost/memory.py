@@ -1,8 +1,8 @@
-"""The memory that training takes, before anything is allocated.
+"""Predict the memory of training without allocating it.
 
-A training step is run on tensors that have shapes and no contents (`live`), and what is held at once is counted: weights,
-gradients, optimizer state, what layers keep for the backward pass in the numbers they compute in, and what is there only for
-a moment, such as a chunk of logits. So any layer, norm, dropout, precision, recomputation or optimizer counts as what it is.
+A training step runs on tensors with shapes but no contents (`memory_tracking`), and the bytes that are alive at once are
+counted: weights, gradients, optimizer state, activations in their dtypes, and temporary tensors such as a chunk of logits.
+So every layer, norm, dropout, precision, recomputation or optimizer counts with its actual memory.
 """
 
 from __future__ import annotations
@@ -30,27 +30,23 @@ CPU = torch.device("cpu")
 Loss = Callable[[nn.Module, Batch], Tensor]
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
-# Beyond the tensors: what libraries set aside for themselves, and free blocks of the heap that no request fits into
-# (fragmentation). Measured; docs/machine.md has the numbers and tests/cost/test_processes.py holds predictions against
-# processes.
+# Memory beyond the tensors: of libraries, and free blocks of the heap that no request fits into (fragmentation). Measured;
+# docs/machine.md has the numbers, and tests/cost/test_processes.py compares predictions with processes.
 LIBRARIES = 160 << 20
 FRAGMENTATION = 1.4
-FRAGMENTATION_NARROW = 1.75  # oneDNN's buffers for bf16 come and go between the tensors
-FRAGMENTATION_ACCUMULATED = 0.4  # more where several batches make a step: gradients stay between what comes and goes
-FRAGMENTATION_RECOMPUTED = (
-    2.8  # glibc seldom finds a place again for what recomputation makes and drops between what stays
-)
+FRAGMENTATION_NARROW = 1.75  # oneDNN allocates and frees buffers for bf16 between the tensors
+FRAGMENTATION_ACCUMULATED = 0.4  # added with gradient accumulation: gradients stay between temporary tensors
+FRAGMENTATION_RECOMPUTED = 2.8  # glibc seldom reuses the blocks of temporary tensors between those that stay
 FRAGMENTATION_ON_GPU = 1.1
-
 WORST = FRAGMENTATION_RECOMPUTED + FRAGMENTATION_ACCUMULATED
 
-STATE_BYTES = 8  # a parameter, where the optimizer is not given: Adam's two moments
+STATE_BYTES = 8  # per parameter without a given optimizer: Adam's two moments
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes. `activations` are what a forward pass leaves for its backward pass, and `peak` the most that is held at
-    once, which is less than the sum: gradients come as activations go."""
+    """Bytes of training. `activations` are kept by a forward pass for its backward pass; `peak` is the most memory at any
+    moment, which is less than the sum, as gradients are allocated while activations are freed."""
 
     weights: int
     gradients: int
@@ -61,16 +57,16 @@ class Memory:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a model is trained, as far as memory goes.
+    """Training settings that memory depends on.
 
-    dtype:      autocast's; None computes in the weights' own numbers.
+    dtype:      of autocast; None computes in the dtype of the weights.
     accumulate: batches of an optimizer step.
     copies:     further copies of all weights that are kept, such as a running average.
     packed:     rows hold several documents.
-    padded:     rows are of unequal length.
-    loss:       the scalar to minimize; by default the model's own, over labels.
-    batch:      of real data, where the loss reads more than tokens and labels; what comes and goes in its step is taken in
-                proportion to its slots. By default one is made up.
+    padded:     rows differ in length.
+    loss:       the scalar to minimize; by default the model's own loss over labels.
+    batch:      real data, if the loss reads more than tokens and labels; the memory of its step is scaled by its number of
+                slots. By default a batch is made up.
     """
 
     device: torch.device = CPU
@@ -86,8 +82,10 @@ class Plan:
 
 
 def predict(spec: ModelSpec, shape: Shape, plan: Plan | None = None) -> Memory | None:
-    """The memory of training on batches of one shape. None where a part of the model decides by the values of tensors, so
-    that its memory can't be known before. Nothing is allocated, whatever the sizes."""
+    """Predict the memory of training on batches of one shape, without allocating it.
+
+    Returns None if the control flow of the model depends on the values of tensors, so that its memory can't be predicted.
+    """
     plan = plan or Plan()
     try:
         with without_contents():
@@ -97,11 +95,11 @@ def predict(spec: ModelSpec, shape: Shape, plan: Plan | None = None) -> Memory |
 
 
 def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
-    """More than `predict` gives for layers of the usual kinds, found at once: enough to see that memory is no concern."""
+    """Return a fast upper bound of `predict` for the usual kinds of layers, to see that memory is no concern."""
     floats = 0 if spec.stacks() else spec.cost(shape.length, shape.source).flops // 4  # of one row
     for name, stack in spec.stacks():
-        encodes = name == "encoder" and spec.is_encoder_decoder
-        tokens, others = (shape.source, 0) if encodes else (shape.length, shape.source)
+        reads_source = name == "encoder" and spec.is_encoder_decoder
+        tokens, others = (shape.source, 0) if reads_source else (shape.length, shape.source)
         for block in stack.layers:
             heads, _ = block.attention.heads(spec.d_model) or (1, 0)
             kept = 32 * spec.d_model + 8 * getattr(block.feedforward, "d_ff", 4 * spec.d_model)
@@ -119,8 +117,8 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
     live.hold_model(model)
     weights = live.now
     with live:
-        optimizer = _Moves(model, plan)
-        optimizer.step()  # so that its state is there in the step that counts
+        optimizer = _OptimizerStep(model, plan)
+        optimizer.step()  # so that its state exists in the step that is measured
         state, activations, live.peak = live.now - weights, 0, live.now
         for _ in range(min(plan.accumulate, 2)):
             before = live.now
@@ -131,14 +129,14 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
             del loss
         gradients = live.now - weights - state
         optimizer.step()
-    lasting, copies = weights + state, plan.copies * weights
-    passing = gradients + max(live.peak - lasting - gradients, 0) * share
-    peak = LIBRARIES + lasting + copies + round(_fragmentation(plan) * passing)
+    permanent, copies = weights + state, plan.copies * weights
+    temporary = gradients + max(live.peak - permanent - gradients, 0) * share
+    peak = LIBRARIES + permanent + copies + round(_fragmentation(plan) * temporary)
     return Memory(weights + copies, gradients, state, activations, peak)
 
 
 def _fragmentation(plan: Plan) -> float:
-    """How much more than the tensors that come and go in a step the process takes for them."""
+    """Ratio of the memory that the process needs for temporary tensors to their size."""
     if plan.device.type != "cpu":
         return FRAGMENTATION_ON_GPU
     narrow = plan.dtype is not None and plan.dtype.itemsize < 4
@@ -148,8 +146,8 @@ def _fragmentation(plan: Plan) -> float:
     return factor + FRAGMENTATION_ACCUMULATED * (plan.accumulate > 1)
 
 
-class _Moves:
-    """An optimizer, or what Adam's state would be in its place."""
+class _OptimizerStep:
+    """Steps of the optimizer; without one, tensors of the size of Adam's state."""
 
     def __init__(self, model: nn.Module, plan: Plan) -> None:
         self.optimizer = plan.optimizer(model) if plan.optimizer is not None else None
@@ -160,7 +158,7 @@ class _Moves:
         for p in self.parameters:
             p.grad = torch.empty_like(p) if p.grad is None else p.grad
         if self.optimizer is not None:
-            with suppress(*ASKS):  # where a step looks at numbers, only what it holds for a moment is not counted
+            with suppress(*ASKS):  # a step that reads values stops there: only its temporary tensors are missing
                 self.optimizer.step()
         for p in self.parameters:
             p.grad = None
@@ -171,7 +169,7 @@ def _own_loss(model: nn.Module, batch: Batch) -> Tensor:
         loss: Tensor = model(**batch.inputs, labels=batch.labels).loss
         return loss
     outputs = [out for out in tree_leaves(model(**batch.inputs)) if isinstance(out, Tensor)]
-    return torch.stack([out.sum() for out in outputs]).sum()  # a head without a loss: anything that reaches all of it
+    return torch.stack([out.sum() for out in outputs]).sum()  # a head without a loss: any scalar of all outputs
 
 
 def _autocast(plan: Plan) -> AbstractContextManager[Any]:
@@ -182,15 +180,13 @@ def _batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
     if patches_of(spec) is not None:
         return image_batch(spec, shape.rows)
 
-    def ids(length: int) -> Tensor:
-        return torch.zeros(shape.rows, length, dtype=torch.int64)
-
-    own = ids(shape.length)
-    inputs: dict[str, Any] = {"ids": own, "layout": _layout(shape.rows, shape.length, plan)}
+    ids, layout = torch.zeros(shape.rows, shape.length, dtype=torch.int64), _layout(shape.rows, shape.length, plan)
+    inputs: dict[str, Any] = {"ids": ids, "layout": layout}
     if spec.is_encoder_decoder:
-        source = _layout(shape.rows, shape.source, plan)
-        inputs = {"ids": ids(shape.source), "layout": source, "target": own, "target_layout": inputs["layout"]}
-    labels = ids(shape.length)
+        source = torch.zeros(shape.rows, shape.source, dtype=torch.int64)
+        source_layout = _layout(shape.rows, shape.source, plan)
+        inputs = {"ids": source, "layout": source_layout, "target": ids, "target_layout": layout}
+    labels = torch.zeros_like(ids)
     if getattr(getattr(spec, "head", None), "kind", None) == "sequence-classifier":
         labels = labels[:, 0]
     return Batch(inputs, labels, {"loss": labels.numel()}, shape.tokens, shape.tokens)

@@ -1,4 +1,4 @@
-"""How much memory tensors hold at once, found by running with tensors that have a shape and no contents."""
+"""Track the memory of live tensors while a program runs on fake tensors, which have shapes but no contents."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ..layers.losses import rows_at_once
 
 
 def _loss_workspace(hidden: Tensor, weight: Tensor, *_: Any) -> int:
-    """A chunk of logits; and where they are narrower than the weight, its copy and its gradient's as narrow."""
+    """Bytes of a chunk of logits; with logits narrower than the weight, also of narrow copies of it and its gradient."""
     narrow = weight.numel() * hidden.element_size() if weight.dtype != hidden.dtype else 0
     return rows_at_once(hidden, len(weight)) * len(weight) * hidden.element_size() + 2 * narrow
 
 
-# Bytes that operators of our own hold only while they run, by their arguments; others count by what they give.
+# Temporary bytes of our custom operators, by their arguments; other operators count by their outputs.
 WORKSPACE: dict[str, Callable[..., int]] = {"qkv::linear_cross_entropy": _loss_workspace}
 
-# What a program raises that asks a tensor for its values, of which a fake one has none.
+# Errors of programs that read the values of a fake tensor.
 ASKS: tuple[type[Exception], ...] = (DataDependentOutputException, DynamicOutputShapeException)
 
 
 class Live(TorchDispatchMode):
-    """Counts the bytes of every storage from its making to its end, `now` and at `peak`, while it is entered.
+    """Context that counts the bytes of live storages, `now` and at `peak`.
 
-    To be entered within a `FakeTensorMode`: the operators then run on shapes alone, as PyTorch's autograd and autocast
-    call them, so whatever a model is made of is counted as it is.
+    Enter it within a `FakeTensorMode`: operators then run on shapes alone, as PyTorch's autograd and autocast call them, so
+    any model is measured as it is.
     """
 
     def __init__(self) -> None:
@@ -68,5 +68,5 @@ class Live(TorchDispatchMode):
 
 
 def without_contents() -> FakeTensorMode:
-    """A place where tensors are made without memory behind them."""
+    """Return a context in which tensors are made without memory for their contents."""
     return FakeTensorMode(allow_non_fake_inputs=True)

@@ -10,15 +10,15 @@ from torch.nn import functional as F
 from ..core.spec import Cost
 from .norm import LayerNorm
 
-SIDE = 3  # of every kernel
+SIDE = 3  # kernel size
 
 
 class Convolution(nn.Module):
-    """y = norm(W ∗ x) with ReLU, W of 3 × 3 pixels, at every `stride`-th pixel; the norm is LayerNorm over the channels.
+    """y = ReLU(norm(W ∗ x)), W of 3 × 3 pixels, at every `stride`-th pixel; the norm is LayerNorm over the channels.
 
-    Every pixel is normalized by itself, so that no image depends on the rest of its batch or on its own size. W is a matrix
-    (d_out, 9 · d_in), as initializations and optimizers expect. Images are in channels-last memory format, which the norm
-    reads without a copy and CPUs convolve fastest.
+    Each pixel is normalized independently, so the output does not depend on the batch or the image size. W is
+    a matrix (d_out, 9 · d_in), as initializations and optimizers expect. Images are in channels-last memory format, which
+    the norm reads without a copy and CPUs convolve fastest.
     """
 
     def __init__(self, d_in: int, d_out: int, stride: int = 1) -> None:
@@ -33,10 +33,10 @@ class Convolution(nn.Module):
         return self.norm(y.permute(0, 2, 3, 1)).relu().permute(0, 3, 1, 2)
 
     @staticmethod
-    def cost(d_in: int, d_out: int, places: int = 0) -> Cost:
-        """For so many output pixels."""
+    def cost(d_in: int, d_out: int, pixels: int = 0) -> Cost:
+        """Cost of this number of output pixels."""
         weights = d_in * d_out * SIDE**2
-        return Cost(weights, 2 * weights * places) + LayerNorm().cost(d_out, places)
+        return Cost(weights, 2 * weights * pixels) + LayerNorm().cost(d_out, pixels)
 
 
 class DoubleConvolution(nn.Sequential):
@@ -46,13 +46,12 @@ class DoubleConvolution(nn.Sequential):
         super().__init__(Convolution(d_in, d_out), Convolution(d_out, d_out))
 
     @staticmethod
-    def cost(d_in: int, d_out: int, places: int = 0) -> Cost:
-        return Convolution.cost(d_in, d_out, places) + Convolution.cost(d_out, d_out, places)
+    def cost(d_in: int, d_out: int, pixels: int = 0) -> Cost:
+        return Convolution.cost(d_in, d_out, pixels) + Convolution.cost(d_out, d_out, pixels)
 
 
 class Stem(nn.Sequential):
-    """n convolutions of these widths, each at every other pixel: (B, C, H, W) → (B, widths[-1], H/2ⁿ, W/2ⁿ) (Xiao et al.
-    2021)."""
+    """n convolutions of stride 2: (B, C, H, W) → (B, widths[-1], H/2ⁿ, W/2ⁿ) (Xiao et al. 2021)."""
 
     def __init__(self, channels: int, widths: tuple[int, ...]) -> None:
         pairs = zip((channels, *widths), widths, strict=False)
@@ -60,7 +59,7 @@ class Stem(nn.Sequential):
 
     @staticmethod
     def cost(channels: int, widths: tuple[int, ...], patches: int = 0) -> Cost:
-        """For so many patches."""
+        """Cost of this number of patches."""
         total = Cost()
         for i, (d_in, d_out) in enumerate(zip((channels, *widths), widths, strict=False), 1):
             total += Convolution.cost(d_in, d_out, patches * 4 ** (len(widths) - i))

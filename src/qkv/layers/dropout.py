@@ -1,4 +1,4 @@
-"""Dropout, with a mask that is several times cheaper than PyTorch's on CPUs, and stochastic depth (drop path)."""
+"""Dropout, several times faster than PyTorch's on CPUs, and stochastic depth (drop path)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LEVELS = 1 << 16  # probabilities are multiples of 1/65536: 16 random bits for 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """Zero each element with probability p and multiply the others by 1/(1 − p) (Srivastava et al. 2014).
 
-    On CPUs PyTorch draws 53 random bits for every element, one after another, which in a small model costs a third as much
-    as its matrix products. Here one 64-bit draw serves four elements, and backward keeps one byte an element, not four.
-    p is rounded to a multiple of 2⁻¹⁶, and the scale is that of the rounded one. Draws come from PyTorch's
-    default generator, so seeding, resuming and activation checkpointing hold as usual. Elsewhere, and in compiled
-    graphs, this is PyTorch's own.
+    On CPUs PyTorch draws 53 random bits for every element sequentially, which in a small model costs a third as much as its
+    matrix products. Here one 64-bit draw serves four elements, and backward keeps one byte per element instead of four.
+    p is rounded to a multiple of 2⁻¹⁶, and the scale uses the rounded p. Draws come from PyTorch's default generator, so
+    seeding, resuming and activation checkpointing work as usual. On other devices, and in compiled graphs, this is
+    `torch.nn.functional.dropout`.
     """
     if not training or p == 0.0:
         return x
@@ -48,19 +48,19 @@ class _Dropout(torch.autograd.Function):
 
 
 def _keep(x: Tensor, dropped: int) -> Tensor:
-    """A boolean of x's shape, False for `dropped` of 65536 values of 16 random bits."""
+    """Return a boolean mask of x's shape, False with probability dropped / 65536."""
     n = x.numel()
     draws = torch.empty((n + 3) // 4, dtype=torch.int64, device=x.device).random_(-(1 << 63), None)
     return (draws.view(torch.int16)[:n] >= dropped - (_LEVELS >> 1)).view(x.shape)
 
 
 def stochastic_depth(y: Float[Tensor, "B T M"], p: float, layout: Layout) -> Float[Tensor, "B T M"]:
-    """A branch without the samples which, each with probability p, skip it; 1/(1 − p) of the others.
+    """Zero the output of a branch with probability p for each sample, and multiply it by 1/(1 − p) for the others.
 
-    A sample is a row, or a document where several are packed into one. Growing what is kept in training stands in for
-    shrinking in evaluation (Huang et al. 2016, who drop a branch for the whole batch). Draws are the default generator's.
+    A sample is a row, or a document of a packed row. Scaling up in training replaces scaling down in evaluation (Huang et
+    al. 2016, who drop a branch for the whole batch). Draws come from the default generator.
     """
-    run = document_numbers(layout)
-    drawn = torch.rand(len(y), 1 if run is None else y.shape[1], device=y.device)
-    drawn = drawn if run is None else drawn.gather(1, run.expand(len(y), -1))
-    return y * (drawn >= p).to(y.dtype).div_(1 - p)[..., None]
+    document = document_numbers(layout)
+    draws = torch.rand(len(y), 1 if document is None else y.shape[1], device=y.device)
+    draws = draws if document is None else draws.gather(1, document.expand(len(y), -1))
+    return y * (draws >= p).to(y.dtype).div_(1 - p)[..., None]

@@ -1,4 +1,4 @@
-"""Inputs of a stack: the role `Input`, and token embeddings."""
+"""Input embeddings of a stack: the base class `Input`, and token embeddings."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ from .norm import NoNorm, Norm
 
 
 class Input(Spec, role="embedding"):
-    """How inputs become the vectors of a stack's first block: tokens (`Embedding`), patches of images (`Patches`) or states
-    that are vectors already (`States`).
+    """Base class of input embeddings: tokens (`Embedding`), patches of images (`Patches`), or vectors (`States`).
 
-    Another modality is another kind: its `module` maps (inputs, position, token_types) to (B, T, d_model), where
-    `position` is what the stack's position scheme adds, or None.
+    For another modality, define a subclass whose `module` maps (inputs, position, token_types) to (B, T, d_model);
+    `position` is the positional encoding that the stack adds to its input, or None.
     """
 
     def module(self, vocab_size: int, d_model: int) -> InputModule:
         raise NotImplementedError
 
     def width_of(self, d_model: int) -> int:
-        """The width at which positions are added."""
+        """Width of the vectors that positions are added to."""
         return d_model
 
     def table(self, vocab_size: int, d_model: int) -> int:
-        """Parameters of the token table, which may be shared with other stacks and with the head."""
+        """Number of parameters of the token table, which other stacks and the head may share."""
         return 0
 
     @property
     def grid(self) -> Grid | None:
-        """The grid of patches, for images of the default size."""
+        """The grid of patches of images of the default size; None if inputs are no images."""
         return None
 
     def cost(self, d_model: int, vocab_size: int, tokens: int = 0) -> Cost:
-        """Of `tokens` tokens, without the token table: its owner counts it."""
+        """Cost of `tokens` tokens, without the token table, which the model counts."""
         return Cost()
 
 
@@ -54,11 +53,10 @@ class InputModule(nn.Module):
 
 
 class Embedding(Input, kind="embedding"):
-    """dropout(norm(scale · E[token] + position + type)), projected to d_model where `width` is another.
+    """dropout(norm(scale · E[token] + position + type)), projected to d_model if `width` differs from it.
 
-    `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4), a number by itself (Granite).
-    `token_types` is BERT's sentence A/B table;
-    with a single type (RoBERTa), all tokens have it.
+    `scale` "sqrt" multiplies by √width (Vaswani et al. 2017, §3.4), a number by itself (Granite). `token_types` is the size
+    of BERT's sentence A/B table; with a single type (RoBERTa), all tokens have it.
     """
 
     width: int | None = Field(default=None, gt=0)
@@ -107,8 +105,7 @@ class TokenEmbedding(InputModule):
         if position is not None:
             x = x + position.to(x.dtype)
         if self.types is not None:
-            x = x + (
-                self.types[0] if token_types is None or len(self.types) == 1 else F.embedding(token_types, self.types)
-            )
+            one_type = token_types is None or len(self.types) == 1
+            x = x + (self.types[0] if one_type else F.embedding(token_types, self.types))
         x = dropout(self.norm(x), self.dropout, self.training)
         return x if self.project is None else self.project(x)

@@ -37,7 +37,7 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
-# Functions with names, so that models can be pickled.
+# Named functions, so that models can be pickled.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -51,10 +51,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForwardLayer(Spec, role="feedforward"):
-    """The part of a block after attention: any map of (B, T, M) that treats positions alike.
+    """Base class of feed-forward layers: any map (B, T, M) → (B, T, M) that treats positions alike.
 
-    Its module is called as `module(x)`; one with a true attribute `takes_pass` as `module(x, run)`, with the `Pass` whose
-    layout says which tokens are real and whose `extras` collect losses and statistics of its own (`core.extras`).
+    Its module is called as `module(x)`, or if it has the attribute `takes_pass = True`, as `module(x, run)`: the layout of
+    the `Pass` tells padding from tokens, and its `extras` collect the layer's extra losses and statistics (`core.extras`).
     """
 
     def module(self, d_model: int) -> nn.Module:
@@ -74,8 +74,8 @@ class NoFeedForward(FeedForwardLayer, kind="none"):
 class FeedForward(FeedForwardLayer, kind="feedforward"):
     """f(x W_up + b) W_down + b (Vaswani et al. 2017, §3.3); gated: (f(x W_gate) ⊙ x W_up) W_down (Shazeer 2020).
 
-    SwiGLU, GEGLU and ReGLU are `gated` with silu, gelu and relu; squared ReLU is Primer's (So et al. 2021). gelu-tanh and
-    gelu-quick approximate gelu by tanh and by a logistic function (Hendrycks & Gimpel 2016). `dropout` acts on the hidden
+    SwiGLU, GEGLU and ReGLU are `gated` with silu, gelu and relu; relu-squared is Primer's (So et al. 2021). gelu-tanh and
+    gelu-quick approximate gelu by tanh and by a sigmoid (Hendrycks & Gimpel 2016). `dropout` is applied to the hidden
     activations.
     """
 
@@ -96,6 +96,8 @@ class FeedForward(FeedForwardLayer, kind="feedforward"):
 
 
 class FeedForwardNet(nn.Module):
+    """The module of `FeedForward`."""
+
     def __init__(self, spec: FeedForward, d_model: int) -> None:
         super().__init__()
         self.activation, self.dropout = ACTIVATIONS[spec.activation], spec.dropout

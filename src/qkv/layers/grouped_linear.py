@@ -1,4 +1,4 @@
-"""Grouped linear layers for experts: one matrix product for the rows of each expert, which come sorted by expert."""
+"""Grouped linear layers for mixture of experts: one matrix product for each expert, over rows sorted by expert."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class GroupedLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(n_experts, d_out, d_in))
 
     def forward(self, x: Float[Tensor, "R I"], ends: Int[Tensor, " E"]) -> Float[Tensor, "R O"]:
-        """Rows are sorted by expert, those of expert e end before row ends[e]; rows after the last end give zeros."""
+        """Rows are sorted by expert, those of expert e end before row ends[e]; rows after the last end become zeros."""
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
         if in_forward_mode(x, self.weight):
             runs = _runs(ends)
-            done = [F.linear(x[start:stop], self.weight[e].to(x.dtype)) for e, start, stop in runs]
-            return torch.cat([*done, x.new_zeros(len(x) - (runs[-1][2] if runs else 0), self.weight.shape[1])])
+            products = [F.linear(x[start:stop], self.weight[e].to(x.dtype)) for e, start, stop in runs]
+            return torch.cat([*products, x.new_zeros(len(x) - (runs[-1][2] if runs else 0), self.weight.shape[1])])
         if _has_kernel(x, self.weight):
             return _by_kernel(x, self.weight.to(x.dtype), ends)
         out: Tensor = _products(x, self.weight, ends)
@@ -42,7 +42,7 @@ class GroupedLinear(nn.Module):
 
 
 def _has_kernel(x: Tensor, weight: Tensor) -> bool:
-    """Whether PyTorch's fused kernel takes these: bf16, rows of whole 16 bytes, Ampere or later."""
+    """Whether PyTorch's fused kernel supports these: bf16, rows of a multiple of 16 bytes, Ampere or later."""
     return (
         x.device.type == "cuda"
         and x.dtype == torch.bfloat16
@@ -68,8 +68,8 @@ def _runs(ends: Tensor) -> list[tuple[int, int, int]]:
 
 @torch.library.custom_op("qkv::grouped_products", mutates_args=())
 def _products(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """In the dtype of x. Weights of another dtype are cast expert by expert: the copy of one is still in the processor's
-    cache when it is multiplied."""
+    """Multiply in the dtype of x. Weights of another dtype are cast expert by expert, so that each copy is still in the
+    processor's cache when it is multiplied."""
     out = x.new_empty(len(x), weight.shape[1])
     narrow = None if weight.dtype == x.dtype else torch.empty_like(weight[0], dtype=x.dtype)
     last = 0
@@ -86,13 +86,13 @@ def _outer_products(grad: Tensor, x: Tensor, ends: Tensor, dtype: torch.dtype) -
     """Σ_r grad_r x_rᵀ over each expert's rows: (n_experts, d_out, d_in), each cast to `dtype` at once."""
     out = x.new_empty(len(ends), grad.shape[1], x.shape[1], dtype=dtype)
     narrow = None if dtype == x.dtype else torch.empty_like(out[0], dtype=x.dtype)
-    seen = set()
+    with_rows = set()
     for e, start, stop in _runs(ends):
         torch.mm(grad[start:stop].T, x[start:stop], out=out[e] if narrow is None else narrow)
         if narrow is not None:
             out[e].copy_(narrow)
-        seen.add(e)
-    for e in set(range(len(ends))) - seen:
+        with_rows.add(e)
+    for e in set(range(len(ends))) - with_rows:
         out[e].zero_()
     return out
 

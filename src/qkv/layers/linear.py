@@ -1,4 +1,4 @@
-"""The linear layer of all projections, the one place for LoRA and quantization to replace."""
+"""The linear layer of all projections, which LoRA and quantization replace."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from torch.nn import functional as F
 
 
 class Linear(nn.Module):
-    """y = x Wᵀ + b, W of shape (d_out, d_in). For initialization: `into_residual` marks a layer
-    that writes to the residual stream, `into_scores` one that makes queries of that width."""
+    """y = x Wᵀ + b, W of shape (d_out, d_in).
+
+    For initialization: `into_residual` marks layers that write to the residual stream, `into_scores` is the head width of
+    layers that make queries, else 0.
+    """
 
     def __init__(
         self, d_in: int, d_out: int, bias: bool = True, into_residual: bool = False, into_scores: int = 0

@@ -1,5 +1,8 @@
-"""LoRA: a trained matrix of low rank beside each frozen one. Hu et al. 2021, *LoRA: Low-Rank Adaptation of Large Language
-Models*, arXiv:2106.09685; the scaling α / √r is Kalajdzievski's, 2023, arXiv:2312.03732."""
+"""LoRA: trained matrices of low rank added to frozen linear layers.
+
+Hu et al. 2021, *LoRA: Low-Rank Adaptation of Large Language Models*, arXiv:2106.09685; the scaling α / √r is by
+Kalajdzievski 2023, arXiv:2312.03732.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +26,22 @@ Patterns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if 
 
 
 class Adapter(Spec, role="adapter"):
-    """The role of adapters: few parameters that are trained in place of a model's own."""
+    """Base class of adapters: few parameters that are trained instead of those of the model."""
 
     def adapt(self, model: nn.Module, seed: int) -> None:
-        """Put the adapter into a model, in place, and freeze everything else."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it changes a model")
+        """Add the adapter to a model, in place, and freeze everything else."""
+        raise NotImplementedError(f"{type(self).__name__} does not define adapt()")
 
 
 class LoRA(Adapter, kind="lora"):
     """y = x (W + s · B A)ᵀ + b with A (rank, d_in), B (d_out, rank) and s = alpha / rank. A and B are trained, W is not.
 
-    layers:          patterns of the names of linear layers, those of file names: `*.attention.[qv]`, `decoder.*`.
-    dropout:         of what A reads, in training.
+    layers:          names of linear layers, as shell patterns: `*.attention.[qv]`, `decoder.*`.
+    dropout:         of the input of A, in training.
     rank_stabilized: s = alpha / √rank, so that large ranks learn as fast as small ones.
-    train:           patterns of other parameters that train along: `*.norm.*`, `*.embedding.weight`.
+    train:           names of other parameters to train, as shell patterns: `*.norm.*`, `*.embedding.weight`.
 
-    A begins uniform in ±1/√d_in and B at 0, so that an adapted model begins as the one that it was.
+    A is initialized uniformly in ±1/√d_in and B to 0, so that the adapted model computes the same as before at first.
     """
 
     rank: int = Field(default=8, gt=0)
@@ -49,7 +52,7 @@ class LoRA(Adapter, kind="lora"):
     train: Patterns = ()
 
     def scale(self, rank: int | None = None, alpha: float | None = None) -> float:
-        """s, of this rank and alpha where a layer has its own."""
+        """Return s, with the rank and alpha of one layer if it has its own."""
         rank, alpha = rank or self.rank, self.alpha if alpha is None else alpha
         return alpha / (math.sqrt(rank) if self.rank_stabilized else rank)
 
@@ -58,21 +61,19 @@ class LoRA(Adapter, kind="lora"):
 
 
 class Size(NamedTuple):
-    """The rank of one layer's adapter, and s."""
+    """Rank and scale s of one layer's adapter."""
 
     rank: int
     scale: float
 
 
 class LoRALinear(Linear):
-    """A linear layer with its adapter. `weight` and `bias` are those of the layer that it stands for, the same tensors."""
+    """A linear layer with its adapter. `weight` and `bias` are the same tensors as in the layer that it replaces."""
 
     def __init__(self, base: Linear, size: Size, dropped: float = 0.0) -> None:
         nn.Module.__init__(self)
-        self.d_in, self.d_out, self.into_residual, self.into_scores = (
-            *(base.d_in, base.d_out),
-            *(base.into_residual, base.into_scores),
-        )
+        self.d_in, self.d_out = base.d_in, base.d_out
+        self.into_residual, self.into_scores = base.into_residual, base.into_scores
         self.weight, self.bias = base.weight, base.bias
         self.rank, self.scale = size
         self.dropout, self.merged = dropped, False
@@ -89,12 +90,12 @@ class LoRALinear(Linear):
 
     @torch.no_grad()
     def delta(self) -> Tensor:
-        """s · B A, of the shape of W, in fp32 at least."""
+        """Return s · B A, of the shape of W, in fp32 or wider."""
         return self.scale * (_wide(self.lora_b) @ _wide(self.lora_a))
 
     @torch.no_grad()
     def plain(self) -> Linear:
-        """The layer without an adapter that computes the same: W + s · B A is its weight."""
+        """Return a plain linear layer that computes the same, with the weight W + s · B A."""
         with torch.device("meta"):
             layer = Linear(self.d_in, self.d_out, False, self.into_residual, self.into_scores)
         weight = self.weight.detach() if self.merged else _sum(self.weight, self.delta())
@@ -114,9 +115,9 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def adapt(model: Model, adapter: Adapter, *, seed: int = 0) -> Model:
-    """Put an adapter into a model, in place, and freeze everything that it does not train; the model is given back.
+    """Add an adapter to a model, in place, and freeze everything that it does not train. Returns the model.
 
-    Raises ValueError where a pattern matches nothing, or the model has an adapter already.
+    Raises ValueError if a pattern matches nothing, or the model has an adapter already.
     """
     adapter.adapt(model, seed)
     return model
@@ -124,10 +125,10 @@ def adapt(model: Model, adapter: Adapter, *, seed: int = 0) -> Model:
 
 @torch.no_grad()
 def insert(model: nn.Module, spec: LoRA, sizes: Mapping[str, Size], seed: int = 0) -> None:
-    """Put adapters of these sizes into the layers of these names. A is drawn on the host, layer by layer."""
+    """Add adapters of these sizes to the layers of these names. A is drawn on the CPU, layer by layer."""
     if getattr(model, "adapter", None) is not None:
-        raise ValueError("this model has an adapter already; `fold` makes its weights part of the model's own")
-    along = [parameter for pattern in spec.train for parameter in _parameters(model, pattern)]
+        raise ValueError("this model has an adapter already; merge it into the model's weights by `fold` first")
+    also_trained = [parameter for pattern in spec.train for parameter in _parameters(model, pattern)]
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
@@ -139,42 +140,42 @@ def insert(model: nn.Module, spec: LoRA, sizes: Mapping[str, Size], seed: int = 
             bound = layer.d_in**-0.5
             layer.lora_a.copy_(torch.empty(layer.rank, layer.d_in).uniform_(-bound, bound, generator=generator))
         _put(model, name, layer)
-    for parameter in along:
+    for parameter in also_trained:
         parameter.requires_grad_(True)
     model.adapter = spec  # type: ignore[assignment]
 
 
 def matching(model: nn.Module, patterns: Iterable[str]) -> list[str]:
-    """The names of the linear layers that patterns match, in the model's order. Raises ValueError for one that matches
-    none. Embeddings, the output head and the stacked matrices of experts are no linear layers in this sense."""
+    """Return the names of the linear layers that patterns match, in the model's order. Raises ValueError for a pattern
+    without a match. Embeddings, the output head and the stacked matrices of experts do not count as linear layers."""
     known = [name for name, module in model.named_modules() if isinstance(module, Linear)]
-    found: set[str] = set()
+    matches: set[str] = set()
     for pattern in patterns:
-        matched = {name for name in known if fnmatchcase(name, pattern)}
-        if not matched:
+        own = {name for name in known if fnmatchcase(name, pattern)}
+        if not own:
             raise ValueError(
                 f"adapter.layers: {pattern!r} matches no linear layer of this model (embeddings, output heads and experts "
-                f"are none); {nearest(pattern, known)}"
+                f"do not count); {nearest(pattern, known)}"
             )
-        found |= matched
-    return [name for name in known if name in found]
+        matches |= own
+    return [name for name in known if name in matches]
 
 
 def _parameters(model: nn.Module, pattern: str) -> list[nn.Parameter]:
     named = dict(model.named_parameters(remove_duplicate=False))
-    found = [parameter for name, parameter in named.items() if fnmatchcase(name, pattern)]
-    if not found:
+    matches = [parameter for name, parameter in named.items() if fnmatchcase(name, pattern)]
+    if not matches:
         raise ValueError(f"adapter.train: {pattern!r} matches no parameter of this model; {nearest(pattern, named)}")
-    return found
+    return matches
 
 
 def layers(model: nn.Module) -> dict[str, LoRALinear]:
-    """Every adapted layer of a model, by name."""
+    """Return the adapted layers of a model by name."""
     return {name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)}
 
 
 def trained(model: nn.Module) -> set[str] | None:
-    """The names of the parameters that an adapted model trains, those of the adapter and of `train`; None without one."""
+    """Return the names of the parameters that an adapted model trains; None if it has no adapter."""
     spec = getattr(model, "adapter", None)
     if not isinstance(spec, LoRA):
         return None
@@ -185,8 +186,8 @@ def trained(model: nn.Module) -> set[str] | None:
 
 @torch.no_grad()
 def merge(model: nn.Module) -> None:
-    """Add each adapter to its layer's weight, in place: the same outputs at no cost. `unmerge` takes it away again,
-    exact to rounding; while merged, adapters get no gradient."""
+    """Add each adapter to its layer's weight, in place: the same outputs without extra cost. `unmerge` undoes it up to
+    rounding; merged adapters get no gradient."""
     for layer in layers(model).values():
         if not layer.merged:
             layer.weight.copy_(_sum(layer.weight, layer.delta()))
@@ -203,8 +204,7 @@ def unmerge(model: nn.Module) -> None:
 
 
 def fold(model: Model) -> Model:
-    """Make adapters part of the model's own weights for good, in place: a model as if it had never had one, all of whose
-    parameters train."""
+    """Merge adapters into the model's weights for good, in place, and make all parameters trainable. Returns the model."""
     for name, layer in layers(model).items():
         _put(model, name, layer.plain())
     for parameter in model.parameters():
@@ -215,8 +215,8 @@ def fold(model: Model) -> Model:
 
 @contextmanager
 def folded(model: nn.Module) -> Iterator[None]:
-    """The model without adapters, their layers merged, for as long as the context lasts; afterwards bit for bit as before.
-    Takes a copy of the adapted layers' weights."""
+    """Context in which the model has no adapters but merged weights; afterwards it is as before, bit for bit. Copies the
+    adapted layers' weights."""
     adapted, spec = layers(model), getattr(model, "adapter", None)
     try:
         for name, layer in adapted.items():

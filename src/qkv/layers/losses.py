@@ -1,4 +1,4 @@
-"""Cross-entropy losses, and the language-model loss fused with its linear layer, which never holds all logits."""
+"""Cross-entropy losses, and the language-model loss fused with its linear layer, which never stores all logits."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from ..core.batch import IGNORE
 from ..core.extras import Extra
 from ..core.forward_mode import in_forward_mode
 
-CHUNK_BYTES = 1 << 28  # of logits at a time; each chunk reads and writes the whole gradient of the weight once
+CHUNK_BYTES = 1 << 28  # logits of one chunk; each chunk reads and writes the whole gradient of the weight once
 CHUNK_ROWS = 256  # rows of a chunk on a CPU, or twice the model's width: more would not fit its caches
-CACHE_BYTES = 1 << 20  # of logits that a CPU's core turns into probabilities at a time, while its cache holds them
-
-ROW_MULTIPLE = 32  # where rows of narrow logits start: products that write unaligned rows take a fifth longer
+CACHE_BYTES = 1 << 20  # logits that a CPU core turns into probabilities at a time, while its cache holds them
+ROW_MULTIPLE = 32  # alignment of rows of narrow logits: products that write unaligned rows take a fifth longer
 
 
 class LossSums(NamedTuple):
-    """Sums over the labels that count: the (smoothed) loss to minimize, and the plain negative log-likelihood, detached.
+    """Sums over the labels other than −100: the (smoothed) loss, and the plain negative log-likelihood, detached.
 
-    `extras` are what layers add to a training loss, by name; they are no sums over labels.
+    `extras` are extra losses of layers by name; they are not sums over labels.
     """
 
     loss: Tensor
@@ -35,12 +34,12 @@ class LossSums(NamedTuple):
 def _check(outputs: Tensor, labels: Tensor, label_smoothing: float, z_loss: float) -> None:
     if labels.shape != outputs.shape[:-1]:
         raise ValueError(
-            f"labels are {tuple(labels.shape)} and outputs {tuple(outputs.shape[:-1])}: give one label for each output"
+            f"labels have shape {tuple(labels.shape)} and outputs {tuple(outputs.shape[:-1])}; give one for each output"
         )
     if not 0.0 <= label_smoothing < 1.0:
-        raise ValueError(f"label_smoothing is a share in [0, 1), not {label_smoothing}")
+        raise ValueError(f"label_smoothing has to be in [0, 1), not {label_smoothing}")
     if not 0.0 <= z_loss < float("inf"):
-        raise ValueError(f"z_loss is a number from 0 on (usually 1e-4), not {z_loss}")
+        raise ValueError(f"z_loss has to be finite and at least 0 (usually 1e-4), not {z_loss}")
 
 
 def cross_entropy(
@@ -49,7 +48,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
 ) -> LossSums:
-    """Plain cross-entropy from whole logits, in fp32: (1 − ε) · nll + ε · mean over the vocabulary of −log p + ζ · log² Z.
+    """Cross-entropy of logits, in fp32: (1 − ε) · nll + ε · mean over the vocabulary of −log p + ζ · log² Z.
 
     ζ is `z_loss`, which keeps the soft-max's normalizer log Z = log Σ exp(logits) near 0 (Chowdhery et al. 2022, §5: 1e-4).
     """
@@ -73,10 +72,10 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
 ) -> LossSums:
-    """`cross_entropy(hidden @ weightᵀ + bias, labels)`, exact, with gradients, holding a few rows of logits at a time.
+    """`cross_entropy(hidden @ weightᵀ + bias, labels)`, exact, with gradients, storing a few rows of logits at a time.
 
-    The gradients with respect to hidden states, weight and bias are made in the forward pass, where each chunk of logits
-    exists anyway, and only scaled in the backward pass. Labels of −100 don't count; their rows are not even computed.
+    The gradients of hidden states, weight and bias are computed in the forward pass, where each chunk of logits exists
+    anyway, and only scaled in the backward pass. Rows with the label −100 are left out.
     """
     _check(hidden, labels, label_smoothing, z_loss)
     if in_forward_mode(hidden, weight, bias):
@@ -98,15 +97,17 @@ def _linear_cross_entropy(
     keep = (labels != IGNORE).nonzero().squeeze(-1)
     if len(keep) == len(labels):
         return _sums_and_gradients(hidden, weight, bias, labels, smoothing, z_loss, grads)
-    loss, nll, d_kept, *d_rest = _sums_and_gradients(hidden[keep], weight, bias, labels[keep], smoothing, z_loss, grads)
+    loss, nll, d_kept, d_weight, d_bias = _sums_and_gradients(
+        hidden[keep], weight, bias, labels[keep], smoothing, z_loss, grads
+    )
     d_hidden = torch.zeros_like(hidden).index_copy_(0, keep, d_kept) if grads else d_kept
-    return loss, nll, d_hidden, d_rest[0], d_rest[1]
+    return loss, nll, d_hidden, d_weight, d_bias
 
 
 def _sums_and_gradients(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, z_loss: float, grads: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Loss and plain nll, and the gradients of hidden states, weight and bias, chunk by chunk of rows."""
+    """Return loss, plain nll, and the gradients of hidden states, weight and bias, chunk by chunk of rows."""
     n, vocab = len(hidden), len(weight)
     matrix = weight.to(hidden.dtype)
     wide = torch.promote_types(hidden.dtype, torch.float32)
@@ -116,8 +117,8 @@ def _sums_and_gradients(
     d_bias = torch.zeros_like(bias) if grads and bias is not None else hidden.new_empty(0)
     step = rows_at_once(hidden, vocab)
     stride = vocab if hidden.dtype == wide else -(-vocab // ROW_MULTIPLE) * ROW_MULTIPLE
-    rows = hidden.new_empty(step, stride)  # used again for every chunk
-    rows[:, vocab:] = 0  # oneDNN's bf16 products read on to a round number of columns and multiply by 0: NaN would stay
+    rows = hidden.new_empty(step, stride)  # reused for every chunk
+    rows[:, vocab:] = 0  # oneDNN's bf16 products read up to a round number of columns and multiply by 0: NaN would stay
     logits = rows[:, :vocab]
     for start in range(0, n, step):
         h, target = hidden[start : start + step], labels[start : start + step, None]
@@ -134,7 +135,7 @@ def _sums_and_gradients(
 
 
 def rows_at_once(hidden: Tensor, vocab: int) -> int:
-    """How many rows of logits are held at a time."""
+    """Number of rows of logits that are stored at a time."""
     n, width = hidden.shape
     rows = CHUNK_BYTES // (hidden.element_size() * vocab)
     if hidden.device.type == "cpu":
@@ -143,10 +144,10 @@ def rows_at_once(hidden: Tensor, vocab: int) -> int:
 
 
 def _to_gradients(x: Tensor, target: Tensor, smoothing: float, z_loss: float, grads: bool) -> tuple[Tensor, Tensor]:
-    """Sums of loss and nll over rows of logits `x`, which become d loss / d logits in place.
+    """Return the sums of loss and nll over rows of logits `x`, and replace x by d loss / d logits in place.
 
-    With log p = x − log Z it is p · (1 + 2ζ log Z) − (1 − ε) onehot − ε/V. A CPU works on as many rows as its cache holds:
-    the logits come from memory once and go there once, as narrow as they are.
+    With log p = x − log Z it is p · (1 + 2ζ log Z) − (1 − ε) onehot − ε/V. A CPU processes as many rows at a time as its
+    cache holds, so that logits are read from memory once and written once, in their own dtype.
     """
     n, vocab = x.shape
     wide = torch.promote_types(x.dtype, torch.float32)
@@ -178,7 +179,7 @@ def _to_gradients(x: Tensor, target: Tensor, smoothing: float, z_loss: float, gr
 
 
 def _add_product(total: Tensor, d: Tensor, h: Tensor) -> None:
-    """total += dᵀ h, summed in the width of `total` where the product itself is narrower."""
+    """total += dᵀ h, added in the dtype of `total` if the product is narrower."""
     if total.dtype == d.dtype:
         total.addmm_(d.T, h)
     else:

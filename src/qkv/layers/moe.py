@@ -27,25 +27,25 @@ Balance = Literal["switch", "gshard", "mixtral", "none"]
 class MixtureOfExperts(FeedForwardLayer, kind="moe"):
     """y = Σ_{e in the top k} g_e(x) · expert_e(x), and a shared layer that every token uses (Shazeer et al. 2017).
 
-    Each expert is a bias-free feed-forward layer of width `d_ff`. Scores s = x W_r are fp32. `score` says what g is:
+    Each expert is a bias-free feed-forward layer of width `d_ff`. Scores s = x W_r are fp32. `score` selects the gates g:
 
         softmax:        softmax(s), at the k largest        (Switch; with `renormalize` Mixtral; without it Qwen2-MoE)
         top-k-softmax:  softmax of the k largest s           (Shazeer et al. 2017)
         sigmoid:        sigmoid(s), at the k largest         (DeepSeek-V3)
 
-    `renormalize` divides g by its sum over the k, by default where k > 1: at k = 1 it would always be 1, without a gradient
-    for the router. `scale` multiplies it. `jitter` ε multiplies the router's input by noise from [1 − ε, 1 + ε] in training.
+    `renormalize` divides g by its sum over the k, by default if k > 1: for k = 1 it would always be 1, without a gradient
+    for the router. `scale` multiplies g. `jitter` ε multiplies the router's input by noise from [1 − ε, 1 + ε] in training.
 
-    Load. With f_e expert e's share of the choices of real tokens and P_e its mean probability, training adds
-    `balance_weight` · n_experts · Σ_e f_e P_e, smallest when all experts are chosen equally often. `balance` says of what:
-    "switch" takes all k choices (Fedus et al. 2021), "gshard" first choices (Lepikhin et al. 2020), each for every layer;
+    Load balancing. With f_e expert e's share of the choices of real tokens and P_e its mean probability, training adds
+    `balance_weight` · n_experts · Σ_e f_e P_e, smallest when experts are chosen equally often. `balance` selects f and P:
+    "switch" counts all k choices (Fedus et al. 2021), "gshard" first choices (Lepikhin et al. 2020), both in each layer;
     "mixtral" takes the means of f and P over all layers, and f as shares of tokens, which add up to k (the Hub).
-    `bias_rate` γ balances without a loss: a bias b_e, for the choice only, moves by γ in each step, up where an expert had
-    less than the mean load and down where it had more (Wang et al. 2024). None has no bias.
+    `bias_rate` γ balances without a loss: a bias b_e of the choice (not of g) moves by γ in each step, up if the expert had
+    less than the mean load and down if it had more (Wang et al. 2024). None has no bias.
     `router_z` weights the mean of log² Σ_e exp s_e, which keeps scores small (Zoph et al. 2022).
 
-    `capacity` c lets an expert take at most c · k · tokens / n_experts choices in training, first choices before second
-    ones; choices beyond that are dropped, and their tokens keep the residual only. None, and evaluation, drop nothing.
+    `capacity` c limits an expert to c · k · tokens / n_experts choices in training, first choices before second ones; the
+    others are dropped, and their tokens keep the residual only. With None, and in evaluation, nothing is dropped.
 
     `shared` is any feed-forward layer; with `shared_gate` its output is multiplied by sigmoid(x w) (Qwen2-MoE).
     """
@@ -115,7 +115,7 @@ class RouterStatistics(NamedTuple):
 
 
 class Router(nn.Module):
-    """Picks experts. `weight` is (E, M); the optional `bias` (E) is not trained but updated by `Mixture.rebalance`."""
+    """Selects experts. `weight` is (E, M); the optional `bias` (E) is not trained but updated by `Mixture.rebalance`."""
 
     bias: Tensor | None
 
@@ -150,7 +150,7 @@ class Router(nn.Module):
 class Mixture(nn.Module):
     """The module of `MixtureOfExperts`."""
 
-    takes_pass = True  # called with the pass, which has the layout and extras
+    takes_pass = True  # forward takes the `Pass` with layout and extras
 
     def __init__(self, spec: MixtureOfExperts, d_model: int) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class Mixture(nn.Module):
             real = run.layout.valid.expand(x.shape[:-1]).flatten()
         routed = self.router(rows)
         plan = dispatch(routed.experts, self.spec.n_experts, real, self.spec.capacity if self.training else None)
-        narrow = rows  # autocast's dtype, before there are k copies
+        narrow = rows  # in autocast's dtype, before k copies are made
         if torch.is_autocast_enabled(rows.device.type):
             narrow = rows.to(torch.get_autocast_dtype(rows.device.type))
         out = combine(self.experts(spread(narrow, plan), plan.ends), routed.gates, plan)
@@ -180,12 +180,13 @@ class Mixture(nn.Module):
         return self.add_shared(rows, out).view_as(x)
 
     def experts(self, x: Float[Tensor, "R M"], ends: Int[Tensor, " E"]) -> Float[Tensor, "R M"]:
-        """Each expert's layer over its rows."""
+        """Apply each expert to its rows."""
         up = self.up(x, ends)
         hidden = self.activation(up) if self.gate is None else self.activation(self.gate(x, ends)) * up
         return self.down(dropout(hidden, self.spec.dropout, self.training), ends)
 
     def add_shared(self, x: Float[Tensor, "N M"], out: Float[Tensor, "N M"]) -> Float[Tensor, "N M"]:
+        """Add the output of the shared layer, if there is one."""
         if self.shared is None:
             return out
         shared = self.shared(x)
@@ -194,6 +195,7 @@ class Mixture(nn.Module):
     # -- balance ------------------------------------------------------------------------------------------------
 
     def record(self, routed: Routed, plan: Dispatch, real: Bool[Tensor, " N"] | None) -> RouterStatistics:
+        """Return the router's statistics of a pass."""
         spec, p = self.spec, routed.probabilities
         weight = torch.ones_like(p[:, 0]) if real is None else real.to(p.dtype)
         n = weight.sum().clamp(min=1)
@@ -208,7 +210,7 @@ class Mixture(nn.Module):
 
     @classmethod
     def auxiliary_losses(cls, records: Sequence[tuple[Self, Record]]) -> dict[str, Extra]:
-        """Balance loss and z-loss, and statistics: the busiest expert's load over the mean, entropy, share dropped."""
+        """Return balance loss and z-loss, and statistics: the largest load over the mean load, entropy, share dropped."""
         layers = [(layer.spec, RouterStatistics(*record)) for layer, record in records]
         for (layer, _), (_, stats) in zip(records, layers, strict=True):
             layer.add_load(stats)
@@ -224,7 +226,7 @@ class Mixture(nn.Module):
 
     @torch.no_grad()
     def add_load(self, stats: RouterStatistics) -> None:
-        """Add the load of a pass, for routers with a bias."""
+        """Add up the loads of passes, for routers with a bias."""
         if self.router.bias is None or not self.spec.bias_rate:
             return
         if self.load is None:
@@ -246,7 +248,7 @@ def _mean(values: Sequence[Tensor]) -> Tensor:
 
 
 def _balance(layers: Sequence[tuple[MixtureOfExperts, RouterStatistics]]) -> dict[str, Extra]:
-    """n Σ_e f_e P_e of each layer, or of the means over the layers that are balanced together."""
+    """Return n Σ_e f_e P_e of each layer, or of the means over layers that are balanced together."""
     values: list[Tensor] = []
     losses: list[Tensor] = []
     together: dict[tuple[int, float], list[RouterStatistics]] = {}

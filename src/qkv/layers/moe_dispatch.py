@@ -34,7 +34,7 @@ def dispatch(
     order, ends = _sorted(chosen, n_experts)
     rows = torch.arange(len(order), device=order.device)
     if capacity is not None:
-        starts = torch.cat([ends.new_zeros(1), ends])  # of each expert, and of the choices that none serves
+        starts = torch.cat([ends.new_zeros(1), ends])  # of each expert, then of the choices without one
         over = rows - starts[chosen[order]] >= torch.ceil(capacity * ends[-1] / n_experts)
         chosen = chosen.masked_fill(torch.empty_like(over).scatter_(0, order, over), n_experts)
         order, ends = _sorted(chosen, n_experts)
@@ -47,30 +47,30 @@ def _sorted(chosen: Int[Tensor, " R"], n_experts: int) -> tuple[Int[Tensor, " R"
 
 
 def count(experts: Int[Tensor, "N K"], weight: Float[Tensor, " N"], n_experts: int) -> Float[Tensor, " E"]:
-    """How often each expert is chosen, weighted by token."""
+    """Count the choices of each expert, weighted by token."""
     each = weight[:, None].expand(experts.shape).flatten()
     return weight.new_zeros(n_experts).scatter_add_(0, experts.flatten(), each)
 
 
 def spread(x: Float[Tensor, "N M"], plan: Dispatch) -> Float[Tensor, "R M"]:
-    """A copy of its token for every row."""
+    """Copy the token of each row."""
     out: Tensor = _Spread.apply(x, plan.order, plan.inverse)
     return out
 
 
 def combine(y: Float[Tensor, "R M"], gates: Float[Tensor, "N K"], plan: Dispatch) -> Float[Tensor, "N M"]:
-    """Σ_c gate · y over each token's choices."""
+    """Sum gate · y over each token's choices."""
     out: Tensor = _Combine.apply(y, gates.to(y.dtype), plan.order, plan.inverse)
     return out
 
 
 def _gathered(y: Tensor, inverse: Tensor, n: int, gates: Tensor | None = None) -> Tensor:
-    """The sum of each token's rows, in one pass."""
+    """Sum the rows of each token in one pass."""
     return F.embedding_bag(inverse.view(-1, n).T.contiguous(), y, per_sample_weights=gates, mode="sum")
 
 
 class _Spread(torch.autograd.Function):
-    """Gathers the gradients of each token, where autograd would scatter them."""
+    """`spread`, whose backward gathers the gradients of each token instead of scattering them."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class _Spread(torch.autograd.Function):
 
 
 class _Combine(torch.autograd.Function):
-    """The reverse; the gradient of a gate is the product of its row with the gradient of its token."""
+    """`combine`; the gradient of a gate is the product of its row with the gradient of its token."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, gates: Tensor, order: Tensor, inverse: Tensor) -> Tensor:

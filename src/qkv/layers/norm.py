@@ -12,7 +12,7 @@ from ..core.spec import Cost, Spec
 
 
 class Norm(Spec, role="norm"):
-    """A normalization of vectors of width d."""
+    """Base class of normalizations of vectors of width d."""
 
     def module(self, d: int) -> nn.Module:
         raise NotImplementedError
@@ -44,7 +44,7 @@ class LayerNorm(Norm, kind="layernorm"):
 class RMSNorm(Norm, kind="rmsnorm"):
     """y = x / √(mean(x²) + eps) · (offset + g), rounded once, at the end (Zhang & Sennrich 2019).
 
-    Gemma has offset 1 and g starting at 0. What T5 calls layer norm is this.
+    Gemma has offset 1 and g initialized to 0. T5's layer norm is this norm.
     """
 
     eps: float = Field(default=1e-6, gt=0)

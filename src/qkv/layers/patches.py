@@ -1,4 +1,4 @@
-"""Image patches as tokens: cutting and projecting them, their layouts, and positions over their grid."""
+"""Patch embeddings of images: cutting and projecting patches, their layouts, and positions over their grid."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ Size = tuple[int, int]  # height and width, in pixels
 def patchify(
     pixels: Float[Tensor, "B C H W"], patch: Size, channels: Literal["first", "last"] = "first"
 ) -> Float[Tensor, "B N P"]:
-    """Patches row by row, each flattened as (C, h, w), the order of a convolution's weights, or, "last", as (h, w, C).
-
-    What lies beyond the last whole patch is left out, as a convolution does.
-    """
+    """Cut images into patches row by row, each flattened as (C, h, w), the order of a convolution's weights, or with
+    `channels` "last" as (h, w, C). Pixels beyond the last whole patch are left out, as by a convolution."""
     rows, columns = pixels.shape[2] // patch[0], pixels.shape[3] // patch[1]
     whole = pixels[:, :, : rows * patch[0], : columns * patch[1]]
     split = whole.unflatten(3, (columns, patch[1])).unflatten(2, (rows, patch[0]))  # (B, C, rows, h, columns, w)
@@ -41,7 +39,7 @@ def patchify(
 def unpatchify(
     patches: Float[Tensor, "B N P"], grid: Grid, patch: Size, channels: Literal["first", "last"] = "first"
 ) -> Float[Tensor, "B C H W"]:
-    """The image that `patchify` cuts into these patches."""
+    """Undo `patchify`."""
     split = patches.unflatten(1, (grid.rows, grid.columns))
     if channels == "first":
         return split.unflatten(3, (-1, *patch)).permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)
@@ -49,15 +47,15 @@ def unpatchify(
 
 
 class Patches(Input, kind="patches"):
-    """x_i = W p_i + b for the i-th patch p_i of an image, flattened; learned tokens stand `before` and `after` them.
+    """x_i = W p_i + b for the i-th flattened patch p_i of an image, with learned tokens `before` and `after` the patches.
 
-    Dosovitskiy et al. 2021 (ViT) put one token before, for the class; Touvron et al. 2021 (DeiT) a second, for
-    distillation; Fang et al. 2021 (YOLOS) have detection tokens after. `image` is the size (height, width) that the
-    positions are made for; pictures of other sizes are read too, with positions resized (`GridPosition`).
+    Dosovitskiy et al. 2021 (ViT) have one class token before, Touvron et al. 2021 (DeiT) also a distillation token, and
+    Fang et al. 2021 (YOLOS) detection tokens after. `image` is the size (height, width) that positions are made for; images
+    of other sizes are read too, with positions resized (`GridPosition`).
 
-    stem: widths of convolutions of 3 × 3 pixels at every other one, as many as halve a patch to one place; W then reads what
-          they make there instead of a patch's pixels. From few pictures a model learns sooner so (Xiao et al. 2021, who have
-          batch norm between them; here it is `layers.convolution`'s). They see over the edges of patches, so none is hidden.
+    stem: widths of 3 × 3 convolutions of stride 2, as many as reduce a patch to one pixel, which W reads instead of the
+          patch. Models then learn faster from few images (Xiao et al. 2021, with batch norm; here with the norm of
+          `layers.convolution`). Convolutions overlap the edges of patches, so no patch can be hidden.
     """
 
     image: Size = (224, 224)
@@ -83,7 +81,7 @@ class Patches(Input, kind="patches"):
 
     @property
     def pixels(self) -> int:
-        """Numbers in one patch."""
+        """Number of values in one patch."""
         return self.patch[0] * self.patch[1] * self.channels
 
     @property
@@ -91,7 +89,7 @@ class Patches(Input, kind="patches"):
         return self.grid_of(self.image)
 
     def grid_of(self, image: Size) -> Grid:
-        """The grid of an image of another size."""
+        """Return the grid of an image of another size."""
         return Grid(image[0] // self.patch[0], image[1] // self.patch[1], self.before, self.after)
 
     def module(self, vocab_size: int, d_model: int) -> PatchEmbedding:
@@ -106,7 +104,7 @@ class Patches(Input, kind="patches"):
 
 
 class PatchEmbedding(InputModule):
-    """The module of `Patches`. It reads patches, which `lay` cuts from pixels; with a stem, pixels."""
+    """The module of `Patches`. It reads patches, which `lay` cuts from pixels, or with a stem the pixels."""
 
     def __init__(self, spec: Patches, d_model: int) -> None:
         super().__init__()
@@ -124,10 +122,9 @@ class PatchEmbedding(InputModule):
     def lay(
         self, pixels: Float[Tensor, "B C H W"] | Float[Tensor, "B N P"], layout: Layout | None
     ) -> tuple[Float[Tensor, "B N P"] | Float[Tensor, "B C H W"], Layout]:
-        """The patches that a layout names, all of them by default, and the layout. With a stem, the pixels of whole patches.
+        """Return the patches of a layout, by default all, and the layout. With a stem, return the pixels of whole patches.
 
-        Raises ValueError where the pixels are of another form, number of channels or grid; and where patches are hidden from
-        a stem.
+        Raises ValueError for pixels of another shape, number of channels or grid, and for patches hidden from a stem.
         """
         if pixels.ndim == 3 and layout is not None and self.stem is None:
             return pixels, layout
@@ -138,13 +135,13 @@ class PatchEmbedding(InputModule):
         size = (pixels.shape[2], pixels.shape[3])
         grid = self.spec.grid_of(size)
         if not grid.patches:
-            raise ValueError(f"an image of {_sized(size)} pixels holds no patch of {_sized(self.spec.patch)}")
+            raise ValueError(f"an image of {_sized(size)} pixels is smaller than a patch of {_sized(self.spec.patch)}")
         layout = image_layout(grid, pixels.device) if layout is None else layout
         if layout.grid != grid:
-            raise ValueError(f"the layout is of {layout.grid}, and images of {_sized(size)} pixels are of {grid}")
+            raise ValueError(f"the layout has {layout.grid}, and images of {_sized(size)} pixels have {grid}")
         if self.stem is not None:
             if layout.shape[1] != grid.tokens:
-                raise ValueError("a stem sees over the edges of patches, so none can be hidden; leave the stem out")
+                raise ValueError("a stem overlaps the edges of patches, so none can be hidden; leave the stem out")
             return pixels[:, :, : grid.rows * self.spec.patch[0], : grid.columns * self.spec.patch[1]], layout
         patches = patchify(pixels, self.spec.patch)
         if layout.shape[1] == grid.tokens:
@@ -168,7 +165,7 @@ class PatchEmbedding(InputModule):
 
 
 class States(Input, kind="states"):
-    """Vectors of d_model numbers as they come, such as the states of another stack. `grid`: where they are of an image."""
+    """Vectors of width d_model, such as the states of another stack. `of`: the grid of the image that they represent."""
 
     of: Grid | None = None
 
@@ -196,44 +193,44 @@ class StateEmbedding(InputModule):
 
 
 def image_layout(grid: Grid, device: torch.device | str | None = None) -> Layout:
-    """All tokens of an image, those before and after the patches being `Role.CLASS`."""
+    """Return the layout of all tokens of an image; those before and after the patches have `Role.CLASS`."""
     number = torch.arange(grid.tokens, device=device)
     patch = number - grid.before
-    placed = (patch >= 0) & (patch < grid.patches)
-    row = torch.where(placed, patch // grid.columns, -1)
-    column = torch.where(placed, patch % grid.columns, -1)
+    is_patch = (patch >= 0) & (patch < grid.patches)
+    row = torch.where(is_patch, patch // grid.columns, -1)
+    column = torch.where(is_patch, patch % grid.columns, -1)
     positions = torch.stack([number, row, column], -1)[None]
-    roles = torch.where(placed, int(Role.PLAIN), int(Role.CLASS))[None]
+    roles = torch.where(is_patch, int(Role.PLAIN), int(Role.CLASS))[None]
     return Layout(positions, roles=roles, padding="none", sequential=True, grid=grid)
 
 
 def masked_layout(grid: Grid, noise: Float[Tensor, "B N"], masked: float = 0.75) -> Layout:
-    """The layout of images of which a share of the patches is hidden, for masked autoencoders (He et al. 2022).
+    """Return the layout of images without a random share of their patches, for masked autoencoders (He et al. 2022).
 
-    In each row the ⌊N (1 − masked)⌋ patches with the least noise stay, in the order of the image.
+    In each row the ⌊N (1 − masked)⌋ patches with the least noise are kept, in the order of the image.
     """
     if noise.ndim != 2 or noise.shape[1] != grid.patches:
         raise ValueError(f"noise is one number for each of the {grid.patches} patches, not {tuple(noise.shape)}")
     if not 0 <= masked < 1:
         raise ValueError(f"the share of masked patches is in [0, 1), not {masked}")
-    whole = image_layout(grid, noise.device)
-    number = whole.positions[0, :, 0].expand(len(noise), -1)
+    full = image_layout(grid, noise.device)
+    number = full.positions[0, :, 0].expand(len(noise), -1)
     kept = noise.argsort(1)[:, : int(grid.patches * (1 - masked))].sort(1).values + grid.before
     shown = torch.cat([number[:, : grid.before], kept, number[:, grid.before + grid.patches :]], 1)
-    assert whole.roles is not None
-    return Layout(whole.positions[0][shown], roles=whole.roles[0][shown], padding="none", grid=grid)
+    assert full.roles is not None
+    return Layout(full.positions[0][shown], roles=full.roles[0][shown], padding="none", grid=grid)
 
 
 def shown_patches(layout: Layout) -> Int[Tensor, "B N"]:
-    """The numbers of the patches that are there, counted row by row from 0."""
+    """Return the indices of the shown patches, row by row from 0."""
     assert layout.grid is not None
     return layout.positions[:, patches_of(layout), 0] - layout.grid.before
 
 
 def patches_of(layout: Layout) -> slice:
-    """Which tokens are patches. Raises ValueError where the layout is none of an image."""
+    """Return the range of tokens that are patches. Raises ValueError for a layout that is not of an image."""
     if layout.grid is None:
-        raise ValueError("this needs the layout of an image, which a stack over patches has")
+        raise ValueError("this needs the layout of an image, such as that of a stack over patches")
     return slice(layout.grid.before, layout.shape[1] - layout.grid.after)
 
 
@@ -241,14 +238,14 @@ def patches_of(layout: Layout) -> slice:
 
 
 class GridPosition(Position, kind="grid"):
-    """One vector for each token of an image: learned (ViT), or `table` "sinusoidal", fixed (He et al. 2022).
+    """One vector for each token of an image: learned (ViT), or with `table` "sinusoidal" fixed (MAE, He et al. 2022).
 
-    Fixed ones are [sin cx, cos cx, sin ry, cos ry] for row r and column c with rates base^(−4i/d), and 0 for tokens that
-    have no place. Images of another size take the table resized by `interpolation`, tokens without a place their own
-    vectors as they are. The fixed table is kept with the weights, as its authors do.
+    Fixed vectors are [sin cx, cos cx, sin ry, cos ry] for row r and column c with rates base^(−4i/d), and 0 for tokens that
+    are not patches. For images of another size the table is resized by `interpolation`, except for tokens that are not
+    patches. The fixed table is saved with the weights, as by its authors.
 
-    `between`: every further block has a table of its own, added to what the block before it gives (YOLOS, Fang et al.
-    2021).
+    `between`: every further block has its own table, which is added to the output of the block before it (YOLOS, Fang et
+    al. 2021).
     """
 
     table: Literal["learned", "sinusoidal"] = "learned"
@@ -258,7 +255,7 @@ class GridPosition(Position, kind="grid"):
 
     def module(self, widths: Widths) -> PositionModule:
         if widths.grid is None:
-            raise ValueError("positions over a grid need an embedding that has one: patches, or states of an image")
+            raise ValueError("positions over a grid need an embedding with a grid: patches, or states of an image")
         if self.table == "sinusoidal" and widths.d_model % 4:
             raise ValueError(f"sinusoidal positions over a grid need a width divisible by 4, not {widths.d_model}")
         return GridEmbedding(self, widths.grid, widths.d_model)
@@ -268,7 +265,7 @@ class GridPosition(Position, kind="grid"):
         return tokens * widths.d_model if self.table == "learned" else 0
 
     def encode(self, grid: Grid, d_model: int) -> Float[Tensor, "T M"]:
-        """The fixed table."""
+        """Return the fixed table."""
         axes = image_layout(grid).positions[0, :, 1:].double()
         rate = self.base ** -(torch.arange(d_model // 4, dtype=torch.float64) / (d_model // 4))
         row, column = axes[:, :1] * rate, axes[:, 1:] * rate
@@ -291,16 +288,16 @@ class GridEmbedding(PositionModule):
 
     def embed(self, layout: Layout) -> Float[Tensor, "B T M"]:
         if layout.grid is None:
-            raise ValueError("positions over a grid need the layout of an image; these tokens have none")
+            raise ValueError("positions over a grid need the layout of an image, and this layout has no grid")
         table = self.weight if layout.grid == self.grid else self.resized(layout.grid)
         if layout.shape == (1, len(table)):
             return table[None]
         return F.embedding(layout.positions[..., 0].clamp(min=0), table)
 
     def resized(self, grid: Grid) -> Float[Tensor, "T M"]:
-        """The table for an image of another size."""
+        """Return the table for an image of another size."""
         if (grid.before, grid.after) != (self.grid.before, self.grid.after):
-            raise ValueError(f"the image has {grid}, and the table of positions is for {self.grid}")
+            raise ValueError(f"the image has {grid}, but the table of positions is for {self.grid}")
         before, patches, after = self.weight.split((self.grid.before, self.grid.patches, self.grid.after))
         exact = torch.promote_types(patches.dtype, torch.float32)
         picture = patches.unflatten(0, (self.grid.rows, self.grid.columns)).movedim(-1, 0)[None].to(exact)

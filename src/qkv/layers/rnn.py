@@ -1,4 +1,4 @@
-"""Recurrent layers over whole sequences, in PyTorch's fused kernels (cuDNN, oneDNN), and one step of them.
+"""Recurrent layers (RNN, GRU, LSTM) over whole sequences, in PyTorch's fused kernels (cuDNN, oneDNN), and step by step.
 
     rnn:   h_t = tanh(W_ih x_t + b_ih + W_hh h_{t−1} + b_hh)                                (Elman 1990)
     gru:   r, z = σ(W_ih x_t + W_hh h_{t−1} + b);  n = tanh(W_in x_t + b_in + r ∘ (W_hn h_{t−1} + b_hn));
@@ -6,8 +6,8 @@
     lstm:  i, f, o = σ(…), g = tanh(…);  c_t = f ∘ c_{t−1} + i ∘ g;  h_t = o ∘ tanh(c_t)
                                                                                   (Hochreiter & Schmidhuber 1997)
 
-Rows of a batch are of unequal length. A kernel that reads padding would carry it on, so rows stand at the left here
-(`Rows`), and a direction that goes backward begins at a row's own end.
+Rows of a batch differ in length. A kernel that reads padding would carry it on, so rows are moved to the left (`Rows`), and
+the backward direction begins at each row's own end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .dropout import dropout
 from .shared_matrix import Shared
 
 Cell = Literal["rnn", "gru", "lstm"]
-States = tuple[Tensor, ...]  # h (L · directions, B, d), and c where the cell has one
+States = tuple[Tensor, ...]  # h (L · directions, B, d), and c of an LSTM
 Step = Callable[[Tensor, list[States]], list[States]]
 
 GATES: dict[Cell, int] = {"rnn": 1, "gru": 3, "lstm": 4}
@@ -35,21 +35,22 @@ _KERNELS: dict[Cell, Callable[..., Any]] = {"rnn": torch.rnn_tanh, "gru": torch.
 
 
 def rnn_parameters(cell: Cell, d_in: int, d: int, n_layers: int = 1, directions: int = 1) -> int:
-    """Of layers that read one another: 4 matrices and 2 biases a gate, as PyTorch has them."""
+    """Number of parameters of stacked layers: 2 matrices and 2 biases for each gate, as in PyTorch."""
     first, others = (GATES[cell] * d * (width + d + 2) * directions for width in (d_in, directions * d))
     return first + (n_layers - 1) * others
 
 
 def rnn_flops(cell: Cell, d_in: int, d: int, n_layers: int = 1, directions: int = 1) -> int:
-    """Of one token, a multiply-add being two."""
+    """FLOPs of one token; a multiply-add counts as two."""
     return 2 * (rnn_parameters(cell, d_in, d, n_layers, directions) - 2 * GATES[cell] * d * n_layers * directions)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows with padding, as recurrence wants them: real tokens at the left.
+    """Rows with padding, for recurrent layers: how to move real tokens to the left.
 
-    lengths: of real tokens, known on the host. order: where column j of the moved row comes from, None where nothing moves.
+    lengths: numbers of real tokens, on the host. order: index of the column that moves to column j; None if rows are padded
+    on the right already.
     """
 
     lengths: tuple[int, ...]
@@ -57,7 +58,7 @@ class Rows:
 
     @classmethod
     def of(cls, layout: Layout, batch: int) -> Rows | None:
-        """None where no row has padding. Raises ValueError for several documents in a row: a state would leak between."""
+        """Return None if no row has padding. Raises ValueError for packed documents: a state would leak between them."""
         if not layout.one_segment:
             raise ValueError(
                 "a recurrent model reads one sequence a row, and this layout packs several; set batching.packing to false"
@@ -72,11 +73,11 @@ class Rows:
         return cls(lengths, order.expand(batch, -1))
 
     def gather(self, x: Tensor) -> Tensor:
-        """(B, T, …) with real tokens moved to the left."""
+        """Move real tokens of x (B, T, …) to the left."""
         return x if self.order is None else take(x, self.order)
 
     def spread(self, x: Tensor) -> Tensor:
-        """Moved back to where they came from."""
+        """Undo `gather`."""
         return x if self.order is None else take(x, self.order.argsort(1))
 
     def ends(self, device: torch.device) -> Int[Tensor, "B 1"]:
@@ -84,18 +85,18 @@ class Rows:
         return torch.tensor(self.lengths, device=device)[:, None]
 
     def reversed(self, width: int, device: torch.device) -> Int[Tensor, "B T"]:
-        """The index that turns the real tokens of every row around; its own inverse."""
+        """Return the index that reverses the real tokens of every row; it is its own inverse."""
         column, ends = torch.arange(width, device=device), self.ends(device)
         return torch.where(column < ends, ends - 1 - column, column)
 
 
 def take(x: Float[Tensor, "B T *D"], index: Int[Tensor, "B J"]) -> Float[Tensor, "B J *D"]:
-    """The columns that an index names, row by row."""
+    """Return x[b, index[b, j]] for every row b and column j."""
     return x[torch.arange(len(x), device=x.device)[:, None], index]
 
 
 class Recurrence(nn.Module):
-    """Layers of a cell in one or both directions. Parameters as PyTorch names them, in `rnn`."""
+    """Stacked recurrent layers in one or both directions. The parameters are those of the PyTorch module `rnn`."""
 
     def __init__(
         self, cell: Cell, d_in: int, d_out: int, n_layers: int = 1, directions: int = 1, dropout: float = 0.0
@@ -106,7 +107,7 @@ class Recurrence(nn.Module):
         self.rnn = _LAYERS[cell](
             d_in, d_out, n_layers, batch_first=True, bidirectional=directions == 2, dropout=self.dropout
         )
-        self.rnn.drawn = True  # by the model's initialization, in place of PyTorch's own
+        self.rnn.drawn = True  # initialized by the model's scheme instead of PyTorch's
 
     def forward(
         self,
@@ -115,10 +116,10 @@ class Recurrence(nn.Module):
         start: States | None = None,
         finals: bool = True,
     ) -> tuple[Float[Tensor, "B T D"], States | None]:
-        """The top layer's states, both directions side by side, and where `finals` all layers' states at each row's end.
+        """Return the top layer's states, both directions concatenated, and with `finals` all layers' states at row ends.
 
-        What stands beyond a row's end means nothing. Without `finals` a kernel that reads padding may do: it is faster
-        where there is little of it, and what comes of padding is left out.
+        States beyond the end of a row are undefined. Without `finals`, kernels that read padding may be used, which are
+        faster if there is little of it.
         """
         if rows is None:
             out, last = self.rnn(x, self._start(start))
@@ -135,12 +136,12 @@ class Recurrence(nn.Module):
         return start if start is None or self.cell == "lstm" else start[0]
 
     def _both_ways(self, x: Tensor, rows: Rows) -> Tensor:
-        """Each direction by itself, the one that goes back over rows that are turned around."""
-        turned = rows.reversed(x.shape[1], x.device)
+        """Run each direction on its own, the backward one over reversed rows."""
+        reverse = rows.reversed(x.shape[1], x.device)
         for layer in range(self.n_layers):
-            forth = self._run(x, self._weights(layer))
-            back = take(self._run(take(x, turned), self._weights(layer, "_reverse")), turned)
-            x = torch.cat([forth, back], -1)
+            forward = self._run(x, self._weights(layer))
+            backward = take(self._run(take(x, reverse), self._weights(layer, "_reverse")), reverse)
+            x = torch.cat([forward, backward], -1)
             if layer < self.n_layers - 1:
                 x = dropout(x, self.dropout, self.training)
         return x
@@ -158,36 +159,31 @@ class Recurrence(nn.Module):
     # -- step by step -------------------------------------------------------------------------------------------
 
     def read(self, x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B G"]:
-        """W_ih x + b_ih of the first layer, for the first columns of its input."""
+        """Return W_ih x + b_ih of the first layer, where x is the first columns of its input."""
         return nn.functional.linear(x, self.columns(0, x.shape[-1]), self._weights(0)[2])
 
     def columns(self, start: int, stop: int | None = None) -> Float[Tensor, "G E"]:
-        """W_ih of the first layer, for some columns of its input."""
+        """Return W_ih of the first layer for some columns of its input."""
         return self._weights(0)[0][:, start:stop]
 
     def by_steps(self) -> Step:
-        """`step(gates, states)` for a loop: the next states (h, and c) of all layers; `gates` is what the first one read."""
-        products = [
-            (Shared(w_ih.mT), Shared(w_hh.mT), b_ih, b_hh) for w_ih, w_hh, b_ih, b_hh in map(self._weights, self._all)
-        ]
+        """Return `step(gates, states)` for a loop: the next states of all layers, from W_ih x + b_ih of the first."""
+        weights = [self._weights(layer) for layer in range(self.n_layers)]
+        products = [(Shared(w_ih.mT), Shared(w_hh.mT), b_ih, b_hh) for w_ih, w_hh, b_ih, b_hh in weights]
 
         def step(gates: Float[Tensor, "B G"], states: list[States]) -> list[States]:
-            made: list[States] = []
-            for state, (reads, turns, b_ih, b_hh) in zip(states, products, strict=True):
-                if made:
-                    gates = reads(dropout(made[-1][0], self.dropout, self.training)) + b_ih
-                made.append(stepped(self.cell, gates, turns(state[0]) + b_hh, state))
-            return made
+            new: list[States] = []
+            for state, (times_w_ih, times_w_hh, b_ih, b_hh) in zip(states, products, strict=True):
+                if new:
+                    gates = times_w_ih(dropout(new[-1][0], self.dropout, self.training)) + b_ih
+                new.append(next_state(self.cell, gates, times_w_hh(state[0]) + b_hh, state))
+            return new
 
         return step
 
-    @property
-    def _all(self) -> range:
-        return range(self.n_layers)
 
-
-def stepped(cell: Cell, x: Float[Tensor, "B G"], h: Float[Tensor, "B G"], state: States) -> States:
-    """The next state, from W_ih x + b_ih, W_hh h + b_hh and the state before, in the state's dtype."""
+def next_state(cell: Cell, x: Float[Tensor, "B G"], h: Float[Tensor, "B G"], state: States) -> States:
+    """Return the next state from W_ih x + b_ih, W_hh h + b_hh and the previous state, in the state's dtype."""
     x, h = x.to(state[0].dtype), h.to(state[0].dtype)
     if cell == "rnn":
         return (torch.tanh(x + h),)

@@ -1,9 +1,9 @@
-"""A weight matrix shared by all steps of a loop, whose gradient is one product over all steps instead of a sum.
+"""A weight matrix used in every step of a loop, whose gradient is one product over all steps instead of a sum.
 
     y_t = x_t M,   dM = Σ_t x_tᵀ dy_t = [x_1; x_2; …]ᵀ [dy_1; dy_2; …]
 
-Autograd would add up T matrices of M's size, each from a product too thin to be fast. Here the backward pass of a step keeps
-x_t and dy_t, and the node through which M entered the loop, which is reached last, computes the one product.
+Autograd would add up T matrices of M's size, each from a product too thin to be fast. Here the backward pass of a step only
+keeps x_t and dy_t, and the node through which M entered the loop, which runs last, computes the one product.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Shared:
         return out
 
     def gradient(self) -> Tensor | None:
-        """The gradient of all steps since the last call."""
+        """Return the gradient of all steps since the last call."""
         if not self.pairs:
             return None
         x, grad = (torch.cat(column, -2) for column in zip(*self.pairs, strict=True))

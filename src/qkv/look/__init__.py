@@ -1,1 +1,1 @@
-"""Looking inside: attention recorded by a tap, and pictures of it that stand in one offline page."""
+"""Inspect models: attention maps, hidden states, charts and heat maps as SVG for one offline HTML page."""

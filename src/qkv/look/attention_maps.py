@@ -1,6 +1,6 @@
-"""Attention weights of one pass through a model, computed afterwards from what a tap recorded.
+"""Attention weights of one forward pass, computed afterwards from the requests that a tap recorded.
 
-The pass itself runs as always, fused kernels included; only the layers, heads and rows asked for cost anything more.
+The pass itself runs as usual, with fused kernels; only the requested layers, heads and rows cost extra.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Choice = Callable[[Request], bool]
 
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
-    """One layer's attention: `weights[b, h, t, s]`, how much of query t's attention head h gives to key s."""
+    """Attention weights of one layer: `weights[b, h, t, s]` is the weight of key s for query t in head h."""
 
     name: str
     weights: Float[Tensor, "B H T S"]
 
     def mean(self) -> Float[Tensor, "B T S"]:
-        """Averaged over heads."""
+        """Return the mean over heads."""
         return self.weights.mean(1)
 
 
 def cross(request: Request) -> bool:
-    """Chooses the layers in which a decoder looks at its source."""
+    """Choose cross-attention layers, in which a decoder attends to its source."""
     return "cross" in request.name.split(".")
 
 
 def own(request: Request) -> bool:
-    """Chooses the layers in which tokens look at their own sequence."""
+    """Choose self-attention layers."""
     return not cross(request)
 
 
@@ -51,15 +51,14 @@ def attention(
 ) -> list[AttentionMap]:
     """Run `model(*args, **inputs)` and return the attention of every layer that `choose` accepts, in order.
 
-    `heads` and `rows` limit what is computed. The model is looked at as it is used: without dropout, without gradients;
-    its mode is put back afterwards.
+    `heads` and `rows` select what is computed. The model runs in evaluation mode without gradients; its mode is restored.
     """
     training = model.training
     model.eval()
     try:
         with torch.no_grad(), tap.record() as requests:
             model(*args, **inputs)
-        wanted = [r for r in requests if choose is None or choose(r)]
-        return [AttentionMap(r.name, tap.weights(r, heads, rows).float().cpu()) for r in wanted]
+        chosen = [r for r in requests if choose is None or choose(r)]
+        return [AttentionMap(r.name, tap.weights(r, heads, rows).float().cpu()) for r in chosen]
     finally:
         model.train(training)

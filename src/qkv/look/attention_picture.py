@@ -1,4 +1,4 @@
-"""The attention of one example with its tokens: kept as JSON, drawn as one large picture and many small ones."""
+"""Attention of one example with its tokens: saved as JSON, drawn as one large heat map and many small ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .attention_maps import AttentionMap
 from .heatmap import heat_map, small_map
 from .html import render
 
-MOST_TOKENS = 40  # each way; beyond that nothing is legible
+MOST_TOKENS = 40  # rows and columns; more would be illegible
 _MOST_LAYERS = _MOST_HEADS = 8
 
 
 @dataclass(frozen=True)
 class Picture:
-    """`layers[i]["weights"][h][t][s]`, in 0 … 1: what head h of a layer gives column token s in the row of token t."""
+    """`layers[i]["weights"][h][t][s]` in 0 … 1 is the weight of column token s for row token t in head h of layer i."""
 
     title: str
     rows: list[str]
@@ -29,7 +29,7 @@ class Picture:
 
     @classmethod
     def of(cls, title: str, rows: Sequence[str], columns: Sequence[str], maps: Sequence[AttentionMap]) -> Picture:
-        """From captured maps of a batch of one. Tokens beyond `MOST_TOKENS` are cut off."""
+        """Make a picture from the attention maps of a batch of one. Tokens beyond `MOST_TOKENS` are left out."""
         rows, columns = list(rows)[:MOST_TOKENS], list(columns)[:MOST_TOKENS]
         layers = [
             {"name": m.name, "weights": _rounded(m.weights[0, :, : len(rows), : len(columns)].tolist())} for m in maps
@@ -37,31 +37,28 @@ class Picture:
         return cls(title, rows, columns, layers)
 
     def mean(self, layer: int = -1) -> list[list[float]]:
-        """One layer's weights averaged over its heads."""
+        """Return the weights of one layer, averaged over its heads."""
         heads = self.layers[layer]["weights"]
         return [[sum(cells) / len(heads) for cells in zip(*rows, strict=True)] for rows in zip(*heads, strict=True)]
 
     def draw(self) -> Markup:
-        """The last layer averaged over heads, large; every layer and head, small (of many, the first eight heads)."""
+        """Draw the last layer, averaged over heads, large; and small at most 8 layers, evenly spread, with their first 8 heads."""
         title = f"{self.title}: last layer, mean of its heads"
-        grid = [
-            (
-                i + 1,
-                [small_map(w, f"layer {i + 1}, head {h + 1}") for h, w in enumerate(layer["weights"][:_MOST_HEADS])],
-            )
-            for i, layer in ((i, self.layers[i]) for i in _spread(len(self.layers), _MOST_LAYERS))
-        ]
+        grid = []
+        for i in _spread(len(self.layers), _MOST_LAYERS):
+            heads = self.layers[i]["weights"][:_MOST_HEADS]
+            grid.append((i + 1, [small_map(w, f"layer {i + 1}, head {h + 1}") for h, w in enumerate(heads)]))
         large = heat_map(self.mean(), self.rows, self.columns, title)
         return Markup(render("attention.html", picture=self, large=large, grid=grid))
 
 
 def save(path: Path, pictures: Sequence[Picture]) -> None:
-    """Write `attention.json`: a list of pictures, weights to four decimals."""
+    """Write pictures to a JSON file (`attention.json`), weights to four decimals."""
     path.write_text(json.dumps([asdict(p) for p in pictures], ensure_ascii=False), encoding="utf-8")
 
 
 def load(path: Path) -> list[Picture]:
-    """Read what `save` wrote; an absent file is no pictures. Raises ValueError where the file is something else."""
+    """Read a file of `save`; a missing file has no pictures. Raises ValueError for a file with other contents."""
     if not path.exists():
         return []
     try:
@@ -71,7 +68,7 @@ def load(path: Path) -> list[Picture]:
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """At most `most` of `count` indices, evenly spread, first and last among them."""
+    """Return at most `most` of `count` indices, evenly spread, with the first and the last."""
     if count <= most:
         return list(range(count))
     return [round(i * (count - 1) / (most - 1)) for i in range(most)]

@@ -1,4 +1,4 @@
-"""Line charts that read well in light and dark, at any width, without a script: values stand in tooltips."""
+"""Line charts as SVG without scripts, for light and dark pages of any width; values are shown in tooltips."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .svg import join, number, readable, tag, text_width
 
 _FONT = 11.0
 _LINE = 16.0
-_COLORS = 8  # of lines, in the page's style
+_COLORS = 8  # of lines, in the page's style sheet
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line: `points` are (x, y); points that are not finite are left out. `dots` marks each point."""
+    """One line through `points` (x, y); points that are not finite are left out. `dots` marks each point."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -29,7 +29,7 @@ class Series:
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where values stand on the drawing."""
+    """Position of the axes, and the mapping from values to coordinates."""
 
     left: float
     top: float
@@ -41,16 +41,18 @@ class _Frame:
     log_x: bool
 
     def x(self, value: float) -> float:
-        low, high = self.x_range
-        if self.log_x:
-            low, high, value = math.log10(low), math.log10(high), math.log10(value)
-        return self.left + self.width * (value - low) / ((high - low) or 1)
+        return self.left + self.width * _fraction(value, self.x_range, self.log_x)
 
     def y(self, value: float) -> float:
-        low, high = self.y_range
-        if self.log:
-            low, high, value = math.log10(low), math.log10(high), math.log10(value)
-        return self.top + self.height * (1 - (value - low) / ((high - low) or 1))
+        return self.top + self.height * (1 - _fraction(value, self.y_range, self.log))
+
+
+def _fraction(value: float, bounds: tuple[float, float], log: bool) -> float:
+    """Where a value lies between bounds, from 0 to 1."""
+    low, high = bounds
+    if log:
+        low, high, value = math.log10(low), math.log10(high), math.log10(value)
+    return (value - low) / ((high - low) or 1)
 
 
 def line_chart(
@@ -65,11 +67,11 @@ def line_chart(
     log_x: bool = False,
     show: Callable[[float], str] = readable,
 ) -> Markup:
-    """A chart with its title, a legend where there is more than one line, and a tooltip at every place.
+    """Draw lines with a title, a legend if there are several, and tooltips with their values.
 
-    `zero` keeps 0 on the vertical axis. `log=None` takes a logarithmic axis when values span more than a factor of 40.
-    `log_x` is for few places that grow by factors: the axis is logarithmic, and each place is marked.
-    Lines without a finite point are left out; with none left the result is empty.
+    `zero` keeps 0 on the vertical axis. `log=None` takes a logarithmic axis if values span more than a factor of 40.
+    `log_x` is for few x values that grow by factors: the axis is logarithmic, with a tick at each value.
+    Lines without finite points are left out; without any line the result is empty.
     """
     lines = [Series(s.name, points, s.dots) for s in series if (points := s.finite())]
     if not lines:
@@ -82,6 +84,8 @@ def line_chart(
     low, high = (min(0, *values), max(0, *values)) if zero else (min(values), max(values))
     ticks = _log_ticks(low, high) if log else nice_ticks(low, high)
     y_range = (min(*ticks, *values), max(*ticks, *values))
+    every_x = log_x or len(set(x_values)) == 1
+    x_ticks = sorted(set(x_values)) if every_x else nice_ticks(min(x_values), max(x_values), 4)
     left = 10 + max(text_width(show(t), _FONT) for t in ticks)
     legend = len(lines) > 1
     top = 30.0 + (_LINE if legend else 0)
@@ -91,13 +95,7 @@ def line_chart(
         tag("title", title),
         tag("text", title, x=0, y=13, class_="chart-title"),
         _legend(lines) if legend else "",
-        _axes(
-            frame,
-            ticks,
-            sorted(set(x_values)) if log_x or len(set(x_values)) == 1 else nice_ticks(*frame.x_range, 4),
-            x_label,
-            show,
-        ),
+        _axes(frame, ticks, x_ticks, x_label, show),
         *(_line(frame, s, i) for i, s in enumerate(lines)),
         _tooltips(frame, lines, x_label, show),
         class_="chart",
@@ -108,7 +106,7 @@ def line_chart(
 
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About `count` round numbers (1, 2 or 5 times a power of ten) that span low … high."""
+    """Return about `count` round numbers (1, 2 or 5 times a power of ten) that span low … high."""
     if high <= low:
         pad = abs(low) * 0.1 or 1.0
         low, high = low - pad, high + pad
@@ -126,7 +124,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def thin(points: Sequence[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
-    """At most about `most` points: neighbors are averaged; the first and last stay where they are."""
+    """Return about `most` points at most: neighbors are averaged; the first and the last are kept."""
     if len(points) <= most:
         return list(points)
     size = math.ceil((len(points) - 2) / (most - 2))
@@ -176,7 +174,7 @@ def _line(frame: _Frame, series: Series, index: int) -> Markup:
 
 
 def _tooltips(frame: _Frame, lines: Sequence[Series], x_label: str, show: Callable[[float], str]) -> Markup:
-    """Invisible bands, one at each place of the sparsest line that is still dense enough to read off."""
+    """Draw invisible bands with the values in tooltips, at up to about 60 points of the line that has most."""
     guide = max(lines, key=lambda s: len(s.points))
     stride = max(1, len(guide.points) // 60)
     stops = [x for x, _ in guide.points[::stride]]
@@ -185,22 +183,13 @@ def _tooltips(frame: _Frame, lines: Sequence[Series], x_label: str, show: Callab
         before = frame.x((stops[i - 1] + stop) / 2) if i else frame.left
         after = frame.x((stops[i + 1] + stop) / 2) if i + 1 < len(stops) else frame.left + frame.width
         near = [(s.name, min(s.points, key=lambda p: abs(p[0] - stop))) for s in lines]
-        said = "\n".join([f"{x_label} {readable(stop, 4)}", *(f"{name} {show(y)}" for name, (_, y) in near)])
-        parts.append(
-            tag(
-                "rect",
-                tag("title", said),
-                x=before,
-                y=frame.top,
-                width=after - before,
-                height=frame.height,
-                class_="hit",
-            )
-        )
+        tooltip = "\n".join([f"{x_label} {readable(stop, 4)}", *(f"{name} {show(y)}" for name, (_, y) in near)])
+        band = {"x": before, "y": frame.top, "width": after - before, "height": frame.height}
+        parts.append(tag("rect", tag("title", tooltip), **band, class_="hit"))
     return join(*parts)
 
 
 def _described(title: str, lines: Sequence[Series], show: Callable[[float], str]) -> str:
-    """The chart in words, for those who hear the page."""
-    said = [f"{s.name} from {show(s.points[0][1])} to {show(s.points[-1][1])}" for s in lines]
-    return f"{title}: {'; '.join(said)}"
+    """Describe the chart in words, for screen readers."""
+    ranges = [f"{s.name} from {show(s.points[0][1])} to {show(s.points[-1][1])}" for s in lines]
+    return f"{title}: {'; '.join(ranges)}"

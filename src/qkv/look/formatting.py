@@ -1,4 +1,4 @@
-"""Formatting of metrics' values and counts of examples for people."""
+"""Format values of metrics and numbers of evaluated examples for reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .svg import readable
 
 
 def taken(evaluation: Mapping[str, Any]) -> str:
-    """How many examples an evaluation took, and of how many."""
+    """Return how many examples were evaluated, and of how many."""
     examples, available = evaluation["examples"], evaluation.get("available")
     if "available" not in evaluation or available == examples:  # a file of an older version does not say
         return f"{examples:,} examples"
@@ -19,12 +19,12 @@ def taken(evaluation: Mapping[str, Any]) -> str:
 
 
 def scaled(name: str, value: float) -> float:
-    """A metric's value for a chart in which fractions are percentages."""
+    """Return a metric's value for a chart, with fractions as percentages."""
     return 100 * value if display_of(name).scale in ("fraction", "correlation") else value
 
 
 def shown(name: str, value: float) -> str:
-    """A metric's value as text."""
+    """Return a metric's value as text."""
     if not math.isfinite(value):
         return "not finite"
     match display_of(name).scale:

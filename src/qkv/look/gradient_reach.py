@@ -1,4 +1,4 @@
-"""How far a gradient reaches: what a token's state owes to each token before it (Bengio, Simard & Frasconi 1994)."""
+"""Gradient norms over distance: how the last state depends on each earlier token (Bengio, Simard & Frasconi 1994)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ PROBES = 8
 
 
 def reach(model: nn.Module, ids: Int[Tensor, "B S"], seed: int = 0) -> list[float]:
-    """‖∂h_S / ∂x_{S−n}‖ for n = 0 … S − 1, of the last token's state by each token's embedding, root mean square over rows.
+    """Return ‖∂h_S / ∂x_{S−n}‖ for n = 0 … S − 1: last state by embedding of each token, root mean square over rows.
 
-    The state is the encoder's (a decoder's where that is all there is), of the direction that ends there. The norm is
-    Frobenius', estimated by some random projections: E ‖vᵀJ‖² = ‖J‖² for v ~ N(0, 1).
+    The state is that of the encoder, or of a decoder alone, in the direction that ends at the last token. The Frobenius
+    norm is estimated by random projections: E ‖vᵀJ‖² = ‖J‖² for v ~ N(0, 1).
     """
-    kept: list[Tensor] = []
-    embedding = _embedding(model)
-    handle = embedding.register_forward_hook(lambda module, given, out: kept.append(out))
+    embedded: list[Tensor] = []
+    handle = _embedding(model).register_forward_hook(lambda module, inputs, out: embedded.append(out))
     training = model.training
     model.eval()
     try:
@@ -32,7 +31,7 @@ def reach(model: nn.Module, ids: Int[Tensor, "B S"], seed: int = 0) -> list[floa
             squares = torch.zeros(ids.shape[1], device=ids.device)
             for _ in range(PROBES):
                 probe = torch.randn(last.shape, generator=generator).to(last)
-                (gradient,) = torch.autograd.grad((last * probe).sum(), kept[0], retain_graph=True)
+                (gradient,) = torch.autograd.grad((last * probe).sum(), embedded[0], retain_graph=True)
                 squares += gradient.float().square().sum(-1).mean(0)
     finally:
         handle.remove()
@@ -46,14 +45,14 @@ def _embedding(model: nn.Module) -> nn.Module:
 
 
 def _stack(model: nn.Module) -> StackModule:
-    found = (model.encoder or model.decoder) if isinstance(model, TransformerModel) else None
-    if found is None:
-        raise ValueError(f"{type(model).__name__} has no encoder or decoder whose gradients could be followed")
-    return found
+    stack = (model.encoder or model.decoder) if isinstance(model, TransformerModel) else None
+    if stack is None:
+        raise ValueError(f"gradients are measured in an encoder or decoder stack, and {type(model).__name__} has none")
+    return stack
 
 
 def _backward(model: nn.Module) -> bool:
-    """Whether the source is read from its end, so that the last token is the first one."""
+    """Whether the source is read from its end, so that the recurrence ends at the first token."""
     return isinstance(model, RecurrentModel) and model.encoder.reverse
 
 

@@ -1,4 +1,4 @@
-"""Attention as pictures: keys across the top, queries down the side, the weight as how strongly a cell is inked."""
+"""Heat maps of attention as SVG: keys across the top, queries down the side, weights as the opacity of cells."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from .svg import join, number, tag, text_width, visible
 Weights = Sequence[Sequence[float]]  # rows (queries) of columns (keys)
 
 _FONT = 12.0
-_SLANT = 50.0  # degrees by which column labels are turned
+_SLANT = 50.0  # rotation of column labels, in degrees
 _LEVELS = 20  # shades in a small picture
-_SCALE = 165.0  # the width of what says what the ink means
+_SCALE = 165.0  # width of the color scale
 
 
 def heat_map(weights: Weights, rows: Sequence[str], columns: Sequence[str], title: str) -> Markup:
-    """One picture with every token written out, every weight in a tooltip, and below it what the ink means.
+    """Draw a heat map with token labels, a tooltip for every weight, and a color scale below.
 
-    `weights[r][c]` in 0 … 1 is how much of row token r's attention goes to column token c. The largest weight has the
-    strongest ink.
+    `weights[r][c]` in 0 … 1 is the weight of column token c for row token r. The largest weight is opaque.
     """
     _check(weights, rows, columns)
     cell = 26.0 if max(len(rows), len(columns)) <= 24 else 19.0
@@ -60,7 +59,7 @@ def heat_map(weights: Weights, rows: Sequence[str], columns: Sequence[str], titl
 
 
 def small_map(weights: Weights, label: str, size: float = 96) -> Markup:
-    """The same without words, for setting many side by side: a handful of shades, so that a page stays small."""
+    """Draw a heat map without labels, for many side by side; few distinct shades keep the page small."""
     height, width = len(weights), max((len(row) for row in weights), default=0)
     if not height or not width:
         raise ValueError("there are no weights to draw")
@@ -88,24 +87,24 @@ def small_map(weights: Weights, label: str, size: float = 96) -> Markup:
 
 
 def _scale(x: float, y: float, largest: float, steps: int = 8) -> Markup:
-    """From no ink, 0, to full ink, the largest weight."""
+    """Draw the color scale, from 0 (transparent) to the largest weight (opaque)."""
     cells = [_cell(x + 12 + i * 13, y, 13, i / steps, f"{largest * i / steps:.3f}") for i in range(steps + 1)]
     zero = tag("text", "0", x=x, y=y + 11, class_="tick")
     return join(zero, *cells, tag("text", f"{largest:.2f}", x=x + 18 + (steps + 1) * 13, y=y + 11, class_="tick"))
 
 
-def _cell(x: float, y: float, size: float, ink: float, said: str) -> Markup:
-    """A square with a tooltip, inked from 0 to 1."""
+def _cell(x: float, y: float, size: float, opacity: float, tooltip: str) -> Markup:
+    """Draw a square with a tooltip, and opacity clipped to 0 … 1."""
     side = size * 12 / 13
     square = {"x": x, "y": y, "width": side, "height": side, "rx": 2}
-    opacity = number(min(1.0, max(0.0, ink)))
-    inked = tag("rect", **square, fill_opacity=opacity) if opacity != "0" else ""
-    return tag("g", tag("title", said), tag("rect", **square, class_="sheet"), inked)
+    shown = number(min(1.0, max(0.0, opacity)))
+    ink = tag("rect", **square, fill_opacity=shown) if shown != "0" else ""
+    return tag("g", tag("title", tooltip), tag("rect", **square, class_="sheet"), ink)
 
 
 def _slanted(text: str, x: float, y: float) -> Markup:
-    turn = f"rotate({number(-_SLANT)} {number(x)} {number(y)})"
-    return tag("text", text, x=x, y=y, transform=turn, class_="token")
+    rotation = f"rotate({number(-_SLANT)} {number(x)} {number(y)})"
+    return tag("text", text, x=x, y=y, transform=rotation, class_="token")
 
 
 def _check(weights: Weights, rows: Sequence[str], columns: Sequence[str]) -> None:
@@ -117,7 +116,7 @@ def _check(weights: Weights, rows: Sequence[str], columns: Sequence[str]) -> Non
 
 
 def _described(title: str, weights: Weights, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """The picture in words: where each row looks most."""
+    """Describe the picture in words, for screen readers: the column of each row's largest weight."""
     looks = [
         f"{t} to {columns[max(range(len(columns)), key=row.__getitem__)]}" for t, row in zip(rows, weights, strict=True)
     ]

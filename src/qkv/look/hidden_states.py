@@ -1,4 +1,4 @@
-"""One word in many sentences: its states before the first layer and after each, and how far apart its senses lie there."""
+"""Hidden states of a word in many sentences, layer by layer, and how well its senses are separated there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EMBEDDING = "embedding"
 
 @dataclass(frozen=True, eq=False)
 class LayerStates:
-    """`states[n]` is what a layer gives at the n-th place; the first of a row of these is the embedding's."""
+    """Output of a layer, or of the embedding: `states[n]` at the chosen token of row n."""
 
     name: str
     states: Float[Tensor, "N M"]
@@ -26,20 +26,20 @@ class LayerStates:
 def layer_states(
     model: TransformerModel, ids: Int[Tensor, "N T"], layout: Layout, places: Sequence[int]
 ) -> list[LayerStates]:
-    """The states of one place in each row: from the token embedding, then from every block.
+    """Return the states of one token in each row, at the index `places[n]`: of the embedding, then of every block.
 
-    Of an encoder–decoder it is the encoder that reads. The model is looked at as it is used, without dropout and
-    gradients; its mode is put back afterwards. Position schemes that add to the embedding are in what it gives.
+    For an encoder–decoder these are states of the encoder. The model runs in evaluation mode without gradients; its mode is
+    restored. The embedding includes positions that are added to it.
     """
     stack = model.encoder if model.encoder is not None else model.decoder
     assert stack is not None
     rows, at = torch.arange(len(places), device=ids.device), torch.tensor(list(places), device=ids.device)
-    found: list[LayerStates] = []
+    layers: list[LayerStates] = []
 
     def keep(module: nn.Module, inputs: object, output: Tensor) -> None:
-        name = f"layer {len(found)}" if found else EMBEDDING
+        name = f"layer {len(layers)}" if layers else EMBEDDING
         states = stack.placement.leave(output) if output.ndim == 4 else output
-        found.append(LayerStates(name, states[rows, at].float().cpu()))
+        layers.append(LayerStates(name, states[rows, at].float().cpu()))
 
     hooks = [module.register_forward_hook(keep) for module in (stack.embedding, *stack.blocks)]
     training = model.training
@@ -47,7 +47,7 @@ def layer_states(
     try:
         with torch.no_grad():
             stack(ids, layout)
-        return found
+        return layers
     finally:
         model.train(training)
         for handle in hooks:
@@ -55,20 +55,19 @@ def layer_states(
 
 
 def separation(states: Float[Tensor, "N M"], groups: Sequence[int]) -> float:
-    """How far groups lie apart: the mean distance between their centers μ, over the distance of a state from its own center
+    """Return the mean distance between centers μ of groups, over the distance of states from the center of their group:
 
         mean_{g<h} |μ_g − μ_h| / √(mean_n |x_n − μ_{g(n)}|²)
 
-    0 where the centers are one point, as those of a static vector are; ∞ where each group alone is one point. Raises
-    ValueError where there are fewer than two groups.
+    0 if all centers are equal, as those of static word vectors; ∞ if the states of each group are equal. Raises ValueError
+    for fewer than two groups.
     """
-    of = torch.tensor(list(groups))
-    kinds = of.unique()
+    kinds, group = torch.tensor(list(groups)).unique(return_inverse=True)
     if len(kinds) < 2:
-        raise ValueError("separation is of two groups or more, and there are fewer")
+        raise ValueError("separation needs states of at least two groups; give another group")
     states = states.double()
-    centers = torch.stack([states[of == kind].mean(0) for kind in kinds])
-    own = centers[torch.searchsorted(kinds, of)]
+    centers = torch.stack([states[group == i].mean(0) for i in range(len(kinds))])
+    own = centers[group]
     between = float(nn.functional.pdist(centers).mean())
     within = float((states - own).square().sum(1).mean().sqrt())
     tiny = 1e-6 * float(states.norm(dim=1).mean())  # the rounding of means

@@ -1,4 +1,4 @@
-"""One offline page from a template in `page/`: styles inside, nothing fetched, nothing run, every word escaped."""
+"""Render an HTML page from a template in `page/`: inline styles, no scripts, no external files, all text escaped."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PAGE = Path(__file__).parent / "page"
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.globals["style"] = Markup((PAGE / "style.css").read_text(encoding="utf-8"))
-    return made
+    environment.globals["style"] = Markup((PAGE / "style.css").read_text(encoding="utf-8"))
+    return environment
 
 
 def render(template: str, **context: object) -> str:
-    """The page as text. A name that the template wants and `context` lacks is an error."""
+    """Render a template. Raises jinja2.UndefinedError if `context` lacks a name that it uses."""
     return _environment().get_template(template).render(**context)

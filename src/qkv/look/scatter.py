@@ -1,4 +1,4 @@
-"""Scatter plots: points in groups, each with its words in a tooltip; and the projection that makes points of vectors."""
+"""Scatter plots of grouped points with tooltips as SVG, and principal components to project vectors to points."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from torch import Tensor
 from .svg import join, tag, text_width
 
 _MARGIN = 14.0
-_TOP = 50.0  # title, legend and what is said below them
+_TOP = 50.0  # height of title, legend and note
 
 
 @dataclass(frozen=True)
 class Point:
-    """x and y in any units; `group` is a place among the groups' names; `said` stands in the tooltip."""
+    """x and y in any units; `group` is the index of its group; `tooltip` is its text."""
 
     x: float
     y: float
     group: int
-    said: str
+    tooltip: str
 
 
 def principal(vectors: Float[Tensor, "N M"], count: int = 2) -> Float[Tensor, "N C"]:
-    """The coordinates of vectors along the `count` directions in which they differ most (principal components).
+    """Project vectors on their first `count` principal components.
 
-    Deterministic: of the two ways along a direction, the one in which its largest component is positive. Missing directions
-    are zeros.
+    Signs are deterministic: the largest element of each component is positive. Missing components are zeros.
     """
     centered = (vectors - vectors.mean(0)).double()
     directions = torch.linalg.svd(centered, full_matrices=False).Vh[:count]
     largest = directions.gather(1, directions.abs().argmax(1, keepdim=True))
-    found = centered @ (directions * largest.sign()).T
-    return torch.nn.functional.pad(found, (0, count - found.shape[1])).float()
+    coordinates = centered @ (directions * largest.sign()).T
+    return torch.nn.functional.pad(coordinates, (0, count - coordinates.shape[1])).float()
 
 
 def scatter(
     title: str, points: Sequence[Point], groups: Sequence[str], *, note: str = "", width: int = 260, height: int = 220
 ) -> Markup:
-    """Points in one frame, with one scale for both axes, so that distances are true. `note` stands below the legend."""
+    """Draw points with one scale for both axes, so that distances are true. `note` is a line below the legend."""
     if not points:
         raise ValueError("there are no points to draw")
-    spans = [max(values) - min(values) for values in ([p.x for p in points], [p.y for p in points])]
+    axes = [p.x for p in points], [p.y for p in points]
+    spans = [max(values) - min(values) for values in axes]
     room = (width - 2 * _MARGIN, height - _TOP - 2 * _MARGIN)
     scale = min((r / span for r, span in zip(room, spans, strict=True) if span > 1e-9), default=0.0)
-    middle = [(max(values) + min(values)) / 2 for values in ([p.x for p in points], [p.y for p in points])]
+    middle = [(max(values) + min(values)) / 2 for values in axes]
     center = (width / 2, _TOP + (height - _TOP) / 2)
     dots = [
         tag(
             "circle",
-            tag("title", point.said),
+            tag("title", point.tooltip),
             cx=center[0] + (point.x - middle[0]) * scale,
             cy=center[1] - (point.y - middle[1]) * scale,
             r=3.6,

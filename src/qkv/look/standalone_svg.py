@@ -1,4 +1,4 @@
-"""Charts as a file of their own: an SVG that brings its colors along, for light and for dark pages."""
+"""Charts as a standalone SVG file with its own style sheet, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ svg { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue
 
 
 def figure(*charts: Markup) -> str:
-    """Charts of `line_chart`, WIDTH × HEIGHT each and of up to four lines, side by side."""
+    """Put charts of `line_chart` side by side, each WIDTH × HEIGHT with up to four lines."""
     width, height = _MARGIN + len(charts) * (WIDTH + _MARGIN), HEIGHT + _MARGIN + _BELOW
-    placed = (
+    columns = (
         tag("svg", chart, x=_MARGIN + i * (WIDTH + _MARGIN), y=_MARGIN, width=WIDTH, height=HEIGHT)
         for i, chart in enumerate(charts)
     )
@@ -36,7 +36,7 @@ def figure(*charts: Markup) -> str:
         "svg",
         tag("style", Markup(_STYLE)),
         tag("rect", width=width, height=height, rx=10, class_="page"),
-        *placed,
+        *columns,
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {width} {height}",
         width=width,

@@ -1,4 +1,4 @@
-"""Elements of a picture: tags whose every word is escaped, and what a drawing needs to know about text and numbers."""
+"""Build SVG and HTML elements with escaped text, and format numbers, labels and text widths for drawings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 
 
 def tag(element: str, *children: object, **attributes: object) -> Markup:
-    """One element: `tag("rect", x=1, stroke_width=2, class_="cell")`.
+    """Return one element: `tag("rect", x=1, stroke_width=2, class_="cell")`.
 
     Children and attributes are escaped unless they are `Markup`. An attribute that is None is left out; a trailing
     underscore is dropped and the others become hyphens (`class_`, `text_anchor`).
@@ -32,18 +32,18 @@ def _attribute(name: str) -> Markup:
 
 
 def join(*parts: object) -> Markup:
-    """Parts one after another, each escaped unless it is `Markup`."""
+    """Concatenate parts, each escaped unless it is `Markup`."""
     return Markup("").join(escape(part) for part in parts)
 
 
 def number(value: float, digits: int = 2) -> str:
-    """A coordinate, as short as it can be written."""
+    """Format a coordinate without trailing zeros."""
     text = f"{value:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:.0f}"
     return "0" if text in ("", "-0") else text
 
 
 def readable(value: float, significant: int = 3) -> str:
-    """A value for a reader: 1,234 becomes 1.23k, 0.00042 becomes 4.2e-4."""
+    """Format a value for a reader: 1,234 becomes 1.23k, 0.00042 becomes 4.2e-4."""
     if not math.isfinite(value):
         return str(value)
     size = abs(value)
@@ -63,13 +63,13 @@ def _plain(value: float, significant: int) -> str:
 
 
 def visible(token: str, longest: int = 16) -> str:
-    """A token as a label: white space and control characters made visible, long ones cut."""
+    """Return a token as a label: white space and control characters are made visible, long labels are cut."""
     shown = "".join(_VISIBLE.get(c) or (c if c.isprintable() else f"\\x{ord(c):02x}") for c in token) or "∅"
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide a text is in a sans-serif font of the given size: East Asian characters are square."""
+    """Estimate the width of a text in a sans-serif font of the given size; East Asian characters are square."""
     cells = sum(
         0.0 if unicodedata.combining(c) else 1.0 if unicodedata.east_asian_width(c) in "WF" else 0.58 for c in text
     )

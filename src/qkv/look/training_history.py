@@ -1,4 +1,4 @@
-"""What a run wrote down while it trained: lines of `metrics.jsonl` as tables, each number a series over steps."""
+"""Training history of a run: lines of `metrics.jsonl` as tables, whose numbers are series over steps."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Table = Literal["train", "eval", "final", "event"]
 
 @dataclass(frozen=True)
 class History:
-    """Lines by their `type`, in the order in which they were written."""
+    """Lines by their `type`, in the order of the file."""
 
     tables: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, lines: Iterable[Any]) -> History:
-        """From parsed lines; one without a type and a step is passed over."""
+        """Group parsed lines; those without a type or a step are skipped."""
         tables: dict[str, list[dict[str, Any]]] = {}
         for line in lines:
             if isinstance(line, Mapping) and isinstance(line.get("type"), str) and _is_number(line.get("step")):
@@ -28,7 +28,7 @@ class History:
         return cls(tables)
 
     def series(self, table: Table, key: str) -> list[Point]:
-        """(step, value) wherever the value is a finite number."""
+        """Return (step, value) of each line whose value is a finite number."""
         lines = self.tables.get(table, ())
         return [(float(line["step"]), float(line[key])) for line in lines if _is_number(line.get(key))]
 
@@ -41,12 +41,12 @@ class History:
         return statistics.median(values) if values else None
 
     def keys(self, table: Table) -> list[str]:
-        """The names of a table's numbers, in the order in which they first stand there."""
+        """Return the names of a table's numbers, in order of first occurrence."""
         lines = self.tables.get(table, ())
         return list(dict.fromkeys(k for line in lines for k, v in line.items() if _is_number(v) and k != "step"))
 
     def count(self, event: str) -> int:
-        """How often something happened: "bad step", "resumed" …"""
+        """Count events of one name: "bad step", "resumed" …"""
         return sum(line.get("event") == event for line in self.tables.get("event", ()))
 
 

@@ -1,4 +1,4 @@
-"""Positions added to the input: none, sinusoidal, and learned position embeddings."""
+"""Absolute positional encodings, added to the input: none, sinusoidal, and learned position embeddings."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .base import Position, PositionModule, Widths
 
 
 class NoPosition(Position, kind="none"):
-    """No positions at all: attention is then permutation equivariant (and a causal decoder still learns some order)."""
+    """No positional encoding: attention is permutation equivariant (a causal decoder still learns some order)."""
 
 
 class Sinusoidal(Position, kind="sinusoidal"):
     """PE(p, 2i) = sin(p · base^(−2i/d)), PE(p, 2i+1) = cos(p · base^(−2i/d)) (Vaswani et al. 2017, §3.5).
 
     `arrangement` "interleaved" alternates sines and cosines as the paper writes it, "concatenated" puts all sines first
-    (tensor2tensor, Marian). With `rates` "tensor2tensor" the exponent is −i/(d/2 − 1) in place of −2i/d, as the paper's own
-    code has it, so that the slowest wave is exactly `base` times the fastest. `offset` is added to every position.
+    (tensor2tensor, Marian). With `rates` "tensor2tensor" the exponent is −i/(d/2 − 1) instead of −2i/d, as in the paper's
+    code, so that the slowest wave is exactly `base` times the fastest. `offset` is added to every position.
     """
 
     base: float = Field(default=10000.0, gt=1)
@@ -36,7 +36,7 @@ class Sinusoidal(Position, kind="sinusoidal"):
         return SinusoidalEmbedding(self, widths.d_model)
 
     def encode(self, positions: Tensor, d_model: int) -> Tensor:
-        """(…,) positions → (…, d_model) in fp32."""
+        """Encode positions (…) as vectors (…, d_model) in fp32."""
         steps = d_model / 2 if self.rates == "paper" else max(d_model / 2 - 1, 1)
         rate = torch.exp(torch.arange(0, d_model // 2, device=positions.device) * (-math.log(self.base) / steps))
         angle = (positions + self.offset).float()[..., None] * rate
@@ -46,6 +46,8 @@ class Sinusoidal(Position, kind="sinusoidal"):
 
 
 class SinusoidalEmbedding(PositionModule):
+    """The module of `Sinusoidal`."""
+
     def __init__(self, spec: Sinusoidal, d_model: int) -> None:
         super().__init__()
         self.spec, self.d_model = spec, d_model
@@ -55,9 +57,9 @@ class SinusoidalEmbedding(PositionModule):
 
 
 class Learned(Position, kind="learned"):
-    """One trained vector for each position (Gehring et al. 2017; BERT, GPT-2). Defined up to the stack's max_positions.
+    """One trained vector for each position up to the stack's max_positions (Gehring et al. 2017; BERT, GPT-2).
 
-    `offset` rows stand before position 0 (BART and RoBERTa keep two).
+    `offset` rows precede position 0 (BART and RoBERTa have two).
     """
 
     offset: int = Field(default=0, ge=0)
@@ -74,6 +76,8 @@ class Learned(Position, kind="learned"):
 
 
 class LearnedEmbedding(PositionModule):
+    """The module of `Learned`; `weight` is (offset + max_positions, d_model)."""
+
     def __init__(self, spec: Learned, d_model: int, max_positions: int) -> None:
         super().__init__()
         self.offset, self.max_positions = spec.offset, max_positions

@@ -1,8 +1,7 @@
-"""The role of position schemes, `Position`: what a scheme adds to the input, to queries and keys, or to the scores.
+"""Base classes of positional encodings: `Position`, the spec, and `PositionModule`, the module that belongs to a stack.
 
-Each scheme offers any of `embed` (added to the input), `rotate` (applied to queries and keys) and `bias` (added to the
-scores). A scheme is a spec; the module that it makes belongs to a stack. Tables are computed from positions in fp32 at
-each pass, so nothing has to be stored, and any position is as good as any other.
+A scheme defines any of `embed` (added to the input), `rotate` (applied to queries and keys) and `bias` (added to scores).
+Tables are computed from positions in fp32 in each pass, so nothing has to be stored, and positions have no upper limit.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ..core.spec import Spec
 
 
 class Widths(NamedTuple):
-    """What a position module needs to know of its stack."""
+    """Sizes of a stack that its position module depends on."""
 
     d_model: int
     n_heads: int
@@ -34,9 +33,9 @@ Tables = tuple[Tensor, ...]  # of rotary positions, cos and sin: (B or 1, T, 1, 
 
 
 class Position(Spec, role="position"):
-    """A position scheme. `module(widths)` gives what computes it; `n_parameters` what it adds to a model."""
+    """Base class of positional encodings: `module(widths)` makes the module, `n_parameters` counts its parameters."""
 
-    text: ClassVar[str]  # the canonical JSON, computed once, which a custom operator is given
+    text: ClassVar[str]  # canonical JSON, computed once, an argument of custom operators
 
     def model_post_init(self, context: Any) -> None:
         # Straight into the instance's dictionary, where a graph compiler finds it without pydantic's attribute hooks.
@@ -48,12 +47,12 @@ class Position(Spec, role="position"):
     def n_parameters(self, widths: Widths) -> int:
         return 0
 
-    # A scheme with a bias defines `bias`, which tiled kernels call on tiles. One that is trained may define `bias_grad`
-    # too, the gradients of its tensors from those of a tile's scores; without it the whole bias is computed.
     def bias(self, tensors: tuple[Tensor, ...], q: View, k: View) -> Tensor:
+        """Return the bias (B or 1, H, T, S) of queries and keys, which tiled kernels call on tiles; optional."""
         raise NotImplementedError(f"{type(self).__name__} has no bias")
 
     def bias_grad(self, tensors: tuple[Tensor, ...], q: View, k: View, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of `tensors` from those of a tile's scores; without it the whole bias is computed."""
         raise NotImplementedError(f"{type(self).__name__} has no bias_grad")
 
     @property
@@ -65,7 +64,7 @@ class Position(Spec, role="position"):
 class Bias:
     """A bias on the scores, computed where a kernel needs it: `scheme.bias(tensors, q, k)` of shape (B or 1, H, T, S).
 
-    The scheme travels as JSON, which is what a custom operator can receive.
+    Custom operators receive the scheme as JSON.
     """
 
     scheme: Position
@@ -80,20 +79,20 @@ class Bias:
 
 
 class PositionModule(nn.Module):
-    """Adds, turns and biases nothing; a scheme overrides what it does."""
+    """Base class of position modules: no encoding at all. A scheme overrides `embed`, `tables` and `rotate`, or `bias`."""
 
-    max_positions: int | None = None  # the positions it is defined for; None is all
+    max_positions: int | None = None  # number of positions it is defined for; None means all
 
     def embed(self, layout: Layout) -> Float[Tensor, "B T M"] | None:
-        """What to add to the embeddings."""
+        """Return what is added to the embeddings."""
         return None
 
     def tables(self, layout: Layout) -> Tables | None:
-        """What `rotate` needs, computed once per pass."""
+        """Return the tables of `rotate`, computed once per pass."""
         return None
 
     def rotate(self, x: Float[Tensor, "B T H D"], tables: Tables) -> Float[Tensor, "B T H D"]:
-        """Queries or keys, turned by where they are; a scheme that treats the two differently overrides the next two."""
+        """Rotate queries or keys by position; to treat them differently, override `rotate_queries` and `rotate_keys`."""
         return x
 
     def rotate_queries(self, q: Float[Tensor, "B T H D"], tables: Tables) -> Float[Tensor, "B T H D"]:
@@ -103,5 +102,5 @@ class PositionModule(nn.Module):
         return self.rotate(k, tables)
 
     def bias(self, device: torch.device | None = None) -> Bias | None:
-        """What to add to the scores of every layer, with its constants on `device`."""
+        """Return the bias on the scores of every layer, with its constants on `device`."""
         return None

@@ -1,4 +1,4 @@
-"""Positions as biases on the attention scores: ALiBi and T5's relative position buckets."""
+"""Relative position biases on attention scores: ALiBi and T5's relative position buckets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .base import Bias, Position, PositionModule, Widths
 
 
 class ALiBi(Position, kind="alibi"):
-    """Scores fall with distance: s(q, k) − m_h · |q − k|, one slope m_h for each head (Press et al. 2022).
+    """Scores decrease with distance: s(q, k) − m_h · |q − k|, one slope m_h for each head (Press et al. 2022).
 
     For n = 2^a heads the slopes are 2^(−max·1/n), 2^(−max·2/n) … with max = `bias_max` = 8; for other n, those of the
-    power of two below, then every second one of the power above, as the paper's code has it.
+    next lower power of two, then every second one of the next higher power, as in the paper's code.
 
-    `scale` multiplies them all (Falcon: 1/√d_head). With `precision` "bfloat16" m_h and the positions are rounded to it, and
-    so is m_h · p before differences are taken, as Falcon was trained.
+    `scale` multiplies all slopes (Falcon: 1/√d_head). With `precision` "bfloat16", m_h, positions p and m_h · p are rounded
+    to bfloat16 before differences are taken, as Falcon was trained.
     """
 
     bias_max: float = Field(default=8.0, gt=0)
@@ -28,6 +28,8 @@ class ALiBi(Position, kind="alibi"):
     precision: Literal["float32", "bfloat16"] = "float32"
 
     def slopes(self, n_heads: int) -> list[float]:
+        """Return m_h for each head."""
+
         def geometric(n: int) -> list[float]:
             return [2.0 ** (-self.bias_max * (i + 1) / n) for i in range(n)]
 
@@ -41,15 +43,15 @@ class ALiBi(Position, kind="alibi"):
         slopes = tensors[0][:, None, None]
         if self.precision == "float32":
             return -self.scale * slopes * (q.position - k.position).abs().to(slopes.dtype).unsqueeze(-3)
-        q_fall, k_fall = (slopes.bfloat16() * at.bfloat16().unsqueeze(-3) for at in (q.position, k.position))
-        return -self.scale * (q_fall.to(slopes.dtype) - k_fall.to(slopes.dtype)).abs()
+        q_term, k_term = (slopes.bfloat16() * p.bfloat16().unsqueeze(-3) for p in (q.position, k.position))
+        return -self.scale * (q_term.to(slopes.dtype) - k_term.to(slopes.dtype)).abs()
 
     def bias_grad(self, tensors: tuple[Tensor, ...], q: View, k: View, grad: Tensor) -> tuple[Tensor | None, ...]:
         return (None,)  # the slopes are not trained
 
 
 class ALiBiBias(PositionModule):
-    """Slopes are computed from the spec at each pass, so that no checkpoint has to hold them."""
+    """The module of `ALiBi`. Slopes are computed from the spec in each pass and not saved."""
 
     def __init__(self, spec: ALiBi, n_heads: int) -> None:
         super().__init__()
@@ -60,10 +62,10 @@ class ALiBiBias(PositionModule):
 
 
 class T5Buckets(Position, kind="t5"):
-    """A learned scalar for each head and bucket of relative position k − q (Raffel et al. 2020, §2.1).
+    """A learned bias for each head and bucket of relative positions k − q (Raffel et al. 2020, §2.1).
 
-    Half of the buckets are single distances, the rest widen logarithmically up to `max_distance`, beyond which all share
-    the last. Bidirectional stacks split the buckets between past and future; None means: as the stack is.
+    Half of the buckets hold a single distance each, the others grow logarithmically up to `max_distance`, and larger
+    distances share the last. Bidirectional buckets are split between past and future; None takes the stack's direction.
     """
 
     buckets: int = Field(default=32, ge=4)
@@ -85,7 +87,7 @@ class T5Buckets(Position, kind="t5"):
         return self.buckets * widths.n_heads
 
     def bucket(self, relative: Tensor) -> Tensor:
-        """Bucket numbers of relative positions k − q."""
+        """Return the bucket indices of relative positions k − q."""
         count = self.buckets
         first = torch.zeros_like(relative)
         if self.bidirectional is not False:
@@ -111,6 +113,8 @@ class T5Buckets(Position, kind="t5"):
 
 
 class T5Bias(PositionModule):
+    """The module of `T5Buckets`; `weight` is (buckets, n_heads)."""
+
     def __init__(self, spec: T5Buckets, widths: Widths) -> None:
         super().__init__()
         self.spec, self.d_model = spec, widths.d_model

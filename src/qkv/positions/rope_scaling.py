@@ -1,8 +1,8 @@
-"""Rotary positions stretched to contexts longer than those of training: the published scalings of their rates.
+"""RoPE scaling: rotary positions for contexts longer than those of training (linear, NTK, YaRN, Llama 3, LongRoPE).
 
-A rotary scheme turns the i-th of R/2 pairs of coordinates by p · θ_i at position p, with θ_i = base^(−2i/R) and the
-wavelength λ_i = 2π/θ_i. A scaling says by which rates θ′_i to turn instead, and by which `magnitude` to stretch cosines and
-sines, which makes scores sharper by its square. Below, s is `factor`, the new context over the one of training, and L is
+A rotary scheme rotates the i-th of R/2 pairs of coordinates by p · θ_i at position p, with θ_i = base^(−2i/R) and the
+wavelength λ_i = 2π/θ_i. A scaling replaces these rates by θ′_i, and may multiply cosines and sines by a `magnitude`, which
+multiplies scores by its square. Below, s is `factor`, the new context over that of training, and L is
 `original_max_positions`, the context of training. Rates are fp32. Names are the Hub's.
 """
 
@@ -22,7 +22,7 @@ Rates = Float[Tensor, "R/2"] | Float[Tensor, "B T R/2"]
 
 
 class Turn(NamedTuple):
-    """What is scaled: the base and R, how many coordinates are turned."""
+    """Unscaled rotation: the base and R, the number of rotated coordinates."""
 
     base: float
     width: int
@@ -36,28 +36,29 @@ class Turn(NamedTuple):
         return self.base ** -self.exponents(device)
 
     def pair_with(self, turns: float, context: int) -> float:
-        """The i, not rounded, whose pair makes so many whole turns in a context: λ_i · turns = context."""
+        """Return i, not rounded, of the pair that makes `turns` rotations in a context: λ_i · turns = context."""
         return self.width * math.log(context / (turns * 2 * math.pi)) / (2 * math.log(self.base))
 
 
 class Scaling(Spec, role="scaling"):
-    """A change of the rates of a rotary scheme.
+    """Base class of changes of the rates of a rotary scheme.
 
-    One that is `by_length` is given the length of each token's sequence, the largest position so far plus one. Decoding
-    with a cache then turns each key by the rates of the moment at which it was fed, as the Hub's models do: up to the
-    length at which the rates change, cached decoding is the same as one whole pass; beyond it is not.
+    If `by_length`, rates depend on the length of each token's sequence, the largest position so far plus one. Decoding with
+    a cache then rotates each key by the rates at the time it was fed, as the Hub's models do: cached decoding equals one
+    pass up to the length at which rates change, but not beyond it.
     """
 
     by_length: ClassVar[bool] = False
 
     def check(self, turn: Turn) -> None:
-        """Raises ValueError where this can't scale that."""
+        """Raise ValueError if this scaling can't be applied."""
 
     def rates(self, turn: Turn, device: torch.device | None, length: Int[Tensor, "B T"] | None = None) -> Rates:
-        """θ′: (R/2), or (B, T, R/2) where it depends on the length."""
+        """Return θ′ of shape (R/2), or (B, T, R/2) if it depends on the length."""
         raise NotImplementedError
 
     def magnitude(self) -> float:
+        """Factor of cosines and sines."""
         return 1.0
 
 
@@ -78,7 +79,7 @@ class LinearScaling(Scaling, kind="linear"):
 
 
 class NTK(Scaling, kind="ntk"):
-    """base′ = base · s^(R/(R−2)): the slowest pair is slowed by s, the fastest hardly (bloc97 2023, "NTK-aware")."""
+    """base′ = base · s^(R/(R−2)): the slowest pair is slowed by s, the fastest hardly at all (bloc97 2023, "NTK-aware")."""
 
     factor: float = Field(gt=0)
 
@@ -91,9 +92,9 @@ class NTK(Scaling, kind="ntk"):
 
 
 class DynamicNTK(Scaling, kind="dynamic"):
-    """base′ = base · (s · n/L − (s − 1))^(R/(R−2)) at a length of n > L, and base up to there (emozilla 2023).
+    """base′ = base · (s · n/L − (s − 1))^(R/(R−2)) at a length n > L, else base (emozilla 2023).
 
-    n is that of each row, and of each packed document, so that none depends on what stands beside it.
+    n is the length of each row or packed document, so that none depends on the others of its batch.
     """
 
     by_length: ClassVar[bool] = True
@@ -113,7 +114,7 @@ class DynamicNTK(Scaling, kind="dynamic"):
 
 
 class YaRN(Scaling, kind="yarn"):
-    """θ′ = (1 − γ) θ/s + γ θ, where γ falls from 1 to 0 over the pairs that turn `beta_fast` to `beta_slow` times in L.
+    """θ′ = (1 − γ) θ/s + γ θ, where γ falls from 1 to 0 over the pairs that rotate `beta_fast` to `beta_slow` times in L.
 
     The magnitude is `attention_factor`; by default 0.1 ln s + 1, and with `mscale` and `mscale_all_dim` the quotient of
     0.1 · mscale · ln s + 1 for each (DeepSeek). `truncate` rounds the ramp's ends outwards to whole pairs (Peng et al.
@@ -132,7 +133,7 @@ class YaRN(Scaling, kind="yarn"):
     @model_validator(mode="after")
     def _fast_is_faster(self) -> YaRN:
         if self.beta_fast < self.beta_slow:
-            raise ValueError(f"beta_fast={self.beta_fast} turns have to be more than beta_slow={self.beta_slow}")
+            raise ValueError(f"beta_fast={self.beta_fast} has to be at least beta_slow={self.beta_slow}")
         return self
 
     def rates(self, turn: Turn, device: torch.device | None, length: Tensor | None = None) -> Rates:
@@ -185,8 +186,8 @@ class Llama3Scaling(Scaling, kind="llama3"):
 class LongRoPE(Scaling, kind="longrope"):
     """θ′_i = θ_i / f_i, with one searched factor f_i for each pair: `short_factor` up to a length of L, else `long_factor`.
 
-    The magnitude is `attention_factor`, by default √(1 + ln s / ln L) (Ding et al. 2024; Phi-3). The length is that of
-    each row, and of each packed document.
+    The magnitude is `attention_factor`, by default √(1 + ln s / ln L) (Ding et al. 2024; Phi-3). The length is that of each
+    row or packed document.
     """
 
     by_length: ClassVar[bool] = True
@@ -201,8 +202,8 @@ class LongRoPE(Scaling, kind="longrope"):
         for name, factors in (("short_factor", self.short_factor), ("long_factor", self.long_factor)):
             if len(factors) != turn.width // 2 or min(factors) <= 0:
                 raise ValueError(
-                    f"{name} has to be {turn.width // 2} numbers above 0, one for each pair of the {turn.width} turned "
-                    f"coordinates, not {len(factors)} from {min(factors)}"
+                    f"{name} has to be {turn.width // 2} numbers above 0, one for each pair of the {turn.width} rotated "
+                    f"coordinates, not {len(factors)} numbers, the least of which is {min(factors)}"
                 )
 
     def rates(self, turn: Turn, device: torch.device | None, length: Tensor | None = None) -> Rates:
@@ -222,4 +223,4 @@ class LongRoPE(Scaling, kind="longrope"):
 
 def _check_width(scaling: Scaling, turn: Turn) -> None:
     if turn.width < 4:
-        raise ValueError(f"{scaling.kind} scaling needs at least 4 turned coordinates, not {turn.width}")
+        raise ValueError(f"{scaling.kind} scaling needs at least 4 rotated coordinates, not {turn.width}")

@@ -1,4 +1,4 @@
-"""Rotary position embeddings (RoPE): queries and keys are turned by angles that grow with their positions."""
+"""Rotary position embeddings (RoPE): queries and keys are rotated by angles proportional to their positions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .rope_scaling import NoScaling, Scaling, Turn
 
 
 class Rotary(Position, kind="rotary"):
-    """Pairs of coordinates turn by p · base^(−2i/R), so that scores depend on distance only (Su et al. 2021, RoFormer).
+    """Rotate pairs of coordinates by p · base^(−2i/R), so that scores depend on distance only (Su et al. 2021, RoFormer).
 
-    The first R = `fraction` · d_head coordinates are turned. `pairs` "half" pairs coordinate i with i + R/2 (NeoX,
+    The first R = `fraction` · d_head coordinates are rotated. `pairs` "half" pairs coordinate i with i + R/2 (NeoX,
     Llama in the Hub's layout), "interleaved" pairs 2i with 2i + 1 (the paper, GPT-J). `scaling` changes the rates for
     contexts longer than those of training (`positions.rope_scaling`). Angles and products are fp32.
     """
@@ -29,10 +29,11 @@ class Rotary(Position, kind="rotary"):
     scaling: Scaling = NoScaling()
 
     def width(self, d_head: int) -> int:
+        """Return R. Raises ValueError if it is odd or 0."""
         width = int(d_head * self.fraction)
         if width % 2 or width == 0:
             raise ValueError(
-                f"rotary positions turn pairs: fraction {self.fraction} of d_head {d_head} is {width} coordinates, "
+                f"rotary positions rotate pairs: fraction {self.fraction} of d_head {d_head} is {width} coordinates, "
                 "which has to be even and above 0"
             )
         return width
@@ -42,6 +43,8 @@ class Rotary(Position, kind="rotary"):
 
 
 class RotaryTurn(PositionModule):
+    """The module of `Rotary`. Its tables are cos and sin (B or 1, T, 1, R/2)."""
+
     def __init__(self, spec: Rotary, width: int) -> None:
         super().__init__()
         self.turn, self.scaling, self.interleaved = Turn(spec.base, width), spec.scaling, spec.pairs == "interleaved"
@@ -59,11 +62,11 @@ class RotaryTurn(PositionModule):
         cos, sin = tables
         if x.dtype == torch.float64:
             cos, sin = cos.double(), sin.double()
-        turned, kept = x[..., : self.width], x[..., self.width :]
+        rotated, rest = x[..., : self.width], x[..., self.width :]
         if self.interleaved:
-            a, b = turned[..., 0::2], turned[..., 1::2]
+            a, b = rotated[..., 0::2], rotated[..., 1::2]
             out = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
         else:
-            a, b = turned.chunk(2, -1)
+            a, b = rotated.chunk(2, -1)
             out = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
-        return torch.cat([out.to(x.dtype), kept], -1) if kept.shape[-1] else out.to(x.dtype)
+        return torch.cat([out.to(x.dtype), rest], -1) if rest.shape[-1] else out.to(x.dtype)

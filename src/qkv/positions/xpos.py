@@ -14,9 +14,9 @@ from .rotary import Rotary, RotaryTurn
 class XPos(Rotary, kind="xpos"):
     """Rotary, with the query at position m scaled by ζ_i^(m/`scale_base`) and the key at n by ζ_i^(−n/`scale_base`).
 
-    ζ_i = (2i/R + γ)/(1 + γ) for the i-th of R/2 pairs, γ = 0.4: a score falls by ζ_i^((m−n)/`scale_base`), faster for
-    pairs that turn fast. Made for causal decoders. At the default `scale_base` keys leave fp16 after some 4500 positions,
-    bf16 and fp32 after some 35 000.
+    ζ_i = (2i/R + γ)/(1 + γ) for the i-th of R/2 pairs, γ = 0.4: a score decays by ζ_i^((m−n)/`scale_base`), faster for
+    pairs that rotate fast. Meant for causal decoders. At the default `scale_base` keys overflow fp16 after about 4500
+    positions, bf16 and fp32 after about 35 000.
     """
 
     scale_base: float = Field(default=512.0, gt=0)
@@ -35,8 +35,8 @@ class XPosTurn(RotaryTurn):
     def tables(self, layout: Layout) -> Tables:
         cos, sin = super().tables(layout)
         zeta = (self.turn.exponents(layout.device) + 0.4) / 1.4
-        at = layout.positions[..., 0].clamp(min=0).float()[..., None, None]
-        q, k = zeta ** (at / self.scale_base), zeta ** (-at / self.scale_base)
+        position = layout.positions[..., 0].clamp(min=0).float()[..., None, None]
+        q, k = zeta ** (position / self.scale_base), zeta ** (-position / self.scale_base)
         return cos * q, sin * q, cos * k, sin * k
 
     def rotate_queries(self, q: Float[Tensor, "B T H D"], tables: Tables) -> Float[Tensor, "B T H D"]:

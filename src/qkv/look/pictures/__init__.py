@@ -1,4 +1,4 @@
-"""Pictures of samples for a report, one file a kind: what was seen, what the model made of it, and the truth."""
+"""Pictures of samples for a report, each kind in its own file: input, output of the model, and truth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS: dict[str, Draw] = {}
 
 
 def draws(kind: str) -> Callable[[Draw], Draw]:
-    """Make a function the one that draws pictures of a kind."""
+    """Register a function that draws pictures of a kind."""
 
     def register(draw: Draw) -> Draw:
         _KINDS[kind] = draw
@@ -24,10 +24,10 @@ def draws(kind: str) -> Callable[[Draw], Draw]:
 
 
 def draw(picture: Mapping[str, Any]) -> Markup:
-    """A sample's "picture". Raises ValueError for a kind that nothing draws."""
+    """Draw the "picture" of a sample. Raises ValueError for an unknown kind."""
     kind = str(picture.get("kind"))
     if kind not in _KINDS and importlib.util.find_spec(f"{__name__}.{kind}") is not None:
-        importlib.import_module(f"{__name__}.{kind}")  # a kind of our own is in the file of its name
+        importlib.import_module(f"{__name__}.{kind}")  # a built-in kind is in the file of its name
     if kind not in _KINDS:
-        raise ValueError(f"there is no picture of the kind {kind!r}; there is {', '.join(sorted(_KINDS)) or 'none'}")
+        raise ValueError(f"there is no kind of picture {kind!r}; known are {', '.join(sorted(_KINDS)) or 'none'}")
     return _KINDS[kind](picture)

@@ -1,4 +1,4 @@
-"""Arrays of colors as an image of a page."""
+"""Bitmaps and PNG data as images of an HTML page."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..svg import tag
 
 
 def beside(images: Iterable[tuple[str, str]], widest: int) -> Markup:
-    """PNGs in base64 with their titles below, side by side at one width: at most `widest`, less where there is no room."""
+    """Show base64 PNGs with titles below, side by side in equal widths of at most `widest` pixels."""
     style = f"margin:0;flex:1 1 0;min-width:0;max-width:{widest}px"
     shown = [tag("figure", drawn(data, title), tag("figcaption", title), style=style) for title, data in images]
     return tag("div", *shown, style="display:flex;gap:12px")
 
 
 def drawn(data: str, title: str, style: str = "width:100%") -> Markup:
-    """A PNG in base64 at a width or a height of the page, whatever its own; pixels of a small one are squares."""
+    """Show a base64 PNG scaled by the CSS `style`; enlarged pixels stay squares."""
     return tag("img", src=f"data:image/png;base64,{data}", alt=title, style=f"{style};image-rendering:pixelated")
 
 
 def bitmap(pixels: NDArray[np.uint8], title: str, scale: int = 1) -> Markup:
-    """(H, W, 3) or (H, W) numbers from 0 to 255 as an <img>, each pixel `scale` wide and high on the page."""
+    """Show an array (H, W, 3) or (H, W) of values 0 to 255 as an <img>, each pixel `scale` × `scale` on the page."""
     from PIL import Image
 
     file = io.BytesIO()

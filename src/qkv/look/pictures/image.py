@@ -1,4 +1,4 @@
-"""A picture, as it was seen."""
+"""Pictures of the kind `image`: the input itself."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from . import draws
 
 @draws("image")
 def image(picture: Mapping[str, Any]) -> Markup:
-    """`image` is a PNG in base64; one that is small is drawn large, its pixels as squares."""
+    """Show the base64 PNG `image`, enlarged if it is small, with square pixels."""
     source = f"data:image/png;base64,{picture['image']}"
     return tag("img", src=source, alt="picture", width=160, style="image-rendering:pixelated")
