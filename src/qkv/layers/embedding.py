@@ -105,7 +105,9 @@ class TokenEmbedding(InputModule):
         if position is not None:
             x = x + position.to(x.dtype)
         if self.types is not None:
-            one_type = token_types is None or len(self.types) == 1
-            x = x + (self.types[0] if one_type else F.embedding(token_types, self.types))
+            if token_types is None or len(self.types) == 1:
+                x = x + self.types[0]
+            else:
+                x = x + F.embedding(token_types, self.types)
         x = dropout(self.norm(x), self.dropout, self.training)
         return x if self.project is None else self.project(x)

@@ -42,7 +42,7 @@ class Picture:
         return [[sum(cells) / len(heads) for cells in zip(*rows, strict=True)] for rows in zip(*heads, strict=True)]
 
     def draw(self) -> Markup:
-        """Draw the last layer, averaged over heads, large; and small at most 8 layers, evenly spread, with their first 8 heads."""
+        """Draw the last layer, averaged over heads, large; and small up to 8 layers, evenly spread, with 8 heads each."""
         title = f"{self.title}: last layer, mean of its heads"
         grid = []
         for i in _spread(len(self.layers), _MOST_LAYERS):
