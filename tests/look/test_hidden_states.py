@@ -48,5 +48,5 @@ def test_separation_is_distance_of_centers_over_spread() -> None:
     assert separation(three, [0, 1, 2, 0, 1, 2]) == pytest.approx((3 + 4 + 5) / 3)
     assert separation(states[::2], [0, 1]) == math.inf
     assert separation(torch.full((4, 3), 0.1), [0, 0, 1, 1]) == 0
-    with pytest.raises(ValueError, match="two groups or more"):
+    with pytest.raises(ValueError, match="needs states of at least two groups"):
         separation(states, [1, 1, 1, 1])
