@@ -22,7 +22,7 @@ from ..models.replace import Replaced, replace
 from ..models.transformer import TransformerModel
 from ..models.vocabulary import resize_vocabulary
 from ..recipes.recipe import ModelChoice
-from ..tokenizers import tokenizer_json as tokenizer_file
+from ..tokenizers import tokenizer_json
 from ..tokenizers.tokenizer import Tokenizer
 from ..tokenizers.tokenizer_json import ROLES
 from ..tokenizers.training.spec import TokenizerSpec
@@ -59,7 +59,7 @@ def tokenizer_of(name: str, special: Sequence[str] = (), spec: TokenizerSpec | N
     start = _decoder_start(folder)
     if not new and start is None and template is None:
         return found
-    raw, extra = tokenizer_file.parse(found.to_json())
+    raw, extra = tokenizer_json.parse(found.to_json())
     if template is not None:
         raw.add_special_tokens([AddedToken(token, normalized=False) for token in roles.values()])
         config = {**extra.config, "chat_template": template}

@@ -1,1 +1,1 @@
-"""Tokenizers: trained here, or read from the files of other libraries."""
+"""Tokenizers: training, loading from the files of other libraries, chat templates."""

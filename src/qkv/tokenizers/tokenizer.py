@@ -38,9 +38,9 @@ def train(
     Args:
         spec: the kind and its settings; a bare kind such as "bpe" stands for its defaults.
         progress: show a progress bar on stderr.
-        trace: called with every merge (bpe and wordpiece; it keeps the texts in memory, so let them be few).
+        trace: called with every merge (bpe and wordpiece; it keeps all texts in memory).
 
-    The vocabulary may stay smaller than `vocab_size` if the texts are small. Raises ValueError if they are empty, or if
+    The vocabulary may be smaller than `vocab_size` if the texts are short. Raises ValueError if they are empty, or if
     `vocab_size` is too small to spell them; the message names a size that is large enough.
     """
     if isinstance(texts, str):
@@ -72,7 +72,7 @@ class Tokenizer:
     def __init__(self, raw: tokenizers.Tokenizer, extra: Extra | None = None) -> None:
         raw.no_padding()
         raw.no_truncation()
-        raw.encode_special_tokens = True  # that is: spell control tokens out
+        raw.encode_special_tokens = True  # spell control tokens out
         self.raw = raw  # the library's tokenizer, for features that are not wrapped here; do not modify it
         extra = extra if extra is not None else Extra()
         added = {token.content: (i, token.special) for i, token in raw.get_added_tokens_decoder().items()}
@@ -102,7 +102,7 @@ class Tokenizer:
         return self.controls[name]
 
     def require(self, *roles: str) -> None:
-        """Raises ValueError that names the tokens a model needs and this tokenizer lacks, such as `mask` or `pad`."""
+        """Raise ValueError if the tokenizer lacks a token of these roles, such as `mask` or `pad`."""
         missing = [role for role in roles if getattr(self, f"{role}_id") is None]
         if missing:
             raise ValueError(
@@ -111,13 +111,13 @@ class Tokenizer:
             )
 
     def without(self, *roles: str) -> Self:
-        """The same text to ids, with no token for these roles."""
+        """Return the same tokenizer without the tokens of these roles; texts have the same ids."""
         kept = {role: name for role, name in self.roles.items() if role not in roles}
         return type(self)(self.raw, replace(self._extra, roles=kept))
 
     def templated(self) -> Self:
-        """The same tokenizer with a template, if it has none: `<s> a </s>`, and `<s> a </s> b </s>` for pairs, so that other
-        libraries add the special tokens as well."""
+        """Return the same tokenizer with a template if it has none: `<s> a </s>`, and `<s> a </s> b </s>` for pairs, so that
+        other libraries add the special tokens as well."""
         if self.raw.post_processor is not None or self.eos_id is None:
             return self
         ends = {str(self.raw.id_to_token(i)): i for i in (self.bos_id, self.eos_id) if i is not None}
@@ -136,8 +136,8 @@ class Tokenizer:
         A folder's `tokenizer.json` comes first; else BERT's `vocab.txt`, `vocab.json` with `merges.txt` (GPT-2, RoBERTa,
         CLIP, Qwen 2), a SentencePiece `.model`, or a `.tiktoken`; a Marian folder has two models, `source.spm` and
         `target.spm`. Roles and flags come from the tokenizer_config.json, special_tokens_map.json, added_tokens.json and
-        config.json beside it. Raises ValueError with one sentence when
-        there is none, or when it is broken, a pickle, or made to exhaust memory.
+        config.json beside it. Raises ValueError if there is no
+        tokenizer, or it is broken, a pickle, or made to exhaust memory.
         """
         return cls(*read(path))
 
@@ -147,9 +147,9 @@ class Tokenizer:
         return cls(*tokenizer_json.parse(text))
 
     def save(self, path: str | Path) -> Path:
-        """Write `tokenizer.json` into a folder, or to a path that ends in .json: whole or not at all. Returns the path.
+        """Write `tokenizer.json` into a folder, or to a path that ends in .json, atomically. Returns the path.
 
-        A chat template also goes into a `chat_template.jinja` beside a file of that name, where other libraries look for it.
+        A chat template is also written to `chat_template.jinja` beside a `tokenizer.json`, where other libraries read it.
         """
         place, template = tokenizer_json.place(path), self.config.get("chat_template")
         if isinstance(template, str) and place.name == tokenizer_json.FILE:
@@ -163,7 +163,7 @@ class Tokenizer:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_json, (self.to_json(),)
 
-    # -- what it is ---------------------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------------------
 
     @cached_property
     def kind(self) -> str:
@@ -178,7 +178,7 @@ class Tokenizer:
 
     @cached_property
     def chat(self) -> Conversations:
-        """Conversations in its ids. Raises ValueError where no chat template came with it."""
+        """Encodes conversations by the chat template. Raises ValueError if there is none."""
         return Conversations(self.raw, self.controls, self.markers, ChatTemplate.of(self.config, self.roles))
 
     @cached_property
@@ -193,19 +193,19 @@ class Tokenizer:
 
     @cached_property
     def sources(self) -> Tokenizer:
-        """The tokenizer for the source side of pairs: another one if sources have their own vocabulary, else this one."""
+        """The tokenizer of sources: another one if they have their own vocabulary, else this one."""
         if self._extra.source is None:
             return self
         return Tokenizer.from_json(json.dumps(self._extra.source))
 
     def with_sources(self, other: Tokenizer) -> Tokenizer:
-        """This tokenizer for targets and another, with its own vocabulary, for sources."""
+        """Return a tokenizer that uses this one for targets and another, with its own vocabulary, for sources."""
         return Tokenizer(self.raw, replace(self._extra, source=json.loads(other.to_json())))
 
     @cached_property
     def targets(self) -> Tokenizer:
-        """What reads the target side of pairs: where each side has pieces of its own (Marian), another, with the same ids;
-        else this one, without a tokenizer for sources."""
+        """The tokenizer of targets: another one with the same ids if each side has its own pieces (Marian), else this one
+        without a tokenizer for sources."""
         if self._extra.source is not None:
             return Tokenizer(self.raw, replace(self._extra, source=None))
         if self._extra.target is None:
@@ -215,7 +215,7 @@ class Tokenizer:
         tokenizer_json.add_tokens(raw, [(i, added[i]) for i in sorted(added)])
         if raw.get_vocab(with_added_tokens=True) != self.raw.get_vocab(with_added_tokens=True):
             raise ValueError(
-                "its two sides, source and target, have other vocabularies: they must number the same tokens"
+                "its source and target vocabularies differ; they must give the same ids to the same tokens"
             )
         return Tokenizer(raw, replace(self._extra, target=None))
 
@@ -228,16 +228,16 @@ class Tokenizer:
         return f"<Tokenizer {self.name}>"
 
     def id(self, token: str) -> int:
-        """The id of one token, as it is written in the vocabulary. Raises ValueError when it isn't there."""
-        found = self.raw.token_to_id(token)
-        if found is None:
+        """Return the id of a token of the vocabulary. Raises ValueError if it isn't there."""
+        number = self.raw.token_to_id(token)
+        if number is None:
             raise ValueError(f"the tokenizer has no token {token!r}; {nearest(token, [*self.controls, *self.markers])}")
-        return found
+        return number
 
     # -- text to ids --------------------------------------------------------------------------------------------
 
     def encode(self, text: str, *, bos: bool = False, eos: bool = False, control: bool = False) -> list[int]:
-        """The ids of a text. `bos` and `eos` put those tokens around it; `control` reads control tokens from the text.
+        """Return the ids of a text. `bos` and `eos` add those tokens; `control` reads control tokens from the text.
 
         Set `control` only for text that you wrote yourself, such as a `[MASK]` to be filled in.
         """
@@ -258,10 +258,10 @@ class Tokenizer:
     def with_template(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, control: bool = False
     ) -> list[Templated]:
-        """Texts, or pairs of texts, with the special tokens that the tokenizer's own file puts around them.
+        """Encode texts, or pairs of texts, with the special tokens of the tokenizer's template, as `transformers` does.
 
-        Such as `[CLS] text [SEP]`, and `[CLS] text [SEP] pair [SEP]` with types 0 and 1 for BERT. A file that says
-        nothing puts nothing. This is what `transformers` does when it is called.
+        For BERT, `[CLS] text [SEP]`, and `[CLS] text [SEP] pair [SEP]` with types 0 and 1. Without a template there are
+        no special tokens.
         """
         inputs = texts if pairs is None else list(zip(texts, pairs, strict=True))
         raw = self._reads_control if control else self.raw
@@ -270,21 +270,21 @@ class Tokenizer:
         return [Templated(encoding.ids, encoding.type_ids) for encoding in encoded]
 
     def unknown(self, texts: Sequence[str]) -> tuple[int, list[str]]:
-        """The number of words in texts (of pieces, if a word may have several), and the unknown ones in order."""
+        """Return the number of words in texts (pieces, for kinds with several per word), and the unknown ones."""
         if self.unk_id is None:
             return 0, []
         with encoding_errors(texts):
             encoded = self.raw.encode_batch(texts, add_special_tokens=False)
-        whole = self.kind in ("word", "wordpiece")
-        count, found = 0, []
+        by_word = self.kind in ("word", "wordpiece")
+        count, unknown = 0, []
         for text, encoding in zip(texts, encoded, strict=True):
-            count += len(set(encoding.word_ids)) if whole else len(encoding)
+            count += len(set(encoding.word_ids)) if by_word else len(encoding)
             places = (place for i, place in zip(encoding.ids, encoding.offsets, strict=True) if i == self.unk_id)
-            found += [text[start:end].strip() for start, end in places]
-        return count, found
+            unknown += [text[start:end].strip() for start, end in places]
+        return count, unknown
 
     def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """The ids of texts, split at random if `dropout` is above 0 (see `subword_regularization`); for training only.
+        """Return ids of texts, split at random if `dropout` is above 0 (see `subword_regularization`); for training only.
 
         Each text has its own seed, an integer, and the same seed always gives the same split. No token is added.
         """
@@ -317,7 +317,7 @@ class Tokenizer:
     # -- ids to text --------------------------------------------------------------------------------------------
 
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
-        """The text of ids, without control tokens unless `skip_special` is off; `<unk>` stays, it stands for text.
+        """Return the text of ids, without control tokens unless `skip_special` is off; `<unk>` stays.
 
         Half a character (byte-level ids cut off in its middle) is `�`. Raises ValueError for ids that don't exist.
         """
@@ -327,18 +327,18 @@ class Tokenizer:
         """`decode` for many rows at once."""
         silent = self._silent if skip_special else frozenset()
         checked = map(self._checked, rows)
-        spoken = [ids if silent.isdisjoint(ids) else [i for i in ids if i not in silent] for ids in checked]
+        shown = [ids if silent.isdisjoint(ids) else [i for i in ids if i not in silent] for ids in checked]
         with library_errors():
-            texts = self.raw.decode_batch(spoken, skip_special_tokens=False)
+            texts = self.raw.decode_batch(shown, skip_special_tokens=False)
         return [_cleaned(text) for text in texts] if self._cleans_up else texts
 
     @cached_property
     def _cleans_up(self) -> bool:
-        """As `transformers` does: where the configuration asks for it, and never for BPE, whose spaces are the text's."""
+        """Whether to clean up spaces, as in `transformers`: if the configuration says so, and never for BPE."""
         return bool(self.config.get("clean_up_tokenization_spaces")) and not isinstance(self.raw.model, models.BPE)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """What to show for each id: spaces as `▁`, line ends as `↵`, tabs as `⇥`, half characters as `<0xE2>`."""
+        """Return each token as visible text: spaces as `▁`, line ends as `↵`, tabs as `⇥`, half characters as `<0xE2>`."""
         pieces = [self.raw.id_to_token(i) or "" for i in self._checked(ids)]
         return [self._shown(piece) for piece in pieces]
 
@@ -376,7 +376,7 @@ _CLEANED = {
 
 
 def _cleaned(text: str) -> str:
-    """Without the spaces that cutting at punctuation leaves in English (`clean_up_tokenization_spaces`)."""
+    """Remove the spaces that splitting at punctuation leaves in English (`clean_up_tokenization_spaces`)."""
     for spaced, close in _CLEANED.items():
         text = text.replace(spaced, close)
     return text

@@ -39,7 +39,7 @@ def test_jsonl_with_conversations(tmp_path: Path) -> None:
     assert [table[1], table[2]] == [Skipped("without 'chat.turns'"), Skipped("empty")]
     assert list(spec.texts("validation")) == ["hi\nhello"]
     path.write_text('{"messages": [{"role": "user"}]}\n')
-    with pytest.raises(ValueError, match=r"a\.jsonl', line 1: message 0 has no role and content"):
+    with pytest.raises(ValueError, match=r"a\.jsonl', line 1: message 0 needs a role and a content"):
         spec.replace(messages="messages").table("train")[0]
     with pytest.raises(ValueError, match="give prompt and answer, or messages"):
         JsonLines.from_dict({"prompt": "q", "answer": "a", "messages": "m"})

@@ -157,9 +157,9 @@ def test_a_tokenizer_without_a_template_says_so() -> None:
     [
         ([], "a conversation is a list of messages"),
         ("hi", "not 'hi'"),
-        ([*asked("a"), {"role": "user"}], "message 2 has no role and content"),
-        ([{"role": "user", "content": ["a"]}], "message 0 has no role and content"),
-        (["hi"], "message 0 has no role and content"),
+        ([*asked("a"), {"role": "user"}], "message 2 needs a role and a content"),
+        ([{"role": "user", "content": ["a"]}], "message 0 needs a role and a content"),
+        (["hi"], "message 0 needs a role and a content"),
         (asked("\ue0f0"), "message 0 has one of the private characters"),
     ],
 )
@@ -175,7 +175,7 @@ def test_what_is_no_conversation(messages: Any, said: str) -> None:
         (TEMPLATE, [{"role": "usr", "content": "a"}], "message 0 has the role 'usr'; did you mean 'user'"),
         (TEMPLATE, asked("a")[:1], "the assistant says nothing"),
         ("{{ raise_exception('no') }}", asked("a"), "refuses this conversation: no"),
-        ("{{ messages[-1].content }}", asked("b"), "another way once more follow"),
+        ("{{ messages[-1].content }}", asked("b"), "differently when more messages follow"),
         ("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", asked("a"), "leaves out what"),
     ],
 )
@@ -187,7 +187,7 @@ def test_what_can_not_be_learned_from(template: str, messages: list[dict[str, st
 def test_roles_of_the_template_are_known_and_replies_need_a_question() -> None:
     poet = [{"role": "poet", "content": "a"}]
     assert conversations("bpe", "{% if messages[0].role == 'poet' %}b{% endif %}").prompt(poet)
-    with pytest.raises(ValueError, match="the last message is the assistant's own"):
+    with pytest.raises(ValueError, match="the last message is the assistant's; end with"):
         conversations("bpe").prompt(MESSAGES)
 
 

@@ -78,13 +78,15 @@ def test_turns_that_a_template_rewrites_are_read_and_those_since_the_last_questi
     before = "".join(part.text for part in parts[:-1])
     assert before == template.render(THINKING[:5], prompt=True) and "greet" not in before
     assert [part.text for part in template.parts(THINKING[:2]) if part.learned] == ["<think>greet</think>hello<|end|>"]
-    with pytest.raises(ValueError, match=r"message 1 .* once more follow.* end the conversation there"):
+    with pytest.raises(
+        ValueError, match=r"message 1 .* differently when more messages follow.* end the conversation there"
+    ):
         template.parts(THINKING[:3])
 
 
 def test_a_template_that_rewrites_all_turns_is_refused():
     rewriting = "{% for m in messages %}{{ m.content if loop.last else '' }}{% endfor %}"
-    with pytest.raises(ValueError, match="in another way once more follow"):
+    with pytest.raises(ValueError, match="differently when more messages follow"):
         ChatTemplate(rewriting).parts(MESSAGES)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from qkv.data import Batching, Pairs, stream
 from qkv.tokenizers.hub_export import save_for_hub
-from qkv.tokenizers.sentencepiece import model_file as sentencepiece_file
+from qkv.tokenizers.sentencepiece import model_file
 from qkv.tokenizers.sentencepiece.model_file import Kind
 from qkv.tokenizers.sentencepiece.model_writer import dump
 from qkv.tokenizers.tokenizer import FromFile, Tokenizer
@@ -24,7 +24,7 @@ def marian(tmp_path: Path) -> Path:
     for side, model in (("source", "t5"), ("target", "unigram")):
         data = (FOLDER / f"{model}.model").read_bytes()
         (tmp_path / f"{side}.spm").write_bytes(data)
-        names += [piece.text for piece in sentencepiece_file.parse(data).pieces if piece.kind is Kind.NORMAL]
+        names += [piece.text for piece in model_file.parse(data).pieces if piece.kind is Kind.NORMAL]
     names = [*dict.fromkeys(names), ">>fra<<", "<pad>"]
     (tmp_path / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "MarianTokenizer"}')
@@ -48,7 +48,7 @@ def without(data: bytes, piece: str) -> bytes:
     def varint(value: int) -> bytes:
         return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80]) + varint(value >> 7)
 
-    kept = [(n, v) for n, v in sentencepiece_file.fields(data) if isinstance(v, bytes) and piece.encode() not in v]
+    kept = [(n, v) for n, v in model_file.fields(data) if isinstance(v, bytes) and piece.encode() not in v]
     return b"".join(varint(number << 3 | 2) + varint(len(value)) + value for number, value in kept)
 
 
@@ -143,8 +143,8 @@ def test_what_marian_cannot_read_is_said(marian: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["t5", "unigram"])
 def test_models_that_are_written_are_read_again(name: str) -> None:
-    model = sentencepiece_file.parse((FOLDER / f"{name}.model").read_bytes())
-    assert sentencepiece_file.parse(dump(model)) == model
+    model = model_file.parse((FOLDER / f"{name}.model").read_bytes())
+    assert model_file.parse(dump(model)) == model
 
 
 def test_a_target_model_that_is_broken_is_named(marian: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.tokenizers.sentencepiece import model_file as sentencepiece_file
+from qkv.tokenizers.sentencepiece import model_file
 from qkv.tokenizers.sentencepiece.model_file import Kind, ModelType, Piece, fields
 from qkv.tokenizers.tokenizer import Tokenizer
 
@@ -45,7 +45,7 @@ PIECES = (("<unk>", 0.0, 2), ("▁a", -1.5, 1), ("b", -2.25, 1), ("▁", -4.0, 1
 
 
 def test_the_reader_reads_what_the_specification_writes() -> None:
-    read = sentencepiece_file.parse(model(*PIECES, trainer=message((3, 1), (43, -1), (40, 0))))
+    read = model_file.parse(model(*PIECES, trainer=message((3, 1), (43, -1), (40, 0))))
     assert read.pieces == tuple(Piece(text, score, Kind(kind)) for text, score, kind in PIECES)
     assert (read.model_type, read.pad_id, read.bos_id) == (ModelType.UNIGRAM, -1, 1)
     assert read.add_dummy_prefix and read.remove_extra_whitespaces and not read.byte_fallback
@@ -59,7 +59,7 @@ def test_fields_come_back(parts: list[tuple[int, int | bytes]]) -> None:
 @given(st.binary(max_size=200))
 def test_noise_is_refused_in_words(data: bytes) -> None:
     with pytest.raises(ValueError):
-        sentencepiece_file.parse(data)
+        model_file.parse(data)
 
 
 def test_a_file_that_is_cut_off_is_never_read(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qkv.tokenizers.explain_split import Splitter
-from qkv.tokenizers.sentencepiece import model_file as sentencepiece_file
+from qkv.tokenizers.sentencepiece import model_file
 from qkv.tokenizers.sentencepiece.model_file import Kind, Piece, SentencePiece
 from qkv.tokenizers.sentencepiece.pipeline import merges_of, pipeline
 from qkv.tokenizers.tokenizer import Tokenizer
@@ -81,7 +81,7 @@ def test_text_written_apart_is_composed_where_the_model_composes() -> None:
     shared = Path(__file__).parents[4] / "shared/data/tokenizers/sentencepiece/sp_test_model.model"
     if not shared.is_file():
         pytest.skip(f"there is no table of NFKC at {shared}")
-    charsmap = sentencepiece_file.parse(shared.read_bytes()).precompiled_charsmap
+    charsmap = model_file.parse(shared.read_bytes()).precompiled_charsmap
     composing = SentencePiece(plain.pieces, precompiled_charsmap=charsmap)
     assert "が" in pipeline(composing).encode(apart).tokens
 
@@ -94,7 +94,7 @@ def test_marks_on_characters_that_the_table_changes_stay() -> None:
     sentencepiece = pytest.importorskip("sentencepiece", reason="the table is SentencePiece's")
     spaces = {"escape_whitespaces": False, "add_dummy_prefix": False, "remove_extra_whitespaces": True}
     theirs = sentencepiece.SentencePieceNormalizer(model_file=str(model), **spaces)
-    ours = pipeline(sentencepiece_file.parse(model.read_bytes())).normalizer
+    ours = pipeline(model_file.parse(model.read_bytes())).normalizer
     bases = [*"aez①½Ａｶかſ²Ω가", "ｶﾞ", "\u1100"]
     for base in bases:
         for mark in ["\u0303", "\u0301", "\u0323", "\u3099", "\u200d", "\ufe0f", "\u20dd", "\u0340", "\u0323\u0303"]:

@@ -1,8 +1,7 @@
-"""Conversations as token ids, and which of them the assistant said.
+"""Encode conversations as token ids by a chat template, with a mask of what the assistant says.
 
-The ids are those of the whole text that the chat template makes. What the template writes may be a control token; what
-somebody said never is: its name in a message is guarded by a private character until the text is taken apart, and then
-spelled out like any other text.
+The ids are those of the whole text that the chat template renders. Control tokens come from the template only: their names
+in messages are marked by a private character in the rendered text, and then spelled out like any other text.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from ..tokenizer_json import encoding_errors
 from .template import ChatTemplate, Said
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
-GUARD = "\ue0f2"  # before the name of a control token that somebody said
-BEGINS, ENDS = "\ue0f3", "\ue0f4"  # around the number of a control token that the template wrote
-_PRIVATE = re.compile("[\ue0f0-\ue0f4]")  # these, and those of chat.py
+GUARD = "\ue0f2"  # before the name of a control token in a message
+BEGINS, ENDS = "\ue0f3", "\ue0f4"  # around the number of a control token from the template
+_PRIVATE = re.compile("[\ue0f0-\ue0f4]")  # these, and those of sandbox.py
 _AFTER_THE_END = re.compile(rf"(?<={ENDS})\s+\Z")
 
 Message = Mapping[str, Any]
@@ -34,26 +33,26 @@ Messages = Sequence[Message]
 
 
 def check_messages(value: Any) -> list[dict[str, Any]]:
-    """Messages as a template takes them. Raises ValueError where one is not an object with a role and a content."""
+    """Return messages as dictionaries. Raises ValueError if one is not an object with a role and a content."""
     if not isinstance(value, list | tuple) or not value:
         raise ValueError(
             'a conversation is a list of messages, [{"role": "user", "content": "…"}, …], not ' + repr(value)[:60]
         )
     for i, message in enumerate(value):
         if not isinstance(message, Mapping) or not all(isinstance(message.get(k), str) for k in ("role", "content")):
-            raise ValueError(f"message {i} has no role and content, both texts: {repr(message)[:60]}")
+            raise ValueError(f"message {i} needs a role and a content, both texts, and is {repr(message)[:60]}")
         if any(_PRIVATE.search(text) for text in _texts(message)):
             raise ValueError(
-                f"message {i} has one of the private characters U+E0F0 to U+E0F4, which mark things here: take it out"
+                f"message {i} has one of the private characters U+E0F0 to U+E0F4, which qkv uses as marks; remove it"
             )
     return [dict(message) for message in value]
 
 
 class Conversations:
-    """Conversations in the ids of one tokenizer, by its chat template.
+    """Encodes conversations by a tokenizer's chat template.
 
-    Control tokens are what the template writes of them. So are markers that it writes (`<tool_call>`, `<think>`), which
-    the assistant may also say.
+    Control tokens come from the template only. Markers in the template (`<tool_call>`, `<think>`) may also come from the
+    assistant's messages.
     """
 
     def __init__(
@@ -70,16 +69,16 @@ class Conversations:
         self._named = re.compile(f"{GUARD}?(?:{self._any.pattern})")
 
     def prompt(self, messages: Messages) -> list[int]:
-        """The ids after which the model is to answer. Raises ValueError in one sentence where there is no such place."""
+        """Return the ids of a conversation up to the model's reply. Raises ValueError if it ends with the assistant."""
         checked = self._checked(messages)
         if checked[-1]["role"] == "assistant":
-            raise ValueError("the last message is the assistant's own; end with one that is to be answered")
+            raise ValueError("the last message is the assistant's; end with a message to reply to")
         return self._encoded([Said(self.template.render(checked, prompt=True), False)])[0]
 
     def row(self, messages: Messages) -> tuple[list[int], list[int]]:
-        """The ids of a conversation, and for each 1 where the assistant says it, the end of its turn included, else 0.
+        """Return the ids of a conversation, and for each 1 if the assistant says it (the end of its turn included), else 0.
 
-        Raises ValueError in one sentence where the assistant says nothing, or where the template does not show what.
+        Raises ValueError if the assistant says nothing, or the template doesn't show what.
         """
         checked = self._checked(messages)
         if not any(message["role"] == "assistant" for message in checked):
@@ -91,16 +90,16 @@ class Conversations:
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """The token that the template ends an assistant's turn with; none where it ends it otherwise."""
+        """The control token that ends an assistant's turn in the template; empty if there is none."""
         try:
             ids, learned = self.row([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
-        except ValueError:  # a template that wants more than two messages
+        except ValueError:  # the template needs more than two messages
             return ()
         last = max(i for i, counts in enumerate(learned) if counts)
         return (ids[last],) if ids[last] in self._ids.values() else ()
 
     def _checked(self, messages: Messages) -> list[dict[str, Any]]:
-        """Messages with known roles, and with every name of a control token in them guarded."""
+        """Check the roles of messages, and mark every name of a control token in their texts."""
         checked = check_messages(messages)
         for i, message in enumerate(checked):
             role = message["role"]
@@ -116,17 +115,17 @@ class Conversations:
         }
 
     def _encoded(self, parts: Iterable[Said]) -> tuple[list[int], list[int]]:
-        """Ids, and for each whether it begins in a part that is to be learned."""
+        """Return ids, and for each 1 if it begins in a part to be learned."""
         spelled = [piece for part in parts for piece in _ended(Said(self._spelled(part.text), part.learned))]
-        whole = "".join(part.text for part in spelled)
-        with encoding_errors([whole]):
-            encoding = self._raw.encode(whole, add_special_tokens=False)
+        text = "".join(part.text for part in spelled)
+        with encoding_errors([text]):
+            encoding = self._raw.encode(text, add_special_tokens=False)
         begins = list(accumulate((len(part.text) for part in spelled[:-1]), initial=0))
         learned = [int(spelled[bisect_right(begins, at) - 1].learned) for at, _ in encoding.offsets]
         return [self._real.get(i, i) for i in encoding.ids], learned
 
     def _spelled(self, text: str) -> str:
-        """A template's text with its control tokens as twins, and those that were said as they were said."""
+        """Replace the template's control tokens by their twins, and unmark those in messages."""
 
         def spell(name: re.Match[str]) -> str:
             return name[0][1:] if name[0].startswith(GUARD) else self._twins[name[0]]
@@ -135,14 +134,14 @@ class Conversations:
 
 
 def _with_twins(raw: tokenizers.Tokenizer, written: Iterable[str], twins: Mapping[str, str]) -> tokenizers.Tokenizer:
-    """A pipeline that spells every name out, and reads a token only from its twin, which no text can hold."""
+    """Return a tokenizer that spells out the names of control tokens, and reads a token only from its twin."""
     flags = {token.content: token for token in raw.get_added_tokens_decoder().values()}
-    made = tokenizers.Tokenizer.from_str(raw.to_str())
-    made.post_processor = None  # which would cut spaces off the offsets
-    made.add_special_tokens([_like(flags[name], name, special=True) for name in written])
-    made.add_tokens([_like(flags[name], twin, special=False) for name, twin in twins.items()])
-    made.encode_special_tokens = True  # that is: spell them out
-    return made
+    twinned = tokenizers.Tokenizer.from_str(raw.to_str())
+    twinned.post_processor = None  # it would cut spaces off the offsets
+    twinned.add_special_tokens([_like(flags[name], name, special=True) for name in written])
+    twinned.add_tokens([_like(flags[name], twin, special=False) for name, twin in twins.items()])
+    twinned.encode_special_tokens = True  # spell them out
+    return twinned
 
 
 def _like(token: AddedToken, name: str, special: bool) -> AddedToken:
@@ -151,7 +150,7 @@ def _like(token: AddedToken, name: str, special: bool) -> AddedToken:
 
 
 def _ended(part: Said) -> Iterator[Said]:
-    """What is learned ends with the token that ends the turn, not with the line that a template ends after it."""
+    """Split off white space after the token that ends the turn: the assistant doesn't learn it."""
     after = _AFTER_THE_END.search(part.text) if part.learned else None
     if after is None:
         yield part
@@ -161,7 +160,7 @@ def _ended(part: Said) -> Iterator[Said]:
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with every text in it changed."""
+    """Apply `change` to every text in a JSON value."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):

@@ -27,7 +27,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: dict[str, Any]) -> str:
-        """The text that a template makes. Raises ValueError in one sentence where it makes none."""
+        """Return the text that a template renders. Raises ValueError if it fails."""
         try:
             line = json.dumps(request).encode("ascii") + b"\n"
         except (TypeError, ValueError, RecursionError) as error:
@@ -46,12 +46,12 @@ class Child:
             process = self._process = _begin()
         assert process.stdin is not None and process.stdout is not None
         try:
-            with contextlib.suppress(BrokenPipeError):  # it has ended; there is nothing to read either
+            with contextlib.suppress(BrokenPipeError):  # the process has ended; reading finds nothing either
                 process.stdin.write(line)
                 process.stdin.flush()
-            said = process.stdout.readline()
-            answer: dict[str, Any] = json.loads(said) if said.endswith(b"\n") else {"error": TOO_MUCH, "last": True}
-        except BaseException:  # Ctrl-C too: the next answer would be that to this request
+            reply = process.stdout.readline()
+            answer: dict[str, Any] = json.loads(reply) if reply.endswith(b"\n") else {"error": TOO_MUCH, "last": True}
+        except BaseException:  # Ctrl-C too: a late answer would be taken for that to the next request
             self._end()
             raise
         if "last" in answer:
@@ -65,7 +65,7 @@ class Child:
             process.communicate()
 
     def forget(self) -> None:
-        """In a process that was forked: the child is the parent's."""
+        """Start anew in a forked process: this child belongs to the parent."""
         self._lock = threading.Lock()
         self._process = None
 
@@ -77,12 +77,12 @@ TOO_MUCH = (
 
 
 def _begin() -> subprocess.Popen[bytes]:
-    """Start it, without the user's settings of Python, and with no other packages than Jinja.
+    """Start the process, without the user's settings of Python, and with no other packages than Jinja.
 
-    Raises ValueError where it doesn't start.
+    Raises ValueError if it doesn't start.
     """
-    found = [importlib.util.find_spec(name) for name in NEEDED]
-    folders = {str(Path(spec.origin).parent.parent) for spec in found if spec is not None and spec.origin}
+    specs = [importlib.util.find_spec(name) for name in NEEDED]
+    folders = {str(Path(spec.origin).parent.parent) for spec in specs if spec is not None and spec.origin}
     script = Path(__file__).with_name("sandbox.py")
     command = [sys.executable, "-I", "-S", "-c", BEGIN, str(script), *sorted(folders)]
     try:

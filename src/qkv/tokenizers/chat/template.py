@@ -17,7 +17,7 @@ LARGEST_TEMPLATE = 256 << 10  # characters
 
 
 class Said(NamedTuple):
-    """A stretch of a conversation's text, and whether the model is to learn to say it."""
+    """A part of a conversation's text, and whether the model learns to generate it."""
 
     text: str
     learned: bool
@@ -25,9 +25,9 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A chat template; `tokens` are those that it may name (`bos_token`, `eos_token` …).
+    """A chat template; `tokens` are the variables for special tokens (`bos_token`, `eos_token` …).
 
-    Raises ValueError for one that is too long or no template.
+    Raises ValueError for a template that is too long or not valid.
     """
 
     source: str
@@ -40,50 +40,50 @@ class ChatTemplate:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], tokens: Mapping[str, str]) -> ChatTemplate:
-        """The template in a tokenizer's configuration. Raises ValueError where there is none."""
-        found = config.get("chat_template")
-        if isinstance(found, list):
-            named = {item.get("name"): item.get("template") for item in found if isinstance(item, dict)}
-            found = named.get("default", next(iter(named.values()), None))
-        if not isinstance(found, str):
+        """Return the template in a tokenizer's configuration. Raises ValueError if there is none."""
+        template = config.get("chat_template")
+        if isinstance(template, list):
+            named = {item.get("name"): item.get("template") for item in template if isinstance(item, dict)}
+            template = named.get("default", next(iter(named.values()), None))
+        if not isinstance(template, str):
             raise ValueError("this tokenizer has no chat template; put a chat_template.jinja beside its tokenizer.json")
-        return cls(found, {f"{role}_token": token for role, token in tokens.items()})
+        return cls(template, {f"{role}_token": token for role, token in tokens.items()})
 
     def render(self, messages: Sequence[Mapping[str, Any]], prompt: bool = False, **values: Any) -> str:
-        """The text of a conversation; `prompt` ends it where the model is to answer.
+        """Render a conversation as text; with `prompt` the text ends where the model's reply begins.
 
-        Raises ValueError in one sentence where the template refuses, fails, or takes more than it may.
+        Raises ValueError if the template refuses, fails, or exceeds its limits.
         """
         return self._run(messages, prompt, values).replace(OPENED, "").replace(CLOSED, "")
 
     def _run(self, messages: Sequence[Mapping[str, Any]], prompt: bool, values: Mapping[str, Any]) -> str:
-        given = {**self.tokens, "messages": list(messages), "add_generation_prompt": prompt, **values}
-        return CHILD.ask({"source": self.source, "values": given})
+        variables = {**self.tokens, "messages": list(messages), "add_generation_prompt": prompt, **values}
+        return CHILD.ask({"source": self.source, "values": variables})
 
     def parts(self, messages: Sequence[Mapping[str, Any]]) -> list[Said]:
-        """A conversation in stretches: what the assistant says is to be learned, everything else is read.
+        """Split a conversation's text into parts: the assistant's turns are learned, everything else is only read.
 
-        Where the template marks it by {% generation %}, that is it. Else an assistant's turn is what the text has more
-        than the one that ends where the model is to answer. A template may write a turn in another way once more follow
-        (Qwen 3 leaves earlier thoughts out). Such a turn is not what the model is to say, so it is only read: what is
-        learned is each turn that the text has exactly as the model would be asked for it, the last one above all.
+        If the template marks turns by {% generation %}, these are learned. Otherwise an assistant's turn is what its text
+        adds to the prompt before it. A template may render a turn differently when more turns follow (Qwen 3 leaves
+        earlier thoughts out). Such a turn is not what the model should generate, so it is only read; each turn that
+        appears in the text exactly as in its own prompt and reply is learned, the last one above all.
 
-        Raises ValueError where that is none.
+        Raises ValueError if no turn is learned.
         """
-        whole = self._run(messages, False, {})
-        if OPENED in whole:
-            pieces = whole.replace(CLOSED, OPENED).split(OPENED)
+        text = self._run(messages, False, {})
+        if OPENED in text:
+            pieces = text.replace(CLOSED, OPENED).split(OPENED)
             return [Said(piece, bool(i % 2)) for i, piece in enumerate(pieces) if piece]
-        said, at, turns = [], 0, [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
+        parts, at, turns = [], 0, [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
         for i in turns:
             before, after = self.render(messages[:i], prompt=True), self.render(messages[: i + 1])
-            if at <= len(before) and after.startswith(before) and whole.startswith(after):
-                said += [Said(whole[at : len(before)], False), Said(whole[len(before) : len(after)], True)]
+            if at <= len(before) and after.startswith(before) and text.startswith(after):
+                parts += [Said(text[at : len(before)], False), Said(text[len(before) : len(after)], True)]
                 at = len(after)
-        if turns and not said:
+        if turns and not parts:
             raise ValueError(
-                f"the chat template writes message {turns[-1]} of a conversation in another way once more follow, or "
-                "elsewhere than where it has the model answer, so what the assistant said can't be told from the rest; "
-                "end the conversation there, or mark it in the template by {% generation %}"
+                f"the chat template renders message {turns[-1]} of a conversation differently when more messages follow, or "
+                "not where the model's reply begins, so the assistant's text can't be found; "
+                "end the conversation there, or mark the text in the template by {% generation %}"
             )
-        return [part for part in (*said, Said(whole[at:], False)) if part.text]
+        return [part for part in (*parts, Said(text[at:], False)) if part.text]

@@ -15,7 +15,7 @@ from .spec import ByteFallbackSpec, TokenizerSpec, Trace, VocabSize, refuse_trac
 
 
 class Word(TokenizerSpec, kind="word"):
-    """Words as they stand between spaces, the most frequent of them; all others are unknown."""
+    """Words between spaces: the most frequent form the vocabulary, and all others are unknown."""
 
     vocab_size: VocabSize = 50_000
     """At most; the most frequent words are kept."""
@@ -45,7 +45,7 @@ class Word(TokenizerSpec, kind="word"):
 
 
 class Char(ByteFallbackSpec, kind="char"):
-    """Characters (Unicode code points), spaces among them."""
+    """Characters (Unicode code points), including spaces."""
 
     vocab_size: VocabSize = 50_000
     """At most; the most frequent characters are kept."""
@@ -66,8 +66,8 @@ class Char(ByteFallbackSpec, kind="char"):
         for text in normalized(texts, self.pipeline(models.BPE())):
             counts.update(text)
         seen = sorted((c for c, n in counts.items() if n >= self.min_frequency), key=lambda c: (-counts[c], c))
-        found = seen[: self.vocab_size - len(self.names) - len(self.fallback)]
-        vocabulary = {token: i for i, token in enumerate([*self.names, *self.fallback, *found])}
+        kept = seen[: self.vocab_size - len(self.names) - len(self.fallback)]
+        vocabulary = {token: i for i, token in enumerate([*self.names, *self.fallback, *kept])}
         return models.BPE(vocabulary, [], unk_token=self.unk, byte_fallback=self.byte_fallback)
 
 
