@@ -308,7 +308,7 @@ def test_a_backend_is_added_under_a_name_of_its_own() -> None:
         assert attend(*random(t=4, s=4), backend="zeros").count_nonzero() == 0
         with pytest.raises(ValueError, match="'zeros' can't serve this request: it only counts to four"):
             attend(*random(), backend="zeros")
-        with pytest.raises(ValueError, match="there is a backend 'zeros' already"):
+        with pytest.raises(ValueError, match="there is already a backend 'zeros'"):
             register("zeros", Zeros())
     finally:
         del BACKENDS["zeros"]

@@ -167,7 +167,7 @@ def test_named_backends_refuse() -> None:
     q = randn(1, 4, 1, 2)
     comparison = Gaussian().module(2).comparison()
     for name in ("sdpa", "tiled", "flex"):
-        with pytest.raises(ValueError, match="compares by dot products, and Distance is none, for which 'reference'"):
+        with pytest.raises(ValueError, match="it computes dot products, and only 'reference' has the score Distance"):
             attend(q, q, q, score=comparison, backend=name)
     torch.testing.assert_close(
         attend(q, q, q, score=comparison), attend(q, q, q, score=comparison, backend="reference")

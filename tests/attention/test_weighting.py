@@ -122,7 +122,7 @@ def test_any_attention_takes_it(how: Weighting) -> None:
 def test_other_backends_refuse_by_name() -> None:
     q = randn(1, 4, 1, 2)
     for name in set(BACKENDS) - {"reference"}:
-        with pytest.raises(ValueError, match="those of 'sigmoid' only 'reference' computes"):
+        with pytest.raises(ValueError, match="only 'reference' has the weighting 'sigmoid'"):
             attend(q, q, q, weighting=Sigmoid(), backend=name)
     with pytest.raises(ValueError, match="a log-sum-exp belongs to the soft-max"):
         attend(q, q, q, weighting=Sigmoid(), return_lse=True)

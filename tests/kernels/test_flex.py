@@ -27,7 +27,7 @@ from qkv.positions.bias import ALiBi, T5Buckets
 T, HEADS = 150, 4  # more than one block of 128
 compiler = pytest.mark.skipif(
     flex._no_compiler("cpu") is not None or "AVX" not in torch.backends.cpu.get_cpu_capability(),
-    reason="FlexAttention's CPU kernels are made by a C++ compiler, for x86 with AVX2",
+    reason="FlexAttention's CPU kernels need a C++ compiler, and x86 with AVX2",
 )
 
 

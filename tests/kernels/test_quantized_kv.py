@@ -76,7 +76,7 @@ def test_many_heads_and_rows_with_room_for_more(way: str) -> None:
     cut = k.groups(0, 5)
     assert not cut.data.is_contiguous()
     q, out = torch.randn(B, 3, 4, 32), torch.empty(B, 3, 4, 50)
-    coded.score(q, cut, out)
+    coded.write_scores(q, cut, out)
     torch.testing.assert_close(out[..., : 5 * GROUP], q @ cut.dequantize().mT, atol=1e-4, rtol=1e-4)
     values, p = held(8 * GROUP, 3, 32, 4, "token", 5).codes.groups(0, 5), torch.rand(B, 3, 4, 50)
     torch.testing.assert_close(coded.mixed(p, values), p[..., : 5 * GROUP] @ values.dequantize(), atol=1e-4, rtol=1e-4)
@@ -119,7 +119,7 @@ def test_what_is_constant_stays_nearly_so() -> None:
 
 @pytest.fixture
 def unit() -> None:
-    if native._tiles() is None:
+    if native._amx() is None:
         pytest.skip("this CPU has no matrix unit, or there is no C++ compiler")
 
 

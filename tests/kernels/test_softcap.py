@@ -62,7 +62,7 @@ def test_bf16_is_as_near_as_the_reference() -> None:
     [
         ({}, "soft-cap"),
         ({"softcap": 2.0, "bias": torch.zeros(T, T)}, "bias"),
-        ({"softcap": 2.0, "dropout": 0.1}, "drops no weights"),
+        ({"softcap": 2.0, "dropout": 0.1}, "it has no dropout of attention weights"),
         ({"softcap": 2.0, "return_lse": True}, "log-sum-exp"),
     ],
 )

@@ -46,8 +46,8 @@ def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence
     from ..kernels import reference
     from ..positions.base import Bias
 
-    if request.held is not None:
-        return _cut(request.held.detach(), heads, rows)
+    if request.known_weights is not None:
+        return _cut(request.known_weights.detach(), heads, rows)
     q, k, v, bias, layout = request.q, request.k, request.v, request.dense_bias(), request.layout
     mask = request.mask()
     chosen = list(range(request.n_heads)) if heads is None else list(heads)

@@ -1,1 +1,1 @@
-"""How attention is computed: the request, the plan shared by all layers, and the backends."""
+"""Attention backends, the requests that they serve, and the plan that all layers share."""

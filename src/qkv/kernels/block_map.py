@@ -1,4 +1,4 @@
-"""Block maps: which tiles of the score matrix a kernel has to visit, from intervals and never from a mask of all pairs."""
+"""Block maps: which tiles of the score matrix a kernel has to visit, computed from intervals, not from a mask."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class BlockMap:
 
 
 class BlockBounds(NamedTuple):
-    """Blocks of queries, or of keys: their bounds, whether each has a real token, and whether it has no other."""
+    """Blocks of queries, or of keys: their bounds, whether some, and whether all, tokens of each are real."""
 
     interval: Interval
     some: Tensor
     every: Tensor
 
     def at(self, index: Any) -> BlockBounds:
-        """The blocks that an index takes; None makes an axis."""
+        """The blocks at an index; None adds an axis."""
         return BlockBounds(Interval(*(t[index] for t in self.interval)), self.some[index], self.every[index])
 
 
@@ -64,39 +64,31 @@ def block_bounds(layout: Layout, size: int) -> BlockBounds:
     far = torch.iinfo(torch.int64).max
 
     def low(x: Tensor | None) -> Tensor:
-        return _each(blocks, size, None if x is None else x.masked_fill(~valid, far), "amin")
+        return _reduce(blocks, size, None if x is None else x.masked_fill(~valid, far), "amin")
 
     def high(x: Tensor | None) -> Tensor:
-        return _each(blocks, size, None if x is None else x.masked_fill(~valid, -1), "amax")
+        return _reduce(blocks, size, None if x is None else x.masked_fill(~valid, -1), "amax")
 
-    bits = [0, 0] if role is None else [_bits(role, valid, blocks, size, want) for want in (any, all)]
-    zeros = torch.zeros(len(blocks), dtype=torch.int64)
-    any_role, all_role = (zeros if isinstance(b, int) else b for b in bits)
-    some, every = (_each(blocks, size, valid.long(), how) > 0 for how in ("amax", "amin"))
-    return BlockBounds(
-        Interval(low(position), high(position), low(segment), high(segment), any_role, all_role), some, every
-    )
+    roles = (_bits(role, valid, blocks, size, how) for how in ("amax", "amin"))
+    some, every = (_reduce(blocks, size, valid.long(), how) > 0 for how in ("amax", "amin"))
+    return BlockBounds(Interval(low(position), high(position), low(segment), high(segment), *roles), some, every)
 
 
-def _each(blocks: range, size: int, x: Tensor | None, how: str) -> Tensor:
-    """One number for each block of columns, over all rows."""
+def _reduce(blocks: range, size: int, x: Tensor | None, how: str) -> Tensor:
+    """Reduce each block of columns, over all rows, to one number."""
     if x is None:
         return torch.zeros(len(blocks), dtype=torch.int64)
-    whole = x.shape[1] // size * size
-    parts = [getattr(x[:, :whole].reshape(x.shape[0], -1, size), how)((0, 2))]
-    if whole < x.shape[1]:
-        parts.append(getattr(x[:, whole:], how)().reshape(1))
+    end = x.shape[1] // size * size  # of the complete blocks
+    parts = [getattr(x[:, :end].reshape(x.shape[0], -1, size), how)((0, 2))]
+    if end < x.shape[1]:
+        parts.append(getattr(x[:, end:], how)().reshape(1))
     return torch.cat(parts)
 
 
-def _bits(role: Tensor, valid: Tensor, blocks: range, size: int, want: object) -> Tensor:
-    """The role bits that any, or all, of the real tokens of each block have."""
+def _bits(role: Tensor | None, valid: Tensor, blocks: range, size: int, how: str) -> Tensor:
+    """The role bits that any ("amax"), or all ("amin"), real tokens of each block have."""
     out = torch.zeros(len(blocks), dtype=torch.int64)
-    for bit in range(int(role.max()).bit_length()):
-        flag = (role >> bit) & 1
-        if want is any:
-            has = _each(blocks, size, flag.masked_fill(~valid, 0), "amax")
-        else:
-            has = _each(blocks, size, flag.masked_fill(~valid, 1), "amin")
-        out |= has << bit
+    for bit in range(0 if role is None else int(role.max()).bit_length()):
+        flag = ((role >> bit) & 1).masked_fill(~valid, how == "amin")  # type: ignore[operator]
+        out |= _reduce(blocks, size, flag, how) << bit
     return out

@@ -1,7 +1,7 @@
-"""FlexAttention (Dong et al. 2024): PyTorch compiles one kernel for each rule, from the rule itself.
+"""The `flex` backend: FlexAttention (Dong et al. 2024), for which PyTorch compiles a kernel for each pattern.
 
-A pattern, a bias and a soft-cap reach the compiler as functions of one pair, (batch, head, query index, key index); blocks
-that a pattern rules out come from the block map. On a CPU there is a forward pass only, and a C++ compiler makes it.
+Pattern, bias and soft-cap are passed to the compiler as functions of one pair, (batch, head, query index, key index); the
+block map says which blocks a pattern rules out. CPUs have a forward pass only, and need a C++ compiler.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .plan import same_segment
 from .request import Request, Result
 
 if TYPE_CHECKING:
-    from torch.nn.attention.flex_attention import BlockMask  # takes long to import: so only where it is used
+    from torch.nn.attention.flex_attention import BlockMask  # slow to import, so only where it is used
 
-_BLOCK = 128  # the sides of a block: what PyTorch's GPU kernels are made for
+_BLOCK = 128  # queries and keys of a block, as PyTorch's GPU kernels expect
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_WIDTHS = (16, 256)  # widths of heads that fit a GPU's registers and its matrix units
+_WIDTHS = (16, 256)  # widths of heads that fit a GPU's registers and matrix units
 
 
 @untraced  # decided on the host
@@ -43,12 +43,14 @@ def refuses(request: Request) -> str | None:
     if q.dtype not in _DTYPES:
         return f"its kernels compute in fp32, bf16 and fp16, not in {q.dtype}"
     if q.device.type not in ("cpu", "cuda"):
-        return f"it is made for CPUs and CUDA devices, not for {q.device.type}"
+        return f"it runs on CPUs and CUDA devices, not on {q.device.type}"
     low, high = _WIDTHS
     if q.device.type == "cuda" and not all(low <= x.shape[-1] <= high for x in (q, v)):
         return f"its GPU kernels take head widths of {low} to {high}, not {q.shape[-1]} and {v.shape[-1]}"
-    here = _refuses_on_a_cpu(request) if q.device.type == "cpu" else None
-    return here or _no_compiler(q.device.type) or pairwise.refuses(request.pattern, request.layout.positions.shape[-1])
+    on_cpu = _refuses_on_a_cpu(request) if q.device.type == "cpu" else None
+    return (
+        on_cpu or _no_compiler(q.device.type) or pairwise.refuses(request.pattern, request.layout.positions.shape[-1])
+    )
 
 
 def _refuses_on_a_cpu(request: Request) -> str | None:
@@ -57,33 +59,33 @@ def _refuses_on_a_cpu(request: Request) -> str | None:
     if request.return_lse:
         return "its CPU kernel does not return the log-sum-exp"
     if "AVX" not in torch.backends.cpu.get_cpu_capability():
-        return "its CPU kernel is made for x86 with AVX2, which this machine lacks"
+        return "its CPU kernel needs x86 with AVX2, which this machine lacks"
     return None
 
 
 def _needs_grad(request: Request) -> bool:
-    given = request.bias.tensors if isinstance(request.bias, Bias) else (request.bias,)
-    inputs = (request.q, request.k, request.v, *given)
+    bias = request.bias.tensors if isinstance(request.bias, Bias) else (request.bias,)
+    inputs = (request.q, request.k, request.v, *bias)
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
 
 
 @lru_cache(maxsize=8)
 def _no_compiler(device: str) -> str | None:
     if device == "cuda":
-        return None if find_spec("triton") else "its GPU kernels are made by Triton, which is not installed"
+        return None if find_spec("triton") else "its GPU kernels need Triton, which is not installed"
     name = os.environ.get("CXX", "g++")
-    return None if shutil.which(name) else f"its CPU kernels are made by a C++ compiler, and there is no {name}"
+    return None if shutil.which(name) else f"its CPU kernels need a C++ compiler, and there is no {name}"
 
 
-@untraced  # what it compiles it compiles by itself
+@untraced  # it compiles its own kernels
 def run(request: Request) -> Result:
     from torch.nn.attention.flex_attention import AuxRequest
 
     q, k, v = (x.transpose(1, 2) for x in (request.q, request.k, request.v))
-    if q.device.type == "cpu":  # PyTorch refuses leaves that need gradients even where none are recorded
+    if q.device.type == "cpu":  # PyTorch refuses leaves that need gradients even if none are recorded
         q, k, v = (x.detach() for x in (q, k, v))
     if not (q.numel() and k.numel() and v.numel()):
-        return _nothing(request)
+        return _empty_result(request)
     out, aux = _compiled(_key(request))(
         q,
         k,
@@ -98,13 +100,13 @@ def run(request: Request) -> Result:
     return (out, aux.lse) if request.return_lse else out
 
 
-def _nothing(request: Request) -> Result:
+def _empty_result(request: Request) -> Result:
     b, t, h, _ = request.q.shape
     out = request.q.new_zeros(b, t, h, request.v.shape[-1])
     return (out, out.new_full((b, h, t), float("-inf"), dtype=torch.float32)) if request.return_lse else out
 
 
-# -- one kernel for each rule and each shape ---------------------------------------------------------------------------
+# -- one kernel for each pattern and shape -----------------------------------------------------------------------------
 
 
 def _key(request: Request) -> tuple[Any, ...]:
@@ -120,9 +122,9 @@ def _key(request: Request) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=128)
 def _compiled(key: tuple[Any, ...]) -> Callable[..., Any]:
-    """A compiled function of its own for each key: with sizes that vary, a CPU kernel is several times slower.
+    """A compiled function for each key: with sizes that vary, a CPU kernel is several times slower.
 
-    PyTorch counts how often a code object was compiled and gives up after a few: so each gets a copy.
+    PyTorch gives up after compiling one code object a few times, so each function is a copy.
     """
     from torch.nn.attention.flex_attention import flex_attention as f
 
@@ -131,11 +133,11 @@ def _compiled(key: tuple[Any, ...]) -> Callable[..., Any]:
     return torch.compile(own, dynamic=False, fullgraph=True)
 
 
-# -- who may look at whom ----------------------------------------------------------------------------------------------
+# -- which pairs are allowed -------------------------------------------------------------------------------------------
 
 
 class _Side(NamedTuple):
-    """The numbers of one side's tokens that are read, each (T,) or (B, T); None is 0, or not read."""
+    """The numbers of queries, or of keys, that the kernel reads, each (T,) or (B, T); None is 0, or not read."""
 
     columns: tuple[Tensor | None, ...]
 
@@ -145,14 +147,14 @@ class _Side(NamedTuple):
 
 
 def _side(layout: Layout, read: Collection[int]) -> _Side:
-    """Positions by axis, segment, role. What a kernel is given and does not read is an error to PyTorch."""
-    given = [*layout.positions.unbind(-1), layout.segments, layout.roles]
-    columns = [x if i in read and x is not None else None for i, x in enumerate(given)]
+    """Positions by axis, segment, role. Only what the kernel reads, since PyTorch raises an error for unused inputs."""
+    numbers = [*layout.positions.unbind(-1), layout.segments, layout.roles]
+    columns = [x if i in read else None for i, x in enumerate(numbers)]
     return _Side(tuple(None if x is None else (x[0] if x.shape[0] == 1 else x).contiguous() for x in columns))
 
 
 def _block_mask(request: Request) -> BlockMask:
-    """Made once per pass; no mask of all pairs at any time."""
+    """The block mask, made once per pass without a mask of all pairs."""
     about = (request.layout, request.kv_layout)
     return request.plan.once(f"flex {request.pattern.text}", about, lambda: _make_block_mask(request))
 
@@ -174,13 +176,13 @@ def _make_block_mask(request: Request) -> BlockMask:
 
 
 def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """For each row of blocks how many are meant, and their numbers first: (1, 1, rows) and (1, 1, rows, columns)."""
+    """For each row, the number of true blocks (1, 1, rows), and all block numbers, true ones first (1, 1, rows, columns)."""
     first = blocks.int().argsort(dim=-1, descending=True, stable=True)
     return blocks.sum(-1, dtype=torch.int32)[None, None], first.int()[None, None]
 
 
 def _mask_mod(pattern: Pattern, request: Request) -> Callable[..., Tensor]:
-    """The pattern, segments and padded keys, for one pair. Padded queries are left to `attend`."""
+    """Pattern, segments and padded keys, for one pair. `attend` handles padded queries."""
     rule = pairwise.rule(pattern, request.layout.positions.shape[-1], request.q.device)
     decide, tables = rule.decide, rule.tables
     one_segment = same_segment(request.layout, request.kv_layout)
@@ -196,7 +198,7 @@ def _mask_mod(pattern: Pattern, request: Request) -> Callable[..., Tensor]:
     return mask_mod
 
 
-# -- what is added to a score ------------------------------------------------------------------------------------------
+# -- soft-cap and bias of a score --------------------------------------------------------------------------------------
 
 _Term = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # batch, head, query index, key index → what is added
 
@@ -216,7 +218,7 @@ def _score_mod(request: Request) -> Callable[..., Tensor] | None:
 
 
 def _term(request: Request) -> _Term | None:
-    """The bias of one pair. A scheme that has no form for one pair is made whole, as a tensor is."""
+    """The bias of one pair. A scheme without a form for one pair becomes a dense tensor."""
     bias = request.bias
     if isinstance(bias, Bias):
         places = _side(request.layout, {0}), _side(request.kv_layout, {0})

@@ -1,7 +1,7 @@
-"""A pattern as plain arithmetic on one pair of tokens: what a compiler can build into a kernel.
+"""Patterns traced to arithmetic on one pair of tokens, which a compiler can build into a kernel.
 
-`Pattern.allowed` is ordinary Python over whole views. It is traced once over views of one token, which leaves the
-operations on numbers alone; whatever does not depend on the pair is computed there and then, and becomes a table.
+`Pattern.allowed` is ordinary Python over all tokens. It is traced once with single tokens, which leaves only operations on
+numbers; what does not depend on the pair is computed while tracing and becomes a table.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ..core.layout import View
 from ..patterns.basic import Pattern
 
 _aten = torch.ops.aten
-_PLAIN = {_aten.index, _aten._to_copy, _aten.floor_divide}  # beside what PyTorch marks as pointwise
+_PLAIN = {_aten.index, _aten._to_copy, _aten.floor_divide}  # besides what PyTorch marks as pointwise
 
 
 class Rule(NamedTuple):
     """`decide(head, query's numbers, key's numbers, tables)` → boolean; numbers are positions …, segment, role.
 
-    `of_query` and `of_key` say which of the numbers it reads.
+    `of_query` and `of_key` are the indices of the numbers that it reads.
     """
 
     decide: Callable[..., Tensor]
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
 
 
 def refuses(pattern: Pattern, n_axes: int) -> str | None:
-    """Why a pattern can't be written so; None when it can."""
+    """Why a pattern can't be traced so; None when it can."""
     try:
         rule(pattern, n_axes, torch.device("cpu"))
     except ValueError as error:
@@ -43,7 +43,7 @@ def refuses(pattern: Pattern, n_axes: int) -> str | None:
 
 @lru_cache(maxsize=256)
 def rule(pattern: Pattern, n_axes: int, device: torch.device) -> Rule:
-    """Raises ValueError when what the pattern does is no arithmetic on one pair."""
+    """Trace a pattern. Raises ValueError if it is not arithmetic on one pair."""
     from torch.fx.experimental.proxy_tensor import make_fx  # takes long to import
 
     n = n_axes + 2
@@ -52,7 +52,7 @@ def rule(pattern: Pattern, n_axes: int, device: torch.device) -> Rule:
         q, k = _view(numbers[:n]), _view(numbers[n:])
         return pattern.allowed(q, k, head if pattern.per_head else None)
 
-    # One element, not none: indexing by it is an operation, where indexing by a number would ask for its value.
+    # Shape (1,), not (): indexing by it is traced as an operation, while indexing by a number would read its value.
     ones = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(1 + 2 * n)]
     try:
         traced = make_fx(allowed)(*ones)
@@ -84,7 +84,7 @@ def _is_plain(target: Any) -> bool:
 
 
 def _unstack(graph: fx.Graph) -> None:
-    """An axis that is taken out of a stack of axes is that axis."""
+    """Replace an axis selected from a stack of axes by that axis."""
     for node in list(graph.nodes):
         if node.target is _aten.select.int and node.args[0].target is _aten.stack.default:
             axes, number = node.args[0].args[0], node.args[2]
@@ -94,7 +94,7 @@ def _unstack(graph: fx.Graph) -> None:
 
 
 def _fold(traced: fx.GraphModule) -> tuple[Tensor, ...]:
-    """Compute what depends on no input, and make what is left of it further inputs; their values, in order."""
+    """Compute what depends on no input and make it further inputs of the graph; returns their values, in order."""
     graph, known = traced.graph, {}
     for node in graph.nodes:
         if node.op == "get_attr":

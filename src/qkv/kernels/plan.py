@@ -1,4 +1,4 @@
-"""What one forward pass computes once and every layer shares: masks, biases as tensors, position tables."""
+"""`Plan`: masks, dense biases and position tables, computed once per forward pass and shared by all layers."""
 
 from __future__ import annotations
 
@@ -11,52 +11,49 @@ from torch import Tensor
 from ..core.layout import Layout, View
 from ..patterns.basic import And, Causal, Full, Interval, Pattern
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 class Plan:
-    """A memo for one pass. `once(what, about, make)` makes a thing the first time that it is asked for.
+    """A cache for one forward pass. `once(what, about, make)` calls `make` the first time only.
 
-    What a thing is about is compared by identity, in a list: a graph compiler sees through that, and not through ids.
+    The objects `about` which it is are compared by identity, in a list: graph compilers can trace that, but not ids.
     """
 
     def __init__(self) -> None:
-        self._made: list[tuple[str, tuple[Any, ...], Any]] = []
+        self._entries: list[tuple[str, tuple[Any, ...], Any]] = []
 
-    def once(self, what: str, about: tuple[Any, ...], make: Callable[[], Made]) -> Made:
-        for known, objects, value in self._made:
-            if (
-                known == what
-                and len(objects) == len(about)
-                and all(a is b for a, b in zip(objects, about, strict=True))
-            ):
+    def once(self, what: str, about: tuple[Any, ...], make: Callable[[], Value]) -> Value:
+        for key, objects, value in self._entries:
+            same = key == what and len(objects) == len(about)
+            if same and all(a is b for a, b in zip(objects, about, strict=True)):
                 return value
         value = make()
-        self._made.append((what, about, value))
+        self._entries.append((what, about, value))
         return value
 
     def mask(self, pattern: Pattern, layout: Layout, kv_layout: Layout, n_heads: int) -> Tensor | None:
-        """`allowed_mask`, made once for equal patterns."""
+        """`allowed_mask`, computed once for equal patterns."""
         what = f"mask {n_heads if pattern.per_head else 1} {pattern.text}"
         return self.once(what, (layout, kv_layout), lambda: allowed_mask(pattern, layout, kv_layout, n_heads))
 
 
 def host_interval(layout: Layout) -> Interval | None:
-    """Within which positions the tokens lie, as far as the host knows."""
+    """The interval of the tokens' positions; None where the host can't tell."""
     if layout.start is None or not layout.sequential or layout.segments is not None or layout.positions.shape[-1] != 1:
         return None
-    roles = 0 if layout.roles is None else -1  # unknown: any token may have any role, and no role is on all
+    roles = 0 if layout.roles is None else -1  # unknown: any token may have any role, and no role is common to all
     return Interval(layout.start, layout.start + layout.shape[1] - 1, any_role=roles)
 
 
 def first_position(layout: Layout) -> int:
-    """The first position, where the host knows that the others follow it and nothing else need be said; or −1."""
+    """The first position of unpadded tokens of one segment, without roles, at consecutive positions; else −1."""
     plain = layout.padding == "none" and layout.roles is None and host_interval(layout) is not None
     return layout.start if plain and layout.start is not None else -1
 
 
 def needed_parts(pattern: Pattern, layout: Layout, kv_layout: Layout) -> tuple[Pattern, ...]:
-    """The parts (of an And) that do not surely hold for every pair of these layouts, decided on the host."""
+    """The parts (of an And) that may forbid some pair of these layouts, decided on the host."""
     parts = pattern.parts if isinstance(pattern, And) else (pattern,)
     q, k = host_interval(layout), host_interval(kv_layout)
     if q is None or k is None:
@@ -65,7 +62,7 @@ def needed_parts(pattern: Pattern, layout: Layout, kv_layout: Layout) -> tuple[P
 
 
 def is_aligned_causal(parts: tuple[Pattern, ...], layout: Layout, kv_layout: Layout) -> bool:
-    """Whether the plain lower triangle over indices is exactly what is needed (padding, at the right, aside)."""
+    """Whether the mask is exactly the lower triangle over indices (apart from padding on the right)."""
     if len(parts) != 1 or not isinstance(parts[0], Causal) or not _plain_rows(layout, ("none", "right")):
         return False
     same = layout.shape[1] == kv_layout.shape[1] and layout.start is not None and layout.start == kv_layout.start
@@ -73,14 +70,14 @@ def is_aligned_causal(parts: tuple[Pattern, ...], layout: Layout, kv_layout: Lay
 
 
 def _plain_rows(layout: Layout, padding: tuple[str, ...]) -> bool:
-    """One run of consecutive positions a row, with nothing but the padding named."""
+    """Whether each row is one run of consecutive positions of one segment, with this kind of padding."""
     return layout.sequential and layout.one_segment and layout.padding in padding
 
 
 def allowed_mask(pattern: Pattern, layout: Layout, kv_layout: Layout, n_heads: int) -> Tensor | None:
-    """The boolean mask (B or 1, H or 1, T or 1, S) of pattern, segments and padded *keys*; None where all is allowed.
+    """The boolean mask (B or 1, H or 1, T or 1, S) of pattern, segments and padded *keys*; None if every pair is allowed.
 
-    Padded queries are left to the caller, who zeroes their rows: that keeps a padding mask at (B, 1, 1, S).
+    The caller zeroes the rows of padded queries, which keeps a padding mask at (B, 1, 1, S).
     """
     q, k = layout.queries(), kv_layout.keys()
     parts = [allowed_by_head(part, q, k, n_heads) for part in needed_parts(pattern, layout, kv_layout)]
@@ -97,7 +94,7 @@ def allowed_mask(pattern: Pattern, layout: Layout, kv_layout: Layout, n_heads: i
 
 
 def same_segment(layout: Layout, kv_layout: Layout) -> bool:
-    """Whether the host knows that every query of a row is in the segment of every key of it."""
+    """Whether the host knows that all queries and keys of a row are in one segment."""
     return (layout.segments is None and kv_layout.segments is None) or (layout is kv_layout and layout.one_segment)
 
 

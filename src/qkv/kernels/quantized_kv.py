@@ -1,9 +1,9 @@
-"""Decoding over keys and values in 8 or 4 bits, which are never turned back as a whole.
+"""Attention over quantized keys and values (8 or 4 bits) while decoding, without dequantizing them as a whole.
 
-A group's keys are k = s ∘ c + z with a scale and zero for each channel, so that q · k = (q ∘ s) · c + q · z: the query takes
-the scales, and meets the codes c as they are. Values are v_t = s_t c_t + z_t with one of each for a token, so that
-Σ p_t v_t = Σ (p_t s_t) c_t + Σ p_t z_t. On CPUs with a C++ compiler a kernel of ours reads the codes once (`native`);
-elsewhere codes become fp32 by blocks that stay in the processor's cache.
+A group's keys are k = s ∘ c + z with a scale and zero for each channel, so q · k = (q ∘ s) · c + q · z: the scales are
+multiplied into the query, which is compared with the codes c. Values are v_t = s_t c_t + z_t with a scale and zero for each
+token, so Σ p_t v_t = Σ (p_t s_t) c_t + Σ p_t z_t. On CPUs a C++ kernel reads the codes once (`native.quantized_kv`), where
+it is available; elsewhere codes are converted to fp32 in blocks that fit the processor's cache.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..kv_cache.quantization import QuantizedKV, QuantizedTensor, unpack
 from .native import quantized_kv as native
 from .request import Request
 
-FEW = native.MOST  # query rows of a key-value head up to which codes are read as they are
-BLOCK = 1024  # tokens that are fp32 at a time: half a megabyte at a width of 128
+FEW = native.MOST  # query rows of a key-value head up to which codes are not dequantized
+BLOCK = 1024  # tokens converted to fp32 at a time: half a megabyte at a width of 128
 
 
 def refuses(request: Request) -> str | None:
-    """Why a request over `QuantizedKV` keys is better served by turning them back."""
+    """Why a request over `QuantizedKV` keys is better served by dequantizing them."""
     if request.return_lse or request.dropout or (torch.is_grad_enabled() and request.q.requires_grad):
         return "it is for decoding: no dropout, no gradients, no log-sum-exp"
     if request.q.shape[1] * request.n_heads > FEW * request.n_kv_heads:
@@ -34,11 +34,11 @@ def run(request: Request) -> Float[Tensor, "B T H E"]:
     assert isinstance(k, QuantizedKV) and isinstance(v, QuantizedKV)
     b, t, h, d = request.q.shape
     q = request.q.transpose(1, 2).float().reshape(b, request.n_kv_heads, -1, d)  # (B, K, M, D), M = G · T
-    coded, scores = k.codes.tokens, q.new_empty(*q.shape[:3], k.shape[1])
-    score(q, k.codes, scores)
-    torch.matmul(q, k.residual.float().mT, out=scores[..., coded:])
+    quantized, scores = k.codes.tokens, q.new_empty(*q.shape[:3], k.shape[1])
+    write_scores(q, k.codes, scores)
+    torch.matmul(q, k.residual.float().mT, out=scores[..., quantized:])
     p = _weights(request, scores.mul_(request.scale).view(b, h, t, -1)).view_as(scores)
-    out = mixed(p, v.codes).add_(p[..., coded:] @ v.residual.float())
+    out = mixed(p, v.codes).add_(p[..., quantized:] @ v.residual.float())
     return out.view(b, h, t, -1).transpose(1, 2).to(request.q.dtype)
 
 
@@ -57,22 +57,22 @@ def _weights(request: Request, scores: Float[Tensor, "B H T S"]) -> Float[Tensor
     return torch.softmax(scores.masked_fill_(blind, 0.0), -1).masked_fill_(blind, 0.0)
 
 
-def score(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
-    """q · k into the first tokens of `out`, those that are coded."""
+def write_scores(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
+    """Write q · k to the first tokens of `out`, those of the codes."""
     if native.serves(codes, q.shape[2]):
         native.scores(q, codes, out)
         return
     n, g, step = codes.data.shape[2], codes.group, max(1, BLOCK // codes.group)
     scaled, shift = q[:, :, None] * codes.scale.float(), q[:, :, None] @ codes.offset().mT
-    found = out[..., : n * g].unflatten(-1, (n, g)).transpose(2, 3)  # (B, K, N, M, g)
+    scores = out[..., : n * g].unflatten(-1, (n, g)).transpose(2, 3)  # (B, K, N, M, g)
     for i in range(0, n, step):
         block = slice(i, i + step)
         keys = unpack(codes.data[:, :, block], codes.bits).float()
-        found[:, :, block] = (scaled[:, :, block] @ keys.mT).add_(shift[:, :, block])
+        scores[:, :, block] = (scaled[:, :, block] @ keys.mT).add_(shift[:, :, block])
 
 
 def mixed(p: Float[Tensor, "B K M S"], codes: QuantizedTensor) -> Float[Tensor, "B K M E"]:
-    """Σ p v over the first tokens of `p`, those that are coded."""
+    """Σ p v over the first tokens of `p`, those of the codes."""
     if native.serves(codes, p.shape[2]):
         return native.mixed(p, codes)
     p = p[..., : codes.tokens]

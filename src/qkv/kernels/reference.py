@@ -1,4 +1,4 @@
-"""Attention as the equation says it, softmax(scale · QKᵀ + bias) V: what every other backend is held to."""
+"""Reference attention, softmax(scale · QKᵀ + bias) V as the equation says, against which other backends are tested."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ def scores(request: Request, mask: Tensor | None) -> tuple[Float[Tensor, "B H T 
     q, k = q.to(dtype), k.to(dtype)
     s = (q @ k.mT) * request.scale if request.score is None else request.score(q, k)
     if request.score is not None:
-        hidden = s == float("-inf")
-        mask = ~hidden if mask is None else mask & ~hidden
+        mask = _and_finite(mask, s)
     if request.softcap is not None:
         s = request.softcap * torch.tanh(s / request.softcap)
     bias = request.dense_bias()
     if bias is not None:
-        s = s + bias.to(dtype)
-        hidden = bias == float("-inf")
-        mask = ~hidden if mask is None else mask & ~hidden
+        s, mask = s + bias.to(dtype), _and_finite(mask, bias)
     if mask is not None:
         s = torch.where(mask, s, torch.finfo(dtype).min)
     return s, mask
 
 
+def _and_finite(mask: Tensor | None, x: Tensor) -> Tensor:
+    """The mask without pairs that −∞ hides."""
+    visible = x != float("-inf")
+    return visible if mask is None else mask & visible
+
+
 def weights(request: Request, mask: Tensor | None) -> Float[Tensor, "B H T S"]:
-    """Attention weights, what sinks take left out; rows with nothing to see are zero."""
+    """Attention weights, without the share of sinks; rows with nothing to see are zero."""
     s, mask = scores(request, mask)
     w = _weights(request, s, mask)
     if request.sinks is not None:
@@ -50,8 +53,8 @@ def _weights(request: Request, s: Float[Tensor, "B H T S"], mask: Tensor | None)
 
 def run(request: Request) -> Result:
     mask = request.mask()
-    # NaN and Inf in a masked key or value must not leak through 0 · NaN, forward or backward: they are taken out, and
-    # put back only where a query really sees them.
+    # NaN and Inf in a masked key or value must not leak through 0 · NaN, forward or backward: they are zeroed, and
+    # restored only for queries that see them.
     bad = ~(request.k.isfinite().all(-1) & request.v.isfinite().all(-1))  # (B, S, K)
     k, v = (t.masked_fill(bad[..., None], 0.0) for t in (request.k, request.v))
     clean = Request(**{**request.__dict__, "k": k, "v": v})

@@ -1,4 +1,4 @@
-"""One attention request: everything that says *what* is to be computed, and nothing of *how*."""
+"""`Request`: the arguments of one attention call, which every backend takes; and the interface of backends."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ Result = Tensor | tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """How queries meet keys where that is no dot product. `attention.scores` has those that come with the library."""
+    """A function that compares queries and keys, in place of the dot product (`attention.scores`)."""
 
     def __call__(self, q: Float[Tensor, "B H T A"], k: Float[Tensor, "B H S A"]) -> Float[Tensor, "B H T S"]:
-        """The scores; −∞ hides a pair."""
+        """Scores of all pairs; −∞ hides a pair."""
         raise NotImplementedError
 
     def of(self, heads: Tensor) -> Comparison:
-        """That of some of the heads."""
+        """The comparison for some of the heads."""
         return self
 
 
 class Weights(Protocol):
-    """What makes weights of scores in place of the soft-max. `attention.weighting` has those that come with the library."""
+    """A function from scores to weights, in place of the soft-max (`attention.weighting`)."""
 
     kind: ClassVar[str]
 
     def weights(self, scores: Float[Tensor, "B H T S"], mask: Tensor | None) -> Float[Tensor, "B H T S"]:
-        """Weights of the pairs that the mask allows; those of other pairs are ignored."""
+        """Weights of the pairs that the mask allows; weights of other pairs are ignored."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E), K dividing H, and how they are to meet.
+    """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E), K dividing H, and the options of `attend`.
 
-    score: how they are compared, where that is not by scaled dot products. weighting: what makes weights of scores, where
-    that is no soft-max. sinks: a logit for each head beside those of the keys; `attend` applies it, backends need not.
-    held: the weights, where they are known already.
+    score: the comparison in place of the scaled dot product. weighting: what turns scores into weights in place of the
+    soft-max. sinks: a logit for each head beside those of the keys; `attend` applies it, so backends need not.
+    known_weights: the weights, where they have been computed already.
     """
 
     q: Float[Tensor, "B T H D"]
@@ -65,7 +65,7 @@ class Request:
     score: Comparison | None = None
     weighting: Weights | None = None
     sinks: Float[Tensor, " H"] | None = None
-    held: Float[Tensor, "B H T S"] | None = None
+    known_weights: Float[Tensor, "B H T S"] | None = None
 
     @property
     def n_heads(self) -> int:
@@ -76,7 +76,7 @@ class Request:
         return self.k.shape[2]
 
     def mask(self) -> Tensor | None:
-        """Pattern, segments and padded keys as a boolean (B or 1, H or 1, T or 1, S); None where all is allowed."""
+        """Pattern, segments and padded keys as a boolean (B or 1, H or 1, T or 1, S); None if every pair is allowed."""
         return self.plan.mask(self.pattern, self.layout, self.kv_layout, self.n_heads)
 
     def dense_bias(self) -> Tensor | None:
@@ -89,16 +89,17 @@ class Request:
 
 
 class Backend(Protocol):
-    """How a request is computed: a module with these two functions."""
+    """An attention implementation: a module with these two functions."""
 
     def refuses(self, request: Request) -> str | None:
         """Why this backend cannot serve the request; None when it can."""
         ...
 
     def run(self, request: Request) -> Result:
-        """The output (B, T, H, E), and the log-sum-exp (B, H, T) when asked for."""
+        """The output (B, T, H, E), and the log-sum-exp (B, H, T) with `return_lse`."""
         ...
 
 
 def default_scale(d_head: int) -> float:
+    """1/√D."""
     return 1.0 / math.sqrt(d_head)

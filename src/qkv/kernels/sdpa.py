@@ -1,4 +1,4 @@
-"""PyTorch's fused `scaled_dot_product_attention`, given a mask only where the host can't rule one out."""
+"""PyTorch's fused `scaled_dot_product_attention`, with a mask only where the host can't rule one out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(request: Request) -> Result:
     widen = _widens(request)
     q, k, v = (t.transpose(1, 2) for t in (request.q, request.k, request.v))
     d, e = q.shape[-1], v.shape[-1]
-    if d != e:  # the fused kernels want one width; zeros change neither scores nor values
+    if d != e:  # the fused kernels need one width; zeros change neither scores nor values
         q, k, v = (F.pad(t, (0, max(d, e) - t.shape[-1])) for t in (q, k, v))
     if widen:
         q, k, v = q.float(), k.float(), v.float()
@@ -36,7 +36,7 @@ def run(request: Request) -> Result:
     if _folds(request):
         q = q.reshape(q.shape[0], request.n_kv_heads, -1, q.shape[-1])
         mask = mask if mask is None else _by_group(mask, *q.shape[1:3])
-    # Autocast would take the fused function's inputs back to bf16.
+    # Autocast would cast the inputs back to bf16.
     with torch.autocast(q.device.type, enabled=False) if widen else nullcontext():
         out = F.scaled_dot_product_attention(
             q,
@@ -51,8 +51,8 @@ def run(request: Request) -> Result:
     return out.reshape(shape).transpose(1, 2)[..., :e].to(request.q.dtype)
 
 
-def hides(request: Request) -> bool:
-    """Whether the function would need a mask, as far as the host knows."""
+def needs_mask(request: Request) -> bool:
+    """Whether the function would need a mask, as far as the host can tell."""
     parts = needed_parts(request.pattern, request.layout, request.kv_layout)
     if is_aligned_causal(parts, request.layout, request.kv_layout):
         return False
@@ -60,9 +60,9 @@ def hides(request: Request) -> bool:
 
 
 def _widens(request: Request) -> bool:
-    """Whether to compute in fp32 what came in bf16: where the fused function's backward pass is slow in bf16.
+    """Whether to compute bf16 inputs in fp32, because the fused function's backward pass is slow in bf16.
 
-    On CPUs it spends some 65 µs on every head of every row, however short: at 16 tokens 33 ms where fp32 takes 2.
+    On CPUs it spends some 65 µs on every head of every row, however short: with 16 tokens 33 ms where fp32 takes 2.
     """
     q, k = request.q, request.k
     if q.device.type != "cpu" or q.dtype != torch.bfloat16 or q.shape[1] * k.shape[1] > _SHORT**2:
@@ -71,10 +71,9 @@ def _widens(request: Request) -> bool:
 
 
 def _folds(request: Request) -> bool:
-    """Whether the queries of one token that share a key-value head go in as rows of one head, which is the same.
+    """Whether to pass the queries of one token that share a key-value head as rows of one head: the result is the same.
 
-    On CPUs the function goes over keys and values again for each query head that shares them, and in decoding these are most
-    of the time.
+    On CPUs the function reads keys and values again for each query head that shares them, which dominates decoding.
     """
     return request.q.device.type == "cpu" and request.q.shape[1] == 1 and request.n_heads != request.n_kv_heads
 
@@ -86,16 +85,16 @@ def _by_group(mask: Tensor, heads: int, group: int) -> Tensor:
 
 
 def _mask(request: Request, dtype: torch.dtype) -> Tensor | None:
-    """Mask and bias as the one tensor that the function takes; made once per pass."""
+    """Mask and bias as the one tensor that the function takes, computed once per pass."""
     mask, bias = request.mask(), request.dense_bias()
     if bias is None:
         return mask
     b, h, t, s = request.q.shape[0], request.n_heads, request.q.shape[1], request.k.shape[1]
 
     def make() -> Tensor:
-        made = bias.to(dtype) if mask is None else torch.where(mask, bias.to(dtype), float("-inf"))
-        made = made.reshape((1,) * (4 - made.ndim) + tuple(made.shape))
-        # The function wants rows and columns spelled out; batch and heads may stay broadcast.
-        return made.expand(b if made.shape[0] != 1 else 1, h if made.shape[1] != 1 else 1, t, s)
+        masked = bias.to(dtype) if mask is None else torch.where(mask, bias.to(dtype), float("-inf"))
+        masked = masked.reshape((1,) * (4 - masked.ndim) + tuple(masked.shape))
+        # Rows and columns must be expanded; batch and heads may stay broadcast.
+        return masked.expand(b if masked.shape[0] != 1 else 1, h if masked.shape[1] != 1 else 1, t, s)
 
     return request.plan.once(f"masked bias {dtype}", (bias, mask), make)

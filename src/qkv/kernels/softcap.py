@@ -1,9 +1,10 @@
-"""Soft-capped attention that holds its weights: what PyTorch's fused function lacks, for lengths at which they are few.
+"""The `capped` backend: attention with a soft-cap on scores, for short sequences; it holds all weights.
 
     s = c · tanh(scale · QKᵀ / c),  out = softmax(s) V            (Gemma Team 2024, Gemma 2, §2)
 
-Key-value heads are not repeated for the queries that share them, and what backward needs is kept once: W and tanh. As with
-`sdpa`, NaN in a key or value that the pattern alone hides reaches the queries; padding is cleared before.
+PyTorch's fused function has no soft-cap. Key-value heads are not repeated for the queries that share them, and backward
+keeps only W and tanh. As with `sdpa`, NaN in a key or value that the pattern hides reaches the queries; padding is cleared
+before.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from .request import Request, Result
 
 def refuses(request: Request) -> str | None:
     if request.softcap is None:
-        return "it is for scores with a soft-cap; sdpa does the same without"
+        return "it is for scores with a soft-cap; without one, take sdpa"
     if request.bias is not None:
-        return "it adds no bias to scores"
+        return "it has no bias"
     if request.dropout:
-        return "it drops no weights"
+        return "it has no dropout of attention weights"
     if request.return_lse:
         return "it does not return the log-sum-exp"
     return None
@@ -41,7 +42,7 @@ def run(request: Request) -> Result:
 
 
 class _Capped(torch.autograd.Function):
-    """G query heads share each of K key-value heads, so that theirs is one product of G · T rows."""
+    """G query heads share each of K key-value heads: their scores are one product of G · T rows."""
 
     @staticmethod
     def forward(

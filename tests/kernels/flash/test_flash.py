@@ -155,7 +155,7 @@ def test_decoding_from_pages(there: Remote, tokens: int, splits: int, dtype: tor
     "changes, reason",
     [
         ({"dtype": torch.float64}, "in fp32, fp16 and bf16, not in torch.float64"),
-        ({"dtype": torch.bfloat16}, "no sound product of bf16"),
+        ({"dtype": torch.bfloat16}, "interpreter does not multiply bf16 correctly"),
         ({"d": 264}, "up to 256 wide, not 264"),
     ],
 )
@@ -215,7 +215,7 @@ def test_without_triton_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     "shapes, message",
     [
         (((4, 2, 16), (3, 8, 2, 16), (3, 8, 2, 16), (1, 3), (1,)), r"q is \(batch, tokens, heads, width\)"),
-        (((1, 1, 4, 16), (3, 8, 3, 16), (3, 8, 3, 16), (1, 3), (1,)), "don't meet"),
+        (((1, 1, 4, 16), (3, 8, 3, 16), (3, 8, 3, 16), (1, 3), (1,)), "don't fit together"),
         (((2, 1, 4, 16), (3, 8, 2, 16), (3, 8, 2, 16), (1, 3), (2,)), "a table is"),
     ],
 )

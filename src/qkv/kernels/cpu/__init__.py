@@ -1,1 +1,1 @@
-"""Attention on CPUs: the `tiled` backend, by C++ kernels or FlashAttention in plain PyTorch."""
+"""The `tiled` backend: C++ kernels for CPUs, and FlashAttention in plain PyTorch."""

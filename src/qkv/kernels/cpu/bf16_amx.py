@@ -1,4 +1,4 @@
-"""Attention in bf16 by the C++ kernels for CPUs with AMX, Intel's matrix unit: which requests they serve, and how."""
+"""Attention in bf16 on CPUs with AMX, Intel's matrix unit: which requests the C++ kernels serve, and their inputs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from . import block_plan
 from .block_plan import Tokens
 from .identity_cache import IdentityCache
 
-# Scores for which the kernels are called, and built where they aren't yet: in training, where the fused function is slow,
-# and otherwise.
+# Scores from which the kernels are called, and built if they aren't yet: in training, where the fused function is slow,
+# and in a forward pass alone.
 _MIN_SCORES, _MIN_SCORES_FORWARD = 1 << 16, 1 << 18
 _MIN_ROWS = 16  # queries below which most of a tile would be empty
 
 
 @dataclass
 class Bf16Attention:
-    """As `BlockSparse`. Results are None where hidden keys or values may not be finite."""
+    """Like `BlockSparse`. Results are None where masked keys or values may not be finite."""
 
     q: Tensor
     k: Tensor
@@ -39,12 +39,12 @@ class Bf16Attention:
         return native.forward(self.q, self.k, self.v, self.plan, self.marks, self.scale)
 
     def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
-        given = self.q, self.k, self.v, out, lse, d_out, d_lse
-        return native.backward(*given, self.plan, self.marks, self.scale)
+        tensors = self.q, self.k, self.v, out, lse, d_out, d_lse
+        return native.backward(*tensors, self.plan, self.marks, self.scale)
 
 
 def expected(request: Request) -> bool:
-    """Whether the kernels are to serve a request, as far as the host knows."""
+    """Whether the kernels should serve a request, as far as the host can tell."""
     bare = request.bias is None and not request.softcap and not request.dropout
     tensors = request.q, request.k, request.v
     if not bare or not native.fits(*tensors, request.scale):
@@ -55,28 +55,24 @@ def expected(request: Request) -> bool:
     q, k, rule = request.layout, request.kv_layout, request.pattern
     if rule.per_head or rule.regroup() is not None:
         return False
-    straight = q is k and q.sequential and q.positions.shape[-1] == 1
-    if not (
-        isinstance(rule, Full) or min(first_position(q), first_position(k)) >= 0 or (straight and _by_distance(rule))
-    ):
+    sequential = q is k and q.sequential and q.positions.shape[-1] == 1
+    consecutive = min(first_position(q), first_position(k)) >= 0
+    if not (isinstance(rule, Full) or consecutive or (sequential and _by_distance(rule))):
         return False
-    # While a graph is traced nothing is built: should that fail later, the other kernels of `tiled` serve.
+    # Nothing is built while a graph is traced: if the build fails later, the other kernels of `tiled` serve.
     return torch.compiler.is_compiling() or isinstance(request.q, FakeTensor) or native.ready()
 
 
 def find(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens, scale: float) -> Bf16Attention | None:
-    """The kernels, where they serve."""
-    if (
-        rule.per_head
-        or rule.regroup() is not None
-        or not _enough(q, k, _MIN_SCORES)
-        or not native.serves(q, k, v, scale)
-    ):
+    """The kernels, where they can serve."""
+    if rule.per_head or rule.regroup() is not None or not _enough(q, k, _MIN_SCORES):
+        return None
+    if not native.serves(q, k, v, scale):
         return None
     marks = None if tokens.known else _marks(rule, tokens)
     if marks is None and not tokens.known:
         return None
-    starts = (tokens.q_start, tokens.k_start) if tokens.known else (0, 0)
+    starts = tokens.starts if tokens.known else (0, 0)
     plans = block_plan.consecutive(rule, q.shape[1], k.shape[1], *starts)
     return None if plans is None else Bf16Attention(q, k, v, plans[0], marks, scale)
 
@@ -87,7 +83,7 @@ def _enough(q: Tensor, k: Tensor, least: int) -> bool:
 
 
 def _by_distance(rule: Pattern) -> bool:
-    """Whether how far a key is from a query decides alone."""
+    """Whether the rule depends only on the distance between query and key."""
     if isinstance(rule, And | Or):
         return all(_by_distance(part) for part in rule.parts)
     return isinstance(rule, Full | Causal | Window)
@@ -97,24 +93,23 @@ _cache: IdentityCache[tuple[Marks, bool]] = IdentityCache()
 
 
 def _marks(rule: Pattern, tokens: Tokens) -> Marks | None:
-    """Segments, and what is padding, as marks, cached; None where the rule, and tokens' positions, ask for more than
-    these and tokens' numbers can tell."""
+    """Segments and padding as marks, cached; None where the rule can't be computed from these and the tokens' indices."""
     positions, segments = tokens.positions, tokens.marks[:2]
-    marks, straight = _cache.get("marks", [*positions, *segments], lambda: _compute_marks(positions, segments))
-    return marks if isinstance(rule, Full) or (straight and _by_distance(rule)) else None
+    marks, regular = _cache.get("marks", [*positions, *segments], lambda: _compute_marks(positions, segments))
+    return marks if isinstance(rule, Full) or (regular and _by_distance(rule)) else None
 
 
 def _compute_marks(positions: list[Tensor], segments: list[Tensor | None]) -> tuple[Marks, bool]:
-    """The marks, and whether queries and keys of one mark are as far apart as their numbers say."""
-    each = []
+    """The marks, and whether distances between queries and keys of one mark equal the distances of their indices."""
+    marks = []
     for place, segment, padding in zip(positions, segments, (-1, -2), strict=True):
         valid = place[..., 0] >= 0
         own = torch.zeros_like(valid, dtype=torch.int32) if segment is None else segment.to(torch.int32)
-        each.append(torch.where(valid, own, padding).contiguous())
+        marks.append(torch.where(valid, own, padding).contiguous())
     q, k = positions[0][..., 0], positions[1][..., 0]
     if positions[0].shape[-1] != 1 or q.shape != k.shape or not torch.equal(q, k):
-        return Marks(*each), False
-    same = each[0][:, 1:] == each[0][:, :-1]
+        return Marks(*marks), False
+    same = marks[0][:, 1:] == marks[0][:, :-1]
     steady = ~same | (q[:, 1:] < 0) | (q[:, 1:] - q[:, :-1] == 1)
-    in_runs = same.sum() == (each[0].sort(1).values.diff(dim=1) == 0).sum()  # tokens of one mark stand together
-    return Marks(*each), bool(steady.all() & in_runs)
+    in_runs = same.sum() == (marks[0].sort(1).values.diff(dim=1) == 0).sum()  # tokens of one mark stand together
+    return Marks(*marks), bool(steady.all() & in_runs)

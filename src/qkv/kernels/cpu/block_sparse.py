@@ -1,4 +1,4 @@
-"""Block-sparse attention by the C++ kernels: any pattern that is the same for all heads, with ALiBi too, in fp32."""
+"""Block-sparse attention in C++: any pattern that is the same for all heads, also with ALiBi, in fp32."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..native import block_sparse as native
 from . import block_plan
 from .block_plan import Plans, Tokens
 
-_MIN_SCORES = 1 << 20  # for which the kernels are called, and built where they aren't yet
+_MIN_SCORES = 1 << 20  # from which the kernels are called, and built if they aren't yet
 
 
 @dataclass
 class BlockSparse:
     """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E). `rows` are the plans of each row of the batch, or
-    those of all. Results are None where a key or value that is met is NaN or infinite."""
+    one for all rows. Results are None where a key or value in a visited block is NaN or infinite."""
 
     q: Tensor
     k: Tensor
@@ -29,7 +29,7 @@ class BlockSparse:
     slopes: Tensor | None = None
 
     def forward(self) -> tuple[Tensor, Tensor] | None:
-        """Output (B, T, H, E) and log-sum-exp (B, T, H): 0 and −∞ for what sees nothing."""
+        """Output (B, T, H, E) and log-sum-exp (B, T, H): 0 and −∞ for queries that see nothing."""
         result = _concatenated(
             native.forward(self.q[at], self.k[at], self.v[at], plans, self.scale, self.slopes)
             for at, plans in self._by_row()
@@ -39,11 +39,11 @@ class BlockSparse:
     def backward(self, out: Tensor, lse: Tensor, d_out: Tensor, d_lse: Tensor | None) -> tuple[Tensor, ...] | None:
         """dQ, dK and dV."""
 
-        def of(at: slice, plans: Plans) -> tuple[Tensor, ...] | None:
-            given = self.q[at], self.k[at], self.v[at], out[at], lse[at], d_out[at]
-            return native.backward(*given, None if d_lse is None else d_lse[at], plans, self.scale, self.slopes)
-
-        return _concatenated(of(*one) for one in self._by_row())
+        tensors = self.q, self.k, self.v, out, lse, d_out, d_lse
+        return _concatenated(
+            native.backward(*(None if x is None else x[at] for x in tensors), plans, self.scale, self.slopes)  # type: ignore[arg-type, call-arg]
+            for at, plans in self._by_row()
+        )
 
     def _by_row(self) -> Iterator[tuple[slice, Plans]]:
         if len(self.rows) == 1:
@@ -54,9 +54,9 @@ class BlockSparse:
 
 
 def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens) -> tuple[Plans, ...] | None:
-    """The plans by which the kernels serve these; None where they can't, or there is too little for them to do."""
-    whole = q.shape[2] * q.shape[1] * k.shape[1] * (len(q) if tokens.alike else 1)
-    if rule.per_head or whole < _MIN_SCORES or not native.fits(q, k, v):
+    """The plans with which the kernels serve these; None where they can't, or where there is too little work for them."""
+    n_scores = q.shape[2] * q.shape[1] * k.shape[1] * (len(q) if tokens.alike else 1)
+    if rule.per_head or n_scores < _MIN_SCORES or not native.fits(q, k, v):
         return None
     plans = block_plan.plans(rule, tokens)
     if plans is None:
@@ -68,13 +68,13 @@ def find_plans(q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens) -
 def find(
     q: Tensor, k: Tensor, v: Tensor, rule: Pattern, tokens: Tokens, scale: float, slopes: Tensor | None
 ) -> BlockSparse | None:
-    """The kernels, where they serve. `slopes` are ALiBi's."""
+    """The kernels, where they can serve. `slopes` are ALiBi's."""
     plans = find_plans(q, k, v, rule, tokens)
     return None if plans is None else BlockSparse(q, k, v, plans, scale, slopes)
 
 
 def _concatenated(parts: Iterable[tuple[Tensor, ...] | None]) -> tuple[Tensor, ...] | None:
-    """Parts of a batch as one; None where one of them is."""
+    """The parts of a batch concatenated; None where one part is None."""
     results: list[tuple[Tensor, ...]] = []
     for part in parts:
         if part is None:

@@ -1,7 +1,7 @@
 """FlashAttention in plain PyTorch (Dao et al. 2022): tiles and an online soft-max, forward and backward, for every request.
 
-A row of tiles keeps its greatest score so far and the sum of what has been exponentiated, so no row of weights is ever
-whole; the backward pass makes the weights again from the log-sum-exp. Tiles that a pattern rules out are never touched.
+A row of tiles keeps its largest score so far and the sum of exponentials, and never holds a whole row of weights; the
+backward pass recomputes the weights from the log-sum-exp. Tiles that a pattern rules out are never visited.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from ...patterns.basic import Pattern
 from ...positions.base import Position
 from ..block_map import BlockMap, block_map
 from ..plan import allowed_by_head
-from .block_plan import Tokens
 
-_SMALL, _MANY_HEADS = 64, 8  # side of a small tile, and heads from which it is large enough for a product
+_SMALL, _MANY_HEADS = 64, 8  # side of a small tile, and how many heads make its products efficient
 _LOG2_E = math.log2(math.e)
 DENSE = "dense"  # the name of a bias that is a plain tensor
 
@@ -39,7 +38,7 @@ def scheme_of(text: str) -> Position:
 
 @dataclass
 class Tile:
-    """Queries a … b against keys c … d; `sure` when nothing in it needs a mask."""
+    """Queries a … b against keys c … d; `sure` when no pair in it needs a mask."""
 
     a: int
     b: int
@@ -51,7 +50,7 @@ class Tile:
 
 
 class Problem:
-    """What forward and backward share: tensors as (N, rows, width) with N = B·K, tile sizes, and how a tile is scored."""
+    """What forward and backward share: tensors as (N, rows, width) with N = B·K, tile sizes, and the scores of a tile."""
 
     def __init__(
         self,
@@ -59,12 +58,11 @@ class Problem:
         k: Tensor,
         v: Tensor,
         tensors: list[Tensor],
-        tokens: Tokens,
-        pattern: str,
+        q_layout: Layout,
+        k_layout: Layout,
+        pattern: Pattern,
         bias: str,
-        scale: float,
-        softcap: float,
-        dropout: float,
+        numbers: list[float],
         seed: Tensor,
     ) -> None:
         self.batch, self.t, self.h, _ = q.shape
@@ -72,12 +70,10 @@ class Problem:
         self.group = self.h // self.kv
         self.n = self.batch * self.kv
         self.dtype = torch.promote_types(q.dtype, torch.float32)
-        self.tensors, self.bias, self.scale, self.softcap = tensors, bias, scale, softcap
-        self.dropout, self.seed = dropout, int(seed) if dropout else 0
-        self.pattern = pattern_of(pattern)
-        self.q_layout, self.k_layout = tokens.layouts()
-        grid = tile_grid(self.pattern, self.q_layout, self.k_layout, self.batch * self.h, q.device.type)
-        self.rows, self.cols, self.blocks = grid
+        self.scale, self.softcap, self.dropout = numbers
+        self.tensors, self.bias, self.seed = tensors, bias, int(seed) if self.dropout else 0
+        self.pattern, self.q_layout, self.k_layout = pattern, q_layout, k_layout
+        self.rows, self.cols, self.blocks = tile_grid(pattern, q_layout, k_layout, self.batch * self.h, q.device.type)
         self.k, self.v, self.bad = self._clean(self.per_kv_head(k), self.per_kv_head(v))
         self.q = q
         self.buffers: dict[str, Tensor] = {}
@@ -87,7 +83,7 @@ class Problem:
         return x.transpose(1, 2).reshape(self.n, x.shape[1], x.shape[3]).to(self.dtype)
 
     def queries(self, x: Tensor, a: int, b: int) -> Tensor:
-        """Rows a … b of (B, T, H, E) → (B·K, G·rows, E), laid out as batched products like them."""
+        """Rows a … b of (B, T, H, E) → (B·K, G·rows, E), contiguous for batched products."""
         x = x[:, a:b].to(self.dtype).transpose(1, 2)
         return x.reshape(self.n, self.group * (b - a), x.shape[-1]).contiguous()
 
@@ -100,7 +96,7 @@ class Problem:
         return torch.cat(blocks, 1).view(self.batch, self.kv, self.s, -1).transpose(1, 2)
 
     def _clean(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """NaN and Inf are taken out of keys and values (0 · NaN is NaN) and marked, (B, K, S); `poison` puts them back."""
+        """Zero keys and values with NaN or Inf, since 0 · NaN is NaN, and mark them, (B, K, S), for `poison`."""
         if finite(k, v):
             return k, v, None
         bad = ~(k.isfinite().all(-1) & v.isfinite().all(-1))
@@ -119,7 +115,7 @@ class Problem:
             yield a, min(a + self.rows, self.t)
 
     def buffer(self, name: str, rows: int, cols: int) -> Tensor:
-        """(N, rows, cols) of memory that is used again for every tile: fresh pages cost more than the arithmetic."""
+        """(N, rows, cols) of memory reused for every tile: fresh pages cost more than the arithmetic."""
         size = self.n * rows * cols
         if name not in self.buffers:
             full = self.n * self.group * min(self.rows, self.t) * min(self.cols, self.s)
@@ -127,10 +123,7 @@ class Problem:
         return self.buffers[name][:size].view(self.n, rows, cols)
 
     def views(self, tile: Tile) -> tuple[View, View]:
-        return (
-            self.q_layout.slice(tile.a, tile.b).queries(),
-            self.k_layout.slice(tile.c, tile.d).keys(),
-        )
+        return self.q_layout.slice(tile.a, tile.b).queries(), self.k_layout.slice(tile.c, tile.d).keys()
 
     def by_head(self, x: Tensor, tile: Tile) -> Tensor:
         return x.view(self.batch, self.h, tile.b - tile.a, tile.d - tile.c)
@@ -162,7 +155,7 @@ class Problem:
         return s, capped
 
     def keep(self, like: Tensor, tile: Tile) -> Tensor:
-        """The dropout factors of a tile, 0 or 1/(1 − p): the same whenever they are asked for."""
+        """The dropout factors of a tile, 0 or 1/(1 − p): the same in every call."""
         generator = torch.Generator(device=like.device).manual_seed(self.seed * 1_000_003 + tile.number)
         kept = torch.rand(like.shape, generator=generator, device=like.device) >= self.dropout
         return kept.to(like.dtype) / (1.0 - self.dropout)
@@ -180,7 +173,7 @@ class Problem:
 
 
 def _exp_(x: Tensor, tile: Tile) -> Tensor:
-    """eˣ in place. Where x is −∞ powers of 2 are several times as fast on a CPU, elsewhere somewhat slower."""
+    """eˣ in place. On CPUs powers of 2 are several times as fast where x is −∞, and somewhat slower elsewhere."""
     return x.exp_() if tile.sure else x.mul_(_LOG2_E).exp2_()
 
 
@@ -191,12 +184,12 @@ def _cut(bias: Tensor, tile: Tile) -> Tensor:
 
 
 def finite(k: Tensor, v: Tensor) -> bool:
-    """Whether two quick sums rule out NaN and Inf. One that overflows does not, which only makes it slower."""
+    """Whether two quick sums rule out NaN and Inf. A sum that overflows does not, which only costs time."""
     return bool((k.sum(dtype=torch.float32) + v.sum(dtype=torch.float32)).isfinite())
 
 
 class Grid(NamedTuple):
-    """Sides of the tiles, in queries and keys, and which of them are visited."""
+    """Queries and keys of a tile, and which tiles are visited."""
 
     rows: int
     cols: int
@@ -204,14 +197,14 @@ class Grid(NamedTuple):
 
     @property
     def visited(self) -> int:
-        """Scores that a head computes, those beyond the edges counted."""
+        """Scores that a head computes, including those beyond the edges."""
         return int(self.blocks.maybe.sum()) * self.rows * self.cols
 
 
 def tile_grid(pattern: Pattern, layout: Layout, kv_layout: Layout, heads: int, device: str) -> Grid:
-    """Large tiles, which waste least time between products, or small ones where they leave out a quarter more.
+    """Large tiles, which have the least overhead, or small ones where these leave out a quarter more.
 
-    `heads` are those of all rows. On a CPU the scores of a tile should stay in its caches, on a GPU there should be enough.
+    `heads` counts those of all rows. On a CPU the scores of a tile should fit its caches, on a GPU they should keep it busy.
     """
 
     def grid(rows: int, cols: int) -> Grid:
@@ -233,7 +226,7 @@ def _round_up(n: int, unit: int) -> int:
 
 
 def forward(p: Problem, out: Tensor, lse: Tensor) -> None:
-    low = torch.finfo(p.dtype).min  # finite, so that a row which has seen nothing yet makes no NaN
+    low = torch.finfo(p.dtype).min  # finite: a row that has seen nothing yet gives no NaN
     for a, b in p.row_blocks():
         q = p.queries(p.q, a, b).mul_(p.scale) if p.q.dtype != p.dtype else p.queries(p.q, a, b) * p.scale
         most = q.new_full((*q.shape[:2], 1), low)
@@ -264,7 +257,7 @@ def backward(
     p: Problem, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor | None]]:
     d_q = torch.empty_like(p.q)
-    # Whole contiguous blocks: batched products add into them at once.
+    # Contiguous blocks: batched products add into them directly.
     d_k, d_v = ([part.new_zeros(part.shape) for part in x.split(p.cols, 1)] for x in (p.k, p.v))
     d_bias: list[Tensor | None] = [torch.zeros_like(t) if t.is_floating_point() else None for t in p.tensors]
     for a, b in p.row_blocks():

@@ -1,4 +1,4 @@
-"""Cache by the identity of tensors: what all layers of a pass ask about the same batch is computed once."""
+"""A cache keyed by the identity of tensors: results about one batch are computed once for all layers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SIZE = 8
 
 
 class IdentityCache(Generic[Value]):
-    """Values keyed by tensor objects and by how often each was written to. It keeps no tensor alive."""
+    """Values keyed by tensor objects and their versions (how often each was written to). It keeps no tensor alive."""
 
     def __init__(self) -> None:
         self._entries: dict[Hashable, tuple[list[weakref.ref[Tensor]], Value]] = {}
 
     def get(self, what: Hashable, tensors: Sequence[Tensor | None], compute: Callable[[], Value]) -> Value:
-        """The value for `what` and these tensors, computed the first time; None stands for its place."""
+        """The value for `what` and these tensors, computed on the first call. A tensor may be None."""
         key = (what, *(None if x is None else (id(x), 0 if x.is_inference() else x._version) for x in tensors))
         present = [x for x in tensors if x is not None]
         if key in self._entries:

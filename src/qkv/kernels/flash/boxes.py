@@ -1,4 +1,4 @@
-"""Patterns as unions of boxes over (q − k, q, k): a rule of a few comparisons, which a kernel can decide by itself."""
+"""Patterns as unions of boxes over (q − k, q, k): masks of a few comparisons, which a kernel can compute by itself."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from ...patterns.basic import And, Causal, Documents, Full, Global, Not, Or, Pattern, Prefix, Sinks, Window
 
-FAR = 2**31 - 1  # further than any position
+FAR = 2**31 - 1  # beyond any position
 _PLAIN = (Full, Documents, Causal, Window, Sinks, Prefix, Global)
-_MOST = 8  # boxes that a kernel should compare with; beyond them masks are cheaper
+_MOST = 8  # boxes that a kernel compares with; with more, masks are cheaper
 
 
 class Box(NamedTuple):
-    """The pairs of which q − k, q and k lie within inclusive bounds."""
+    """The pairs whose q − k, q and k lie within inclusive bounds."""
 
     back_low: int = -FAR
     back_high: int = FAR
@@ -29,7 +29,7 @@ Union = tuple[Box, ...]
 
 @lru_cache(maxsize=256)
 def boxes(pattern: Pattern) -> Union | None:
-    """The boxes whose union the pattern is among tokens of one segment; None where it is no such union, or a large one."""
+    """The boxes whose union is the pattern, within one segment; None where there is no such union, or only a large one."""
     if isinstance(pattern, And | Or):
         parts = [boxes(part) for part in pattern.parts]
         known = [part for part in parts if part is not None]
@@ -43,7 +43,7 @@ def boxes(pattern: Pattern) -> Union | None:
 
 
 def _plain(pattern: Pattern) -> Union | None:
-    if type(pattern) not in _PLAIN:  # a subclass may allow something else
+    if type(pattern) not in _PLAIN:  # a subclass may allow other pairs
         return None
     if isinstance(pattern, Causal):
         return (Box(back_low=0),)
@@ -59,15 +59,15 @@ def _plain(pattern: Pattern) -> Union | None:
             return None
         last = min(pattern.first - 1, FAR)
         return (Box(q_high=last), Box(k_high=last))
-    return (Box(),)  # Full, and Documents, since segments are kept apart anyway
+    return (Box(),)  # Full, and Documents, because segments are isolated anyway
 
 
 def _all(unions: list[Union]) -> Union:
-    """What lies in a box of every union."""
-    found: Union = (Box(),)
+    """The intersection of unions."""
+    common: Union = (Box(),)
     for union in unions:
-        found = tuple(dict.fromkeys(both for a, b in product(found, union) if (both := _both(a, b)) is not None))
-    return found
+        common = tuple(dict.fromkeys(both for a, b in product(common, union) if (both := _both(a, b)) is not None))
+    return common
 
 
 def _both(a: Box, b: Box) -> Box | None:
@@ -78,18 +78,17 @@ def _both(a: Box, b: Box) -> Box | None:
 
 
 def _outside(box: Box) -> Union:
-    """The rest of the world: beyond one bound or another."""
-    found = []
+    """The complement of a box: what is beyond one bound or another."""
+    outside = []
     for axis in (0, 2, 4):
-        low, high = box[axis], box[axis + 1]
-        names = Box._fields[axis], Box._fields[axis + 1]
-        if low > -FAR:
-            found.append(Box(**{names[1]: low - 1}))
-        if high < FAR:
-            found.append(Box(**{names[0]: high + 1}))
-    return tuple(found)
+        low, high = Box._fields[axis : axis + 2]
+        if box[axis] > -FAR:
+            outside.append(Box(**{high: box[axis] - 1}))
+        if box[axis + 1] < FAR:
+            outside.append(Box(**{low: box[axis + 1] + 1}))
+    return tuple(outside)
 
 
-def _few(found: Union) -> Union | None:
-    found = tuple(dict.fromkeys(found))
-    return found if len(found) <= _MOST else None
+def _few(union: Union) -> Union | None:
+    union = tuple(dict.fromkeys(union))
+    return union if len(union) <= _MOST else None

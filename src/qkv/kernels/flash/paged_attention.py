@@ -1,4 +1,4 @@
-"""Paged attention for decoding (Kwon et al. 2023): keys and values of a row lie in pages of one pool, found by a table."""
+"""Paged attention for decoding (Kwon et al. 2023): keys and values lie in pages of a pool, found by a block table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from ..request import Result, default_scale
 from .support import refuses_tensors
 
-_LEAST = 256  # keys that are worth a program of their own
+_LEAST = 256  # keys for which a program of its own pays
 
 
 def paged(
@@ -28,15 +28,15 @@ def paged(
     """Causal attention of the last T tokens of each row over keys and values in pages (Kwon et al. 2023), without gradient.
 
     Token n of row b lies in slot n mod N of page `table[b, n // N]`; the row has `lengths[b]` ≥ T tokens, the queries' own
-    included. What lies beyond them in a page, and table entries that no token needs, are never read. Keys are split among
-    `splits` programs a row (by default as many as fill the device), whose parts are merged (Flash-Decoding, Dao et al.
+    included. Slots after the last token, and table entries that no token needs, are never read. Keys are split among
+    `splits` programs a row (by default as many as fill the device), whose results are merged (Flash-Decoding, Dao et al.
     2023).
 
     Args:
         scale: 1/√D by default. softcap: as in `attend`. window: how many tokens back a query sees, itself included.
 
     Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp (B, H, T). A row without tokens gives 0 and
-    −∞. Raises ValueError for shapes that don't meet, and where the `flash` backend can't serve, with its reason.
+    −∞. Raises ValueError for shapes that don't fit together, and where the `flash` backend can't serve, with its reason.
     """
     _check(q, pages_k, pages_v, table, lengths)
     if window is not None and window < 1:
@@ -78,9 +78,9 @@ def _parts(
     window: int,
     splits: int | None,
 ) -> tuple[Tensor, Tensor]:
-    """What each split makes of its keys: (splits, B, T, H, E) and (splits, B, H, T), both in fp32."""
+    """Output and log-sum-exp of each split: (splits, B, T, H, E) and (splits, B, H, T), both in fp32."""
     from .kernels.paged import paged as kernel
-    from .launch import on, padded, precision, rows
+    from .launch import Constants, on, padded, precision, rows
 
     q, pages_k, pages_v = rows(q), rows(pages_k), rows(pages_v)
     (b, t, h, d), (_, page, kv, e) = q.shape, pages_v.shape
@@ -91,23 +91,15 @@ def _parts(
     splits = min(tiles, splits or _enough(q, b * kv * lines, tiles * n))
     parts = torch.empty(splits, b, t, h, e, dtype=torch.float32, device=q.device)
     norms = torch.empty(splits, b, h, t, dtype=torch.float32, device=q.device)
-    strides = [x.stride()[:3] for x in (q, pages_k, pages_v)]
+    strides = tuple(x.stride()[:3] for x in (q, pages_k, pages_v))
+    constants = Constants(m, n, h, group, d, e, padded(d), padded(e), precision(), CAP=softcap > 0)
     with on(q):
         kernel[(lines, b * kv, splits)](
-            *(q, pages_k, pages_v, table, lengths, parts, norms, *strides),
+            *(q, pages_k, pages_v, table, lengths, parts, norms, strides),
             *(b, t, table.shape[1], -(-tiles // splits), scale, softcap, window),
-            M=m,
-            N=n,
             PAGE=page,
-            H=h,
-            G=group,
-            D=d,
-            E=e,
-            DP=padded(d),
-            EP=padded(e),
-            CAP=softcap > 0,
             WINDOW=window > 0,
-            PRECISION=precision(),
+            C=constants.for_kernels(),
             num_warps=4,
             num_stages=2,
         )
@@ -115,7 +107,7 @@ def _parts(
 
 
 def _enough(q: Tensor, programs: int, keys: int) -> int:
-    """Into how many parts to split keys so that every multiprocessor has two programs, each with keys enough."""
+    """How many splits give every multiprocessor two programs, each with enough keys."""
     if not q.is_cuda:
         return 1
     wanted = 2 * torch.cuda.get_device_properties(q.device).multi_processor_count
@@ -128,7 +120,8 @@ def _check(q: Tensor, pages_k: Tensor, pages_v: Tensor, table: Tensor, lengths: 
         raise ValueError(f"q is (batch, tokens, heads, width) and pages are (pages, slots, heads, width); got {shapes}")
     if pages_k.shape[:3] != pages_v.shape[:3] or q.shape[3] != pages_k.shape[3] or q.shape[2] % pages_k.shape[2]:
         raise ValueError(
-            f"{shapes} don't meet: pages have the same slots and heads, which divide q's, and keys q's width"
+            f"{shapes} don't fit together: pages of keys and values need the same slots and heads, q's heads a multiple of "
+            "theirs, and keys the width of q"
         )
     if table.ndim != 2 or lengths.ndim != 1 or not len(table) == len(lengths) == len(q):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What one call's Triton kernels are compiled for: tile sizes, masks and the kind of bias."""
+"""Settings of one call of the Triton kernels: tile sizes, masks and the kind of bias."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ NONE, SLOPES, BUCKETS, DENSE = range(4)  # kinds of bias, as the kernels know th
 
 
 class Setting(NamedTuple):
-    """What a call's kernels are compiled for, besides dtypes and widths. An operator takes it as a list of integers."""
+    """What a call's kernels are compiled for, besides dtypes and widths. The operator takes it as a list of integers."""
 
-    rows: int  # sides of a tile, in queries and keys
+    rows: int  # queries and keys of a tile
     cols: int
-    boxes: int  # how many boxes the pattern is, −1 where masks are given
+    boxes: int  # how many boxes the pattern consists of; −1 where masks are given
     segments: int  # whether segments have to be compared
     per_head: int  # whether masks differ from head to head
-    bias: int  # its kind
-    trained: int  # whether the bias needs its gradient
+    bias: int  # the kind of bias
+    trained: int  # whether the bias needs a gradient

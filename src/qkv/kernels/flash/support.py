@@ -16,16 +16,16 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def refuses_tensors(q: Tensor, k: Tensor, v: Tensor) -> str | None:
-    """Why queries, keys and values can't be served; None when they can."""
+    """Why the kernels can't serve these queries, keys and values; None when they can."""
     missing = _missing(q.device.type)
     if missing is not None:
         return missing
     if q.dtype not in _DTYPES:
         return f"its kernels compute in fp32, fp16 and bf16, not in {q.dtype}"
     if not q.dtype == k.dtype == v.dtype:
-        return f"q, k and v have to be of one dtype, not {q.dtype}, {k.dtype} and {v.dtype}"
+        return f"q, k and v must have one dtype, not {q.dtype}, {k.dtype} and {v.dtype}"
     if q.dtype == torch.bfloat16 and q.device.type == "cpu":
-        return "Triton's interpreter has no sound product of bf16"
+        return "Triton's interpreter does not multiply bf16 correctly"
     widest = max(q.shape[-1], v.shape[-1])
     return None if widest <= WIDEST else f"its kernels take heads up to {WIDEST} wide, not {widest}"
 
@@ -37,7 +37,7 @@ def _missing(device: str) -> str | None:
 
 @lru_cache(maxsize=8)
 def _missing_on(device: str, interpreting: str) -> str | None:
-    """What has to be there: Triton, and a device that it compiles for or its interpreter."""
+    """What is missing: Triton, a device that it compiles for, or its interpreter."""
     if find_spec("triton") is None:
         return "it needs Triton, which is not installed"
     if device == "cuda":

@@ -1,1 +1,1 @@
-"""Kernels in C++, and what calls them."""
+"""C++ kernels for CPUs, and the functions that call them."""

@@ -1,5 +1,5 @@
-// Tiles of bf16 on CPUs with AMX: products of them, and how numbers are laid out for these. A product's left side is rows of
-// numbers side by side; its right side wants pairs of rows, (row 2i, row 2i + 1) for each column: `paired` below.
+// bf16 tiles on CPUs with AMX: products, and packing of their operands. The left side of a product is stored by rows; the
+// right side by pairs of rows, (row 2i, row 2i + 1) for each column: `paired` below.
 #pragma once
 #include <immintrin.h>
 
@@ -16,7 +16,7 @@ constexpr long SIDE = 64, LANES = 16, DEPTH = 32;
 
 inline long up(long n, long unit) { return (n + unit - 1) / unit * unit; }
 
-// Numbers at an address that vectors and tiles like.
+// Numbers at an address aligned for vectors and tiles.
 template <class T>
 class Space {
   public:
@@ -38,10 +38,10 @@ struct alignas(64) Shapes {
 
 constexpr Shapes SHAPES;
 
-// What is written before is there when tiles are loaded: GCC's functions do not say that they read memory.
+// A memory barrier before tiles are loaded: GCC's functions do not declare that they read memory.
 inline void settled() { asm volatile("" ::: "memory"); }
 
-// While one of these lives, its thread's tiles are all of 16 rows of 64 bytes.
+// While one of these exists, all tiles of its thread have 16 rows of 64 bytes.
 struct Tiles {
     Tiles() {
         settled();
@@ -105,9 +105,9 @@ void product(const Half* a, long a_row, const uint32_t* b, long b_row, float* c,
     }
 }
 
-// -- how numbers are laid out ----------------------------------------------------------------------------------------------
+// -- packing ---------------------------------------------------------------------------------------------------------------
 
-// Sixteen rows of sixteen numbers of 32 bits, turned.
+// Transpose sixteen rows of sixteen 32-bit numbers.
 inline void turned(const __m512i* x, __m512i* y) {
     __m512i a[16], b[16];
     for (int i = 0; i < 16; i += 2) {
@@ -162,7 +162,7 @@ bool finite(Rows from) {
     return found == 0;
 }
 
-// Two rows, number by number: those of the first sixteen columns, and of the next.
+// Interleave two rows: the first sixteen columns, and the next.
 inline void interlaced(__m512i a, __m512i b, __m512i* to) {
     const __m512i low = _mm512_unpacklo_epi16(a, b), high = _mm512_unpackhi_epi16(a, b);
     const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
@@ -222,7 +222,7 @@ void across(Rows from, long rows, long wide, Half* to) {
         }
 }
 
-// x (wide, SIDE) in fp32, turned and rounded, each of `count` rows times a factor, to rows of `width` numbers.
+// x (wide, SIDE) in fp32, transposed and rounded, each of `count` rows times a factor, to rows of `width` numbers.
 void written(const float* x, const float* factor, long count, long width, Half* to, long step) {
     for (long i = 0; i < count; i += LANES) {
         const __m512 times = _mm512_loadu_ps(factor + i);

@@ -1,8 +1,8 @@
-// Attention in bf16 over blocks of 64 queries and 64 keys, those that a pattern needs, forward and backward, by the tiles of
-// AMX: 16 rows of 32 numbers times 32 rows of 16, summed in fp32. The mathematics is block_sparse.cpp's (Dao et al. 2022).
+// Block-sparse attention in bf16, forward and backward, in blocks of 64 queries and 64 keys, with AMX tiles: 16 rows of 32
+// numbers times 32 rows of 16, summed in fp32. The equations are those of block_sparse.cpp (Dao et al. 2022).
 //
-// As there, the scores of a block are kept with the queries side by side, S[key][query], so that what is done for each query
-// is done for sixteen at once. Keys and values are laid out for the tiles once for all the queries of a head.
+// As there, scores of a block are stored as S[key][query], so that vectors hold sixteen queries. Keys and values are packed
+// for the tiles once for all queries of a head.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -17,32 +17,32 @@ namespace {
 
 constexpr float LOG2_E = 1.44269504088896340736f;
 
-// A tensor (B, rows, heads, width): numbers from one to the next of each.
-struct Lies {
+// Strides of a tensor (B, rows, heads, width), whose last axis is contiguous.
+struct Strides {
     long batch, row, head;
 };
 
 struct Sizes {
     long batch, heads, kv_heads, queries, keys, width, values;
-    Lies q, k, v, d_out;
+    Strides q, k, v, d_out;
     long strips;
     float scale;
     int threads;
 };
 
-// The blocks of keys that each strip of queries meets: of strip i those from ends[i] to ends[i + 1], each with the number of
-// the table of what is hidden in it, or -1. Where there are marks, a query sees keys of its own mark alone.
+// The blocks of keys that each strip of queries visits: strip i those from ends[i] to ends[i + 1], each with the number of
+// its mask in `limits`, or -1. With marks, a query sees only keys of its own mark.
 struct Plan {
     const int64_t *number, *ends, *block, *table;
     const float* limits;  // (tables, keys, queries): infinity where a pair is allowed, -infinity where not
     const int32_t *q_marks, *k_marks;
-    long q_marks_row, k_marks_row;  // from one row of the batch to the next; 0 where all have the same
-    int wary;                       // of keys and values that are not finite, as hidden ones would show
+    long q_marks_row, k_marks_row;  // from one row of the batch to the next; 0 where all rows share them
+    int checks_finite;                       // whether to give up if keys or values are not finite, since 0 * NaN is NaN
 };
 
-// -- what is done with scores ----------------------------------------------------------------------------------------------
+// -- scores ----------------------------------------------------------------------------------------------------------------
 
-// 2^x within 9e-5 of itself, a twentieth of what rounding to bf16 does; 0 for minus infinity, NaN of NaN.
+// 2^x with a relative error of 9e-5, a twentieth of that of rounding to bf16; 0 for minus infinity, NaN for NaN.
 inline __m512 power(__m512 x) {
     const __m512 f = _mm512_reduce_ps(x, 0x01);  // x less the whole number below it
     __m512 p = _mm512_set1_ps(0.0770672403f);
@@ -63,7 +63,7 @@ inline void store_rounded(Half* to, __m512 x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)_mm512_cvtneps_pbh(x));
 }
 
-// The least and the most of some marks.
+// The smallest and the largest of some marks.
 struct Range {
     int32_t least, most;
     Range(const int32_t* marks, long count) : least(marks[0]), most(marks[0]) {
@@ -76,10 +76,10 @@ struct Range {
     bool same(const Range& other) const { return least == most && other.least == least && other.most == most; }
 };
 
-// One strip of a head's queries, and what stands in their way.
+// One strip of a head's queries, with its masks.
 struct Strip {
     const Plan& plan;
-    long index, first, count, lanes;  // its number in the plan; its first query; how many; vectors of them
+    long index, first, count, lanes;  // number in the plan; first query; how many queries; how many vectors of them
     const int32_t *marks, *k_marks;
     alignas(64) int32_t own[SIDE];
 
@@ -91,7 +91,7 @@ struct Strip {
         for (long i = 0; i < SIDE; ++i) own[i] = marks ? marks[i < count ? i : count - 1] : 0;
     }
 
-    // Whether no query sees any key of a block; else hides in its scores what is to be hidden.
+    // Whether no query sees any key of a block; otherwise masks its scores.
     bool misses(long start, long there) const {
         return marks && Range(own, SIDE).apart(Range(k_marks + start, there));
     }
@@ -119,7 +119,7 @@ struct Strip {
     }
 };
 
-// Keys and values of one head, laid out for the forward pass, and a strip's scores on their way.
+// Keys and values of one head, packed for the forward pass, and buffers for the scores of a strip.
 struct Forward {
     const Sizes& s;
     long keys, wide, tall;  // numbers, rounded up to whole tiles: of keys, of a key and of a value
@@ -150,7 +150,7 @@ inline void largest(const float* scores, long there, __m512* most) {
     for (int n = 0; n < L; ++n) most[n] = top[n];
 }
 
-// Scores become weights, paired; what was summed before fades where a larger score has come.
+// Turn scores into weights, paired; earlier sums shrink where a larger score has come.
 void Forward::weigh(const Strip& strip, long there, bool begun, __m512* most, __m512* total) {
     const __m512 factor = _mm512_set1_ps(s.scale * LOG2_E);
     __m512 before[SIDE / LANES];
@@ -196,7 +196,7 @@ void Forward::weigh(const Strip& strip, long there, bool begun, __m512* most, __
 void Forward::strip(const Half* q_from, const Strip& strip, Half* out, float* lse) {
     paired_across({q_from + strip.first * s.q.row, s.q.row, strip.count, s.width}, SIDE, wide, q);
     __m512 most[SIDE / LANES], total[SIDE / LANES];
-    for (auto& x : most) x = _mm512_set1_ps(-1e30f);  // finite, so that a row that sees nothing makes no NaN
+    for (auto& x : most) x = _mm512_set1_ps(-1e30f);  // finite, so that a row that sees nothing gives no NaN
     for (auto& x : total) x = _mm512_setzero_ps();
     bool begun = false;
     for (long i = strip.plan.ends[strip.index]; i < strip.plan.ends[strip.index + 1]; ++i) {
@@ -223,7 +223,7 @@ void Forward::strip(const Half* q_from, const Strip& strip, Half* out, float* ls
     written(sums, share, strip.count, s.values, out + strip.first * s.heads * s.values, s.heads * s.values);
 }
 
-// The same for the backward pass, which sums the gradients of keys and values in fp32.
+// The same for the backward pass, which sums gradients of keys and values in fp32.
 struct Backward {
     const Sizes& s;
     long keys, wide, tall;
@@ -317,11 +317,11 @@ void Backward::strip(const Half* q_from, const Strip& strip, const Half* out, co
     written(d_q, factor, strip.count, s.width, to + strip.first * s.heads * s.width, s.heads * s.width);
 }
 
-// Keys and values laid out, unless some are not finite and that is to be minded.
+// Pack keys and values; fails if some are not finite and that is to be checked.
 template <class Work>
-bool read(Work& work, const Half* k, const Half* v, bool wary) {
+bool read(Work& work, const Half* k, const Half* v, bool checks_finite) {
     const Sizes& s = work.s;
-    if (wary && !(finite({k, s.k.row, s.keys, s.width}) && finite({v, s.v.row, s.keys, s.values}))) return false;
+    if (checks_finite && !(finite({k, s.k.row, s.keys, s.width}) && finite({v, s.v.row, s.keys, s.values}))) return false;
     work.read(k, v);
     return true;
 }
@@ -330,14 +330,14 @@ bool read(Work& work, const Half* k, const Half* v, bool wary) {
 
 extern "C" {
 
-// Whether this machine has the tiles and lets this process use them.
+// Whether this machine has AMX tiles and lets this process use them.
 int qkv_ready() {
     constexpr int REQUEST = 0x1023, TILES = 18;
     return syscall(SYS_arch_prctl, REQUEST, TILES) == 0;
 }
 
 // q (B, T, H, D), k (B, S, K, D), v (B, S, K, E) as `Sizes` says, in bf16; out (B, T, H, E) in bf16 and lse (B, T, H) in fp32
-// without gaps. Strips that the plan does not name are left as they are. Not 0 where it gave up, being wary.
+// contiguous. Strips that are not in the plan are left unchanged. Not 0 if keys or values are not finite.
 int qkv_forward(const Half* q, const Half* k, const Half* v, Half* out, float* lse, const Plan* plan, const Sizes* s) {
     const long group = s->heads / s->kv_heads, pairs = s->batch * s->kv_heads;
     const long parts = pairs >= 2 * s->threads ? 1 : (2 * s->threads + pairs - 1) / pairs;
@@ -349,7 +349,7 @@ int qkv_forward(const Half* q, const Half* k, const Half* v, Half* out, float* l
 #pragma omp for schedule(dynamic)
         for (long item = 0; item < pairs * parts; ++item) {
             const long pair = item / parts, part = item % parts, b = pair / s->kv_heads, kv = pair % s->kv_heads;
-            if (!read(work, k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, plan->wary)) {
+            if (!read(work, k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, plan->checks_finite)) {
                 failed = 1;
                 continue;
             }
@@ -363,8 +363,8 @@ int qkv_forward(const Half* q, const Half* k, const Half* v, Half* out, float* l
     return failed;
 }
 
-// Besides: out and lse as they came, d_out as `Sizes` says, d_lse (perhaps none) like lse; d_q like q, d_k and d_v like k and v,
-// all in bf16 without gaps.
+// Also: out and lse as returned, d_out as `Sizes` says, d_lse (may be null) like lse; d_q like q, d_k and d_v like k and v, all
+// contiguous and in bf16.
 int qkv_backward(const Half* q, const Half* k, const Half* v, const Half* out, const float* lse, const Half* d_out,
                   const float* d_lse, Half* d_q, Half* d_k, Half* d_v, const Plan* plan, const Sizes* s) {
     const long group = s->heads / s->kv_heads, pairs = s->batch * s->kv_heads;
@@ -376,7 +376,7 @@ int qkv_backward(const Half* q, const Half* k, const Half* v, const Half* out, c
 #pragma omp for schedule(dynamic)
         for (long pair = 0; pair < pairs; ++pair) {
             const long b = pair / s->kv_heads, kv = pair % s->kv_heads, to = b * s->keys * s->kv_heads + kv;
-            if (!read(work, k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, plan->wary)) {
+            if (!read(work, k + b * s->k.batch + kv * s->k.head, v + b * s->v.batch + kv * s->v.head, plan->checks_finite)) {
                 failed = 1;
                 continue;
             }

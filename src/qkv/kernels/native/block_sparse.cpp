@@ -1,9 +1,9 @@
-// Attention over blocks of 64 queries and 64 keys, those that a pattern needs, forward and backward, as FlashAttention has it
-// (Dao et al. 2022): S = scale QK', L = log sum exp S, O = exp(S - L) V, with dV = W' dO, dS = W (dO V' - rowsum(dO O) + dL),
+// Block-sparse FlashAttention, forward and backward, in blocks of 64 queries and 64 keys (Dao et al. 2022):
+// S = scale QK', L = log sum exp S, O = exp(S - L) V, with dV = W' dO, dS = W (dO V' - rowsum(dO O) + dL),
 // dQ = scale dS K and dK = scale dS' Q.
 //
-// The scores of a block are kept with the queries side by side, S[key][query]: what is done for each query is then done for
-// sixteen at once, and a product takes keys and values one number at a time, as they stand in memory.
+// Scores of a block are stored as S[key][query]: vectors hold sixteen queries, and products read keys and values one number
+// at a time, in the order of memory.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -15,35 +15,35 @@
 namespace {
 
 constexpr long SIDE = 64, WIDEST = 128, VECTORS = SIDE / LANES;
-constexpr long PANELS = 16, TURN = 8;  // blocks of keys that are kept; strips of a head, one after the other
+constexpr long PANELS = 16, TURN = 8;  // blocks of keys that are cached; strips of a head in a row
 
-// A tensor (B, rows, heads, width): numbers from one to the next of each.
-struct Lies {
+// Strides of a tensor (B, rows, heads, width), whose last axis is contiguous.
+struct Strides {
     long batch, row, head;
 };
 
 struct Sizes {
     long batch, heads, kv_heads, queries, keys, width, values;
-    Lies q, k, v;
+    Strides q, k, v;
     long strips;
     float scale;
     int merges, threads;
 };
 
-// The blocks of keys that each strip of queries meets: of strip i those from ends[i] to ends[i + 1], each with the number of
-// the table of what is hidden in it, or -1. Tokens are taken in another order where there is one.
+// The blocks of keys that each strip of queries visits: strip i those from ends[i] to ends[i + 1], each with the number of
+// its mask in `limits`, or -1. With `order`, strips and blocks are of tokens in that order.
 struct Plan {
     const int64_t *number, *ends, *block, *table, *order;
     const float* limits;   // (tables, keys, queries): infinity where a pair is allowed, -infinity where not
-    const int64_t* spans;  // (tables, sixteens of keys, 2): from which query, and up to which, some pair of them is allowed
-    const float *places, *kv_places;  // of queries and keys
-    const float* slopes;              // by which each head's scores fall with the distance of places, or none
+    const int64_t* spans;  // (tables, groups of 16 keys, 2): first and end of the queries that see any of them
+    const float *places, *kv_places;  // positions of queries and keys, for ALiBi
+    const float* slopes;              // ALiBi's slope of each head, or null
 };
 
-// Rows of some tokens, and where they come from.
+// Rows of some tokens, and where they are in memory.
 struct Rows {
     const int64_t* order;
-    long start, count, step;  // of the first token, of how many, numbers from one token's row to the next one's
+    long start, count, step;  // the first token, how many, and the stride from one token to the next
     long at(long i) const { return (order ? order[start + i] : start + i) * step; }
 };
 
@@ -66,7 +66,7 @@ inline void placed(const float* places, Rows from, float* to) {
     for (long i = 0; i < SIDE; ++i) to[i] = i < from.count ? places[from.at(i)] : 0.0f;
 }
 
-// Rows that will be read soon, or written.
+// Rows that will be read or written soon.
 struct Wanted {
     const float* x;
     Rows rows;
@@ -74,8 +74,7 @@ struct Wanted {
     int write;
 };
 
-// Asks memory for them, of each a row in turn: what lies far apart comes together. Compilers may drop a call of what computes
-// nothing, so it is none.
+// Prefetch rows of each in turn, since they lie far apart. Always inlined: compilers may drop calls without effect.
 template <int N>
 __attribute__((always_inline)) inline void asked(const Wanted (&wanted)[N]) {
     for (long i = 0; i < SIDE; ++i)
@@ -84,7 +83,7 @@ __attribute__((always_inline)) inline void asked(const Wanted (&wanted)[N]) {
                 w.write ? __builtin_prefetch(w.x + w.rows.at(i) + d, 1, 2) : __builtin_prefetch(w.x + w.rows.at(i) + d, 0, 2);
 }
 
-// Added to the rows of some tokens.
+// Add to the rows of some tokens.
 inline void added(const float* x, Rows to, long width, float* sums) {
     for (long i = 0; i < to.count; ++i) {
         float* row = sums + to.at(i);
@@ -92,7 +91,7 @@ inline void added(const float* x, Rows to, long width, float* sums) {
     }
 }
 
-// Keys start ... stop - 1 of a block and queries from ... to - 1, multiples of sixteen.
+// Keys start ... stop - 1 and queries from ... to - 1 of a block, in multiples of sixteen.
 struct Part {
     long start, stop, from, to;
     long keys() const { return stop - start; }
@@ -100,7 +99,7 @@ struct Part {
     long at() const { return start * SIDE + from; }  // in a block's scores
 };
 
-// The parts of a block of which not all is hidden.
+// The parts of a block in which some pair is allowed.
 struct Parts {
     Part part[VECTORS];
     long count = 0;
@@ -122,14 +121,14 @@ struct Parts {
     }
 };
 
-// A block of one head's keys and values, and of their gradients where there are such, its rows one after the other.
+// A block of one head's keys and values, and of their gradients in the backward pass, with contiguous rows.
 struct Panel {
     long count;
     float *keys, *values, *places, *d_keys, *d_values;
 };
 
-// The blocks that were met last: neighboring strips have most of theirs in common. Each is copied once, and its gradients
-// are added to the whole ones when another block takes its place.
+// A cache of the blocks used last, since neighboring strips share most of theirs. Each is copied once, and its gradients are
+// added to the tensor's when another block takes its place.
 class Panels {
   public:
     Panels(const Plan& plan, const Sizes& s, bool gradients)
@@ -137,13 +136,13 @@ class Panels {
         for (long& block : blocks) block = -1;
     }
 
-    bool finite = true;  // all that was copied
+    bool finite = true;  // whether all copied numbers are
 
     void begin(const float* keys, const float* values, float* to_keys, float* to_values) {
         k = keys, v = values, d_k = to_keys, d_v = to_values;
     }
 
-    // Of a block, nothing if it is here.
+    // Prefetch a block that is not in the cache.
     Wanted keys(long block) const { return {k, rows(block, s.k.row), s.width, 0}; }
     Wanted values(long block) const { return {v, rows(block, s.v.row), s.values, 0}; }
 
@@ -191,20 +190,20 @@ class Panels {
     const Plan& plan;
     const Sizes& s;
     const bool gradients;
-    const long room;  // numbers of a block of keys, one of values and their places
+    const long room;  // numbers of a block of keys, of values, and of positions
     const std::unique_ptr<float[]> memory;
     long blocks[PANELS];
     const float *k = nullptr, *v = nullptr;
     float *d_k = nullptr, *d_v = nullptr;
 };
 
-// Queries turned and in units of ln 2, their places, and what their scores fall by with distance.
+// Transposed queries in units of ln 2, their positions and the slope.
 struct Asking {
     const float *queries, *places;
     float slope;
 };
 
-// S = QK' - slope |q - k| of a part of a block, in units of ln 2, with -infinity where a pair is hidden.
+// S = QK' - slope |q - k| for a part of a block, in units of ln 2, with -infinity for masked pairs.
 inline void scored(const Panel& panel, Asking own, const Plan& plan, long i, Part p, long width, float* s) {
     product(panel.keys + p.start * width, width, 1, own.queries + p.from, SIDE, s + p.at(), SIDE, p.keys(), width, p.queries(),
             false);
@@ -226,13 +225,13 @@ struct Lane {
     Floats v[VECTORS];
 };
 
-// The greatest score of each query so far.
+// The largest score of each query so far.
 inline void topped(const float* scores, Part p, Lane& most) {
     for (long j = p.start * SIDE; j < p.stop * SIDE; j += SIDE)
         for (long n = p.from; n < p.to; n += LANES) most.v[n / LANES] = larger(most.v[n / LANES], load(scores + j + n));
 }
 
-// Scores to weights, e to the power of what they lack, and the sum of each query's.
+// Scores to weights, exp(score - largest), and their sum for each query.
 inline void weighed(float* scores, Part p, const Lane& most, Lane& total) {
     for (long n = p.from; n < p.to; n += LANES) {
         const Floats top = most.v[n / LANES];
@@ -246,7 +245,7 @@ inline void weighed(float* scores, Part p, const Lane& most, Lane& total) {
     }
 }
 
-// Output and log-sum-exp of a strip, of sums (values, queries) of weighted values: added to what is there where `merges`.
+// Output and log-sum-exp of a strip from the sums (values, queries) of weighted values; merged with earlier ones if `merges`.
 void finished(const float* sums, const Lane& most, const Lane& total, Rows to, Rows logs, const Sizes& s, float* out,
               float* lse) {
     alignas(64) float rows[SIDE * WIDEST];
@@ -275,7 +274,7 @@ void forward_strip(const float* q, Panels& panels, float* out, float* lse, float
                    const Sizes& s) {
     alignas(64) float rows[SIDE * WIDEST], places[SIDE], queries[SIDE * WIDEST], scores[SIDE * SIDE], sums[SIDE * WIDEST];
     const long first = plan.number[strip] * SIDE, count = first + SIDE < s.queries ? SIDE : s.queries - first;
-    const long last = plan.block[plan.ends[strip + 1] - 1];  // which strips before it have not met, with windows
+    const long last = plan.block[plan.ends[strip + 1] - 1];  // which, with windows, earlier strips have not visited
     const Rows from = {plan.order, first, count, s.q.row}, to = {plan.order, first, count, s.heads * s.values};
     asked({{q, from, s.width, 0}, panels.keys(last), panels.values(last), {out, to, s.values, 1}});
     copied(q, from, s.width, rows, s.scale * LOG2_E);
@@ -285,7 +284,7 @@ void forward_strip(const float* q, Panels& panels, float* out, float* lse, float
     std::memset(sums, 0, s.values * SIDE * sizeof *sums);
     Lane most, total;
     for (long n = 0; n < VECTORS; ++n) {
-        most.v[n] = filled(std::numeric_limits<float>::lowest());  // so that a row that sees nothing makes no NaN
+        most.v[n] = filled(std::numeric_limits<float>::lowest());  // finite, so that a row that sees nothing gives no NaN
         total.v[n] = Floats{};
     }
     for (long i = plan.ends[strip]; i < plan.ends[strip + 1]; ++i) {
@@ -310,7 +309,7 @@ void forward_strip(const float* q, Panels& panels, float* out, float* lse, float
     finished(sums, most, total, to, {plan.order, first, count, s.heads}, s, out, lse);
 }
 
-// What a strip of one head's queries is to backward: they themselves, and gradients of the output, by rows and by columns.
+// A strip of one head's queries for the backward pass: queries and output gradients, by rows and by columns.
 struct Strip {
     alignas(64) float rows[SIDE * WIDEST], queries[SIDE * WIDEST], d_rows[SIDE * WIDEST], d_columns[SIDE * WIDEST];
     alignas(64) float norm[SIDE], delta[SIDE], places[SIDE];
@@ -334,7 +333,7 @@ struct Strip {
     }
 };
 
-// Scores to weights W', and gradients of weights to those of scores.
+// Scores to weights W', and gradients of weights to gradients of scores.
 inline void differentiated(float* weights, float* d_scores, Part p, const Strip& strip) {
     for (long j = p.start * SIDE; j < p.stop * SIDE; j += SIDE)
         for (long n = p.from; n < p.to; n += LANES) {
@@ -344,7 +343,7 @@ inline void differentiated(float* weights, float* d_scores, Part p, const Strip&
         }
 }
 
-// The gradients that one strip of one head's queries gives.
+// The gradients from one strip of one head's queries.
 void backward_strip(const float* q, const float* out, const float* lse, const float* d_out, const float* d_lse, float* d_q,
                     float slope, Panels& panels, const Plan& plan, long strip, const Sizes& s) {
     alignas(64) float weights[SIDE * SIDE], d_scores[SIDE * SIDE], d_queries[SIDE * WIDEST], d_rows[SIDE * WIDEST];
@@ -385,9 +384,9 @@ void backward_strip(const float* q, const float* out, const float* lse, const fl
 
 extern "C" {
 
-// q (B, T, H, D), k (B, S, K, D), v (B, S, K, E) as `Sizes` says; out (B, T, H, E) and lse (B, T, H) without gaps. Strips that
-// the plan does not name are left as they are. Whether the keys and values that it names are finite: else the results are none,
-// as what is hidden reaches those that don't see it.
+// q (B, T, H, D), k (B, S, K, D), v (B, S, K, E) as `Sizes` says; out (B, T, H, E) and lse (B, T, H) contiguous. Strips that
+// are not in the plan are left unchanged. Returns whether the visited keys and values are finite: otherwise the results are
+// invalid, because masked ones reach queries that don't see them.
 int qkv_forward(const float* q, const float* k, const float* v, float* out, float* lse, const Plan* plan, const Sizes* s) {
     const long group = s->heads / s->kv_heads;
     int finite = 1;
@@ -412,14 +411,14 @@ int qkv_forward(const float* q, const float* k, const float* v, float* out, floa
     return finite;
 }
 
-// What is without gaps besides: d_out like out, d_lse (perhaps none) like lse; d_k and d_v, to which gradients are added, and
-// d_q, to which they are where `merges`. Gives what `qkv_forward` does.
+// Also contiguous: d_out like out, d_lse (may be null) like lse; d_k and d_v, to which gradients are added, and d_q, to which
+// they are added if `merges`. Returns what `qkv_forward` returns.
 int qkv_backward(const float* q, const float* k, const float* v, const float* out, const float* lse, const float* d_out,
                   const float* d_lse, float* d_q, float* d_k, float* d_v, const Plan* plan, const Sizes* s) {
     const long group = s->heads / s->kv_heads, pairs = s->batch * s->kv_heads;
     int finite = 1;
 #pragma omp parallel for num_threads(s->threads) reduction(& : finite)
-    for (long thread = 0; thread < s->threads; ++thread) {  // each adds to gradients of heads that no other has
+    for (long thread = 0; thread < s->threads; ++thread) {  // each has key-value heads of its own
         Panels panels(*plan, *s, true);
         for (long turn = 0; turn < s->strips; turn += TURN)
             for (long pair = pairs * thread / s->threads; pair < pairs * (thread + 1) / s->threads; ++pair) {

@@ -1,9 +1,10 @@
-"""Attention over blocks of 64 queries and 64 keys, those that a rule needs, in C++."""
+"""Block-sparse attention in C++, in blocks of 64 queries and 64 keys: plans of blocks, and calls of the kernels."""
 
 from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,19 +14,19 @@ from torch import Tensor
 from .compiler import available, library
 
 SIDE = 64  # queries, and keys, of a block
-WIDEST, UNIT = 128, 16  # heads are at most so wide, and by so many numbers
+WIDEST, UNIT = 128, 16  # the largest width of heads, of which widths are multiples
 
 
 @dataclass(frozen=True, eq=False)
 class BlockPlan:
-    """Which blocks of keys each strip of queries meets, on the CPU.
+    """Which blocks of keys each strip of 64 queries visits, as tensors on the CPU.
 
-    number: of the strips that see something. ends: the entry of `block` before which a strip's begin, and after the last.
-    block:  of keys. table: which of the `limits` hides pairs in it, −1 where all are allowed.
-    limits: (tables, keys, queries), +∞ where a pair is allowed, −∞ where not. spans: from which query and up to which, by
-            sixteens, each sixteen of a table's keys are seen.
-    places, kv_places: of each query and key, for scores that fall with distance.
-    order:  of which token strips and blocks are made, in place of 0, 1, 2, …
+    number: indices of the N strips that see something. ends: strip i visits entries ends[i] … ends[i + 1] − 1 of `block`.
+    block:  indices of blocks of keys. table: the index in `limits` of the mask of each, −1 where all pairs are allowed.
+    limits: (tables, keys, queries), +∞ where a pair is allowed, −∞ where not. spans: the first and the end, in steps of 16,
+            of the queries that see any of each 16 keys of a table.
+    places, kv_places: positions of queries and keys, for ALiBi.
+    order:  the order in which tokens form strips and blocks, if it is not 0, 1, 2, …
     """
 
     number: Int[Tensor, " N"]
@@ -39,18 +40,47 @@ class BlockPlan:
     order: Int[Tensor, " T"] | None = None
 
 
-class Lies(ctypes.Structure):
-    """The sources' `Lies`: numbers from one row of the batch, token and head to the next."""
+class Strides(ctypes.Structure):
+    """The sources' `Strides`: numbers from one row of the batch, token and head to the next."""
 
     _fields_ = [(name, ctypes.c_long) for name in ("batch", "row", "head")]
+
+
+# The first fields of both sources' `Sizes`.
+COUNTS = [(name, ctypes.c_long) for name in ("batch", "heads", "kv_heads", "queries", "keys", "width", "values")]
+
+
+def sizes_of(q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> list[int | Strides]:
+    """The values of `COUNTS`, and the strides of each tensor."""
+    counts = [q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], q.shape[3], v.shape[3]]
+    return [*counts, *(Strides(x.stride(0), x.stride(1), x.stride(2)) for x in (q, k, v, *more))]
+
+
+def pointers(tensors: Sequence[Tensor | None]) -> list[ctypes.c_void_p | None]:
+    return [None if x is None else ctypes.c_void_p(x.data_ptr()) for x in tensors]
+
+
+def empty_results(q: Tensor, v: Tensor, plan: BlockPlan, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp for a kernel to fill: 0 and −∞ where it skips strips of queries that see nothing."""
+    out = torch.empty(*q.shape[:3], v.shape[3], dtype=dtype, device="cpu")
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device="cpu")
+    if skips_strips(plan, q):
+        out.zero_()
+        lse.fill_(-math.inf)
+    return out, lse
+
+
+def skips_strips(plan: BlockPlan, q: Tensor) -> bool:
+    """Whether some strips of queries see nothing."""
+    return len(plan.number) * SIDE < q.shape[1]
 
 
 class _Sizes(ctypes.Structure):
     """The source's `Sizes`."""
 
     _fields_ = [
-        *((name, ctypes.c_long) for name in ("batch", "heads", "kv_heads", "queries", "keys", "width", "values")),
-        *((name, Lies) for name in "qkv"),
+        *COUNTS,
+        *((name, Strides) for name in "qkv"),
         *(("strips", ctypes.c_long), ("scale", ctypes.c_float), ("merges", ctypes.c_int), ("threads", ctypes.c_int)),
     ]
 
@@ -63,13 +93,13 @@ class _Plan(ctypes.Structure):
 
 
 def fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether the kernels, where they can be had, take heads of these widths in this precision: at most fp32, on the CPU."""
+    """Whether the kernels, where they are available, take these widths and dtypes: at most fp32, on the CPU."""
     widths = all(x.shape[3] <= WIDEST and x.shape[3] % UNIT == 0 for x in (q, v))
     return widths and q.device.type == "cpu" and q.dtype != torch.float64 and available("block_sparse")
 
 
 def serves(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether the kernels take these: as `fits`, and the kernels are there, built where they weren't yet."""
+    """Whether the kernels serve these: `fits`, and the kernels are there, built if they weren't yet."""
     return fits(q, k, v) and library("block_sparse") is not None
 
 
@@ -81,18 +111,16 @@ def forward(
     scale: float,
     slopes: Float[Tensor, " H"] | None = None,
 ) -> tuple[Float[Tensor, "B T H E"], Float[Tensor, "B T H"]] | None:
-    """Output and log-sum-exp in fp32, 0 and −∞ for what sees nothing. Plans that have no pair in common add up. Scores of
-    head h fall by slopes[h] times the distance of their places.
+    """Output and log-sum-exp in fp32, 0 and −∞ for queries that see nothing, over all pairs of disjoint plans.
 
-    None where a key or value is NaN or infinite: what is hidden would reach those that don't see it.
+    slopes: ALiBi's; scores of head h fall by slopes[h] for each unit of distance. None where a visited key or value is NaN
+    or infinite, because masked ones would reach queries that don't see them.
     """
-    given = [_plain(x) for x in (q, k, v)]
-    out = torch.empty(*q.shape[:3], v.shape[3], dtype=torch.float32, device="cpu")
-    lse = torch.empty(q.shape[:3], dtype=torch.float32, device="cpu")
-    if len(plans[0].number) * SIDE < q.shape[1]:  # some strips see nothing of the first plan
-        out.zero_()
-        lse.fill_(-math.inf)
-    done = [_call("qkv_forward", [*given, out, lse], plan, scale, slopes, merges=i > 0) for i, plan in enumerate(plans)]
+    inputs = [_plain(x) for x in (q, k, v)]
+    out, lse = empty_results(q, v, plans[0], torch.float32)
+    done = [
+        _call("qkv_forward", [*inputs, out, lse], plan, scale, slopes, merges=i > 0) for i, plan in enumerate(plans)
+    ]
     return (out, lse) if all(done) else None
 
 
@@ -108,19 +136,18 @@ def backward(
     scale: float,
     slopes: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """dQ, dK and dV in fp32, from what `forward` gave and the gradients of that; None where that gives None."""
-    given = [_plain(x) for x in (q, k, v)]
-    beside = [None if x is None else x.float().contiguous() for x in (out, lse, d_out, d_lse)]
-    whole = len(plans[0].number) * SIDE >= q.shape[1]  # else some strips see nothing of the first plan
-    d_q = (torch.empty if whole else torch.zeros)(q.shape, dtype=torch.float32, device="cpu")
+    """dQ, dK and dV in fp32, from the results of `forward` and their gradients; None where `forward` returns None."""
+    inputs = [_plain(x) for x in (q, k, v)]
+    results = [None if x is None else x.float().contiguous() for x in (out, lse, d_out, d_lse)]
+    d_q = (torch.zeros if skips_strips(plans[0], q) else torch.empty)(q.shape, dtype=torch.float32, device="cpu")
     d_k, d_v = (torch.zeros(x.shape, dtype=torch.float32, device="cpu") for x in (k, v))
-    tensors = [*given, *beside, d_q, d_k, d_v]
+    tensors = [*inputs, *results, d_q, d_k, d_v]
     done = [_call("qkv_backward", tensors, plan, scale, slopes, merges=i > 0) for i, plan in enumerate(plans)]
     return (d_q, d_k, d_v) if all(done) else None
 
 
 def _plain(x: Tensor) -> Tensor:
-    """In fp32, the numbers of a head side by side."""
+    """x in fp32, with contiguous heads."""
     x = x.float()
     return x if x.stride(3) == 1 else x.contiguous()
 
@@ -131,10 +158,6 @@ def _call(
     kernels = library("block_sparse")
     assert kernels is not None
     q, k, v = (x for x in tensors[:3] if x is not None)
-    lies = (Lies(x.stride(0), x.stride(1), x.stride(2)) for x in (q, k, v))
-    counts = q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], q.shape[3], v.shape[3]
-    sizes = _Sizes(*counts, *lies, len(plan.number), scale, merges, torch.get_num_threads())
-    parts = *(getattr(plan, name) for name in _Plan._parts), slopes
-    about = _Plan(*(None if x is None else x.data_ptr() for x in parts))
-    pointers = (None if x is None else ctypes.c_void_p(x.data_ptr()) for x in tensors)
-    return bool(getattr(kernels, name)(*pointers, ctypes.byref(about), ctypes.byref(sizes)))
+    sizes = _Sizes(*sizes_of(q, k, v), len(plan.number), scale, merges, torch.get_num_threads())
+    fields = _Plan(*pointers([*(getattr(plan, name) for name in _Plan._parts), slopes]))
+    return bool(getattr(kernels, name)(*pointers(tensors), ctypes.byref(fields), ctypes.byref(sizes)))

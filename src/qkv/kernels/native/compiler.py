@@ -1,4 +1,4 @@
-"""Loads the C++ kernels for the CPU: the prebuilt ones of a wheel, or compiled when first wanted. Nothing requires them."""
+"""Load the C++ kernels for CPUs: prebuilt ones from a wheel, or compiled on first use. They are optional."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compiler() -> str | None:
 
 @cache
 def available(name: str) -> bool:
-    """Whether the kernels in NAME.cpp may be had: they are prebuilt for this processor, or there is a compiler."""
+    """Whether the kernels in NAME.cpp are prebuilt for this processor, or there is a compiler for them."""
     return prebuilt.find(_source(name)) is not None or compiler() is not None
 
 
@@ -46,18 +46,18 @@ def _source(name: str) -> Path:
 def library(name: str) -> ctypes.CDLL | None:
     """The kernels in NAME.cpp: prebuilt for this processor, else compiled once for this machine and source.
 
-    None, and a line in the log, where there are neither.
+    Returns None and logs the reason where neither works.
     """
     ready = prebuilt.find(_source(name))
     if ready is not None:
         try:
             return ctypes.CDLL(str(ready))
         except OSError as error:
-            _log.warning("%s, which came with qkv, can't be loaded: %s", ready.name, error)
+            _log.warning("the prebuilt library %s can't be loaded: %s", ready.name, error)
     command = compiler()
     if command is None:
         _log.info(
-            "no C++ compiler was found; PyTorch's own operations stand in for qkv's kernels in %s.cpp, and are slower",
+            "no C++ compiler was found for the kernels in %s.cpp; slower PyTorch operations are used instead",
             name,
         )
         return None
@@ -69,35 +69,33 @@ def library(name: str) -> ctypes.CDLL | None:
 
 
 def _built(compiler: str, source: Path) -> Path:
-    """The library's file, made where it isn't there yet or isn't whole: its name ends in a checksum of what it holds."""
+    """The library's file, compiled if it is missing or incomplete: its name ends in a checksum of its contents."""
     words = shlex.split(compiler)
     texts = (path.read_text(encoding="utf-8") for path in (source, *sorted(source.parent.glob("*.h"))))
-    about = "\0".join([compiler, instruction_sets(), *COMPILE, *LINK, *texts])
-    stem, place = f"{source.stem}-{hashlib.sha256(about.encode()).hexdigest()[:16]}", _folder()
-    for path in sorted(place.glob(f"{stem}-*.so")):
+    inputs = "\0".join([compiler, instruction_sets(), *COMPILE, *LINK, *texts])
+    stem, cache = f"{source.stem}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}", _folder()
+    for path in sorted(cache.glob(f"{stem}-*.so")):
         if path.stem == f"{stem}-{_checksum(path)}":
             return path
         path.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(dir=place) as folder:
-        compiled, made = str(Path(folder) / "made.o"), Path(folder) / "made.so"
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        compiled, linked = str(Path(folder) / "kernels.o"), Path(folder) / "kernels.so"
         _run([*words, *COMPILE, str(source), "-o", compiled])
-        _run([*words, *LINK, compiled, "-o", str(made)])
-        path = place / f"{stem}-{_checksum(made)}.so"
-        made.replace(path)
+        _run([*words, *LINK, compiled, "-o", str(linked)])
+        path = cache / f"{stem}-{_checksum(linked)}.so"
+        linked.replace(path)
     return path
 
 
 def instruction_sets() -> str:
-    """What this machine's processor can do, on which `-march=native` depends."""
-    found = [platform.machine(), platform.processor(), torch.backends.cpu.get_cpu_capability()]
+    """The processor and its instruction sets, on which `-march=native` depends."""
+    names = [platform.machine(), platform.processor(), torch.backends.cpu.get_cpu_capability()]
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # not Linux
         lines = []
-    told = (
-        line.split(":", 1) for line in lines if line.startswith(("flags", "Features", "model name")) and ":" in line
-    )
-    return "\n".join([*found, *sorted({" ".join(sorted(value.split())) for _, value in told})])
+    wanted = (line for line in lines if line.startswith(("flags", "Features", "model name")) and ":" in line)
+    return "\n".join([*names, *sorted({" ".join(sorted(line.split(":", 1)[1].split())) for line in wanted})])
 
 
 def _checksum(path: Path) -> str:
@@ -105,8 +103,11 @@ def _checksum(path: Path) -> str:
 
 
 def _folder() -> Path:
-    """Where libraries are kept: in `$QKV_CACHE` or `~/.cache/qkv`. Where others might put some there, it is a folder of this
-    process alone, or a ValueError for a `$QKV_CACHE`."""
+    """The folder of compiled libraries, in `$QKV_CACHE` or `~/.cache/qkv`.
+
+    If other users could write there, it is a temporary folder of this process. Raises ValueError if `$QKV_CACHE` is such a
+    folder.
+    """
     chosen = os.environ.get("QKV_CACHE")
     base = Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv")
     folder = (base / "kernels").absolute()
@@ -125,12 +126,11 @@ def _folder() -> Path:
 
 
 def _make_own(folder: Path) -> None:
-    """Take from others the right to write into a folder of ours, which a mask of 002 gives them, with what they may have
-    put there."""
+    """If others can write to a folder of ours, as with a umask of 002, withdraw that and delete the libraries in it."""
     if not hasattr(os, "getuid"):
         return
-    found = folder.stat()
-    if found.st_uid == os.getuid() and found.st_mode & 0o022:
+    status = folder.stat()
+    if status.st_uid == os.getuid() and status.st_mode & 0o022:
         folder.chmod(0o700)
         for path in folder.glob("*.so"):
             path.unlink()
@@ -138,20 +138,20 @@ def _make_own(folder: Path) -> None:
 
 @cache
 def _own(reason: str) -> Path:
-    """A folder that lasts as long as this process."""
-    made = Path(tempfile.mkdtemp(prefix="qkv-kernels-")).resolve()  # mode 0700
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    doubt = _distrusted(made)
+    """A temporary folder, deleted when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="qkv-kernels-")).resolve()  # mode 0700
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    doubt = _distrusted(folder)
     if doubt is not None:
         raise ValueError(f"{reason}, and {doubt}; set QKV_CACHE to a folder of your own")
     _log.warning(
-        "%s, so kernels are built for this process alone; set QKV_CACHE to a folder of your own to keep them", reason
+        "%s, so kernels are built for this process only; set QKV_CACHE to a folder of your own to keep them", reason
     )
-    return made
+    return folder
 
 
 def _distrusted(folder: Path) -> str | None:
-    """Which part of a path others could change, and why."""
+    """Which part of a path other users could change, and why; None if there is none."""
     if not hasattr(os, "getuid"):
         return None
     for place in (folder, *folder.parents):
@@ -162,32 +162,30 @@ def _distrusted(folder: Path) -> str | None:
 
 
 def _doubtful(place: Path, user: int, others: int) -> str | None:
-    """Why what stands in a folder might not be this user's."""
-    found = place.stat()
-    if found.st_uid not in (user, 0):
+    """Why files in a folder might not be this user's; None if they must be."""
+    status = place.stat()
+    if status.st_uid not in (user, 0):
         return "belongs to another user"
-    sticky = found.st_mode & 0o1000 and others == 0o002  # others may write there, but not in what is ours
-    return "can be written by other users" if found.st_mode & others and not sticky else None
+    sticky = status.st_mode & 0o1000 and others == 0o002  # others may add files, but not change ours
+    return "can be written by other users" if status.st_mode & others and not sticky else None
 
 
 def _run(command: list[str]) -> None:
-    """Run a command, for as long as `PATIENCE` lasts. Raises RuntimeError with what it said where it fails."""
-    with tempfile.TemporaryFile() as said:  # not a pipe, which what the command leaves behind would keep open
+    """Run a command. Raises RuntimeError with its output if it fails or takes longer than `PATIENCE`."""
+    with tempfile.TemporaryFile() as output:  # not a pipe, which child processes could keep open
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
             status = process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            raise RuntimeError(f"{shlex.join(command[:2])} … was not done after {PATIENCE:g} seconds") from None
+            raise RuntimeError(f"{shlex.join(command[:2])} … did not finish within {PATIENCE:g} seconds") from None
         finally:
             _end(process)
-        said.seek(0)
-        text = said.read().decode(errors="replace").strip()
+        output.seek(0)
+        text = output.read().decode(errors="replace").strip()
     if status:
-        raise RuntimeError(
-            f"{shlex.join(command[:2])} … ended with status {status}: {text[-2000:] or 'it said nothing'}"
-        )
+        raise RuntimeError(f"{shlex.join(command[:2])} … ended with status {status}: {text[-2000:] or 'no output'}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

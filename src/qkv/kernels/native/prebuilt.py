@@ -1,4 +1,4 @@
-"""Prebuilt C++ kernels: the instruction sets that wheels bring them for, and which library this processor can run.
+"""Prebuilt C++ kernels: the instruction sets that wheels contain them for, and the library that this processor can run.
 
 `setup.py` loads this file by itself, so it imports only the standard library.
 """
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 FLAGS = ("-O3", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-std=c++17", "-c")
-LINK = ("-shared",)  # without OpenMP's library: PyTorch has loaded one, and two would fight for the cores
+LINK = ("-shared",)  # without OpenMP's library: PyTorch has loaded one, and two would compete for the cores
 
 
 class Target(NamedTuple):
-    """Instruction sets: the compiler's flags for them, and what Linux calls those that a processor must have."""
+    """A set of instruction sets: the compiler's flags, and Linux's names of those that a processor must have."""
 
     name: str
     flags: tuple[str, ...]
@@ -29,7 +29,7 @@ _V4 = _V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"
 _AMX = _V4 | frozenset(["avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"])
 _GENERAL = (Target("x86-64-v4", ("-march=x86-64-v4",), _V4), Target("x86-64-v3", ("-march=x86-64-v3",), _V3))
 _MATRIX = (Target("amx", ("-march=x86-64-v4", "-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8"), _AMX),)
-TARGETS = {  # of each source, the best first
+TARGETS = {  # of each source, the fastest first
     "block_sparse": _GENERAL,
     "quantized_kv": _GENERAL,
     "bf16_amx": _MATRIX,
@@ -43,7 +43,7 @@ def supported() -> bool:
 
 
 def file_name(source: Path, target: Target) -> str:
-    """The library's, which names what it was built from: one of another source is never taken for it."""
+    """The library's file name, with a checksum of its sources and flags, so that no other library is mistaken for it."""
     digest = hashlib.sha256()
     for path in (source, *sorted(source.parent.glob("*.h"))):
         digest.update(path.read_bytes())
@@ -53,7 +53,7 @@ def file_name(source: Path, target: Target) -> str:
 
 @cache
 def find(source: Path) -> Path | None:
-    """The library for the most of this processor's instruction sets; None where none was shipped that it can run."""
+    """The fastest prebuilt library that this processor can run; None where there is none."""
     if not supported():
         return None
     for target in TARGETS.get(source.stem, ()):
@@ -65,7 +65,7 @@ def find(source: Path) -> Path | None:
 
 @cache
 def processor_flags() -> frozenset[str]:
-    """The instruction sets that the processor has and the kernel lets processes use; empty where Linux doesn't say."""
+    """The processor's instruction sets that processes may use; empty where Linux doesn't list them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-// Products of float rows with 8-bit and 4-bit codes, which are read once: one head and one group at a time, in parallel.
+// Products of float rows with 8-bit and 4-bit codes, each read once: one head and one group at a time, in parallel.
 //
-// Codes of a group are R rows of D bytes. With 8 bits a row is a token's codes, -128 … 127. With 4 bits a byte holds the
-// codes 0 … 15 of two tokens: of token i in the lower half, and of token i + R in the upper.
+// Codes of a group are R rows of D bytes. With 8 bits a row has one token's codes, -128 … 127. With 4 bits a byte has the
+// codes 0 … 15 of two tokens: token i in the lower half and token i + R in the upper half.
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -21,7 +21,7 @@ using Ints = int32_t __attribute__((vector_size(4 * LANES)));
 
 struct Sizes {
     long heads, groups, rows, width, held;
-    long jump, jump_scales;  // numbers from a head's codes, and scales, to the next one's
+    long jump, jump_scales;  // strides from one head's codes, and scales, to the next
     long stride;             // numbers from a row of scores to the next
     long parts;
     int bits, threads;
@@ -29,7 +29,7 @@ struct Sizes {
     float least() const { return bits == 8 ? -128.0f : 0.0f; }
 };
 
-// A number of 16 bits, the upper half of a float's.
+// bf16: the upper half of a float.
 inline float widened(uint16_t half) {
     const uint32_t bits = static_cast<uint32_t>(half) << 16;
     float out;
@@ -37,7 +37,7 @@ inline float widened(uint16_t half) {
     return out;
 }
 
-// Which codes of a byte: all eight bits, with their sign, or the lower or upper four.
+// The codes in a byte: signed 8 bits, or the lower or upper 4 bits.
 struct Whole {
     static float of(uint8_t byte) { return static_cast<int8_t>(byte); }
 };
@@ -54,13 +54,13 @@ inline Floats load(const float* x) {
     return v;
 }
 
-// Ask for the codes that come next, so that they are there when they are wanted.
+// Prefetch the codes that come next.
 inline void ahead(const uint8_t* row, long width) {
     for (long d = 0; d < width; d += LINE) __builtin_prefetch(row + AHEAD + d);
 }
 
 #if __has_builtin(__builtin_shufflevector)
-// Half of the numbers of a, then half of b's: each the sum of two that stand `step` apart.
+// Sums of two numbers `step` apart: half of them from a, half from b.
 template <int step>
 inline Floats halved(Floats a, Floats b) {
     if constexpr (step == 8)
@@ -77,7 +77,7 @@ inline Floats halved(Floats a, Floats b) {
                __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
 }
 
-// The sums of sixteen vectors, as one.
+// The sums of sixteen vectors, as one vector.
 inline Floats sums_of(const Floats* v) {
     Floats w[8], x[4], y[2];
     for (int i = 0; i < 8; ++i) w[i] = halved<8>(v[2 * i], v[2 * i + 1]);
@@ -94,10 +94,10 @@ inline Floats sums_of(const Floats* v) {
 }
 #endif
 
-// Sixteen bytes as whole numbers of 32 bits: with 8 bits as they are, with their sign.
+// Sixteen bytes as 32-bit integers, signed for 8 bits.
 template <typename Code, typename...>
 inline Ints raw(const uint8_t* bytes) {
-    int32_t wide[LANES];  // a loop, which compilers know better than a conversion of vectors
+    int32_t wide[LANES];  // a loop, which compilers vectorize better than a conversion
     for (int i = 0; i < LANES; ++i) wide[i] = std::is_same_v<Code, Whole> ? static_cast<int8_t>(bytes[i]) : bytes[i];
     Ints v;
     std::memcpy(&v, wide, sizeof v);
@@ -110,7 +110,7 @@ inline Floats numbers(Ints codes) {
     if constexpr (std::is_same_v<Code, Upper>) codes >>= 4;
 #if defined(__AVX512F__) && !defined(__clang__)
     const Floats table = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return __builtin_shuffle(table, codes);  // which looks at the lowest four bits alone
+    return __builtin_shuffle(table, codes);  // which reads only the lowest four bits
 #else
     return __builtin_convertvector(codes & 15, Floats);
 #endif
@@ -124,7 +124,7 @@ inline void unpacked(const uint8_t* bytes, Take take) {
     (take(j++, numbers<Code>(codes)), ...);
 }
 
-// What is left of a row's product after whole vectors.
+// The rest of a row's product after complete vectors.
 template <typename Code>
 inline float tail(const float* x, const uint8_t* bytes, long start, long stop) {
     float sum = 0.0f;
@@ -132,7 +132,7 @@ inline float tail(const float* x, const uint8_t* bytes, long start, long stop) {
     return sum;
 }
 
-// Of `one` query row codes are unpacked where they are wanted, of more they are kept for all.
+// With `one` query row codes are unpacked where they are used; with several they are unpacked once for all.
 //
 // out[m][j · held + t] = sum_d x[m][d] c[d] for the codes of tokens t, of which a row of bytes has one, or two of 4 bits.
 template <long W, bool one, typename... Code>
@@ -203,7 +203,7 @@ inline void add(const float (*p)[MOST][BLOCK], const Sizes& s, const uint8_t* by
                 }
 }
 
-// Queries with a group's scales in them, and what its zeros add to all of its scores.
+// Queries times a group's scales, and the contribution of its zero points to each score.
 inline void prepare(const float* q, const uint16_t* scale, const uint16_t* base, const Sizes& s, float* x, float* shift) {
     for (long m = 0; m < s.rows; ++m) {
         shift[m] = 0.0f;
@@ -286,7 +286,7 @@ struct Mixed {
     }
 };
 
-// The kernel made for a width, where there is such a one, and for one query row or several.
+// The kernel for a width, if it is one of the specialized ones, and for one query row or several.
 template <typename Kernel>
 void chosen(const float* x, const uint8_t* codes, const uint16_t* scale, const uint16_t* base, float* out, const Sizes& s) {
     const auto run = [&](auto width) {

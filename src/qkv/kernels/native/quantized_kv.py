@@ -1,6 +1,6 @@
-"""Products of queries and weights with quantized keys and values, which read each code once.
+"""Products of queries with quantized keys, and of weights with quantized values, in C++: each code is read once.
 
-Where a CPU has a matrix unit (Intel's AMX), it reads codes in groups of 128, queries and weights being rounded to 16
+On CPUs with AMX, Intel's matrix unit, codes are read in groups of 128 tokens, and queries and weights are rounded to 16
 bits: to 2⁻¹⁶ of the largest number of a row and group.
 """
 
@@ -17,7 +17,7 @@ from ...kv_cache.quantization import QuantizedTensor
 from .compiler import library
 
 WIDEST, MOST = 1024, 16  # as in the source
-_MOST_IN_TILES, _GROUP = 8, 128  # as in quantized_kv_amx.cpp
+_MOST_AMX, _GROUP = 8, 128  # as in quantized_kv_amx.cpp
 
 
 class _Sizes(ctypes.Structure):
@@ -29,35 +29,35 @@ class _Sizes(ctypes.Structure):
 
 
 def serves(codes: QuantizedTensor, rows: int) -> bool:
-    """Whether the kernels take so many query rows of a head, and can read these codes: on the CPU, in one piece but for the
-    room for more."""
+    """Whether the kernels take this number of query rows of a head and these codes: on the CPU, and contiguous except for
+    spare slots."""
     data = codes.data
     fits = data.device.type == "cpu" and data.numel() > 0 and data.shape[4] <= WIDEST and rows <= MOST
-    return fits and all(_lies(t) for t in codes.tensors()) and library("quantized_kv") is not None
+    return fits and all(_is_packed(t) for t in codes.tensors()) and library("quantized_kv") is not None
 
 
-def _lies(t: Tensor) -> bool:
+def _is_packed(t: Tensor) -> bool:
     return t.stride(1) * t.shape[1] == t.stride(0) and t[0, 0].is_contiguous()
 
 
 def scores(q: Float[Tensor, "B K M D"], codes: QuantizedTensor, out: Float[Tensor, "B K M S"]) -> None:
-    """q · k for the first tokens of `out`, all that are coded."""
+    """Write q · k to the first tokens of `out`, those of the codes."""
     _call("qkv_scores", q.contiguous(), codes, out, out.stride(2), 1)
 
 
 def mixed(p: Float[Tensor, "B K M S"], codes: QuantizedTensor) -> Float[Tensor, "B K M E"]:
-    """Σ p v over the first tokens of `p`, all that are coded."""
+    """Σ p v over the first tokens of `p`, those of the codes."""
     b, k, m, _ = p.shape
     parts = min(
         codes.data.shape[2], -(-4 * torch.get_num_threads() // (b * k))
-    )  # work for all threads where heads are few
+    )  # work for all threads if heads are few
     out = p.new_empty(b, k, parts, m, codes.data.shape[4])
     _call("qkv_mixed", p, codes, out, p.stride(2), parts)
     return out.sum(2)
 
 
 def _call(name: str, x: Tensor, codes: QuantizedTensor, out: Tensor, stride: int, parts: int) -> None:
-    kernels = _tiles() if _fits_tiles(codes, x.shape[2]) else None
+    kernels = _amx() if _fits_amx(codes, x.shape[2]) else None
     kernels = kernels or library("quantized_kv")
     assert kernels is not None and x.is_contiguous() and out.is_contiguous()
     b, k, n, held, width = codes.data.shape
@@ -67,13 +67,13 @@ def _call(name: str, x: Tensor, codes: QuantizedTensor, out: Tensor, stride: int
     getattr(kernels, name)(*pointers, ctypes.byref(sizes))
 
 
-def _fits_tiles(codes: QuantizedTensor, rows: int) -> bool:
-    """Whether a matrix unit would take them, where there is one."""
-    return rows <= _MOST_IN_TILES and codes.data.shape[4] in (64, 128) and not codes.group % _GROUP
+def _fits_amx(codes: QuantizedTensor, rows: int) -> bool:
+    """Whether the kernels for AMX take these."""
+    return rows <= _MOST_AMX and codes.data.shape[4] in (64, 128) and not codes.group % _GROUP
 
 
 @cache
-def _tiles() -> ctypes.CDLL | None:
-    """The kernels for a matrix unit, where this process may use one."""
+def _amx() -> ctypes.CDLL | None:
+    """The kernels for AMX, where this process may use it."""
     kernels = library("quantized_kv_amx")
     return kernels if kernels is not None and kernels.qkv_tiles() else None

@@ -1,8 +1,8 @@
-// Products of up to eight float rows with 8-bit and 4-bit codes by a CPU's matrix unit (Intel's AMX), which lie in memory as
-// quantized_kv.cpp says: for the queries that share a key-value head.
+// Products of up to eight float rows with 8-bit and 4-bit codes on CPUs with AMX, Intel's matrix unit, for the queries that
+// share a key-value head. The memory layout of the codes is that of quantized_kv.cpp.
 //
-// A row of floats becomes whole numbers of 16 bits times a factor, an upper and a lower byte for each. Their products with
-// codes are exact in 32 bits, so that all that is lost is 2^-16 of a row's largest number.
+// A row of floats is rounded to 16-bit integers times a factor, split into an upper and a lower byte. Their products with
+// codes are exact in 32 bits, so the error is 2^-16 of a row's largest number.
 #include <cstdint>
 #include <cstring>
 
@@ -26,7 +26,7 @@ struct Sizes {  // as in quantized_kv.cpp
     float least() const { return bits == 8 ? -128.0f : 0.0f; }
 };
 
-// The shapes of the eight tiles, as the unit reads them.
+// The shapes of the eight tiles, in the format of AMX.
 struct alignas(64) Shapes {
     uint8_t palette = 1, start = 0, reserved[14] = {};
     uint16_t bytes[16] = {};
@@ -37,7 +37,7 @@ struct alignas(64) Shapes {
     }
 };
 
-// What is written before is there when tiles are loaded: GCC's functions do not say that they read memory.
+// A memory barrier before tiles are loaded: GCC's functions do not declare that they read memory.
 inline void settled() { asm volatile("" ::: "memory"); }
 
 inline __m512 widened(const uint16_t* halves) {
@@ -336,7 +336,7 @@ void mixed(const float* p, const uint8_t* codes, const uint16_t* scale, const ui
 
 extern "C" {
 
-// Whether there is such a unit, and the system lets this process use it.
+// Whether the CPU has AMX and the system lets this process use it.
 int qkv_tiles() {
     constexpr long ask = 0x1023, tiles = 18;  // Linux's ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
     return syscall(SYS_arch_prctl, ask, tiles) == 0;

@@ -1,4 +1,4 @@
-// Vectors of sixteen floats: products that stay in registers, powers of two, and squares that are turned.
+// Vectors of sixteen floats: products held in registers, powers of two, and transposition.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr long LANES = 16;
 #ifdef __AVX512F__
-constexpr int MOST = 4;  // vectors of a product's row at a time: with six rows, as many as there are registers for
+constexpr int MOST = 4;  // vectors of a product's row at a time: with six rows, they fill the registers
 #else
 constexpr int MOST = 1;
 #endif
@@ -33,7 +33,7 @@ inline Floats filled(float x) { return x - Floats{}; }
 
 inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 
-// 2^x for x up to 0, 0 where that is denormal, NaN of NaN: 2^n, n the nearest whole number, times a polynomial of the rest.
+// 2^x for x <= 0, 0 where that is denormal, NaN for NaN: 2^n with n the nearest integer, times a polynomial of the rest.
 inline Floats power(Floats x) {
     const Floats least = filled(-126.0f), y = x < least ? least : x, moved = y + 12582912.0f, f = y - (moved - 12582912.0f);
     Floats p = filled(1.5403530e-4f);
@@ -46,7 +46,7 @@ inline Floats power(Floats x) {
     return x < least ? Floats{} : p + (y - y);
 }
 
-// c[r][n] (+)= sum_i a(r, i) b[i][n] for R rows and N vectors, which stay in registers.
+// c[r][n] (+)= sum_i a(r, i) b[i][n] for R rows and N vectors, held in registers.
 template <int R, int N>
 inline void tile(const float* a, long a_row, long a_step, const float* b, long b_row, float* c, long c_row, long depth, bool add) {
     Floats sum[R][N];
@@ -93,7 +93,7 @@ void product(const float* a, long a_row, long a_step, const float* b, long b_row
     }
 }
 
-// Sixteen rows of sixteen numbers, turned: numbers that stand `step` apart in a row go to rows that do, step by step.
+// Transpose sixteen rows of sixteen numbers, by exchanging numbers `step` apart between rows `step` apart.
 #if __has_builtin(__builtin_shufflevector)
 template <int step>
 inline void exchanged(Floats* rows) {

@@ -66,7 +66,7 @@ class AttentiveDecoder(Decoder):
         assert memory.keys is not None
         layout, values = Layout.full(queries.shape[1], device=queries.device), memory.states[:, :, None]
         settings = (Full(), layout, memory.layout, None, 1.0, 0.0, None, False, Plan(), NAME)
-        tap.offer(Request(queries[:, :, None], memory.keys, values, *settings, held=weights[:, None]))
+        tap.offer(Request(queries[:, :, None], memory.keys, values, *settings, known_weights=weights[:, None]))
 
 
 class Steps:

@@ -1,1 +1,1 @@
-"""What runs on the device, in Triton's language. Nothing here is imported before the first call that needs it."""
+"""The Triton kernels. Nothing here is imported before the first call that needs it."""

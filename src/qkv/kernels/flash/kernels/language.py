@@ -1,4 +1,4 @@
-"""Triton, where it is installed. Where it is not, the kernels' files can still be imported, though nothing in them run."""
+"""Triton, where it is installed. Without it the files of the kernels can still be imported, but not run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ except ImportError:  # there are no wheels for this platform
 # Triton decides once, when it is imported, whether its own functions are interpreted or compiled.
 INTERPRETED = triton is not None and not isinstance(tl.sum, triton.JITFunction)
 
-# What a kernel is compiled for anew; `size` is the length rounded up to a power of two.
-_KEY = ["size", "M", "N", "DP", "EP", "BIAS", "CAP", "DROPOUT", "BOXES", "SEGMENTS"]
-
 
 def tuned(*settings: tuple[int, int]) -> Callable[[Any], Any]:
-    """Launch a kernel with the fastest of some (warps, pipeline stages), found by trying each once for every key."""
+    """Launch a kernel with the fastest of some (warps, pipeline stages), found by trying each once.
+
+    They are tried again for other constants `C`, and another `size`, the length rounded up to a power of two.
+    """
     if triton is None or INTERPRETED:
         return lambda kernel: kernel
     configs = [triton.Config({}, num_warps=warps, num_stages=stages) for warps, stages in settings]
-    return triton.autotune(configs=configs, key=_KEY)
+    return triton.autotune(configs=configs, key=["size", "C"])

@@ -1,8 +1,9 @@
 # mypy: ignore-errors
-"""What the kernels share about one tile of M queries × N keys: loads, which pairs may meet, scores, dropout, gradients.
+"""What the flash kernels share: loads, masks, scores, dropout and gradients of one tile of M queries × N keys.
 
-Scores are in units of log 2, s = log₂e · (cap(scale · QKᵀ) + bias), since the device's exponential is 2ˣ. Pairs that may
-not meet have s = −∞. Offsets that grow with the batch or the length are made in 64 bits.
+`p` is the call's `launch.Problem`, `C` its `launch.Constants`. Scores are in units of log 2, s = log₂e · (cap(scale · QKᵀ)
++ bias), because the device's exponential is 2ˣ. Hidden pairs have s = −∞. Offsets that grow with the batch or the length
+are computed in 64 bits.
 """
 
 from __future__ import annotations
@@ -11,12 +12,34 @@ from .language import jit, tl
 
 
 @jit
+def program(n_tiles, n_heads):
+    """Tile, head and batch row of this program."""
+    number = tl.program_id(0)
+    return number % n_tiles, number // n_tiles % n_heads, (number // n_tiles // n_heads).to(tl.int64)
+
+
+@jit
+def head_of(x, strides, b, h):
+    """Pointer to head h of batch row b, for strides (row of the batch, token, head)."""
+    return x + b * strides[0] + h.to(tl.int64) * strides[2]
+
+
+@jit
+def tile_counts(counts, at, C: tl.constexpr):
+    """How many tiles to visit need no mask, and how many there are in all."""
+    full = tl.load(counts + at * 2)
+    if C.BIAS == 3:
+        full = full * 0  # −∞ in a bias may hide pairs in any tile
+    return full, tl.load(counts + at * 2 + 1)
+
+
+@jit
 def load_tile(
     ptr, first, stride, limit, ROWS: tl.constexpr, WIDTH: tl.constexpr, PADDED: tl.constexpr, EDGE: tl.constexpr
 ):
     """Rows first … first + ROWS − 1 of a (limit, WIDTH) matrix as (ROWS, PADDED), 0 beyond its edges.
 
-    Without EDGE all rows are known to be there.
+    Without EDGE all rows are inside the matrix.
     """
     rows = first + tl.arange(0, ROWS)
     columns = tl.arange(0, PADDED)
@@ -28,7 +51,7 @@ def load_tile(
 
 @jit
 def store_tile(ptr, value, first, stride, limit, ROWS: tl.constexpr, WIDTH: tl.constexpr, PADDED: tl.constexpr):
-    """The inverse of `load_tile`, rounded to what the matrix holds."""
+    """The inverse of `load_tile`, rounded to the dtype of the matrix."""
     rows = first + tl.arange(0, ROWS)
     columns = tl.arange(0, PADDED)
     at = ptr + rows.to(tl.int64)[:, None] * stride + columns[None, :]
@@ -43,39 +66,51 @@ def finite(x):
 
 
 @jit
-def visible(
-    tiles,
-    row,  # of the map: the batch row, or 0 where all share one
-    h,
-    i,
-    j,
-    n_q,
-    n_k,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    H: tl.constexpr,
-    BOXES: tl.constexpr,
-    SEGMENTS: tl.constexpr,
-    PER_HEAD: tl.constexpr,
-):
-    """(M, N) boolean: which pairs of tile (i, j) pattern, segments and padding let meet."""
-    rows = (row * n_q + i) * M + tl.arange(0, M)
-    cols = (row * n_k + j) * N + tl.arange(0, N)
+def capped(x, softcap):
+    """tanh(x / softcap)."""
+    return 1.0 - 2.0 / (tl.exp(x * (2.0 / softcap)) + 1.0)
+
+
+@jit
+def softmax_step(x, top, total):
+    """One step of the online soft-max over scores x: weights, the factor by which earlier sums shrink, new top and total."""
+    higher = tl.maximum(top, tl.max(x, 1))
+    base = tl.where(higher == float("-inf"), 0.0, higher)  # a row that has seen nothing yet
+    w = tl.exp2(x - base[:, None])
+    fade = tl.exp2(top - base)
+    return w, fade, higher, total * fade + tl.sum(w, 1)
+
+
+@jit
+def softmax_end(acc, top, total):
+    """Output and natural log-sum-exp from the sums; 0 and −∞ for rows that saw nothing."""
+    dead = total == 0.0
+    norm = tl.where(dead, float("-inf"), (top + tl.log2(total)) * 0.6931471805599453)
+    return acc / tl.where(dead, 1.0, total)[:, None], norm
+
+
+@jit
+def visible(p, b, h, i, j, C: tl.constexpr):
+    """(M, N) boolean: which pairs of tile (i, j) the pattern, segments and padding allow."""
+    tiles = p.tiles
+    map_row = b * C.MAPS
+    rows = (map_row * p.n_q + i) * C.M + tl.arange(0, C.M)
+    cols = (map_row * p.n_k + j) * C.N + tl.arange(0, C.N)
     q_at = tl.load(tiles.q_place + rows)
     k_at = tl.load(tiles.k_place + cols)
     seen = (q_at >= 0)[:, None] & (k_at >= 0)[None, :]
-    if SEGMENTS:
+    if C.SEGMENTS:
         seen = seen & (tl.load(tiles.q_segment + rows)[:, None] == tl.load(tiles.k_segment + cols)[None, :])
-    if BOXES < 0:  # the tile's mask: one word of N bits for each query
-        number = tl.load(tiles.kind + (row * n_q + i) * n_k + j).to(tl.int64)  # from 1; 0 is a whole tile
-        of_head = (number - 1) * H + h if PER_HEAD else number - 1
-        lines = tl.arange(0, M)
-        words = tl.load(tiles.rule + of_head * M + lines, mask=(lines >= 0) & (number > 0), other=-1)
-        seen = seen & (((words[:, None] >> tl.arange(0, N)[None, :]) & 1) != 0)
+    if C.BOXES < 0:  # the tile's mask: one word of N bits for each query
+        number = tl.load(tiles.kind + (map_row * p.n_q + i) * p.n_k + j).to(tl.int64)  # from 1; 0 is a full tile
+        mask = (number - 1) * C.H + h if C.PER_HEAD else number - 1
+        lines = tl.arange(0, C.M)
+        words = tl.load(tiles.rule + mask * C.M + lines, mask=(lines >= 0) & (number > 0), other=-1)
+        seen = seen & (((words[:, None] >> tl.arange(0, C.N)[None, :]) & 1) != 0)
     else:
         back = q_at[:, None] - k_at[None, :]
-        allowed = tl.zeros((M, N), tl.int1)
-        for n in tl.static_range(BOXES):
+        allowed = tl.zeros((C.M, C.N), tl.int1)
+        for n in tl.static_range(C.BOXES):
             box = tiles.rule + 6 * n
             inside = (back >= tl.load(box)) & (back <= tl.load(box + 1))
             in_rows = (q_at >= tl.load(box + 2)) & (q_at <= tl.load(box + 3))
@@ -86,141 +121,76 @@ def visible(
 
 
 @jit
-def distances(tiles, row, i, j, n_q, n_k, M: tl.constexpr, N: tl.constexpr):
+def distances(p, b, i, j, C: tl.constexpr):
     """(M, N) of k − q, in positions."""
-    q_at = tl.load(tiles.q_place + (row * n_q + i) * M + tl.arange(0, M))
-    k_at = tl.load(tiles.k_place + (row * n_k + j) * N + tl.arange(0, N))
+    q_at = tl.load(p.tiles.q_place + (b * C.MAPS * p.n_q + i) * C.M + tl.arange(0, C.M))
+    k_at = tl.load(p.tiles.k_place + (b * C.MAPS * p.n_k + j) * C.N + tl.arange(0, C.N))
     return k_at[None, :] - q_at[:, None]
 
 
 @jit
-def buckets(tiles, bias, row, i, j, n_q, n_k, reach, M: tl.constexpr, N: tl.constexpr):
-    """(M, N): in which bucket each pair's distance falls; those beyond ±reach fall where that does."""
-    distance = distances(tiles, row, i, j, n_q, n_k, M, N)
-    return tl.load(bias.buckets + reach + tl.minimum(tl.maximum(distance, -reach), reach))
+def buckets(p, b, i, j, C: tl.constexpr):
+    """(M, N): the bucket of each pair's distance; distances beyond ±reach share the bucket of the reach."""
+    distance = distances(p, b, i, j, C)
+    return tl.load(p.bias.buckets + p.reach + tl.minimum(tl.maximum(distance, -p.reach), p.reach))
 
 
 @jit
-def scores(
-    q,  # (M, DP)
-    k,  # (N, DP)
-    tiles,
-    bias,
-    bias_strides,
-    b,
-    row,
-    h,
-    i,
-    j,
-    t,
-    s,
-    n_q,
-    n_k,
-    reach,
-    scale,
-    softcap,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    H: tl.constexpr,
-    BIAS: tl.constexpr,
-    CAP: tl.constexpr,
-    BOXES: tl.constexpr,
-    SEGMENTS: tl.constexpr,
-    PER_HEAD: tl.constexpr,
-    PRECISION: tl.constexpr,
-    MASKED: tl.constexpr,
-):
-    """Scores (M, N), and tanh(score / softcap) where there is a soft-cap (else the scores again)."""
+def scores(p, q, k, b, h, i, j, C: tl.constexpr, MASKED: tl.constexpr):
+    """Scores (M, N) of q (M, DP) and k (N, DP), and tanh(score / softcap) where there is a soft-cap (else the scores)."""
     log2e = 1.4426950408889634
-    x = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
+    x = tl.dot(q, tl.trans(k), input_precision=C.PRECISION) * p.scale
     bent = x
-    if CAP:
-        bent = 1.0 - 2.0 / (tl.exp(x * (2.0 / softcap)) + 1.0)  # tanh
-        x = bent * softcap
+    if C.CAP:
+        bent = capped(x, p.softcap)
+        x = bent * p.softcap
     x = x * log2e
-    if BIAS == 1:  # slopes: −m_h |q − k|
-        distance = distances(tiles, row, i, j, n_q, n_k, M, N)
-        x -= tl.load(bias.numbers + h) * log2e * tl.abs(distance).to(tl.float32)
-    if BIAS == 2:  # buckets of distance: one number for each and each head
-        bucket = buckets(tiles, bias, row, i, j, n_q, n_k, reach, M, N)
-        x += tl.load(bias.numbers + bucket * H + h).to(tl.float32) * log2e
-    if BIAS == 3:  # a tensor that broadcasts to (B, H, T, S)
-        rows = (i * M + tl.arange(0, M)).to(tl.int64)
-        cols = (j * N + tl.arange(0, N)).to(tl.int64)
-        of_head = bias.numbers + b * bias_strides[0] + h.to(tl.int64) * bias_strides[1]
-        at = of_head + rows[:, None] * bias_strides[2] + cols[None, :] * bias_strides[3]
-        x += tl.load(at, mask=(rows < t)[:, None] & (cols < s)[None, :], other=0.0).to(tl.float32) * log2e
+    if C.BIAS == 1:  # slopes: −m_h |q − k|
+        x -= tl.load(p.bias.numbers + h) * log2e * tl.abs(distances(p, b, i, j, C)).to(tl.float32)
+    if C.BIAS == 2:  # buckets of distance: one number for each bucket and head
+        x += tl.load(p.bias.numbers + buckets(p, b, i, j, C) * C.H + h).to(tl.float32) * log2e
+    if C.BIAS == 3:  # a tensor that broadcasts to (B, H, T, S)
+        rows = (i * C.M + tl.arange(0, C.M)).to(tl.int64)
+        cols = (j * C.N + tl.arange(0, C.N)).to(tl.int64)
+        of_head = p.bias.numbers + b * p.bias_strides[0] + h.to(tl.int64) * p.bias_strides[1]
+        at = of_head + rows[:, None] * p.bias_strides[2] + cols[None, :] * p.bias_strides[3]
+        x += tl.load(at, mask=(rows < p.t)[:, None] & (cols < p.s)[None, :], other=0.0).to(tl.float32) * log2e
     if MASKED:
-        x = tl.where(visible(tiles, row, h, i, j, n_q, n_k, M, N, H, BOXES, SEGMENTS, PER_HEAD), x, float("-inf"))
+        x = tl.where(visible(p, b, h, i, j, C), x, float("-inf"))
     return x, bent
 
 
 @jit
-def kept(seed, b, h, i, j, dropout, M: tl.constexpr, N: tl.constexpr):
+def kept(p, b, h, i, j, C: tl.constexpr):
     """(M, N) boolean: the weights that dropout keeps. Philox (Salmon et al. 2011) of (key, query, head, batch row): the same
-    in every kernel, for any tiles, and never repeated within a call."""
-    zero = tl.zeros((M, N), tl.int32)
-    key = zero + (j * N + tl.arange(0, N))[None, :]
-    query = zero + (i * M + tl.arange(0, M))[:, None]
-    bits, _, _, _ = tl.philox(tl.load(seed), key, query, zero + h, zero + b.to(tl.int32), 7)
-    return (bits >> 8).to(tl.float32) * 5.9604644775390625e-08 >= dropout  # 24 bits · 2⁻²⁴, in [0, 1)
+    in every kernel, for tiles of any size, and never repeated within a call."""
+    zero = tl.zeros((C.M, C.N), tl.int32)
+    key = zero + (j * C.N + tl.arange(0, C.N))[None, :]
+    query = zero + (i * C.M + tl.arange(0, C.M))[:, None]
+    bits, _, _, _ = tl.philox(tl.load(p.seed), key, query, zero + h, zero + b.to(tl.int32), 7)
+    return (bits >> 8).to(tl.float32) * 5.9604644775390625e-08 >= p.dropout  # 24 bits · 2⁻²⁴, in [0, 1)
 
 
 @jit
-def gradients(
-    q,
-    k,
-    v,
-    grad,
-    norm,  # log-sum-exp in units of log 2, +∞ for rows that see nothing
-    delta,
-    tiles,
-    bias,
-    bias_strides,
-    seed,
-    b,
-    row,
-    h,
-    i,
-    j,
-    t,
-    s,
-    n_q,
-    n_k,
-    reach,
-    scale,
-    softcap,
-    dropout,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    H: tl.constexpr,
-    BIAS: tl.constexpr,
-    CAP: tl.constexpr,
-    DROPOUT: tl.constexpr,
-    BOXES: tl.constexpr,
-    SEGMENTS: tl.constexpr,
-    PER_HEAD: tl.constexpr,
-    PRECISION: tl.constexpr,
-    MASKED: tl.constexpr,
-):
-    """Of a tile, recomputed: the weights as they met the values (M, N); the gradients of scores + bias, w ∘ (dw − δ), and
-    of scale · QKᵀ, which a soft-cap lessens by 1 − tanh²."""
-    x, bent = scores(
-        *(q, k, tiles, bias, bias_strides, b, row, h, i, j, t, s, n_q, n_k, reach, scale, softcap),
-        *(M, N, H, BIAS, CAP, BOXES, SEGMENTS, PER_HEAD, PRECISION, MASKED),
-    )
+def gradients(p, q, k, v, grad, norm, delta, b, h, i, j, C: tl.constexpr, MASKED: tl.constexpr):
+    """Of a tile, recomputed: the weights that multiply the values (M, N); the gradients of scores + bias, w ∘ (dw − δ), and
+    of scale · QKᵀ, which a soft-cap multiplies by 1 − tanh².
+
+    norm: the log-sum-exp in units of log 2, +∞ for rows that see nothing.
+    """
+    x, bent = scores(p, q, k, b, h, i, j, C, MASKED)
     w = tl.exp2(x - norm[:, None])
-    d_w = tl.dot(grad, tl.trans(v), input_precision=PRECISION)
-    met = w
-    if DROPOUT:
-        keep = kept(seed, b, h, i, j, dropout, M, N)
-        grown = 1.0 / (1.0 - dropout)
-        met = tl.where(keep, w * grown, 0.0)
+    d_w = tl.dot(grad, tl.trans(v), input_precision=C.PRECISION)
+    dropped = w
+    if C.DROPOUT:
+        keep = kept(p, b, h, i, j, C)
+        grown = 1.0 / (1.0 - p.dropout)
+        dropped = tl.where(keep, w * grown, 0.0)
         d_w = tl.where(keep, d_w * grown, 0.0)
     d_biased = w * (d_w - delta[:, None])
     if MASKED:  # a hidden value may be NaN, and 0 · NaN is NaN
         d_biased = tl.where(x == float("-inf"), 0.0, d_biased)
     d_x = d_biased
-    if CAP:
+    if C.CAP:
         d_x = d_biased * (1.0 - bent * bent)
-    return met, d_biased, d_x
+    return dropped, d_biased, d_x
