@@ -198,7 +198,7 @@ class Asking(Pattern, kind="asking-flex-test"):
         ({"bias": Bias(T5Buckets(), (torch.zeros(32, HEADS, requires_grad=True),))}, "forward pass only"),
         ({"tensors": [x.double() for x in inputs()]}, "fp32, bf16 and fp16, not in torch.float64"),
         ({"tensors": [x.requires_grad_() for x in inputs()]}, "forward pass only, and these inputs need gradients"),
-        ({"tensors": [x.to("meta") for x in inputs()]}, "for CPUs and CUDA devices, not for meta"),
+        ({"tensors": [x.to("meta") for x in inputs()]}, "runs on CPUs and CUDA devices, not on meta"),
         ({"pattern": causal() & Sorted()}, "more than arithmetic on one pair: it calls aten.cumsum"),
         ({"pattern": Asking()}, "can't be traced for one pair"),
     ],

@@ -133,7 +133,7 @@ def test_a_rewound_cache_refuses_what_it_let_go_and_stays_whole() -> None:
 def test_rewind_of_more_than_there_is(n: int) -> None:
     decoder = Decoder(8)
     decoder.step(4)
-    with pytest.raises(ValueError, match=f"can't rewind {n} tokens: 4 are held"):
+    with pytest.raises(ValueError, match=f"can't rewind {n} tokens: the cache has 4"):
         decoder.cache.rewind(n)
 
 

@@ -114,7 +114,7 @@ def test_memory_is_bounded_and_foretold(how, tmp_path) -> None:
     with torch.no_grad():
         one, two = (built.step(ids(3, 1, seed=9), c) for c in (cache, again))
     assert torch.equal(one, two)
-    with pytest.raises(ValueError, match="can't take back 1 tokens"):
+    with pytest.raises(ValueError, match="can't rewind 1 tokens"):
         cache.rewind(1)
 
 
@@ -133,7 +133,7 @@ def test_layers_with_a_window_keep_a_ring_and_others_are_refused() -> None:
     how, tokens = H2OCache(heavy=10, recent=20), ids(2, 30)
     built = model(pattern=causal() & window(6))
     torch.testing.assert_close(decode(built, tokens, how)[0], decode(built, tokens, FullCache())[0])
-    with pytest.raises(ValueError, match="the cache 'h2o' evicts tokens head by head"):
+    with pytest.raises(ValueError, match="the cache 'h2o' evicts tokens for each head separately"):
         model(pattern=causal() & documents()).start(1, cache=how)
     alibi = qkv.build(qkv.preset("gpt", vocab_size=30, d_model=16, n_layers=1, n_heads=2, position="alibi"))
     with pytest.raises(ValueError, match="position biases need to know which are left"):

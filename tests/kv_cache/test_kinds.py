@@ -119,7 +119,7 @@ def test_what_can_not_be_loaded(tmp_path: Any) -> None:
         ValueError, match=r"a cache of 2 layers, each heads 2, and this one is of 2 layers, each heads 4"
     ):
         started(FullCache(), about={"layers": [{"heads": 4}, {"heads": 4}]}).load(path)
-    with pytest.raises(ValueError, match="holds 3 tokens already"):
+    with pytest.raises(ValueError, match="the cache already has 3 tokens"):
         cache.load(path)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match="can't be read as a cache"):
@@ -129,7 +129,7 @@ def test_what_can_not_be_loaded(tmp_path: Any) -> None:
     from safetensors.torch import save_file
 
     save_file({"k": torch.zeros(1)}, str(path))
-    with pytest.raises(ValueError, match="is no cache of this version of qkv"):
+    with pytest.raises(ValueError, match="is not a cache file of this version of qkv"):
         started(FullCache()).load(path)
 
 
@@ -161,7 +161,7 @@ def test_crop_keeps_the_first(how: CacheKind) -> None:
     feed(cache, 7)
     cache.crop(3)
     assert cache.length == 3
-    with pytest.raises(ValueError, match="can't crop to 4 tokens: 3 are held"):
+    with pytest.raises(ValueError, match="can't crop to 4 tokens: the cache has 3"):
         cache.crop(4)
     keys, _ = feed(cache, 1, 9)
     assert keys.shape[1] == 4
@@ -216,7 +216,7 @@ def test_a_quantized_window_lets_go_of_whole_groups_and_refuses_to_go_back() -> 
         torch.testing.assert_close(found, wanted[:, -found.shape[1] :], atol=0.05, rtol=0)
         assert min(t + 1, 6) <= found.shape[1] <= 8
     with pytest.raises(
-        ValueError, match=r"a window cache of 6 tokens has let go of the first \d+ of 15 and can't rewind 5"
+        ValueError, match=r"a window cache of 6 tokens has evicted the first \d+ of 15 and can't rewind 5"
     ):
         cache.rewind(5)
     assert cache.length == 15
@@ -242,7 +242,7 @@ def test_a_long_step_sees_itself_whole_and_what_there_is_room_for() -> None:
     assert feed(cache, 3, 1)[0].shape[1] == 5  # one sink, one more of the old ones
     assert feed(cache, 9, 2)[0].shape[1] == 10
     assert feed(cache, 1, 3)[0].shape[1] == 5
-    with pytest.raises(ValueError, match="has let go of tokens and can't rewind"):
+    with pytest.raises(ValueError, match="has evicted tokens and can't rewind"):
         cache.rewind(1)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from qkv.core.layout import Layout, Role, View
-from qkv.patterns import counts as quadtree
+from qkv.patterns import counts
 from qkv.patterns.basic import (
     And,
     ByHead,
@@ -212,7 +212,7 @@ def test_blocks_are_decided_where_they_can_be(pattern: Pattern, q: tuple, k: tup
 def by_heads(pattern: Pattern, n: int) -> Tensor:
     """(heads, n, n), as many heads as there are rules."""
     at = torch.arange(n)
-    return quadtree.evaluate(pattern, at[None, :, None], at[None, None])[0]
+    return counts.evaluate(pattern, at[None, :, None], at[None, None])[0]
 
 
 lengths = st.sampled_from([0, 1, 5, 63, 64, 65, 130, 200])
@@ -239,7 +239,7 @@ def test_a_recurrence_is_one(pattern: Pattern, n: int) -> None:
     period, start = pattern.period
     mask = by_heads(pattern, n)[:, start:, start:]
     assert torch.equal(mask[:, :-period, :-period], mask[:, period:, period:])
-    assert quadtree._by_difference(pattern, n, period, start) == int(by_heads(pattern, n).sum())
+    assert counts._by_difference(pattern, n, period, start) == int(by_heads(pattern, n).sum())
 
 
 @given(patterns, st.integers(1, 30))

@@ -1,4 +1,4 @@
-"""The one place where queries meet keys."""
+"""`attend`, the attention function that all layers call, and `merge`, which combines results over disjoint keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..core.forward_mode import in_forward_mode
 from ..core.layout import Layout
-from ..kernels import quantized_kv as coded
+from ..kernels import quantized_kv, reference
 from ..kernels.backends import BACKENDS, choose
 from ..kernels.plan import Plan
 from ..kernels.request import Comparison, Request, Result, Weights, default_scale
@@ -23,7 +23,7 @@ from ..positions.base import Bias
 from . import tap
 
 _FULL = Full()
-_MOST_HEADS = 128  # above which a number of heads is taken for one of tokens
+_MOST_HEADS = 128  # more heads than this are taken for tokens
 
 
 def attend(
@@ -54,71 +54,75 @@ def attend(
     heads, K dividing H (grouped-query attention, Ainslie et al. 2023; K = 1 is multi-query, Shazeer 2019).
 
     Args:
-        pattern: who may look at whom. One that depends on positions needs layouts when T ≠ S.
-        layout, kv_layout: where queries and keys are; contiguous from 0 by default; keys as queries where T = S.
+        pattern: which keys each query may attend to. One that depends on positions needs layouts when T ≠ S.
+        layout, kv_layout: positions of queries and keys; contiguous from 0 by default; that of keys is `layout` if T = S.
         bias: added to the scores: a tensor broadcastable to (B, H, T, S), where −∞ hides a pair, or a `Bias`.
         scale: 1/√D by default.
-        dropout: probability at which attention weights are dropped (the others grow by 1/(1 − p)).
+        dropout: probability of dropping an attention weight (the others are divided by 1 − p).
         softcap: scores become c · tanh(score / c), before the bias (Gemma 2).
         return_lse: also return log Σ exp(scores), (B, H, T) in fp32, for `merge`.
-        backend: "auto", or one by name, which raises ValueError with its reason when it cannot serve.
-        k, v: tensors, or `QuantizedKV` keys and values, as quantized caches have them.
-        plan: what layers of one pass share. clean: padded keys and values are known to be zero already.
-        score: what compares queries and keys in place of the scaled dot product (`attention.scores`): all T·S are held.
-        weighting: what makes weights of scores in place of the soft-max (`attention.weighting`): all T·S are held.
-        sinks: a logit for each head beside those of the keys, whose share of the soft-max goes to no value.
-        observe: called afterwards with a function that gives the weights (B, H, rows, S) of some query rows.
+        backend: "auto", or the name of one; ValueError with the reason if that can't serve.
+        k, v: tensors, or the `QuantizedKV` keys and values of a quantized cache.
+        plan: shared by the layers of one pass. clean: padded keys and values are known to be zero.
+        score: the comparison in place of the scaled dot product (`attention.scores`); holds all T·S scores.
+        weighting: what turns scores into weights in place of the soft-max (`attention.weighting`); holds all T·S.
+        sinks: a logit for each head beside those of the keys; its share of the soft-max goes to no value.
+        observe: called with a function that returns the weights (B, H, rows, S) of some query rows.
 
-    Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that may see nothing gets 0, and
-    a log-sum-exp of −∞. Raises ValueError for shapes that don't meet, and where an alignment would have to be guessed.
+    Returns (B, T, H, E) in q's dtype, or the pair of it and the log-sum-exp. A query that sees no key gets 0, and a
+    log-sum-exp of −∞. Raises ValueError for shapes that don't fit together, and if an alignment had to be guessed.
     """
     check_axes(q, k, v)
     check_dtypes(q, k, v)
-    if plan is None and not torch.compiler.is_compiling():  # a caller by hand, not a layer
-        _warn_of_heads(q)
+    if plan is None and not torch.compiler.is_compiling():  # not called by a layer
+        _warn_about_heads(q)
     layout, kv_layout = layouts_of(q, k, pattern, layout, kv_layout, bias)
     check(q, k, v, layout, kv_layout, bias, dropout, softcap)
     check_weighting(weighting, sinks, return_lse, q.shape[2])
     pattern = _sized(pattern, q, k) if pattern.unsized else pattern
     scale = default_scale(q.shape[-1]) if scale is None else scale
     lse = return_lse or sinks is not None
-    about = (
-        pattern,
-        layout,
-        kv_layout,
-        bias,
-        scale,
-        dropout,
-        softcap,
-        lse,
-        plan or Plan(),
-        name,
-        score,
-        weighting,
-        sinks,
-    )
+    plan = plan or Plan()
+    options = (pattern, layout, kv_layout, bias, scale, dropout, softcap, lse, plan, name, score, weighting, sinks)
     plain = score is None and weighting is None and observe is None
-    coded_too = backend == "auto" and clean and plain and not tap.recording() and not in_forward_mode(q)
-    result: Result | None = _over_codes(q, k, v, about) if coded_too else None
+    may_stay = backend == "auto" and clean and plain and not tap.recording() and not in_forward_mode(q)
+    result: Result | None = _over_quantized(q, k, v, options) if may_stay else None
     if result is None:
         k, v = (x.dequantize() if isinstance(x, QuantizedKV) else x for x in (k, v))
         if kv_layout.padding != "none" and not clean:
             hidden = ~kv_layout.valid[:, :, None, None]  # kernels multiply what they mask: 0 · NaN is NaN
             k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
         if layout.padding != "none" and torch.is_grad_enabled():
-            q = q.masked_fill(~layout.valid[:, :, None, None], 0.0)  # so do gradients of keys and values
-        request = Request(q, k, v, *about)
+            q = q.masked_fill(~layout.valid[:, :, None, None], 0.0)  # as do the gradients of keys and values
+        request = Request(q, k, v, *options)
         tap.offer(request)
-        result = BACKENDS[choose(request, backend)].run(request)
         if observe is not None:
-            observe(lambda rows: tap.weights(request, rows=rows))
+            result = _observed(request, observe, backend)
+        if result is None:
+            result = BACKENDS[choose(request, backend)].run(request)
         if sinks is not None:
-            result = _drained(result, sinks, return_lse)
+            result = _with_sinks(result, sinks, return_lse)
     return result if layout.padding == "none" else _silence(result, layout)
 
 
-def _drained(result: Result, sinks: Tensor, return_lse: bool) -> Result:
-    """Attention with a further logit in the denominator, from attention without: out · σ(lse − sink), exact."""
+def _observed(request: Request, observe: Callable[[Callable[[range], Tensor]], None], backend: str) -> Tensor | None:
+    """Give the weights to an observer. If it takes those of all rows at once, also returns the output that they give."""
+    reusable = backend == "auto" and request.layout.padding == "none" and not (request.dropout or request.return_lse)
+    out: Tensor | None = None
+
+    def weights(rows: range) -> Tensor:
+        nonlocal out
+        if reusable and rows == range(request.q.shape[1]):
+            out, all_weights = reference.run_with_weights(request)
+            return all_weights.detach()
+        return tap.weights(request, rows=rows)
+
+    observe(weights)
+    return out
+
+
+def _with_sinks(result: Result, sinks: Tensor, return_lse: bool) -> Result:
+    """Add a logit to the denominator of attention: out · σ(lse − sink), exactly."""
     assert isinstance(result, tuple)
     out, lse = result
     sink = sinks[:, None].to(lse.dtype)
@@ -128,21 +132,23 @@ def _drained(result: Result, sinks: Tensor, return_lse: bool) -> Result:
 
 
 def _sized(pattern: Pattern, q: Tensor, k: Tensor | QuantizedKV) -> Pattern:
-    """A pattern that depends on how many tokens rows have, for these."""
+    """A pattern that depends on the length of rows, for these."""
     if q.shape[1] != k.shape[1]:
         raise ValueError(
-            f"{pattern} depends on how many tokens a row has, padding included, which {q.shape[1]} queries and "
-            f"{k.shape[1]} keys don't say; give pattern.over(width), and decode with another pattern"
+            f"{pattern} depends on the number of tokens of a row, including padding, unknown for {q.shape[1]} queries and "
+            f"{k.shape[1]} keys; give pattern.over(width), and decode with another pattern"
         )
     return pattern.over(int(k.shape[1]), q.shape[2])
 
 
-def _over_codes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV, about: tuple[Any, ...]) -> Tensor | None:
-    """The result where keys and values are those of a quantized cache, and best left as they are; else None."""
+def _over_quantized(
+    q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV, options: tuple[Any, ...]
+) -> Tensor | None:
+    """Attention over quantized keys and values; None if they are not quantized, or better dequantized."""
     if not isinstance(k, QuantizedKV) or not isinstance(v, QuantizedKV):
         return None
-    request = Request(q, cast(Tensor, k), cast(Tensor, v), *about)
-    return coded.run(request) if coded.refuses(request) is None else None
+    request = Request(q, cast(Tensor, k), cast(Tensor, v), *options)
+    return quantized_kv.run(request) if quantized_kv.refuses(request) is None else None
 
 
 def merge(
@@ -151,7 +157,7 @@ def merge(
     """Attention over the union of two disjoint sets of keys, from the results over each.
 
     lse = log(e^lse1 + e^lse2), out = e^(lse1−lse) out1 + e^(lse2−lse) out2: the online soft-max (Milakov & Gimelshein
-    2018), exact and associative. A side that saw nothing (lse = −∞) contributes nothing.
+    2018), exact and associative. A side without keys (lse = −∞) contributes nothing.
     """
     top = torch.maximum(lse1, lse2).detach()
     dead = top == float("-inf")
@@ -165,18 +171,18 @@ def merge(
 def layouts_of(
     q: Tensor, k: Tensor | QuantizedKV, pattern: Pattern, layout: Layout | None, kv_layout: Layout | None, bias: object
 ) -> tuple[Layout, Layout]:
-    """Fill in what was left out, where there is only one thing that it can mean."""
+    """Fill in missing layouts. Raises ValueError where they are ambiguous."""
     t, s = q.shape[1], k.shape[1]
     if kv_layout is None:
         if t != s and (pattern.positional or isinstance(bias, Bias) or layout is not None):
             raise ValueError(
-                f"{t} queries and {s} keys: where they stand to one another is not known, and {pattern!r} with a layout "
-                "or a position bias depends on it; give layout= and kv_layout="
+                f"{t} queries and {s} keys: their relative positions are unknown, and {pattern!r} with a layout or a "
+                "position bias depends on them; give layout= and kv_layout="
             )
         kv_layout = layout if layout is not None else Layout.full(s, device=k.device)
         layout = layout or kv_layout if t == s else layout
     elif layout is None and (pattern.positional or isinstance(bias, Bias)):
-        raise ValueError(f"kv_layout= says where the keys are; {pattern!r} needs layout= for the queries too")
+        raise ValueError(f"kv_layout= was given without layout=, which {pattern!r} needs for the queries; give both")
     return layout or Layout.full(t, device=q.device), kv_layout
 
 
@@ -191,26 +197,23 @@ def check_axes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV) -> N
 
 
 def check_dtypes(q: Tensor, k: Tensor | QuantizedKV, v: Tensor | QuantizedKV) -> None:
-    """Autocast brings what meets to one dtype by itself."""
+    """Raise ValueError for dtypes or devices that differ; autocast unifies dtypes by itself."""
     dtypes = [x.dtype for x in (q, k, v)]
+    names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
     if not all(dtype.is_floating_point for dtype in dtypes):
-        named = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-        raise ValueError(f"q, k, v are floating point, and here they are {named}; give e.g. q.float()")
+        raise ValueError(f"q, k, v must be floating point, not {names}; give e.g. q.float()")
     if len(set(dtypes)) > 1 and not torch.is_autocast_enabled(q.device.type):
-        named = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-        raise ValueError(f"q, k, v have one dtype, and here they are {named}; cast them to one, such as k.to(q.dtype)")
+        raise ValueError(f"q, k, v must have one dtype, not {names}; cast them to one, such as k.to(q.dtype)")
     if len({x.device for x in (q, k, v)}) > 1:
-        raise ValueError(
-            f"q, k, v are on one device, and here on {q.device}, {k.device} and {v.device}; move them to one"
-        )
+        raise ValueError(f"q, k, v must be on one device, not {q.device}, {k.device} and {v.device}; move them to one")
 
 
-def _warn_of_heads(q: Tensor) -> None:
+def _warn_about_heads(q: Tensor) -> None:
     _, tokens, heads, _ = q.shape
     if heads > max(_MOST_HEADS, tokens):
         warnings.warn(
-            f"attend() was given {tokens} tokens of {heads} heads: axes are (batch, length, heads, width), heads third; if "
-            "yours are (batch, heads, length, width), as PyTorch has them, give q.transpose(1, 2), and k and v alike",
+            f"attend() got {tokens} tokens of {heads} heads: axes are (batch, length, heads, width), heads third; for "
+            "PyTorch's order (batch, heads, length, width), give q.transpose(1, 2), and the same for k and v",
             stacklevel=3,
         )
 
@@ -227,10 +230,13 @@ def check(
 ) -> None:
     if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise ValueError(
-            f"shapes (batch, length, heads, width) don't meet: q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+            f"shapes (batch, length, heads, width) don't fit together: q {tuple(q.shape)}, k {tuple(k.shape)}, "
+            f"v {tuple(v.shape)}"
         )
     if q.shape[2] % k.shape[2]:
-        raise ValueError(f"{k.shape[2]} key-value heads can't share {q.shape[2]} query heads: it has to divide them")
+        raise ValueError(
+            f"{k.shape[2]} key-value heads can't share {q.shape[2]} query heads: their number must divide the query heads"
+        )
     for what, where, x in (("layout", layout, q), ("kv_layout", kv_layout, k)):
         b, t = where.shape
         if t != x.shape[1] or b not in (1, x.shape[0]):
@@ -255,15 +261,15 @@ def check_weighting(weighting: Weights | None, sinks: Tensor | None, return_lse:
 def _check_bias(bias: Tensor, scores: tuple[int, ...]) -> None:
     if not bias.is_floating_point():
         raise ValueError(
-            f"a bias is added to scores and has to be floating point, not {bias.dtype}; what may be seen at all is said by "
-            "a pattern, a layout (Layout.from_mask) or −∞ in the bias"
+            f"a bias is added to scores and must be floating point, not {bias.dtype}; to mask pairs, give a pattern, a "
+            "layout (Layout.from_mask) or −∞ in the bias"
         )
     if bias.ndim > 4 or any(n not in (1, m) for n, m in zip(reversed(bias.shape), reversed(scores), strict=False)):
         raise ValueError(f"a bias of shape {tuple(bias.shape)} does not broadcast to scores (B, H, T, S) = {scores}")
 
 
 def _silence(result: Result, layout: Layout) -> Result:
-    """Padded queries attend to nothing."""
+    """Zero the results of padded queries."""
     hidden = ~layout.valid
     if isinstance(result, tuple):
         out, lse = result

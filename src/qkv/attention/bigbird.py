@@ -15,16 +15,16 @@ from ..core.layout import Layout
 from ..patterns.basic import Pattern
 from ..patterns.bigbird import BigBird
 from ..positions.base import Bias
-from .multi_head import Attention, MultiHeadAttention, Pass
+from .multi_head import Attention, MultiHeadAttention, Pass, refuse_crossing
 
 
 class BlockSparseAttention(Attention, kind="block-sparse"):
-    """Attention over the blocks of `BigBird`, where a key that occurs m times has m times the weight:
+    """Attention over the blocks of `BigBird`; a key that occurs m times has m times the weight:
 
     softmax(scale · QKᵀ + ln m) V over the pairs with m > 0.
 
-    `draws` says when random blocks are drawn. "training" is what `transformers` does: in evaluation each random block is the
-    first block, once more. "always" has the same blocks in both.
+    `draws` says when random blocks are drawn. "training" does as `transformers`: in evaluation each random block is the
+    first block again. "always" has the same blocks in both.
     """
 
     pattern: BigBird = BigBird(seed=0)
@@ -33,8 +33,7 @@ class BlockSparseAttention(Attention, kind="block-sparse"):
     adds_bias, state = True, Attention.state
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
-        if cross:
-            raise ValueError("block-sparse is for self-attention only; for cross-attention take attention")
+        refuse_crossing(self, cross)
         return MultiHeadBlockSparseAttention(self, d_model, name)
 
 
@@ -50,7 +49,7 @@ class MultiHeadBlockSparseAttention(MultiHeadAttention):
     def rule(
         self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None
     ) -> tuple[Pattern, Tensor | Bias | None]:
-        width = index(kv_layout.shape[1])  # a graph is for one width
+        width = index(kv_layout.shape[1])  # a graph has one width
         _bind(self, self.training, width)
         pattern = self.bound[self.training, width]
         if not isinstance(pattern, BigBird) or not pattern.repeats:
@@ -64,9 +63,9 @@ class MultiHeadBlockSparseAttention(MultiHeadAttention):
         return pattern, run.plan.once(f"times {pattern.text}", (layout, kv_layout, bias), counted)
 
 
-@constant  # patterns are made on the host, while a graph is traced
+@constant  # patterns are computed on the host, while a graph is traced
 def _bind(layer: MultiHeadBlockSparseAttention, drawn: bool, width: int) -> int:
-    """Make the pattern for rows of a width, if there is none yet; returns the number of patterns."""
+    """Add the pattern for rows of a width, if it is missing; returns the number of patterns."""
     if (drawn, width) not in layer.bound:
         layer.bound[drawn, width] = (layer.drawn if drawn else layer.undrawn).over(width, layer.n_heads)
     return len(layer.bound)

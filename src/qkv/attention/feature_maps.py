@@ -18,7 +18,7 @@ from ..core.spec import Spec
 class Features(NamedTuple):
     """φ = `values` · e^`log` ≥ 0; a missing `log` is 0.
 
-    The factor of each token keeps exponentials in range. It carries no gradient.
+    The factor of each token keeps exponentials in range and has no gradient.
     """
 
     values: Float[Tensor, "B T H R"]
@@ -26,9 +26,9 @@ class Features(NamedTuple):
 
 
 class FeatureMap(Spec, role="feature-map"):
-    """A map φ of queries and keys. A new one has to define `features`.
+    """A map φ of queries and keys. Subclasses define `features`.
 
-    Queries and keys are already multiplied by √scale, in fp32 or wider. `has_log`: its features have a log.
+    Queries and keys are already multiplied by √scale, in fp32 or wider. `has_log`: whether its features have a log.
     """
 
     has_log: ClassVar[bool] = False
@@ -49,7 +49,7 @@ class FeatureMap(Spec, role="feature-map"):
         return 0
 
     def directions(self, d_head: int, name: str) -> Float[Tensor, "R D"] | None:
-        """Random directions for the layer of this name; None for maps without any."""
+        """Random directions for the layer of this name; None for maps without them."""
         return None
 
 
@@ -57,7 +57,7 @@ class Elu1(FeatureMap, kind="elu1"):
     """φ(x) = elu(x) + 1: x + 1 above 0 and eˣ below (Katharopoulos et al. 2020, eq. 7)."""
 
     def features(self, x: Tensor, directions: Tensor | None = None) -> Features:
-        return Features(torch.where(x > 0, x + 1, x.clamp(max=0).exp()))  # elu(x) + 1 would round small ones to 0
+        return Features(torch.where(x > 0, x + 1, x.clamp(max=0).exp()))  # elu(x) + 1 would round small values to 0
 
 
 class Relu(FeatureMap, kind="relu"):

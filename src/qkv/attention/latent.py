@@ -1,4 +1,4 @@
-"""Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads are made of one small vector a token."""
+"""Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads are projected from one small vector."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from ..layers.lora import LoRALinear
 from ..layers.norm import Norm, RMSNorm
 from ..patterns.basic import Pattern, causal
 from .attend import attend
-from .multi_head import Attention, Mixer, Pass
+from .multi_head import Mixer, Pass, clear_padding, reach_of, refuse_crossing
+
+Queries = Float[Tensor, "B T H D+R"]
+Latents = Float[Tensor, "B S 1 N"]
+Outputs = Float[Tensor, "B T H E"]
 
 
 class LatentAttention(Mixer, kind="latent-attention"):
@@ -27,9 +31,9 @@ class LatentAttention(Mixer, kind="latent-attention"):
         q_i = [W_q,i y ; turn(W_qr,i y)],   y = x, or norm(W_dq x) of width `d_query`,
         out = W_o [softmax(scale · q_i Kᵢᵀ) V_i]_i,      scale = 1/√(d_head + d_rotary) by default.
 
-    Positions turn the d_rotary coordinates only, which all heads' keys share. **What is remembered is c and k_r**:
-    (d_latent + d_rotary) numbers a token, whatever the number of heads. Since q · (W_uk c) = (W_ukᵀ q) · c, a decoding step
-    needs no keys or values of the heads: it is multi-query attention with keys [c ; k_r] and values c, W_uv coming after.
+    Rotary positions (turn) apply only to the d_rotary coordinates, which the keys of all heads share. **The cache has c
+    and k_r**: (d_latent + d_rotary) numbers a token, whatever the number of heads. Since q · (W_uk c) = (W_ukᵀ q) · c, a decoding
+    step needs no keys or values of the heads: it is multi-query attention with keys [c ; k_r] and values c, before W_uv.
 
     `n_heads`, `d_head` … are the paper's n_h, d_h, d_h^R, d_c, d_c'. No projection has a bias.
     """
@@ -49,27 +53,26 @@ class LatentAttention(Mixer, kind="latent-attention"):
     adds_bias = True
 
     def heads(self, d_model: int) -> tuple[int, int]:
-        """Of what positions turn."""
+        """Heads, and the width to which positions apply."""
         return self.n_heads, self.d_rotary
 
     @property
     def numbers_per_token(self) -> int:
-        """What a layer remembers of a token."""
+        """Numbers in the cache for each token and layer."""
         return self.d_latent + self.d_rotary
 
     def remembers(self) -> int | None:
-        return Attention(n_heads=1, pattern=self.pattern).remembers()
+        return reach_of(self.pattern)
 
     def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LatentState:
         return LatentState(slot_tables[self.remembers()], capacity)
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
-        if cross:
-            raise ValueError("latent-attention is for self-attention only; for cross-attention take attention")
+        refuse_crossing(self, cross)
         return MultiHeadLatentAttention(self, d_model, name)
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
-        """Of the form that is trained, with the keys and values of every head."""
+        """Cost of the expanded form used in training, with the keys and values of every head."""
         h, d, r, c, e = self.n_heads, self.d_head, self.d_rotary, self.d_latent, self.d_value or self.d_head
         queries = h * (d + r) * (self.d_query or d_model) + (self.d_query or 0) * d_model
         matrices = queries + d_model * (c + r) + c * h * (d + e) + h * e * d_model
@@ -78,10 +81,10 @@ class LatentAttention(Mixer, kind="latent-attention"):
 
 
 class LatentState(KeyValueState):
-    """[c ; k_r] of every token, in the slots of its table: the keys of one head, which hold its values too."""
+    """[c ; k_r] of every token, in the slots of its table, stored as the keys of one head."""
 
     def remember(self, latent: Float[Tensor, "B T 1 N"]) -> Float[Tensor, "B S 1 N"]:
-        """Keep the tokens that the slot table was last told of; returns all that there are to attend to."""
+        """Add the tokens that the slot table admitted last; returns all tokens to attend to."""
         return self.append(latent, latent[..., :0])[0]
 
 
@@ -113,9 +116,7 @@ class MultiHeadLatentAttention(nn.Module):
         q, latent = self._queries(x, run), self._latent(x, run)
         if state is None:
             return self.out(self.expanded(q, latent, run, run.layout).flatten(-2))
-        if run.layout.padding != "none":
-            latent = latent.masked_fill(~run.layout.valid[..., None, None], 0.0)
-        latent = state.remember(latent)
+        latent = state.remember(*clear_padding(run.layout, latent))
         form = self.absorbed if self.absorbs(q.shape[1], latent.shape[1]) else self.expanded
         return self.out(form(q, latent, run, state.layout, clean=True).flatten(-2))
 
@@ -129,40 +130,26 @@ class MultiHeadLatentAttention(nn.Module):
         return torch.cat([self.kv_norm(self.kv_down(x))[:, :, None], run.rotate_keys(self.k_rotary(x)[:, :, None])], -1)
 
     def absorbs(self, queries: int, keys: int) -> bool:
-        """Whether the heads' keys and values would cost more to make than it costs to do without them."""
+        """Whether the absorbed form takes fewer FLOPs than computing the keys and values of the heads."""
         c, e = self.d_latent, self.d_head + self.d_value
         return queries * keys * (2 * c - e) + queries * c * e < keys * c * e
 
-    def expanded(
-        self,
-        q: Float[Tensor, "B T H D+R"],
-        latent: Float[Tensor, "B S 1 N"],
-        run: Pass,
-        kv_layout: Layout,
-        clean: bool = False,
-    ) -> Float[Tensor, "B T H E"]:
-        """With the keys and values of every head."""
+    def expanded(self, q: Queries, latent: Latents, run: Pass, kv_layout: Layout, clean: bool = False) -> Outputs:
+        """Attention with the keys and values of every head."""
         c, k_rotary = latent.split([self.d_latent, self.d_rotary], -1)
         k = self.k_up(c[:, :, 0]).unflatten(-1, (self.n_heads, -1))
         k = torch.cat([k, k_rotary.expand(-1, -1, self.n_heads, -1)], -1)
         v = self.v_up(c[:, :, 0]).unflatten(-1, (self.n_heads, -1))
-        return self._meet(q, k, v, run, kv_layout, clean)
+        return self._attend(q, k, v, run, kv_layout, clean)
 
-    def absorbed(
-        self,
-        q: Float[Tensor, "B T H D+R"],
-        latent: Float[Tensor, "B S 1 N"],
-        run: Pass,
-        kv_layout: Layout,
-        clean: bool = False,
-    ) -> Float[Tensor, "B T H E"]:
-        """The same with W_uk in the queries and W_uv in the output."""
+    def absorbed(self, q: Queries, latent: Latents, run: Pass, kv_layout: Layout, clean: bool = False) -> Outputs:
+        """The same result, with W_uk absorbed into the queries and W_uv into the output."""
         plain, turned = q.split([self.d_head, self.d_rotary], -1)
         into = torch.einsum("bthd,hdc->bthc", plain, _matrix(self.k_up).unflatten(0, (self.n_heads, -1)))
-        seen = self._meet(torch.cat([into, turned], -1), latent, latent[..., : self.d_latent], run, kv_layout, clean)
+        seen = self._attend(torch.cat([into, turned], -1), latent, latent[..., : self.d_latent], run, kv_layout, clean)
         return torch.einsum("bthc,hec->bthe", seen, _matrix(self.v_up).unflatten(0, (self.n_heads, -1)))
 
-    def _meet(self, q: Tensor, k: Tensor, v: Tensor, run: Pass, kv_layout: Layout, clean: bool) -> Tensor:
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, run: Pass, kv_layout: Layout, clean: bool) -> Tensor:
         return attend(
             q,
             k,
@@ -181,5 +168,5 @@ class MultiHeadLatentAttention(nn.Module):
 
 
 def _matrix(layer: Linear) -> Float[Tensor, "out in"]:
-    """A layer's weight, its adapter included."""
+    """A layer's weight, including its adapter."""
     return layer.plain().weight if isinstance(layer, LoRALinear) else layer.weight

@@ -1,8 +1,8 @@
 """Linear attention (Katharopoulos et al. 2020): a feature map of queries and keys in place of the soft-max.
 
-exp(q·k) becomes φ(q)·φ(k), in time and memory linear in the length. Three ways to the same numbers: where every query sees
-every key, keys and values are summed once; causal training goes by chunks, with products within a chunk and one sum carried
-from chunk to chunk; decoding is a recurrence with that sum as its only state.
+exp(q·k) becomes φ(q)·φ(k), in time and memory linear in the length. Three algorithms with equal results: if every query
+sees every key, keys and values are summed once; causal training computes products within chunks and carries one sum from
+chunk to chunk; decoding is a recurrence with that sum as its state.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from torch.nn import functional as F
 from ..core.layout import Layout
 from ..core.spec import Cost
 from ..kv_cache.full import LayerState, SlotTables
-from ..patterns.basic import And, Causal, Documents, Full
+from ..patterns.algebra import parts_of
+from ..patterns.basic import Causal, Documents, Full, Pattern
 from ..patterns.documents import document_numbers
 from .feature_maps import Elu1, FeatureMap, Features
-from .multi_head import Attention, MultiHeadAttention, Pass
+from .multi_head import Attention, MultiHeadAttention, Pass, refuse_crossing
 
 
 class LinearAttention(Attention, kind="linear-attention"):
     """φ(Q) (φ(K)ᵀ V) / φ(Q) Σ φ(K) for each head, where φ is `features` of √scale · q and √scale · k.
 
     `scale` is 1 by default, and 1/√d_head for features that approximate a soft-max. The pattern is full or causal; packed
-    documents are always isolated. Rotary positions are applied before φ. The decoding state has K · R · (E + 1) numbers a
-    row, whatever its length.
+    documents are always isolated. Rotary positions are applied before φ. The decoding state has K · R · (E + 1) numbers for
+    each row, whatever its length.
     """
 
     features: FeatureMap = Elu1()
@@ -39,17 +40,12 @@ class LinearAttention(Attention, kind="linear-attention"):
     @model_validator(mode="after")
     def _without_weights(self) -> LinearAttention:
         refuse_options(self, "dropout", "softcap", "backend")
-        parts = self.pattern.parts if isinstance(self.pattern, And) else (self.pattern,)
-        if not all(isinstance(part, Full | Causal | Documents) for part in parts):
-            raise ValueError(
-                f"the pattern of {self.kind} is full() or causal(), not {self.pattern}; for other patterns take attention"
-            )
+        check_full_or_causal(self.kind, self.pattern)
         return self
 
     @property
     def causal(self) -> bool:
-        parts = self.pattern.parts if isinstance(self.pattern, And) else (self.pattern,)
-        return any(isinstance(part, Causal) for part in parts)
+        return is_causal(self.pattern)
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         refuse_crossing(self, cross)
@@ -74,15 +70,21 @@ class LinearAttention(Attention, kind="linear-attention"):
 
 def refuse_options(spec: Attention, *names: str) -> None:
     """Raise ValueError for options that a mechanism does not have."""
-    given = [name for name in names if getattr(spec, name) != type(spec).model_fields[name].default]
-    if given:
-        raise ValueError(f"{spec.kind} has no {given[0]}, which belongs to attention; leave it out")
+    changed = [name for name in names if getattr(spec, name) != type(spec).model_fields[name].default]
+    if changed:
+        raise ValueError(f"{spec.kind} has no {changed[0]}, which belongs to attention; leave it out")
 
 
-def refuse_crossing(spec: Attention, cross: bool) -> None:
-    """Raise ValueError for cross-attention."""
-    if cross:
-        raise ValueError(f"{spec.kind} is for self-attention only; for cross-attention take attention")
+def check_full_or_causal(kind: str, pattern: Pattern) -> None:
+    """Raise ValueError for any other pattern."""
+    if not all(isinstance(part, Full | Causal | Documents) for part in parts_of(pattern)):
+        raise ValueError(
+            f"the pattern of {kind} is full() or causal(), not {pattern}; for other patterns take attention"
+        )
+
+
+def is_causal(pattern: Pattern) -> bool:
+    return any(isinstance(part, Causal) for part in parts_of(pattern))
 
 
 def refuse_bias(kind: str, run: Pass) -> None:
@@ -127,12 +129,12 @@ class MultiHeadLinearAttention(MultiHeadAttention):
 
 
 CHUNK = 64  # tokens; scores are O(T · CHUNK) and sums O(T · R · E / CHUNK) numbers
-STRIP = 1024  # tokens of a long row at a time, so that intermediate results stay small and in the cache
-_LOW = -1e30  # log 0: its exponential is 0, and differences of two are finite
+STRIP = 1024  # tokens of a long row at a time, so that intermediate results fit the cache
+_LOW = -1e30  # stands for log 0: its exponential is 0, and differences are finite
 
 
 class LinearState:
-    """The decoding state: Σ_s φ(k_s) [v_s, 1]ᵀ of each head, which is S with z as its last column, in fp32.
+    """The decoding state: Σ_s φ(k_s) [v_s, 1]ᵀ of each head, the paper's S with z as last column, in fp32.
 
     Where features have a `log`, the sum is of φ · e^(−top) with the largest log so far, `top`.
     """
@@ -150,7 +152,7 @@ class LinearState:
     def check_rewind(self, n: int) -> None:
         if n:
             raise ValueError(
-                f"linear attention keeps one sum over all tokens and can't rewind {n} of them; start again from the prompt"
+                f"linear attention keeps only sums over all tokens and can't rewind {n}; start again from the prompt"
             )
 
     def rewind(self, n: int) -> None:
@@ -184,10 +186,10 @@ def linear_attention(
     """Σ_s φ(q_t)·φ(k_s) v_s / Σ_s φ(q_t)·φ(k_s) (Katharopoulos et al. 2020, eq. 4), sums in fp32 or wider.
 
     s runs over the real tokens of t's document, with `causal` over those up to t. Tokens are in order of position, and
-    documents one after another. K key-value heads serve H query heads, K dividing H. A query whose denominator is 0
-    gets 0, as does padding. A `state` has the tokens before these, and is updated.
+    documents follow one another. K key-value heads serve H query heads, K dividing H. A query whose denominator is 0 gets
+    0, as does padding. A `state` has the sums over earlier tokens, and is updated.
 
-    Raises ValueError for a state with rows of several documents, or with attention that is not causal.
+    Raises ValueError for a state with rows of several documents, or without `causal`.
     """
     docs = document_numbers(layout)
     if state is not None and (docs is not None or not causal):
@@ -245,14 +247,14 @@ class _Problem:
 
     @classmethod
     def of(cls, q: Features, k: Features, v: Tensor, layout: Layout, docs: Tensor | None) -> _Problem:
-        """Zero features and values at padding."""
+        """The problem, with zero features and values at padding."""
         wide = torch.promote_types(v.dtype, torch.float32)
         queries, (keys, log) = q.values, k
         if layout.padding != "none":
             hidden = ~layout.valid[:, :, None]
             queries, keys, v = (x.masked_fill(hidden[..., None], 0.0) for x in (queries, keys, v))
             log = None if log is None else log.masked_fill(hidden, _LOW)
-        grouped = queries.unflatten(2, (keys.shape[2], -1))  # a query's own factor cancels
+        grouped = queries.unflatten(2, (keys.shape[2], -1))  # a query's factor cancels
         return cls(grouped.to(wide), keys.to(wide), F.pad(v.to(wide), (0, 1), value=1.0), log, docs)
 
 
@@ -264,7 +266,7 @@ def _everything(p: _Problem) -> Float[Tensor, "B T H E1"]:
 
 
 def _next(p: _Problem, state: LinearState) -> Float[Tensor, "B 1 H E1"]:
-    """One token: add its key and value to the sum, and multiply its query by it."""
+    """One token: add its key and value to the sum, and multiply the sum by its query."""
     k, v = p.k[:, 0], p.v[:, 0]
     sums = _start(state.sums, p)
     if p.log is not None:
@@ -309,7 +311,7 @@ class _Chunks:
 
 
 def _by_chunk(x: Tensor, size: int, fill: float = 0) -> Tensor:
-    """(B, T, K, …) → (B, K, N, C, …), filled up to a whole number of chunks."""
+    """(B, T, K, …) → (B, K, N, C, …), padded to complete chunks."""
     x = F.pad(x, (0, 0) * (x.ndim - 2) + (0, -x.shape[1] % size), value=fill)
     return x.unflatten(1, (-1, size)).movedim(3, 1)
 
@@ -339,8 +341,8 @@ def _plain(c: _Chunks, p: _Problem, group: int, state: LinearState | None) -> Fl
 def _weighted(
     c: _Chunks, p: _Problem, group: int, causal: bool, state: LinearState | None
 ) -> Float[Tensor, "B K N CG E1"]:
-    """With logs and documents. All sums of query t are scaled by e^(−M_t), with the largest log M_t that it sees, so that
-    no exponential is above 1 and one of them is 1."""
+    """With logs and documents. All sums of query t are scaled by e^(−M_t), with M_t the largest log that it sees, so that
+    the largest exponential is 1."""
     visible, n = c.docs[..., :, None] == c.docs[..., None, :], c.docs.shape[2]
     visible = visible.tril() if causal else visible
     log = c.log[..., None, :]

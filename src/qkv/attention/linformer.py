@@ -1,4 +1,4 @@
-"""Linformer (Wang et al. 2020): attention to keys and values projected along the length to a fixed number of them."""
+"""Linformer (Wang et al. 2020): attention to keys and values that are projected along the length to a fixed number."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..kernels.plan import Plan
 from ..kernels.request import Request, default_scale
 from ..kv_cache.full import LayerState, SlotTables
 from ..patterns.basic import Full
-from .linear import refuse_bias, refuse_crossing, refuse_options
-from .multi_head import Attention, MultiHeadAttention, Pass
+from .linear import refuse_bias, refuse_options
+from .multi_head import Attention, MultiHeadAttention, Pass, refuse_crossing
 
 
 class Linformer(Attention, kind="linformer"):
     """softmax(scale · Q (E K)ᵀ) F V, with E and F of `rank` rows and `max_positions` columns (Wang et al. 2020, §4).
 
-    `share` says who shares E and F: "none" has an E and an F for each key-value head, "heads" one E and one F for a layer,
-    "keys-values" one matrix for both, "layers" one matrix for all such layers of a stack. The pattern is full, so there is
-    no decoding token by token. Rotary positions are applied to keys before they are projected.
+    `share`: "none" has an E and an F for each key-value head, "heads" one E and one F for a layer, "keys-values" one matrix
+    for both, "layers" one matrix for all such layers of a stack. The pattern is full, so it can't decode token by token.
+    Rotary positions are applied to keys before they are projected.
     """
 
     max_positions: int = Field(gt=0)
@@ -47,7 +47,7 @@ class Linformer(Attention, kind="linformer"):
 
     @property
     def matrices(self) -> tuple[int, int]:
-        """How many of E, and of F, a layer uses."""
+        """The number of matrices E, and of matrices F, in a layer."""
         each = (self.n_kv_heads or self.n_heads) if self.share == "none" else 1
         return each, each if self.share in ("none", "heads") else 0
 
@@ -68,8 +68,10 @@ class Linformer(Attention, kind="linformer"):
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
         """Attention to `rank` keys, and 2 · rank · T · (D + E) for the projections of each key-value head."""
         _, k, d, e = self.widths(d_model)
-        whole = super().cost(d_model, tokens, tokens * self.rank)
-        return whole + Cost(sum(self.matrices) * self.rank * self.max_positions, 2 * self.rank * tokens * k * (d + e))
+        attention = super().cost(d_model, tokens, tokens * self.rank)
+        return attention + Cost(
+            sum(self.matrices) * self.rank * self.max_positions, 2 * self.rank * tokens * k * (d + e)
+        )
 
 
 class MultiHeadLinformer(MultiHeadAttention):
@@ -114,7 +116,7 @@ def linformer(
     """softmax(scale · Q (E K)ᵀ) F V, E and F being R × N (Wang et al. 2020, eq. 7), one of each or one a key-value head.
 
     A token uses the column of its position, so a shorter row uses the first columns, wherever its padding is. Padding adds
-    nothing to the projections, and gets 0 as a query.
+    nothing to the projections, and its output is 0.
 
     Raises ValueError for rows of several documents, and for positions past the N columns.
     """
@@ -133,7 +135,7 @@ def linformer(
 
 
 def _check_length(layout: Layout, columns: int) -> None:
-    """The host counts where it can; the device is only asked for rows wider than the projection."""
+    """Raise ValueError for rows longer than the projection. The device is read only if the host can't rule that out."""
     longest = layout.shape[1] + (layout.start or 0)
     if longest > columns and layout.padding != "none":
         longest = int(layout.positions[..., 0].max()) + 1
@@ -145,7 +147,7 @@ def _check_length(layout: Layout, columns: int) -> None:
 
 
 def _projected(x: Float[Tensor, "B T K W"], projection: Float[Tensor, "K1 R N"], layout: Layout) -> Tensor:
-    """(B, R, K, W)."""
+    """Project x along the length, to (B, R, K, W)."""
     tokens = x.shape[1]
     if layout.start is not None and layout.sequential:
         columns = projection[..., layout.start : layout.start + tokens]  # fewer than tokens where padding goes on

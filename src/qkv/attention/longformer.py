@@ -1,4 +1,4 @@
-"""Longformer attention (Beltagy et al. 2020): global tokens see all, are seen by all, and have their own projections."""
+"""Longformer attention (Beltagy et al. 2020): global tokens see all, are seen by all, and have separate projections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..core.spec import Cost
 from ..kv_cache.full import CrossState, State
 from ..layers.linear import Linear
 from ..patterns.basic import Global, Pattern, global_tokens, window
-from .multi_head import Attention, MultiHeadAttention, Pass
+from .multi_head import Attention, MultiHeadAttention, Pass, refuse_crossing
 
 
 class GlobalAttention(Attention, kind="global-attention"):
@@ -42,8 +42,7 @@ class GlobalAttention(Attention, kind="global-attention"):
         return next(part for _, part in self.pattern.walk() if isinstance(part, Global))
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
-        if cross:
-            raise ValueError("global-attention is for self-attention only; for cross-attention take attention")
+        refuse_crossing(self, cross)
         return MultiHeadGlobalAttention(self, d_model, name)
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
@@ -93,9 +92,9 @@ class MultiHeadGlobalAttention(MultiHeadAttention):
 class GlobalTokens:
     """Which tokens of a batch are global.
 
-    index:  their indices in each row, in order. Rows with fewer than others are filled up with other tokens.
-    layout: the layout of the tokens at `index`, with those that are not global as padding.
-    others: the layout of all tokens, with the global ones as padding.
+    index:  their indices in each row, in order. Rows with fewer global tokens are filled with other tokens.
+    layout: the layout of the tokens at `index`; those that are not global are padding.
+    others: the layout of all tokens; global tokens are padding.
     """
 
     index: Int[Tensor, "B G"]
@@ -104,7 +103,7 @@ class GlobalTokens:
 
     @classmethod
     def of(cls, chosen: Global, layout: Layout) -> GlobalTokens | None:
-        """None where no token is global."""
+        """The global tokens of a layout; None if there are none."""
         if chosen.first is None and layout.roles is None:
             return None
         where = chosen.is_global(layout.queries())[..., 0] & layout.valid
@@ -136,13 +135,13 @@ class GlobalTokens:
 
 
 def _most(chosen: Global, layout: Layout, where: Bool[Tensor, "B T"]) -> int:
-    """The most global tokens of any row, or more, without asking the device where the host knows."""
+    """The largest number of global tokens of a row, or an upper bound that the host knows without asking the device."""
     if chosen.first is not None:
         return min(chosen.first, layout.shape[1])
     return _counted(where) if layout.n_global is None else layout.n_global
 
 
-@untraced  # the answer decides on shapes
+@untraced  # the result determines shapes
 def _counted(where: Bool[Tensor, "B T"]) -> int:
     return int(where.sum(1).max())
 

@@ -1,12 +1,12 @@
-"""LSH attention, the Reformer's (Kitaev et al. 2020): tokens attend to those with the same random hash, in O(T log T).
+"""LSH attention of the Reformer (Kitaev et al. 2020): tokens attend to those with the same random hash, in O(T log T).
 
-Queries are keys, k_j = q_j / ‖q_j‖, and a token attends to itself only where there is no other for it:
+Keys are normalized queries, k_j = q_j / ‖q_j‖, and a token attends to itself only if it sees no other:
 
     o_i = Σ_{j ∈ P_i} exp(q_i · k_j − z_i) v_j,   z_i = log Σ_{j ∈ P_i} exp(q_i · k_j).
 
-With P_i all tokens that i may see this is `exact`. In `lsh_attention` P_i holds those that share i's bucket in some round:
-in each round tokens are sorted by bucket and cut into chunks, and a token looks at those of its bucket in its own chunk
-and in the one before. (The paper's code gives keys the length √D and scores 1/√D, which is the same.)
+In `exact`, P_i has all tokens that i may see. In `lsh_attention` it has those that share i's bucket in some round: in each
+round tokens are sorted by bucket and cut into chunks, and a token sees those of its bucket in its own chunk and in the one
+before. (The paper's code scales keys by √D and scores by 1/√D, which is equivalent.)
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from ..kernels.plan import Plan
 from ..kv_cache.full import KeyValueState, LayerState, SlotTables
 from ..layers.dropout import dropout
 from ..layers.linear import Linear
-from ..patterns.basic import And, Causal, Documents, Full, Pattern, window
-from ..patterns.basic import causal as not_ahead
+from ..patterns.basic import Causal, Full, Pattern, window
 from ..patterns.documents import document_lengths
 from .attend import attend
-from .linear import refuse_bias
-from .multi_head import Mixer, Pass
+from .linear import check_full_or_causal, is_causal, refuse_bias
+from .multi_head import Mixer, Pass, clear_padding, head_width, refuse_crossing
 
 
 class LSHAttention(Mixer, kind="lsh-attention"):
@@ -42,8 +41,8 @@ class LSHAttention(Mixer, kind="lsh-attention"):
     More rounds approximate shared-QK attention over all tokens better, at a proportional cost. The paper has about
     2 · T / `chunk` buckets. Rows of at most `chunk` tokens are exact, as are all rows with `chunk` null. Training draws new
     rotations in every pass, from PyTorch's generator; in evaluation they depend on `seed` and the layer's name. **Decoding
-    attends to all cached tokens exactly**, so that beyond a chunk it gives the numbers of `chunk` null, not those of an
-    evaluation by buckets.
+    attends to all cached tokens exactly**, so beyond a chunk it equals evaluation with `chunk` null, not evaluation by
+    buckets.
 
     The pattern is full or causal; packed documents are always isolated. Rotary positions are applied before hashing.
     """
@@ -65,29 +64,22 @@ class LSHAttention(Mixer, kind="lsh-attention"):
     @classmethod
     def _pairs_of_directions(cls, buckets: int) -> int:
         if buckets % 2:
-            raise ValueError(f"the number of buckets is even, as a direction and its opposite make two, not {buckets}")
+            raise ValueError(f"buckets must be even, because a direction and its opposite are two, not {buckets}")
         return buckets
 
     @field_validator("pattern")
     @classmethod
     def _full_or_causal(cls, pattern: Pattern) -> Pattern:
-        if not all(isinstance(part, Full | Causal | Documents) for part in _parts(pattern)):
-            raise ValueError(
-                f"lsh-attention has full() or causal() only, not {pattern}; for other patterns take attention"
-            )
+        check_full_or_causal("lsh-attention", pattern)
         return pattern
 
     @property
     def causal(self) -> bool:
-        return any(isinstance(part, Causal) for part in _parts(self.pattern))
+        return is_causal(self.pattern)
 
     def widths(self, d_model: int) -> tuple[int, int, int]:
         """(H, D, E)."""
-        if self.d_head is None and d_model % self.n_heads:
-            raise ValueError(
-                f"n_heads={self.n_heads} does not divide d_model={d_model}; take one that does, or give d_head"
-            )
-        d_head = self.d_head or d_model // self.n_heads
+        d_head = self.d_head or head_width(d_model, self.n_heads)
         return self.n_heads, d_head, self.d_value or d_head
 
     def heads(self, d_model: int) -> tuple[int, int]:
@@ -97,12 +89,11 @@ class LSHAttention(Mixer, kind="lsh-attention"):
         return KeyValueState(slot_tables[None], capacity)
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
-        if cross:
-            raise ValueError("lsh-attention is for self-attention only; for cross-attention take attention")
+        refuse_crossing(self, cross)
         return MultiHeadLSHAttention(self, d_model, name)
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
-        """Beyond a chunk, the computed pairs are those of each chunk with two chunks, in each round."""
+        """For rows longer than a chunk, each chunk is compared with two chunks, in each round."""
         h, d, e = self.widths(d_model)
         projections = d_model * h * (d + e) + h * e * d_model
         biases = (h * (d + e) + d_model) * self.bias
@@ -112,10 +103,6 @@ class LSHAttention(Mixer, kind="lsh-attention"):
             met = self.rounds * -(-tokens // self.chunk) * self.chunk * 2 * self.chunk
             hashing = tokens * h * d * self.rounds * self.buckets
         return Cost(projections + biases, 2 * projections * tokens + 2 * met * h * (d + e) + hashing)
-
-
-def _parts(pattern: Pattern) -> tuple[Pattern, ...]:
-    return pattern.parts if isinstance(pattern, And) else (pattern,)
 
 
 class MultiHeadLSHAttention(nn.Module):
@@ -152,9 +139,7 @@ class MultiHeadLSHAttention(nn.Module):
         return lsh_attention(qk, v, rotations, layout=run.layout, chunk=chunk, causal=self.causal, dropout=p)
 
     def _exact(self, qk: Tensor, v: Tensor, run: Pass, state: KeyValueState | None) -> Float[Tensor, "B T H E"]:
-        if run.layout.padding != "none":
-            hidden = ~run.layout.valid[..., None, None]
-            qk, v = qk.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+        qk, v = clear_padding(run.layout, qk, v)
         own, k, kv_layout = v, unit(qk), run.layout
         if state is not None:
             k, v = state.append(k, v)
@@ -177,8 +162,8 @@ class MultiHeadLSHAttention(nn.Module):
 # -- the mathematics ---------------------------------------------------------------------------------------------------
 
 
-_ITSELF = 1e5  # subtracted from a token's score with itself: e^−10⁵ is 0 beside any other, and 1 alone
-_LAST = torch.iinfo(torch.int64).max  # sorts behind every bucket
+_ITSELF = 1e5  # subtracted from a token's score with itself: its weight is 0 beside any other, and 1 alone
+_LAST = torch.iinfo(torch.int64).max  # sorts after every bucket
 
 
 def unit(x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
@@ -201,13 +186,13 @@ def exact(
     clean: bool = False,
     name: str = "",
 ) -> Float[Tensor, "B T H E"]:
-    """Shared-QK attention over all tokens: k comes from `unit`, `own` has the values of the queries' own tokens."""
+    """Shared-QK attention over all tokens, with k from `unit`; `own` are the values of the queries' own tokens."""
     others = ~window(1)
     out, lse = attend(
         q,
         k,
         v,
-        pattern=not_ahead() & others if causal else others,
+        pattern=Causal() & others if causal else others,
         layout=layout,
         kv_layout=kv_layout,
         scale=1.0,
@@ -259,12 +244,12 @@ def lsh_attention(
     """Shared-QK attention among tokens of one bucket, by chunks, over the union of R rounds.
 
     A pair that occurs in N_ij rounds counts once: each of them lowers its score by log N_ij (the paper's appendix A). A
-    document of at most `chunk` tokens is one bucket, which is exact, except for bidirectional ones that a chunk's border
-    divides. Padding is sorted behind all tokens, and each document has buckets of its own: neither is ever attended to,
-    and the width of padding changes nothing. Padded queries give 0.
+    document of at most `chunk` tokens is one bucket, which is exact, except for bidirectional ones across the border of a
+    chunk. Padding is sorted after all tokens and each document has separate buckets, so neither padding nor other documents
+    are attended to, and the width of padding changes nothing. Padded queries give 0.
     """
     length = -(-qk.shape[1] // chunk) * chunk
-    more = length + 1 - qk.shape[1]  # one more token than slots: padding, for the first chunk to look back at
+    more = length + 1 - qk.shape[1]  # one more token than slots: padding before the first chunk
     hidden = ~layout.valid[..., None, None]
     queries, values = (F.pad(x.masked_fill(hidden, 0.0), (0, 0, 0, 0, 0, more)).transpose(1, 2) for x in (qk, v))
     at = F.pad(layout.positions[..., 0], (0, more), value=-1)
@@ -276,12 +261,12 @@ def lsh_attention(
 
 
 class _Sorted(NamedTuple):
-    """Tokens in order of their buckets, in each of R rounds: L slots in chunks of C. Token L is padding."""
+    """Tokens sorted by bucket, in each of R rounds: L slots in chunks of C. Token L is padding."""
 
-    bucket: Int[Tensor, "B H R L+1"]  # of each token; padding in the last, each segment in its own
+    bucket: Int[Tensor, "B H R L+1"]  # of each token; padding in the last, separate ones for each segment
     slot: Int[Tensor, "B H R L"]  # of each token
     own: Int[Tensor, "B H R L/C C"]  # the tokens in a chunk
-    seen: Int[Tensor, "B H R L/C 2C"]  # those of the chunk before, and its own
+    seen: Int[Tensor, "B H R L/C 2C"]  # the tokens of the chunk before, and of the chunk
 
 
 def _sorted(
@@ -322,7 +307,7 @@ def _within_chunks(
 def _added(
     at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool, dtype: torch.dtype
 ) -> Float[Tensor, "B H R L/C C 2C"]:
-    """−log N_ij where a query may attend to a key, −∞ where not, and −10⁵ for itself, which is always allowed."""
+    """−log N_ij for allowed pairs, −∞ for others, and −10⁵ for a token with itself, which is always allowed."""
     itself = sort.own[..., :, None] == sort.seen[..., None, :]
     allowed = _allowed(at, sort, causal)
     if sort.own.shape[2] == 1:
@@ -333,7 +318,7 @@ def _added(
 
 
 def _allowed(at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool) -> Bool[Tensor, "B H R L/C C 2C"]:
-    """Real tokens of the query's bucket, without later ones if causal."""
+    """The real tokens of the query's bucket; if causal, not later ones."""
     q_bucket, k_bucket = (sort.bucket.gather(-1, x.flatten(-2)).view_as(x) for x in (sort.own, sort.seen))
     everywhere = at[:, None].expand(*sort.bucket.shape[:2], -1)
     q_at, k_at = (_tokens(everywhere, x) for x in (sort.own, sort.seen))
@@ -342,7 +327,7 @@ def _allowed(at: Int[Tensor, "B L+1"], sort: _Sorted, causal: bool) -> Bool[Tens
 
 
 def _times(sort: _Sorted) -> Int[Tensor, "B H R L/C C 2C"]:
-    """The number of rounds in which a query meets a key: both in one bucket, the key's chunk the same or the one before."""
+    """The number of rounds in which a query sees a key: in one bucket, with the key in the same chunk or the one before."""
     in_order = sort.bucket.gather(-1, sort.own.flatten(-2)).view_as(sort.own)
     steps = torch.zeros_like(in_order, dtype=torch.int32)
     steps[..., 0] = 1  # places advance by 1 at a new chunk, and by 2 or more at a new bucket

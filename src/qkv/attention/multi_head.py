@@ -1,4 +1,7 @@
-"""Multi-head attention as a layer: projections around `attend`; self and cross, MHA, GQA and MQA in one class."""
+"""Multi-head attention layers: projections around `attend`, for self- and cross-attention, MHA, GQA and MQA.
+
+Also `Mixer`, the base of all attention specs, and `Pass`, what the layers of a stack share in one forward pass.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from ..kv_cache.kinds import CacheKind
 from ..kv_cache.quantization import QuantizedKV
 from ..layers.linear import Linear
 from ..layers.norm import NoNorm, Norm
-from ..patterns.basic import And, Causal, Full, Pattern
+from ..patterns.algebra import parts_of
+from ..patterns.basic import Causal, Full, Pattern
 from ..positions.base import Bias, PositionModule, Tables
 from .attend import attend
 from .scores import ScaledDot, Score
@@ -29,7 +33,7 @@ from .weighting import Softmax, Weighting
 
 @dataclass(eq=False)
 class Pass:
-    """What the layers of a stack that have the same positions share in one forward pass; the plan is that of all layers."""
+    """What layers with the same positions share in one forward pass; all layers of the model share the plan."""
 
     layout: Layout
     position: PositionModule
@@ -38,10 +42,10 @@ class Pass:
     bias: Bias | None = None
     memory: Tensor | None = None  # the encoder's output, for cross-attention
     memory_layout: Layout | None = None
-    extras: Extras | None = None  # what layers say beside their output, where someone listens
+    extras: Extras | None = None  # what layers report besides their output, if it is wanted
 
     def afresh(self) -> Pass:
-        """The same pass with nothing made and nothing said yet, for blocks that are run again in backward."""
+        """The same pass with an empty plan and no extras, for blocks that are recomputed in backward."""
         return replace(self, plan=Plan(), extras=None if self.extras is None else Extras())
 
     def of(self, layout: Layout) -> Pass:
@@ -60,19 +64,19 @@ class Pass:
 
 
 def recomputed(mixer: nn.Module, x: Float[Tensor, "B T M"], run: Pass, state: InputState) -> Float[Tensor, "B T M"]:
-    """What a mixer without memory makes of the last T tokens: it is run over all that were read."""
+    """The output for the last T tokens of a mixer without a state, which runs over all tokens so far."""
     if run.layout.padding != "none":
         x = x.masked_fill(~run.layout.valid[..., None], 0.0)
-    seen = run.plan.once("all that was read", (state.layout, run.position), lambda: run.of(state.layout))
-    out: Tensor = mixer(state.add(x), seen)
+    all_tokens = run.plan.once("all tokens so far", (state.layout, run.position), lambda: run.of(state.layout))
+    out: Tensor = mixer(state.add(x), all_tokens)
     return out[:, -x.shape[1] :]
 
 
 class Mixer(Spec, role="attention"):
-    """How tokens of a sequence exchange information: attention, or another mechanism in its place.
+    """Token mixer: attention, or another mechanism in its place.
 
-    `adds_bias`: its module adds what positions say to its scores (`run.bias`). Without it, positions such as ALiBi, which
-    are nothing else, are refused. `ties_queries_and_keys`: one projection is both, so positions can't tell them apart.
+    `adds_bias`: its module adds the bias of positions (`run.bias`) to scores. Without it, positions that are only a bias,
+    such as ALiBi, are refused. `ties_queries_and_keys`: one projection gives both, so positions can't treat them differently.
     """
 
     adds_bias: ClassVar[bool] = False
@@ -80,7 +84,7 @@ class Mixer(Spec, role="attention"):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """A kind with a module of its own says itself what that module does: `adds_bias` and `state` are not inherited."""
+        """A kind that defines `module` does not inherit `adds_bias` and `state`, which describe the module."""
         super().__pydantic_init_subclass__(**kwargs)
         if "module" in vars(cls):
             cls.adds_bias = vars(cls).get("adds_bias", False)
@@ -95,36 +99,36 @@ class Mixer(Spec, role="attention"):
         return Cost()
 
     def heads(self, d_model: int) -> tuple[int, int] | None:
-        """Number of heads and width of a head, for position schemes; None for what has no heads to turn or bias."""
+        """Number of heads and width of a head, for position schemes; None for mixers without heads."""
         return None
 
     @property
     def shared(self) -> dict[str, tuple[int, ...]]:
-        """Parameters, and their shapes, that all such layers of a stack have in common."""
+        """Names and shapes of parameters that all such layers of a stack share."""
         return {}
 
     def remembers(self) -> int | None:
-        """How many of the last tokens a decoding step can need; None is all of them."""
+        """How many of the last tokens a decoding step needs; None for all."""
         return None
 
     def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
-        """An empty memory for one layer to decode with, which its module is then given.
+        """An empty decoding state for one layer, passed to its module.
 
-        A mixer that does not define this is given none: each step runs it again over all that the layer has read.
+        A mixer that does not define this has none: each step runs it again over all tokens so far.
         """
         return InputState(slot_tables[None], capacity)
 
     def held(self, how: CacheKind, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
-        """As `state`, in a form that was asked for. Raises ValueError where there is no such form of it."""
+        """The state for a kind of cache. Raises ValueError if this mixer does not have that kind."""
         if how.kind == "full":
             return self.state(slot_tables, capacity)
         raise ValueError(
-            f"{self.kind} remembers in a way of its own, which there is no {how.kind} cache of; leave the cache at full"
+            f"{self.kind} has a decoding state of its own, for which there is no {how.kind} cache; leave the cache at full"
         )
 
 
 class NoMixer(Mixer, kind="none"):
-    """No attention: each token by itself."""
+    """No attention: tokens don't exchange information."""
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         return Nothing()
@@ -147,9 +151,9 @@ class Attention(Mixer, kind="attention"):
     `n_kv_heads` below `n_heads` is grouped-query attention, 1 multi-query. `d_head` is d_model / n_heads by default;
     `d_value`, the width of values, is d_head. `scale` is 1/√d_head by default (T5: 1). `qk_norm` normalizes each head's
     queries and keys, with `qk_norm_over` "all" those of all heads together (OLMo 2).
-    `score` compares them in another way (`attention.scores`); positions turn what it makes of either.
-    `weighting` makes weights of scores in place of the soft-max (`attention.weighting`). `sink` adds a logit to those of the
-    keys, whose share goes to no value, so that a head may attend to nothing: "learned", one for each head (gpt-oss, OpenAI
+    `score` is another comparison of queries and keys (`attention.scores`); positions apply to the projections it compares.
+    `weighting` turns scores into weights in place of the soft-max (`attention.weighting`). `sink` adds a logit to those of
+    the keys, whose share goes to no value, so that a head may attend to nothing: "learned", one for each head (gpt-oss, OpenAI
     2025), or "zero", softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one").
     """
 
@@ -177,21 +181,19 @@ class Attention(Mixer, kind="attention"):
         if isinstance(self.score, ScaledDot):
             return self
         if type(self).module is not Attention.module:
-            raise ValueError(
-                f"{self.kind} compares by scaled dot products alone; score={self.score.kind} is for attention"
-            )
+            raise ValueError(f"{self.kind} has scaled dot products only; score={self.score.kind} is for attention")
         if self.scale is not None:
-            raise ValueError(f"scale belongs to scaled dot products, and the score is {self.score.kind}; leave it out")
+            raise ValueError(f"scale belongs to scaled dot products, but the score is {self.score.kind}; leave it out")
         return self
 
     @model_validator(mode="after")
     def _weighable(self) -> Attention:
         soft = isinstance(self.weighting, Softmax)
         if type(self).module is not Attention.module and not (soft and self.sink == "none"):
-            given = f"sink={self.sink}" if soft else f"weighting={self.weighting.kind}"
-            raise ValueError(f"{self.kind} weighs keys in a way of its own; {given} is for attention")
+            option = f"sink={self.sink}" if soft else f"weighting={self.weighting.kind}"
+            raise ValueError(f"{self.kind} has weights of its own; {option} is for attention")
         if self.sink != "none" and not soft:
-            raise ValueError(f"sink belongs to the soft-max, and weighting is {self.weighting.kind}; leave it out")
+            raise ValueError(f"sink belongs to the soft-max, but weighting is {self.weighting.kind}; leave it out")
         return self
 
     @model_validator(mode="after")
@@ -205,12 +207,7 @@ class Attention(Mixer, kind="attention"):
 
     def widths(self, d_model: int) -> tuple[int, int, int, int]:
         """(H, K, D, E)."""
-        if self.d_head is None and d_model % self.n_heads:
-            allowed = ", ".join(str(n) for n in range(1, min(d_model, 128) + 1) if d_model % n == 0)
-            raise ValueError(
-                f"n_heads={self.n_heads} does not divide d_model={d_model}; allowed: {allowed}; or give d_head"
-            )
-        d_head = self.d_head or d_model // self.n_heads
+        d_head = self.d_head or head_width(d_model, self.n_heads)
         return self.n_heads, self.n_kv_heads or self.n_heads, d_head, self.d_value or d_head
 
     def heads(self, d_model: int) -> tuple[int, int]:
@@ -218,7 +215,7 @@ class Attention(Mixer, kind="attention"):
         return h, self.score.width(d)
 
     def remembers(self) -> int | None:
-        return _reach(self.pattern)
+        return reach_of(self.pattern)
 
     def state(self, slot_tables: SlotTables, capacity: int | None = None) -> LayerState:
         return KeyValueState(slot_tables[self.remembers()], capacity)
@@ -233,14 +230,14 @@ class Attention(Mixer, kind="attention"):
 
     @property
     def keeps_keys(self) -> bool:
-        """Whether keys and values are what is remembered: a kind that is built on this one may do otherwise."""
+        """Whether the state is a KV cache; kinds built on this one may have another state."""
         return type(self).state is Attention.state
 
     def module(self, d_model: int, cross: bool = False, name: str = "") -> nn.Module:
         return MultiHeadAttention(self, d_model, cross, name)
 
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
-        """`tokens` queries, `pairs` (query, key) pairs; `memory` tokens to project in place of `tokens` when crossing."""
+        """`tokens` queries, `pairs` (query, key) pairs; `memory` tokens are projected to keys in cross-attention."""
         h, k, d, e = self.widths(d_model)
         queries, keys, out = d_model * h * d, d_model * k * (d + e), h * e * d_model
         biases = (h * d + k * (d + e)) * self.bias + d_model * self._out_bias
@@ -254,10 +251,23 @@ class Attention(Mixer, kind="attention"):
         return self.bias if self.out_bias is None else self.out_bias
 
 
-def _reach(pattern: Pattern) -> int | None:
-    """The ring that holds all that a causal pattern can still see."""
-    parts = pattern.parts if isinstance(pattern, And) else (pattern,)
-    return pattern.reach if Causal() in parts else None
+def reach_of(pattern: Pattern) -> int | None:
+    """How many of the last tokens a decoding step with a causal pattern needs; None for all."""
+    return pattern.reach if Causal() in parts_of(pattern) else None
+
+
+def head_width(d_model: int, n_heads: int) -> int:
+    """d_model / n_heads. Raises ValueError if that is not whole."""
+    if d_model % n_heads:
+        allowed = ", ".join(str(n) for n in range(1, min(d_model, 128) + 1) if d_model % n == 0)
+        raise ValueError(f"n_heads={n_heads} does not divide d_model={d_model}; allowed: {allowed}; or give d_head")
+    return d_model // n_heads
+
+
+def refuse_crossing(spec: Mixer, cross: bool) -> None:
+    """Raise ValueError for cross-attention."""
+    if cross:
+        raise ValueError(f"{spec.kind} is for self-attention only; for cross-attention take attention")
 
 
 class MultiHeadAttention(nn.Module):
@@ -295,7 +305,7 @@ class MultiHeadAttention(nn.Module):
     def mixed(
         self, x: Float[Tensor, "B T M"], run: Pass, layout: Layout, state: State | CrossState | None = None
     ) -> Float[Tensor, "B T H E"]:
-        """What the heads give, before it is projected; `layout` is that of the queries."""
+        """The outputs of the heads, before `out`; `layout` is that of the queries."""
         q = self.normed(self.q(x), self.q_norm)
         if self.score is not None:
             q = self.score.queries(q)
@@ -313,10 +323,10 @@ class MultiHeadAttention(nn.Module):
     def _remembered(
         k: Float[Tensor, "B T K D"], v: Float[Tensor, "B T K E"], run: Pass, state: State | CrossState
     ) -> tuple[Tensor | QuantizedKV, Tensor | QuantizedKV]:
-        """Keys and values of all that is held, these tokens included, the keys turned by where they stand."""
+        """Keys and values of all tokens in the cache, including these, with rotary positions applied to keys."""
         if not state.unrotated:
-            return state.append(*_cleared(run.rotate_keys(k), v, run.layout))
-        keys, values = state.append(*_cleared(k, v, run.layout))
+            return state.append(*clear_padding(run.layout, run.rotate_keys(k), v))
+        keys, values = state.append(*clear_padding(run.layout, k, v))
         assert isinstance(keys, Tensor)
         about = (state.layout, run.position)
         tables = run.plan.once("tables", about, lambda: run.position.tables(state.layout))
@@ -335,7 +345,7 @@ class MultiHeadAttention(nn.Module):
         part: str = "",
         observe: Callable[[Callable[[range], Tensor]], None] | None = None,
     ) -> Float[Tensor, "B T H E"]:
-        """`attend` as the spec has it; `part` is added to the layer's name. `observe` is given the weights afterwards."""
+        """`attend` with the options of the spec. `part` is added to the layer's name; `observe` receives the weights."""
         pattern, bias = self.rule(run, layout, kv_layout, bias)
         return attend(
             q,
@@ -361,11 +371,11 @@ class MultiHeadAttention(nn.Module):
     def rule(
         self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None
     ) -> tuple[Pattern, Tensor | Bias | None]:
-        """Who may look at whom, and what is added to the scores, given what positions add."""
+        """The pattern, and the bias of the scores, given the bias of positions."""
         return self.pattern, bias
 
     def normed(self, x: Float[Tensor, "B T HD"], norm: nn.Module) -> Float[Tensor, "B T H D"]:
-        """Queries or keys by heads, normalized each head by itself or all together."""
+        """Queries or keys split into heads and normalized, each head separately or all together."""
         split = (-1, self.d_head)
         return norm(x).unflatten(-1, split) if self.norms_all else norm(x.unflatten(-1, split))
 
@@ -375,7 +385,7 @@ class MultiHeadAttention(nn.Module):
         return k, self.v(x).unflatten(-1, (self.n_kv_heads, self.d_value))
 
     def _memory(self, run: Pass, state: State | CrossState | None) -> tuple[Tensor, Tensor, Layout]:
-        """The encoder's keys and values: from the state where one keeps them, else projected here."""
+        """The encoder's keys and values: from the state if there is one, else projected here."""
         if isinstance(state, CrossState):
             return *state.keys_values, state.layout
         assert run.memory is not None and run.memory_layout is not None, "cross-attention needs an encoder's output"
@@ -383,12 +393,13 @@ class MultiHeadAttention(nn.Module):
 
     def remember(self, memory: Float[Tensor, "B S M"], layout: Layout, state: CrossState) -> None:
         """Project an encoder's output once, for every step that follows."""
-        state.fill(*_cleared(*self._keys_values(memory), layout), layout)
+        keys, values = clear_padding(layout, *self._keys_values(memory))
+        state.fill(keys, values, layout)
 
 
-def _cleared(k: Tensor, v: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-    """Padding enters a cache as zeros, and need not be cleared again."""
+def clear_padding(layout: Layout, *tensors: Float[Tensor, "B T H D"]) -> tuple[Tensor, ...]:
+    """Zero padded tokens, so that they enter a cache as zeros and need not be cleared again."""
     if layout.padding == "none":
-        return k, v
+        return tensors
     hidden = ~layout.valid[:, :, None, None]
-    return k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+    return tuple(x.masked_fill(hidden, 0.0) for x in tensors)

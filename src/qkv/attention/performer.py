@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from .feature_maps import Favor
-from .linear import LinearAttention, MultiHeadLinearAttention, refuse_crossing
+from .linear import LinearAttention, MultiHeadLinearAttention
+from .multi_head import refuse_crossing
 
 
 class Performer(LinearAttention, kind="performer"):
@@ -30,7 +31,7 @@ class MultiHeadPerformer(MultiHeadLinearAttention):
 
     @torch.no_grad()
     def redraw(self, seed: int) -> None:
-        """Draw new directions from the seed and the layer's name: between training steps, not during decoding."""
+        """Draw new directions from the seed and the layer's name. Call it between training steps, not while decoding."""
         assert isinstance(self.features, Favor) and self.directions is not None
         self.directions.copy_(self.features.replace(seed=seed).directions(self.d_head, self.name))
 

@@ -1,15 +1,15 @@
-"""Ring attention (Liu et al. 2023): a sequence is split over ranks, and keys and values circulate among them.
+"""Ring attention (Liu et al. 2023): a sequence is split over ranks, among which keys and values circulate.
 
 Each rank keeps its queries. At step s it has the keys and values of the rank s places before it, attends to them, and
 passes them on; partial results are combined by their log-sum-exp (`merge`). After as many steps as ranks, every query has
-met every key, and no rank ever had more than two shards. Backward goes round once more: weights are recomputed from the
-final log-sum-exp, and the gradients of keys and values travel with their shard until they are back.
+seen every key, and no rank ever had more than two shards. Backward goes round once more: weights are recomputed from the
+final log-sum-exp, and the gradients of keys and values travel with their shard until they are back at its rank.
 
-Layouts travel with their tokens, so every pattern, padding and packed rows work as on one rank.
-A causal pattern would leave the first ranks idle in the contiguous order; the zig-zag order (Dubey et al. 2024,
-§3.3.2; Brandon et al. 2023 balance by stripes) gives each rank an early and a late chunk, and so equal work.
+Each shard has its layout, so patterns, padding and packed rows work as on one rank. In the contiguous order a causal
+pattern leaves the first ranks idle; the zig-zag order (Dubey et al. 2024, §3.3.2; Brandon et al. 2023 balance by stripes)
+gives each rank an early and a late chunk, and so equal work.
 
-`attend_shards` is the program of the ranks: each process gives it a `Ring`, whose `send` and `receive` reach its neighbors.
+Each process calls `attend_shards` with a `Ring`, whose `send` and `receive` reach its neighbors.
 docs/examples/ring_attention.py runs all ranks in one process.
 """
 
@@ -39,10 +39,10 @@ _FULL = Full()
 
 @dataclass(frozen=True)
 class Schedule:
-    """How `length` tokens are split over `shards` ranks, and whose tokens a rank holds at which step.
+    """How `length` tokens are split over `shards` ranks, and whose keys a rank has at each step.
 
-    Contiguous: rank i has chunk i of p. Zig-zag: chunks i and 2p − 1 − i of 2p. Chunks have one length; what the last ones
-    lack is padding.
+    Contiguous: rank i has chunk i of p. Zig-zag: chunks i and 2p − 1 − i of 2p. All chunks have the same length, with
+    padding in the last ones.
     """
 
     length: int
@@ -51,9 +51,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.shards < 1 or self.length < 1:
-            raise ValueError(
-                f"{self.length} tokens can't be split over {self.shards} shards: both have to be at least 1"
-            )
+            raise ValueError(f"{self.length} tokens can't be split over {self.shards} shards: both must be at least 1")
         if self.order not in get_args(Order):
             raise ValueError(f"there is no order {self.order!r}; {nearest(self.order, list(get_args(Order)))}")
 
@@ -63,15 +61,15 @@ class Schedule:
         return -(-self.length // (self.shards * len(self.chunks(0))))
 
     def chunks(self, rank: int) -> tuple[int, ...]:
-        """The chunks that a rank has, in the order in which it has them."""
+        """The chunks of a rank, in order."""
         return (rank,) if self.order == "contiguous" else (rank, 2 * self.shards - 1 - rank)
 
     def owner(self, rank: int, step: int) -> int:
-        """Whose keys and values a rank holds at a step."""
+        """The rank whose keys and values a rank has at a step."""
         return (rank - step) % self.shards
 
     def tokens(self, rank: int, device: torch.device | str | None = None) -> Tensor:
-        """The numbers of a rank's tokens, (chunks · chunk,); those from `length` on are padding."""
+        """The indices of a rank's tokens, (chunks · chunk,); those from `length` on are padding."""
         inside = torch.arange(self.chunk, device=device)
         return torch.cat([inside + number * self.chunk for number in self.chunks(rank)])
 
@@ -83,15 +81,14 @@ class Schedule:
         return part.masked_fill(padded, fill) if self._total > self.length else part
 
     def layout(self, layout: Layout, rank: int) -> Layout:
-        """Where a rank's tokens are. Positions, segments and roles are what they were."""
-
-        whole = layout.padding == "none" and self._total == self.length
+        """The layout of a rank's tokens, with their positions, segments and roles."""
+        unpadded = layout.padding == "none" and self._total == self.length
         return replace(
             layout,
             positions=self.shard(layout.positions, rank, fill=-1),
             segments=None if layout.segments is None else self.shard(layout.segments, rank, fill=-1),
             roles=None if layout.roles is None else self.shard(layout.roles, rank),
-            padding="none" if whole else "mixed",
+            padding="none" if unpadded else "mixed",
             sequential=False,
             start=None,
             lengths=None,
@@ -99,7 +96,7 @@ class Schedule:
         )
 
     def join(self, parts: Sequence[Tensor], axis: int = 1) -> Tensor:
-        """The inverse of `shard`: every rank's part, in the order of ranks, as one tensor without the padding."""
+        """The inverse of `shard`: the parts of all ranks, in order, as one tensor without padding."""
         order = torch.cat([self.tokens(rank, parts[0].device) for rank in range(self.shards)]).argsort()
         return torch.cat(list(parts), axis).index_select(axis, order[: self.length])
 
@@ -114,10 +111,10 @@ Parcel = list[Tensor]  # of the same shapes on every rank
 
 
 class Ring(Protocol):
-    """What passes tensors from each rank to the one after it, the last one's to the first.
+    """Communication: passes tensors from each rank to the next one, and from the last to the first.
 
-    `ranks` are those that this process plays: its own, or all of them. A parcel that was sent belongs to its receiver.
-    Parcels arrive in the order in which they were sent; `send` need not wait, so that they travel during the next step.
+    `ranks` are the ranks of this process: one, or all of them. A sent parcel belongs to its receiver. Parcels arrive in the
+    order in which they were sent; `send` need not wait, so they can travel during the next step.
     """
 
     @property
@@ -133,7 +130,7 @@ class Ring(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What every rank knows: which pairs may meet and how they are scored. Layouts are those of the whole sequences."""
+    """What every rank knows: schedules, options of `attend`, and the layouts of the complete sequences."""
 
     queries: Schedule
     keys: Schedule
@@ -156,11 +153,11 @@ class Problem:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What the bias is made of."""
+        """The tensors of the bias."""
         return self.bias.tensors if isinstance(self.bias, Bias) else () if self.bias is None else (self.bias,)
 
-    def meets(self, rank: int, owner: int) -> bool:
-        """Whether a query of one rank may see a key of another: from the block map of their chunks."""
+    def interacts(self, rank: int, owner: int) -> bool:
+        """Whether some query of one rank may see some key of another, by the block map of their chunks."""
         if (rank, owner) not in self._seen:
             sizes = self.queries.chunk, self.keys.chunk
             blocks = block_map(self.pattern, self.q_layouts[rank], self.kv_layouts[owner], *sizes)
@@ -168,7 +165,7 @@ class Problem:
         return self._seen[rank, owner]
 
     def step(self, rank: int, owner: int, q: Tensor, received: Parcel, tensors: Sequence[Tensor]) -> Any:
-        """One rank's queries over one shard of keys and values: the partial output and its log-sum-exp."""
+        """Attention of one rank's queries to one shard of keys and values: partial output and log-sum-exp."""
         return attend(
             q,
             *received,
@@ -183,7 +180,7 @@ class Problem:
         )
 
     def _bias(self, rank: int, owner: int, tensors: Sequence[Tensor]) -> Tensor | Bias | None:
-        """A scheme computes its part from layouts; of a tensor the rows and columns are taken."""
+        """The part of the bias for these shards: schemes compute it from layouts, tensors are indexed."""
         if isinstance(self.bias, Bias):
             return Bias(self.bias.scheme, tuple(tensors))
         if self.bias is None:
@@ -196,26 +193,26 @@ class Problem:
 
 
 def _forward(
-    problem: Problem, line: Ring, q: list[Tensor], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
+    problem: Problem, ring: Ring, q: list[Tensor], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
 ) -> list[tuple[Tensor, Tensor]]:
-    """For each rank played here its output (B, T/p, H, E) and log-sum-exp (B, H, T/p), in at least fp32."""
-    results = [_nothing(x, y) for x, y in zip(q, v, strict=True)]
+    """For each rank of this process its output (B, T/p, H, E) and log-sum-exp (B, H, T/p), in at least fp32."""
+    results = [_empty_result(x, y) for x, y in zip(q, v, strict=True)]
     shards = [[x, y] for x, y in zip(k, v, strict=True)]
-    for step in range(line.size):
-        if step < line.size - 1:
-            line.send(shards)
-        for i, rank in enumerate(line.ranks):
+    for step in range(ring.size):
+        if step < ring.size - 1:
+            ring.send(shards)
+        for i, rank in enumerate(ring.ranks):
             owner = problem.keys.owner(rank, step)
-            if problem.meets(rank, owner):
+            if problem.interacts(rank, owner):
                 out, lse = problem.step(rank, owner, q[i], shards[i], tensors)
                 results[i] = merge(*results[i], out.to(results[i][0].dtype), lse)
-        if step < line.size - 1:
-            shards = line.receive()
+        if step < ring.size - 1:
+            shards = ring.receive()
     return results
 
 
-def _nothing(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """The result over no keys at all."""
+def _empty_result(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The result over no keys."""
     wide = torch.promote_types(q.dtype, torch.float32)
     b, t, h, _ = q.shape
     return q.new_zeros(b, t, h, v.shape[-1], dtype=wide), q.new_full((b, h, t), -torch.inf, dtype=wide)
@@ -223,7 +220,7 @@ def _nothing(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class _Backward:
-    """What one rank keeps for backward: its queries, its final result, and the gradients that came for it."""
+    """What one rank keeps for backward: its queries, its final result, and the gradients of that."""
 
     q: Tensor
     out: Tensor
@@ -245,7 +242,7 @@ class _Backward:
 def _step_backward(
     problem: Problem, rank: int, owner: int, rows: _Backward, received: Parcel, tensors: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    """Gradients of q, k, v and what the bias is made of from one step, which is computed again."""
+    """Gradients of q, k, v and the bias's tensors from one step, which is recomputed."""
     inputs = [x.detach() for x in (rows.q, *received, *tensors)]
     trained = [True] * 3 + [x.requires_grad for x in problem.tensors]
     leaves = [x.requires_grad_() for x, wanted in zip(inputs, trained, strict=True) if wanted]
@@ -257,59 +254,59 @@ def _step_backward(
 
 
 def _backward(
-    problem: Problem, line: Ring, rows: list[_Backward], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
+    problem: Problem, ring: Ring, rows: list[_Backward], k: list[Tensor], v: list[Tensor], tensors: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Parcel], list[Tensor]]:
-    """Gradients of each rank's q, of its (k, v), and of what the bias is made of, summed over the ranks played here.
+    """Gradients of each rank's q, of its (k, v), and of the bias's tensors, summed over the ranks of this process.
 
-    Keys and values start at home again, and the gradients owed to them go round beside them.
+    Keys and values start at their rank again, and their gradients travel with them.
     """
     d_q = [torch.zeros_like(x.q, dtype=x.out.dtype) for x in rows]
     d_bias = [torch.zeros_like(x) for x in tensors]
     shards = [[x, y] for x, y in zip(k, v, strict=True)]
-    owed = [[torch.zeros_like(x, dtype=rows[0].out.dtype) for x in parcel] for parcel in shards]
-    for step in range(line.size):
-        if step < line.size - 1:
-            line.send(shards)
-        for i, rank in enumerate(line.ranks):
+    d_shards = [[torch.zeros_like(x, dtype=rows[0].out.dtype) for x in parcel] for parcel in shards]
+    for step in range(ring.size):
+        if step < ring.size - 1:
+            ring.send(shards)
+        for i, rank in enumerate(ring.ranks):
             owner = problem.keys.owner(rank, step)
-            if problem.meets(rank, owner):
+            if problem.interacts(rank, owner):
                 grads = _step_backward(problem, rank, owner, rows[i], shards[i], tensors)
-                for total, grad in zip((d_q[i], *owed[i], *d_bias), grads, strict=True):
+                for total, grad in zip((d_q[i], *d_shards[i], *d_bias), grads, strict=True):
                     if grad is not None:
                         total.add_(grad)
-        line.send(owed)
-        if step < line.size - 1:
-            shards = line.receive()
-        owed = line.receive()
-    return d_q, owed, d_bias
+        ring.send(d_shards)
+        if step < ring.size - 1:
+            shards = ring.receive()
+        d_shards = ring.receive()
+    return d_q, d_shards, d_bias
 
 
 class _Attention(torch.autograd.Function):
     """The ring as one operation: (problem, ring, q of each rank, k …, v …, bias …) → out of each rank, lse of each."""
 
     @staticmethod
-    def forward(ctx: Any, problem: Problem, line: Ring, *tensors: Tensor) -> tuple[Tensor, ...]:
-        q, k, v, rest = _sides(line, tensors)
-        results = _forward(problem, line, q, k, v, rest)
-        ctx.problem, ctx.line = problem, line
+    def forward(ctx: Any, problem: Problem, ring: Ring, *tensors: Tensor) -> tuple[Tensor, ...]:
+        q, k, v, rest = _sides(ring, tensors)
+        results = _forward(problem, ring, q, k, v, rest)
+        ctx.problem, ctx.ring = problem, ring
         ctx.save_for_backward(*tensors, *(x for result in results for x in result))
         return (*(out.to(x.dtype) for (out, _), x in zip(results, q, strict=True)), *(lse for _, lse in results))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        n = len(ctx.line.ranks)
-        given, results = ctx.saved_tensors[: -2 * n], ctx.saved_tensors[-2 * n :]
-        q, k, v, rest = _sides(ctx.line, given)
+        n = len(ctx.ring.ranks)
+        inputs, results = ctx.saved_tensors[: -2 * n], ctx.saved_tensors[-2 * n :]
+        q, k, v, rest = _sides(ctx.ring, inputs)
         outs, lses = results[::2], results[1::2]
         rows = [_Backward(q[i], outs[i], lses[i], grads[i].to(outs[i].dtype), grads[n + i]) for i in range(n)]
-        d_q, d_kv, d_bias = _backward(ctx.problem, ctx.line, rows, k, v, rest)
-        made = (*d_q, *(pair[0] for pair in d_kv), *(pair[1] for pair in d_kv), *d_bias)
-        return (None, None, *(d.to(x.dtype) for d, x in zip(made, given, strict=True)))
+        d_q, d_kv, d_bias = _backward(ctx.problem, ctx.ring, rows, k, v, rest)
+        grads = (*d_q, *(pair[0] for pair in d_kv), *(pair[1] for pair in d_kv), *d_bias)
+        return (None, None, *(d.to(x.dtype) for d, x in zip(grads, inputs, strict=True)))
 
 
-def _sides(line: Ring, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
-    n = len(line.ranks)
+def _sides(ring: Ring, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
+    n = len(ring.ranks)
     q, k, v = (list(tensors[i * n : (i + 1) * n]) for i in range(3))
     return q, k, v, list(tensors[3 * n :])
 
@@ -318,13 +315,13 @@ def _sides(line: Ring, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Te
 
 
 def attend_shards(
-    problem: Problem, line: Ring, q: Sequence[Tensor], k: Sequence[Tensor], v: Sequence[Tensor]
+    problem: Problem, ring: Ring, q: Sequence[Tensor], k: Sequence[Tensor], v: Sequence[Tensor]
 ) -> list[tuple[Tensor, Tensor]]:
-    """The shards of the ranks that this process plays → their outputs, (B, T/p, H, E), and log-sum-exps, (B, H, T/p).
+    """Ring attention: from the shards of this process's ranks, their outputs (B, T/p, H, E) and log-sum-exps (B, H, T/p).
 
-    Every process of the ring calls it, and runs its backward pass, alike. Gradients of a trained bias are the sum over the
-    ranks played here; those of other processes are theirs to add.
+    All processes of the ring must call it, and run its backward pass. Gradients of a trained bias are sums over the ranks of
+    this process; sum them over processes.
     """
-    n = len(line.ranks)
-    made = _Attention.apply(problem, line, *q, *k, *v, *problem.tensors)
-    return list(zip(made[:n], made[n:], strict=True))
+    n = len(ring.ranks)
+    results = _Attention.apply(problem, ring, *q, *k, *v, *problem.tensors)
+    return list(zip(results[:n], results[n:], strict=True))

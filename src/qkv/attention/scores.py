@@ -1,8 +1,8 @@
-"""How a query and a key are compared, before the soft-max: the scores of the papers that attention came from.
+"""Score functions, which compare a query and a key before the soft-max: dot products, additive, bilinear, and others.
 
-A score is in two parts. What each side becomes by itself, W_s g of a query and W_h h of a key, is a product of matrices,
-made once a sentence whatever the number of queries. Then the sides meet: by a dot product, which fused kernels compute, or
-by a `Comparison` of another kind, for which all T·S scores are made.
+A score has two parts. Projections of each side, W_s g of a query and W_h h of a key, are computed once a sentence, whatever
+the number of queries. Then both are compared: by a dot product, which fused kernels compute, or by another `Comparison`,
+for which all T·S scores are computed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ..kernels.request import Comparison
 
 
 class Score(Spec, role="score"):
-    """What says how well a key fits a query. Any attention takes one: `Attention(n_heads=4, score="additive")`."""
+    """A score function. Any attention takes one: `Attention(n_heads=4, score="additive")`."""
 
-    unequal: ClassVar[bool] = False  # whether queries and keys may have unequal widths
+    unequal: ClassVar[bool] = False  # whether queries and keys may differ in width
 
     def width(self, d_key: int) -> int:
-        """Of what is made of queries and keys: in it they meet, and so wide is a key that is remembered."""
+        """The width of projected queries and keys, and so of keys in a cache."""
         return d_key
 
     def module(
         self, d_query: int, d_key: int | None = None, n_heads: int = 1, n_kv_heads: int | None = None
     ) -> ScoreModule:
-        """Its parameters, for heads of these widths; `n_kv_heads` heads of keys serve `n_heads` of queries.
+        """The module with its parameters, for heads of these widths; `n_kv_heads` heads of keys serve `n_heads` of queries.
 
         Raises ValueError for widths that it can't compare.
         """
@@ -43,52 +43,52 @@ class Score(Spec, role="score"):
         return ScoreModule()
 
     def scorer(self, d_query: int, d_key: int | None = None, *, seed: int = 0) -> ScoreModule:
-        """A module to use on its own: its matrices drawn from U(±√(6 / (fan_in + fan_out)))."""
-        made = self.module(d_query, d_key)
+        """A module to use on its own, with matrices drawn from U(±√(6 / (fan_in + fan_out)))."""
+        module = self.module(d_query, d_key)
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
-            for name, value in made.named_parameters():
-                start = getattr(made, "initial", None)
+            for name, value in module.named_parameters():
+                start = getattr(module, "initial", None)
                 bound = math.sqrt(6 / sum(value.shape[-2:]))
                 value.fill_(start(name)) if start else value.uniform_(-bound, bound, generator=generator)
-        return made
+        return module
 
     def check(self, d_query: int, d_key: int) -> None:
-        """Raises ValueError for widths that can't be compared."""
+        """Raise ValueError for widths that can't be compared."""
         if d_query != d_key and not self.unequal:
             able = ", ".join(kind for kind, cls in Score.kinds.items() if issubclass(cls, Score) and cls.unequal)
             raise ValueError(
-                f"the score {self.kind!r} compares vectors of equal width, and queries have {d_query} and keys {d_key}; "
-                f"scores that can are {able}"
+                f"the score {self.kind!r} needs queries and keys of one width, not {d_query} and {d_key}; "
+                f"scores for different widths are {able}"
             )
 
     def cost(
         self, d_query: int, d_key: int, n_heads: int = 1, n_kv_heads: int = 1, queries: int = 0, keys: int = 0
     ) -> Cost:
-        """Parameters, and FLOPs for so many queries and keys of a sentence; where they meet, a pair takes 2 · width."""
+        """Parameters, and FLOPs of projecting so many queries and keys; comparing a pair takes 2 · width more."""
         return Cost()
 
 
 class ScoreModule(nn.Module):
-    """The module of a `Score`. By itself it is that of plain dot products, qᵀk."""
+    """The module of a `Score`. This base class computes plain dot products, qᵀk."""
 
     scale: float | None = 1.0  # of dot products; None is 1/√width
 
     def matrices(self) -> Float[Tensor, "H A D"] | None:
-        """W_s of each head; None where queries stay as they are."""
+        """W_s of each head; None if queries are not projected."""
         return None
 
     def queries(self, q: Float[Tensor, "B T H D"]) -> Float[Tensor, "B T H A"]:
-        """What a query is when it meets keys."""
+        """Projected queries."""
         matrices = self.matrices()
         return q if matrices is None else torch.einsum("bthd,had->btha", q, matrices)
 
     def keys(self, k: Float[Tensor, "B S K D"]) -> Float[Tensor, "B S K A"]:
-        """What a key is when it meets queries."""
+        """Projected keys."""
         return k
 
     def comparison(self) -> Comparison | None:
-        """How they meet; None: by dot products."""
+        """How they are compared; None for dot products."""
         return None
 
 
@@ -96,9 +96,9 @@ class ScaledDot(Score, kind="scaled-dot"):
     """qᵀk / √d (Vaswani et al. 2017, §3.2.1)."""
 
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
-        made = ScoreModule()
-        made.scale = None
-        return made
+        module = ScoreModule()
+        module.scale = None
+        return module
 
 
 class Dot(Score, kind="dot"):
@@ -106,7 +106,7 @@ class Dot(Score, kind="dot"):
 
 
 class General(Score, kind="general"):
-    """qᵀ W k (Luong et al. 2015, eq. 8, general). W is made part of the query, which then meets keys in a dot product."""
+    """qᵀ W k (Luong et al. 2015, eq. 8, general). W is applied to the query; the comparison is then a dot product."""
 
     unequal: ClassVar[bool] = True
 
@@ -132,7 +132,7 @@ class Bilinear(ScoreModule):
 
 
 class Additive(Score, kind="additive"):
-    """vᵀ tanh(W_s q + W_h k), with W_h k made once a sentence (Bahdanau et al. 2015, §A.1.2). `d_a` is by default d_key."""
+    """vᵀ tanh(W_s q + W_h k), W_h k computed once a sentence (Bahdanau et al. 2015, §A.1.2). `d_a` is d_key by default."""
 
     unequal: ClassVar[bool] = True
 
@@ -219,9 +219,9 @@ class JointPerceptron(ScoreModule):
 
 
 class Gaussian(Score, kind="gaussian"):
-    """−‖q − k‖² / 2σ², so that weights are a Gaussian kernel's (Nadaraya 1964; Watson 1964).
+    """−‖q − k‖² / 2σ², which gives the weights of a Gaussian kernel (Nadaraya 1964; Watson 1964).
 
-    `sigma` is σ, or where it is `learned` what it begins with, for each head by itself.
+    `sigma` is σ; if `learned`, its initial value, with one parameter for each head.
     """
 
     sigma: float = Field(default=1.0, gt=0, allow_inf_nan=False)
@@ -237,15 +237,16 @@ class Gaussian(Score, kind="gaussian"):
 
 
 class Kernel(ScoreModule):
-    """The module of `Gaussian`: `log_sigma` (H, 1) where it is learned; as a logarithm it can't become negative."""
+    """The module of `Gaussian`: `log_sigma` (H, 1) if it is learned; as a logarithm, so that σ stays positive."""
 
     def __init__(self, sigma: float, learned: bool, n_heads: int) -> None:
         super().__init__()
         self.start = math.log(sigma)
-        fixed = torch.full((n_heads, 1), self.start)
-        self.register_buffer("log_sigma", fixed, persistent=False) if not learned else self.register_parameter(
-            "log_sigma", nn.Parameter(fixed)
-        )
+        initial = torch.full((n_heads, 1), self.start)
+        if learned:
+            self.log_sigma = nn.Parameter(initial)
+        else:
+            self.register_buffer("log_sigma", initial, persistent=False)
 
     log_sigma: Tensor
 
@@ -258,7 +259,7 @@ class Kernel(ScoreModule):
 
 @dataclass(frozen=True, eq=False)
 class Distance(Comparison):
-    """−‖q − k‖² / 2σ², from differences: of products the small ones would be lost."""
+    """−‖q − k‖² / 2σ², from differences, since products would lose small distances."""
 
     log_sigma: Float[Tensor, "H 1"]
 
@@ -271,7 +272,7 @@ class Distance(Comparison):
 
 
 class ExactMatch(Score, kind="exact-match"):
-    """0 where q equals k, −∞ elsewhere: what a dictionary does. Equal keys share the weight; with none, the result is 0."""
+    """0 where q equals k, −∞ elsewhere, as a dictionary. Equal keys share the weight; without any, the result is 0."""
 
     def _module(self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int) -> ScoreModule:
         return Kronecker()

@@ -1,4 +1,4 @@
-"""Look at attention without slowing it: a tap records requests, and weights are computed afterwards for what was asked.
+"""Inspect attention without slowing it: a tap records requests, and computes weights afterwards, on demand.
 
 with tap.record() as requests:
     model(ids)
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from ..kernels.request import Request
 
-_taps: list[list[Request]] = []  # of the whole process; a plain list, because compiled models have to see through it
+_taps: list[list[Request]] = []  # of the process; a plain list, which compiled models can trace
 
 
 @contextmanager
 def record() -> Iterator[list[Request]]:
-    """Collect every request that `attend` serves inside the block, in order, each with the name of its layer."""
+    """Record every request to `attend` inside the block, in order, each with the name of its layer."""
     requests: list[Request] = []
     _taps.append(requests)
     try:
@@ -31,23 +31,25 @@ def record() -> Iterator[list[Request]]:
 
 
 def recording() -> bool:
-    """Whether anyone wants requests."""
+    """Whether requests are being recorded."""
     return bool(_taps)
 
 
 def offer(request: Request) -> None:
-    """Called by `attend`."""
+    """Record a request; called by `attend`."""
     for requests in _taps:
         requests.append(request)
 
 
 def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor:
-    """The attention weights (B, heads, rows, S) of a recorded request, for the heads and query rows asked for."""
+    """The attention weights (B, heads, rows, S) of a recorded request, for some heads and query rows (None: all)."""
     from ..kernels import reference
     from ..positions.base import Bias
 
     if request.known_weights is not None:
-        return _cut(request.known_weights.detach(), heads, rows)
+        known = request.known_weights.detach()
+        known = known if heads is None else known[:, list(heads)]
+        return known if rows is None else known[:, :, list(rows)]
     q, k, v, bias, layout = request.q, request.k, request.v, request.dense_bias(), request.layout
     mask = request.mask()
     chosen = list(range(request.n_heads)) if heads is None else list(heads)
@@ -78,8 +80,3 @@ def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence
         out = reference.weights(small, cut(mask))
         valid = layout.valid[:, at] if layout.padding != "none" else None
         return out if valid is None else out.masked_fill(~valid[:, None, :, None], 0.0)
-
-
-def _cut(held: Tensor, heads: Sequence[int] | None, rows: Sequence[int] | None) -> Tensor:
-    held = held if heads is None else held[:, list(heads)]
-    return held if rows is None else held[:, :, list(rows)]

@@ -1,4 +1,4 @@
-"""What turns attention scores into weights: soft-max, sigmoid, sparsemax, entmax, ReLU and squared ReLU.
+"""Weightings, which turn attention scores into weights: soft-max, sigmoid, sparsemax, entmax, ReLU and squared ReLU.
 
 The soft-max has fused kernels. The others are computed by the reference backend, which holds all T·S scores.
 """
@@ -17,15 +17,15 @@ Mask = Bool[Tensor, "#B #H #T S"] | None
 
 
 class Weighting(Spec, role="weighting"):
-    """What turns scores into weights. A kind of your own is a subclass with `weights`; any attention then takes it:
+    """A function from scores to weights. To add a kind, subclass it and define `weights`; any attention then takes it:
     `Attention(n_heads=4, weighting="mine")`.
     """
 
     def weights(self, scores: Scores, mask: Mask) -> Scores:
-        """Weights of the pairs that the mask allows (None: all); those of other pairs are ignored.
+        """Weights of the pairs that the mask allows (None: all); weights of other pairs are ignored.
 
-        Scores are fp32 at least, and the least finite number where the mask hides a pair. A weight that depends on other
-        keys than those allowed would let a query see them.
+        Scores are at least fp32, and the smallest finite number for masked pairs. Weights must not depend on masked pairs,
+        or queries would see their keys.
         """
         raise NotImplementedError
 

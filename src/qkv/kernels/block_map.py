@@ -88,7 +88,9 @@ def _reduce(blocks: range, size: int, x: Tensor | None, how: str) -> Tensor:
 def _bits(role: Tensor | None, valid: Tensor, blocks: range, size: int, how: str) -> Tensor:
     """The role bits that any ("amax"), or all ("amin"), real tokens of each block have."""
     out = torch.zeros(len(blocks), dtype=torch.int64)
-    for bit in range(0 if role is None else int(role.max()).bit_length()):
-        flag = ((role >> bit) & 1).masked_fill(~valid, how == "amin")  # type: ignore[operator]
+    if role is None:
+        return out
+    for bit in range(int(role.max()).bit_length()):
+        flag = ((role >> bit) & 1).masked_fill(~valid, how == "amin")
         out |= _reduce(blocks, size, flag, how) << bit
     return out

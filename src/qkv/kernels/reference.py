@@ -52,6 +52,23 @@ def _weights(request: Request, s: Float[Tensor, "B H T S"], mask: Tensor | None)
 
 
 def run(request: Request) -> Result:
+    out, s, _, mask = _attend(request)
+    if not request.return_lse:
+        return out
+    lse = torch.logsumexp(s, -1)
+    if mask is not None:
+        lse = lse.masked_fill(~mask.any(-1).expand_as(lse), float("-inf"))
+    return out, lse
+
+
+def run_with_weights(request: Request) -> tuple[Tensor, Float[Tensor, "B H T S"]]:
+    """The output, and the weights that gave it."""
+    out, _, w, _ = _attend(request)
+    return out, w
+
+
+def _attend(request: Request) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Output, scores, weights and mask."""
     mask = request.mask()
     # NaN and Inf in a masked key or value must not leak through 0 · NaN, forward or backward: they are zeroed, and
     # restored only for queries that see them.
@@ -65,12 +82,7 @@ def run(request: Request) -> Result:
     seen = bad.transpose(1, 2).repeat_interleave(group, 1)[:, :, None]  # (B, H, 1, S)
     poisoned = (seen if mask is None else mask & seen).any(-1, keepdim=True)
     out = out.masked_fill(poisoned, float("nan")).transpose(1, 2).to(request.q.dtype)
-    if not request.return_lse:
-        return out
-    lse = torch.logsumexp(s, -1)
-    if mask is not None:
-        lse = lse.masked_fill(~mask.any(-1).expand_as(lse), float("-inf"))
-    return out, lse
+    return out, s, w, mask
 
 
 def _per_query_head(x: Tensor, request: Request) -> Tensor:

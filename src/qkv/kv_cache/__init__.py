@@ -1,1 +1,1 @@
-"""KV caches: full, paged, quantized and windowed."""
+"""KV caches for decoding: full, windowed, quantized, paged, attention sinks, and eviction by attention (H2O, SnapKV)."""

@@ -16,15 +16,15 @@ from ..core.layout import Layout
 from .full import CrossState, KeyValueState, LayerState, Serializable
 from .slot_table import SlotTable, SlotTables
 
-Make = Callable[[SlotTables, int | None], LayerState]  # given the number of tokens to allocate, if known
+Make = Callable[[SlotTables, int | None], LayerState]  # from slot tables and the number of tokens to allocate, if known
 
 
 class Cache:
     """A state for each attention layer, and what the layers share.
 
-    `layers[i]` is the size of layer i's ring buffer (None: it keeps everything), or a function that makes its state. Layers
-    of one size share a slot table. `about` describes the model in JSON and has to agree with a file that is loaded;
-    `device` is where its tensors go.
+    `layers[i]` is the size of layer i's ring buffer (None: all tokens), or a function that returns its state. Layers of one
+    size share a slot table. `about` describes the model in JSON, and must equal that of a file to load; `device` is where
+    loaded tensors go.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Cache:
             for make in layers
         ]
         if not self.slot_tables:
-            self.slot_tables[None]  # at least one table has to know the positions of rows
+            self.slot_tables[None]  # at least one table is needed for the positions of rows
         for table in self.slot_tables.values():
             table.open(batch_size)
         self.cross = [CrossState() for _ in layers] if cross else []
-        self.length = 0  # columns fed so far, padding included
-        self._longest = 0  # tokens of the longest row, as the host counts them
+        self.length = 0  # columns so far, including padding
+        self._longest = 0  # tokens of the longest row, counted on the host
         self._next: Tensor | None = None  # (B,) next position of each row, where rows differ
 
     def admit(self, layout: Layout | None, count: int, device: torch.device) -> Layout:
@@ -77,8 +77,8 @@ class Cache:
         return tables[0].placed(layout)
 
     def _check_context(self, layout: Layout, count: int) -> None:
-        """Raise ValueError past the model's context. The host counts the longest row there ever was; the device is only
-        asked where that count is too long."""
+        """Raise ValueError past the model's context. The host counts the longest row so far; the device is read only if that
+        count is too large."""
         if layout.start is not None and layout.padding == "none":
             self._longest = max(self._longest, layout.start + count)
         elif layout.lengths is not None:
@@ -109,7 +109,7 @@ class Cache:
     def reorder(self, rows: Int[Tensor, " N"], cross: bool = True) -> None:
         """Row i becomes the old row `rows[i]`: to follow beams, to sample several outputs, to drop finished rows.
 
-        `cross=False` leaves the encoder's keys alone, where every row keeps its source (beams of one sentence).
+        `cross=False` leaves the encoder's keys unchanged, for rows that keep their source (beams of one sentence).
         """
         for state in self._states() if cross else self.layers:
             state.reorder(rows)
@@ -119,14 +119,14 @@ class Cache:
         self.batch_size = len(rows)
 
     def fork(self, rows: Int[Tensor, " N"] | None = None) -> Cache:
-        """A second cache that continues from these rows (all by default). Both share pages; other kinds are copied."""
+        """A second cache that continues from these rows (all by default). Pages are shared; other kinds are copied."""
         twin = copy.deepcopy(self)
         if rows is not None:
             twin.reorder(rows)
         return twin
 
     def rewind(self, n: int) -> None:
-        """Remove the last n tokens of every row. Raises ValueError where a window no longer has the tokens before them."""
+        """Remove the last n tokens of every row. Raises ValueError if a window no longer has the tokens before them."""
         tables = list(self.slot_tables.values())
         both: list[SlotTable | LayerState] = [*tables, *self.layers]
         for each in both:
@@ -139,15 +139,17 @@ class Cache:
             self._next = tables[0].next_positions(self.batch_size) if self.length else None
 
     def crop(self, n: int) -> None:
-        """Keep the first n tokens of every row, padding on its left included."""
+        """Keep the first n tokens of every row, including padding on the left."""
         if not 0 <= n <= self.length:
-            raise ValueError(f"can't crop to {n} tokens: {self.length} are held; give a number from 0 to {self.length}")
+            raise ValueError(
+                f"can't crop to {n} tokens: the cache has {self.length}; give a number from 0 to {self.length}"
+            )
         self.rewind(self.length - n)
 
     def save(self, path: str | Path) -> None:
         """Write the cache to a safetensors file, which `load` reads into a new cache of the same model.
 
-        Raises ValueError for states that have no form in a file.
+        Raises ValueError for states that can't be written to a file.
         """
         from . import io
 
@@ -176,8 +178,7 @@ class Cache:
         io.write(path, facts, tensors)
 
     def load(self, path: str | Path) -> None:
-        """Fill this new cache from a file. Raises ValueError where the file is of another model or kind of cache, and then
-        changes nothing."""
+        """Fill this new cache from a file. Raises ValueError, and changes nothing, for another model or kind of cache."""
         from . import io
 
         facts, tensors = io.read(path, self.device)
@@ -186,7 +187,7 @@ class Cache:
                 f"{path} is a cache of {io.describe(facts['about'])}, and this one is of {io.describe(self.about)}"
             )
         if self.length:
-            raise ValueError(f"the cache holds {self.length} tokens already; load into one that was just started")
+            raise ValueError(f"the cache already has {self.length} tokens; load into a new one")
         for i, (table, known) in enumerate(zip(self.slot_tables.values(), facts["ledgers"], strict=True)):
             own = io.below(f"ledgers.{i}", tensors)
             table.restore(known["length"], io.layout_from(io.below("kept", own), known["kept"]), own)
@@ -217,5 +218,7 @@ class Cache:
 
 def _serializable(state: object, layer: int) -> Serializable:
     if not isinstance(state, Serializable):
-        raise ValueError(f"layer {layer} remembers in a {type(state).__name__}, which has no form in a file")
+        raise ValueError(
+            f"layer {layer} has a {type(state).__name__}, which can't be written to a file; use another cache"
+        )
     return state

@@ -1,7 +1,7 @@
 """The plain KV cache of a layer: all keys and values, or a ring buffer of the last `size` tokens for windowed attention.
 
 Also the interfaces of all caches: `LayerState`, `State`, `Serializable`. Other forms are chosen by a `CacheKind`
-(`kv_cache.kinds`); mechanisms other than soft-max over keys bring their own state.
+(`kv_cache.kinds`); mechanisms other than soft-max over keys define their own state.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from ..core.layout import Layout
 from .quantization import QuantizedKV
 from .slot_table import SlotTable, ring_index
 from .slot_table import SlotTables as SlotTables
-from .slots import put, select
+from .slots import SlotState, put, select, size_of
 
 KeysValues = tuple[Tensor, Tensor]
 MaybeQuantized = Tensor | QuantizedKV
 
 
 class LayerState(Protocol):
-    """The decoding state of one layer, of any kind. How a mixer adds to its state is up to the two."""
+    """The decoding state of one layer, of any kind. How a mixer adds tokens to its state is up to them."""
 
     def reorder(self, rows: Int[Tensor, " N"]) -> None:
         """Row i becomes the old row `rows[i]`."""
         ...
 
     def check_rewind(self, n: int) -> None:
-        """Raise ValueError where n tokens can't be removed again."""
+        """Raise ValueError if the last n tokens can't be removed."""
         ...
 
     def rewind(self, n: int) -> None:
@@ -80,22 +80,17 @@ class Serializable(Protocol):
         ...
 
 
-class KeyValueState:
-    """Keys and values of all tokens, or in a ring buffer, by its slot table. Padding is stored as zeros.
+class KeyValueState(SlotState[SlotTable]):
+    """Keys and values of all tokens, or those in a ring buffer, as its slot table says. Padding is stored as zeros.
 
     Buffers are (B, K, slots, D), as kernels read them: a head's keys are contiguous.
     """
 
-    unrotated = False
-
     def __init__(self, slot_table: SlotTable, capacity: int | None = None) -> None:
-        self.slot_table, self.capacity = slot_table, capacity or 0
+        super().__init__(slot_table)
+        self.capacity = capacity or 0
         self._k: Tensor | None = None  # (B, K, slots, D), with slots to spare
         self._v: Tensor | None = None
-
-    @property
-    def layout(self) -> Layout:
-        return self.slot_table.layout
 
     def append(self, k: Tensor, v: Tensor) -> KeysValues:
         k, v = self._append(k.transpose(1, 2), v.transpose(1, 2))
@@ -133,30 +128,15 @@ class KeyValueState:
             used = min(self.slot_table.length, self._k.shape[2])
             self._k, self._v = select(self._k, rows, used), select(self._v, rows, used)
 
-    def check_rewind(self, n: int) -> None:
-        """The slot table refuses what can't be taken back."""
-
-    def rewind(self, n: int) -> None:
-        """Nothing to do: the slots are overwritten."""
-
     def tensors(self) -> dict[str, Tensor]:
         return dict(zip("kv", self._used(), strict=False))
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self._k, self._v = tensors.get("k"), tensors.get("v")
 
-    @property
-    def parts(self) -> dict[str, int]:
-        return {"keys and values": self.nbytes}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of keys and values: 2 · tokens · K · d_head · itemsize for each row."""
-        return sum(t.numel() * t.element_size() for t in self._used())
-
 
 class InputState(KeyValueState):
-    """The inputs of a layer so far, for mixers without a state of their own, which are run over all of them at each step."""
+    """The inputs of a layer so far, for mixers without a state, which run over all of them again at each step."""
 
     def add(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B S M"]:
         """Add the inputs of the newest tokens; returns those of all tokens."""
@@ -165,7 +145,7 @@ class InputState(KeyValueState):
 
     @property
     def parts(self) -> dict[str, int]:
-        return {"inputs": self.nbytes}
+        return {"inputs": size_of(self._used())}
 
 
 class CrossState:
@@ -187,7 +167,7 @@ class CrossState:
         self._kv, self._layout = (k, v), layout
 
     def append(self, k: Tensor, v: Tensor) -> KeysValues:
-        raise AssertionError("an encoder's keys are never added to")
+        raise AssertionError("keys of an encoder can't be added")
 
     @property
     def filled(self) -> bool:
@@ -215,4 +195,4 @@ class CrossState:
 
     @property
     def nbytes(self) -> int:
-        return 0 if self._kv is None else sum(t.numel() * t.element_size() for t in self._kv)
+        return size_of(self._kv or ())

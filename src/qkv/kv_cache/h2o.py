@@ -9,7 +9,7 @@ from .eviction import EvictingSlotTable, EvictingState, Weights
 
 
 class H2OState(EvictingState):
-    """Keys, values, and the attention that each has received from all queries since it came ("attention received")."""
+    """Keys, values, and the attention that each has received from all later queries ("attention received")."""
 
     RECEIVED = "attention received"
 

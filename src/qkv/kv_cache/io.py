@@ -1,4 +1,4 @@
-"""Read and write KV caches as safetensors files: facts as JSON in the header, and named tensors."""
+"""Read and write KV caches as safetensors files: metadata as JSON in the header, and named tensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(path: str | Path, facts: dict[str, Any], tensors: dict[str, Tensor]) -
 
 
 def read(path: str | Path, device: torch.device | str | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Facts, and tensors on a device. Raises ValueError for any other file."""
+    """Metadata, and tensors on a device. Raises ValueError for any other file."""
     try:
         with safe_open(str(path), "pt") as file:
             facts = json.loads((file.metadata() or {}).get(KEY, "null"))
@@ -34,7 +34,7 @@ def read(path: str | Path, device: torch.device | str | None) -> tuple[dict[str,
     except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{path} can't be read as a cache: {error}") from None
     if not isinstance(facts, dict) or facts.get("version") != VERSION:
-        raise ValueError(f"{path} is no cache of this version of qkv; make one with Cache.save")
+        raise ValueError(f"{path} is not a cache file of this version of qkv; write one with Cache.save")
     return facts, {name: t.to(device) for name, t in tensors.items()}
 
 

@@ -23,7 +23,7 @@ SHORT: Mapping[str, Mapping[str, Any]] = {"int8": {"kind": "quantized"}, "int4":
 
 
 class CacheKind(Spec, role="cache"):
-    """A form of the KV cache. In JSON also `int8` and `int4`, for quantized caches."""
+    """A kind of KV cache. In JSON `int8` and `int4` are short for quantized caches."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -31,36 +31,36 @@ class CacheKind(Spec, role="cache"):
         return handler(SHORT.get(value, value) if isinstance(value, str) else value)
 
     def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
-        """An empty state for one layer, whose steps need no more than the last `size` tokens (None: all)."""
+        """An empty state for one layer that needs only the last `size` tokens (None: all)."""
         raise NotImplementedError
 
     def check(self, position: PositionModule, max_positions: int | None) -> None:
-        """Raise ValueError where a model's positions or context don't work with this kind."""
+        """Raise ValueError if a model's positions or context don't work with this kind."""
 
     def check_pattern(self, pattern: Pattern) -> None:
-        """Raises ValueError where a layer without a window can't be served, because of its pattern."""
+        """Raise ValueError if the pattern of a layer without a window does not work with this kind."""
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
-        """Bytes by kind that a layer needs for one row of so many tokens."""
+        """Bytes by kind that a layer needs for one row of `tokens` tokens."""
         return {"keys and values": tokens * heads * (d_key + d_value) * itemsize}
 
     def kept(self, tokens: int, window: int) -> int:
-        """How many of so many tokens, fed one by one, a layer with this window keeps."""
+        """How many of `tokens` tokens, added one by one, a layer with this window keeps."""
         return tokens
 
     @property
     def endless(self) -> bool:
-        """Whether text may continue past the model's context."""
+        """Whether text may be longer than the model's context."""
         return False
 
     @property
     def windowed(self) -> CacheKind:
-        """The kind that layers with a window take instead."""
+        """The kind for layers with a window."""
         return self
 
 
 class FullCache(CacheKind, kind="full"):
-    """Keys and values in full precision: of all tokens, or of those in a layer's window (a ring buffer)."""
+    """Keys and values in full precision, of all tokens or, in a ring buffer, of those in a layer's window."""
 
     def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
         return KeyValueState(slot_tables[size], capacity)
@@ -112,10 +112,10 @@ class QuantizedCache(CacheKind, kind="quantized"):
 
 
 class SinkCache(CacheKind, kind="sinks"):
-    """The first `sinks` tokens and the last `window` (StreamingLLM, Xiao et al. 2023), for endless text.
+    """The first `sinks` tokens and the last `window` (StreamingLLM, Xiao et al. 2023), for text of any length.
 
-    Keys are stored unrotated, and rotated by their index in the cache, which is at most sinks + window − 1: a model never
-    meets a position that it was not trained on. All layers keep the same tokens.
+    Keys are stored unrotated, and rotated by their index in the cache, which is at most sinks + window − 1: the model
+    never sees a position that it was not trained on. All layers keep the same tokens.
     """
 
     sinks: int = Field(default=4, ge=0)
@@ -127,12 +127,12 @@ class SinkCache(CacheKind, kind="sinks"):
     def check(self, position: PositionModule, max_positions: int | None) -> None:
         if type(position).embed is not PositionModule.embed:
             raise ValueError(
-                "a cache of sinks and a window moves tokens to other places, and this model adds positions to its input, "
-                "where they stay; take a model with rotary, ALiBi or T5 positions, or another cache"
+                "a cache of sinks and a window renumbers tokens, and this model adds positions to its input, where they "
+                "can't be changed; use a model with rotary, ALiBi or T5 positions, or another cache"
             )
         if max_positions is not None and self.sinks + self.window > max_positions:
             raise ValueError(
-                f"{self.sinks} sinks and a window of {self.window} are more than the model's context of {max_positions}; "
+                f"{self.sinks} sinks and a window of {self.window} exceed the model's context of {max_positions}; "
                 f"give a window of at most {max_positions - self.sinks}"
             )
 
@@ -163,20 +163,20 @@ class PagedCache(CacheKind, kind="paged"):
 
 
 class EvictingCache(CacheKind):
-    """The base of kinds whose heads keep the tokens that receive most attention. Layers with a window keep a ring."""
+    """Base of kinds whose heads keep the tokens that receive most attention. Layers with a window have a ring buffer."""
 
     def check(self, position: PositionModule, max_positions: int | None) -> None:
         if type(position).bias is not PositionModule.bias:
             raise ValueError(
-                f"the cache {self.kind!r} evicts tokens head by head, and position biases need to know which are left; take "
-                "a model with rotary or learned positions, or another cache"
+                f"the cache {self.kind!r} evicts tokens for each head separately, but position biases need all positions; "
+                "use a model with rotary or learned positions, or another cache"
             )
 
     def check_pattern(self, pattern: Pattern) -> None:
         if pattern != Causal():
             raise ValueError(
-                f"the cache {self.kind!r} evicts tokens head by head, which layers with the pattern causal or a causal "
-                f"window can do, and not with {pattern!r}; use another cache"
+                f"the cache {self.kind!r} evicts tokens for each head separately and needs layers with the pattern causal() "
+                f"or a causal window, not {pattern!r}; use another cache"
             )
 
     @property
@@ -187,7 +187,8 @@ class EvictingCache(CacheKind):
 class H2OCache(EvictingCache, kind="h2o"):
     """The last `recent` tokens, and the `heavy` others that received most attention so far (H2O, Zhang et al. 2023).
 
-    Each key-value head keeps its own. A step computes its attention weights a second time, to add them up.
+    Each key-value head keeps its own. Steps of up to 256 tokens use their attention weights for the output too; longer ones
+    compute them a second time, to add them up.
     """
 
     heavy: int = Field(default=512, ge=0)
@@ -204,8 +205,8 @@ class H2OCache(EvictingCache, kind="h2o"):
 class SnapKVCache(EvictingCache, kind="snapkv"):
     """A prompt compressed to `tokens`: its last `window`, and those to which these attend most (SnapKV, Li et al. 2024).
 
-    Each key-value head keeps its own. Attention is max-pooled over `kernel` neighbors, so that neighbors stay together. What
-    is generated is kept as it is, until the next prompt of the conversation.
+    Each key-value head keeps its own. Attention is max-pooled over `kernel` neighbors, so that neighbors stay together.
+    Generated tokens are all kept until the next prompt of the conversation.
     """
 
     tokens: int = Field(default=1024, gt=0)
@@ -215,14 +216,16 @@ class SnapKVCache(EvictingCache, kind="snapkv"):
     @model_validator(mode="after")
     def _fits(self) -> SnapKVCache:
         if self.window > self.tokens or self.kernel % 2 == 0:
-            raise ValueError(f"window {self.window} is at most tokens, {self.tokens}, and kernel {self.kernel} is odd")
+            raise ValueError(
+                f"window={self.window} must be at most tokens={self.tokens}, and kernel={self.kernel} must be odd"
+            )
         return self
 
     def state(self, slot_tables: SlotTables, size: int | None, capacity: int | None = None) -> State:
         return SnapKVState(slot_tables.of(EvictingSlotTable, self.tokens, True), self.window, self.kernel)
 
     def bytes(self, tokens: int, heads: int, d_key: int, d_value: int, itemsize: int) -> dict[str, int]:
-        """Of a prompt of so many tokens."""
+        """Bytes of a prompt of `tokens` tokens."""
         return super().bytes(min(tokens, self.tokens), heads, d_key, d_value, itemsize)
 
 

@@ -1,4 +1,4 @@
-"""Paged KV cache (PagedAttention, Kwon et al. 2023): rows share the pages of a common prefix, copied on write."""
+"""Paged KV cache (PagedAttention, Kwon et al. 2023): rows share the pages of a common prefix, with copy on write."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from .slot_table import SlotTable
-from .slots import put
+from .slots import SlotState, put
 
 
 class PageAllocator:
-    """Free pages of `size` tokens, and the reference counts of the others. There are at most `most` pages.
-
-    Forks of a cache share it.
-    """
+    """Free pages of `size` tokens, and reference counts of the others. At most `most` pages; shared by forks of a cache."""
 
     def __init__(self, size: int, most: int | None) -> None:
         self.size, self.most = size, most
@@ -29,11 +26,11 @@ class PageAllocator:
 
     @property
     def left(self) -> int | None:
-        """How many pages are left; None without a bound."""
+        """How many pages are left; None if unlimited."""
         return None if self.most is None else self.most - len(self.references) + len(self._free)
 
     def allocate(self) -> int:
-        """A page for one row."""
+        """A page with one reference."""
         if self._free:
             page = self._free.pop()
         else:
@@ -76,11 +73,10 @@ class BlockTable(SlotTable):
         return twin
 
     def check_admit(self, layout: Layout) -> None:
-        """Raise ValueError where a step needs more pages than are left, copies of shared ones included."""
+        """Raise ValueError if a step needs more pages than are left, including copies of shared ones."""
         left, size, rows = self.pages.left, self.pages.size, max(len(self.rows), layout.shape[0])
-        need = rows * (-(-(self.length + layout.shape[1]) // size) - -(-self.length // size)) + len(
-            self._rows_to_copy()
-        )
+        need = rows * (-(-(self.length + layout.shape[1]) // size) - -(-self.length // size))
+        need += len(self._rows_to_copy())
         if left is not None and need > left:
             raise ValueError(
                 f"{self.length + layout.shape[1]} tokens in {rows} rows need {need} more pages of {size}, and {left} of "
@@ -88,7 +84,7 @@ class BlockTable(SlotTable):
             )
 
     def _rows_to_copy(self) -> list[int]:
-        """The rows that need a copy of their last page, which is partly filled and shared: all but one of its rows."""
+        """The rows that need a copy of their last page, because it is partly filled and shared; one of its rows keeps it."""
         if self.length % self.pages.size == 0:
             return []
         references = self.pages.references
@@ -161,7 +157,7 @@ class BlockTable(SlotTable):
 
 
 class Pool:
-    """The pages of one layer in a row: keys and values (1, K, slots, D). Forks of a cache share it."""
+    """The pages of one layer: keys and values (1, K, slots, D). Forks of a cache share it."""
 
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
@@ -170,17 +166,12 @@ class Pool:
         return self
 
 
-class PagedState:
+class PagedState(SlotState[BlockTable]):
     """Keys and values in the pages of a `BlockTable`."""
 
-    unrotated = False
-
     def __init__(self, slot_table: BlockTable) -> None:
-        self.slot_table, self.pool = slot_table, Pool()
-
-    @property
-    def layout(self) -> Layout:
-        return self.slot_table.layout
+        super().__init__(slot_table)
+        self.pool = Pool()
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         slot_table, new = self.slot_table, (k.transpose(1, 2), v.transpose(1, 2))
@@ -200,7 +191,7 @@ class PagedState:
         return keys, values
 
     def _make_room(self, new: tuple[Tensor, Tensor]) -> None:
-        """Grow the pool, by doubling, to all pages that were ever allocated."""
+        """Grow the pool, by doubling, to hold all allocated pages."""
         slots = len(self.slot_table.pages.references) * self.slot_table.pages.size
         have = self.pool.tensors[0].shape[2] if self.pool.tensors else 0
         if have < slots:
@@ -210,12 +201,6 @@ class PagedState:
 
     def reorder(self, rows: Tensor) -> None:
         """Nothing to do: the block table names the pages."""
-
-    def check_rewind(self, n: int) -> None:
-        """The slot table refuses what can't be taken back."""
-
-    def rewind(self, n: int) -> None:
-        """Nothing to do: the block table frees pages."""
 
     def _pages(self) -> list[Tensor]:
         """The pages of this cache, (1, K, pages · size, D)."""
@@ -240,10 +225,6 @@ class PagedState:
 
     @property
     def parts(self) -> dict[str, int]:
-        return {"pages": self.nbytes}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the pages in use, each counted once however many rows share it."""
+        """Bytes of the pages in use, each counted once even if several rows share it."""
         slots = len(self.slot_table.pages_in_use()) * self.slot_table.pages.size
-        return sum(t.shape[1] * slots * t.shape[3] * t.element_size() for t in self.pool.tensors)
+        return {"pages": sum(t.shape[1] * slots * t.shape[3] * t.element_size() for t in self.pool.tensors)}

@@ -5,30 +5,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..core.layout import Layout
 from .quantization import Bits, Per, QuantizedKV, QuantizedTensor, quantize
 from .slot_table import SlidingSlotTable, SlotTable
-from .slots import put, select
+from .slots import SlotState, put, select, size_of
 
 _FILE_NAMES = ("data", "scale", "base", "tail")  # of codes, scales, zero points and residual
 
 
-class QuantizedState:
+class QuantizedState(SlotState[SlotTable]):
     """Keys in groups of `group` tokens with a scale for each channel, values with a scale for each token.
 
     The newest tokens, at least `residual` and fewer than `residual` + `group`, stay in full precision. A step attends to its
     own tokens in full precision too; groups that it completes are quantized afterwards.
     """
 
-    unrotated = False
-
     def __init__(self, slot_table: SlotTable, bits: Bits, group: int, residual: int) -> None:
-        self.slot_table = slot_table
+        super().__init__(slot_table)
         self._sides = {"k": _Side(bits, "channel", group, residual), "v": _Side(bits, "token", group, residual)}
-
-    @property
-    def layout(self) -> Layout:
-        return self.slot_table.layout
 
     @property
     def _first(self) -> int:
@@ -46,11 +39,8 @@ class QuantizedState:
         for side in self._sides.values():
             side.select(rows)
 
-    def check_rewind(self, n: int) -> None:
-        """The slot table refuses what can't be taken back."""
-
     def rewind(self, n: int) -> None:
-        """Take back the last n tokens; what is left of a group that this cuts is dequantized."""
+        """Remove the last n tokens; the rest of a group that this cuts is dequantized."""
         for side in self._sides.values():
             side.shorten(n)
 
@@ -67,12 +57,8 @@ class QuantizedState:
         sizes = {"payload": 0, "scales": 0, "residual": 0}
         for tensors in (side.tensors() for side in self._sides.values()):
             for name, part in zip(_FILE_NAMES, ("payload", "scales", "scales", "residual"), strict=True):
-                sizes[part] += tensors[name].numel() * tensors[name].element_size() if tensors else 0
+                sizes[part] += size_of([tensors[name]] if tensors else [])
         return sizes
-
-    @property
-    def nbytes(self) -> int:
-        return sum(self.parts.values())
 
 
 class _Side:
@@ -82,7 +68,7 @@ class _Side:
         self.bits, self.per, self.group, self.residual = bits, per, group, residual
         self._codes: QuantizedTensor | None = None
         self._buffer: Tensor | None = None  # of the newest tokens
-        self._groups = self._count = self._first = 0  # groups quantized, tokens in the buffer, tokens dropped before
+        self._groups = self._count = self._first = 0  # quantized groups, tokens in the buffer, dropped tokens
 
     def _used(self) -> tuple[QuantizedTensor, Tensor]:
         assert self._codes is not None and self._buffer is not None
@@ -107,13 +93,13 @@ class _Side:
     def _quantize(self, residual: Tensor) -> None:
         """Quantize the complete groups that are older than the newest `residual` tokens; the rest fills the buffer."""
         assert self._codes is not None
-        whole = max(0, residual.shape[2] - self.residual) // self.group
-        if whole:
-            added = quantize(residual[:, :, : whole * self.group], self.bits, self.per, self.group)
+        complete = max(0, residual.shape[2] - self.residual) // self.group
+        if complete:
+            added = quantize(residual[:, :, : complete * self.group], self.bits, self.per, self.group)
             pairs = zip(self._codes.tensors(), added.tensors(), strict=True)
             tensors = [put(old if old.shape[2] else None, new, self._groups) for old, new in pairs]
-            self._codes, self._groups = self._codes.with_tensors(*tensors), self._groups + whole
-        self._refill(residual[:, :, whole * self.group :])
+            self._codes, self._groups = self._codes.with_tensors(*tensors), self._groups + complete
+        self._refill(residual[:, :, complete * self.group :])
 
     def _refill(self, residual: Tensor) -> None:
         """Copy into a buffer of its own, since the current step still reads the old one."""

@@ -1,4 +1,4 @@
-"""KV cache of attention sinks and a window (StreamingLLM, Xiao et al. 2023): endless text in constant memory."""
+"""KV cache of attention sinks and a window (StreamingLLM, Xiao et al. 2023): unlimited text in constant memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from torch import Tensor
 
 from ..core.layout import Layout
 from .slot_table import SlotTable
-from .slots import put, select
+from .slots import SlotState, put, select
 
 
 class SinkSlotTable(SlotTable):
     """The first `sinks` tokens of every row and its newest, in order. **Positions count tokens in the cache**, from 0 on.
 
-    Before a step of T tokens, the oldest tokens after the sinks are evicted until `sinks` + `window` remain with the new
-    ones, which is what a step of one token attends to. A longer step attends to all of itself, and to what fits beside it.
+    Before a step of T tokens, the oldest tokens after the sinks are evicted until at most `sinks` + `window` remain,
+    including the new ones: a step of one token attends to these. A longer step attends to all its own tokens, and to those
+    of the others that fit.
     """
 
     def __init__(self, sinks: int, window: int) -> None:
@@ -54,7 +55,7 @@ class SinkSlotTable(SlotTable):
         self._attended = self._kept = self._numbered(self._attended)
 
     def _remaining(self, slots: int, evicted: int) -> Tensor:
-        """The slots that stay: padding is evicted first, then the tokens after the sinks."""
+        """The slots that are kept: padding is evicted first, then the tokens after the sinks."""
         assert self._kept is not None
         slot = torch.arange(slots - evicted, device=self._kept.device)[None]
         if self._padding is None:
@@ -80,8 +81,8 @@ class SinkSlotTable(SlotTable):
         super().check_rewind(n)
         if n and self._kept is not None and self._kept.shape[1] < self.length:
             raise ValueError(
-                f"a cache of {self.sinks} sinks and a window of {self.window} has let go of tokens and can't rewind after "
-                f"{self.length}; use a full cache where tokens may be taken back"
+                f"a cache of {self.sinks} sinks and a window of {self.window} has evicted tokens and can't rewind after "
+                f"{self.length}; use a full cache where tokens have to be removed"
             )
 
     def rewind(self, n: int) -> None:
@@ -115,19 +116,15 @@ def _select_slots(layout: Layout, index: Tensor) -> Layout:
     )
 
 
-class SinkState:
-    """Unrotated keys, and values, of the tokens in a `SinkSlotTable`."""
+class SinkState(SlotState[SinkSlotTable]):
+    """Keys before rotary positions, and values, of the tokens in a `SinkSlotTable`."""
 
     unrotated = True
 
     def __init__(self, slot_table: SinkSlotTable) -> None:
-        self.slot_table = slot_table
+        super().__init__(slot_table)
         self._buffers: list[Tensor] = []  # keys and values, (B, K, slots, D)
         self._count = 0
-
-    @property
-    def layout(self) -> Layout:
-        return self.slot_table.layout
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         new = (k.transpose(1, 2), v.transpose(1, 2))
@@ -148,9 +145,6 @@ class SinkState:
     def reorder(self, rows: Tensor) -> None:
         self._buffers = [select(t, rows, self._count) for t in self._buffers]
 
-    def check_rewind(self, n: int) -> None:
-        """The slot table refuses what can't be taken back."""
-
     def rewind(self, n: int) -> None:
         self._count = max(self._count - n, 0)
 
@@ -160,15 +154,6 @@ class SinkState:
     def restore(self, tensors: dict[str, Tensor]) -> None:
         self._buffers = [tensors[name] for name in "kv"] if tensors else []
         self._count = self._buffers[0].shape[2] if self._buffers else 0
-
-    @property
-    def parts(self) -> dict[str, int]:
-        return {"keys and values": self.nbytes}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of keys and values."""
-        return sum(t.numel() * t.element_size() for t in self._used())
 
 
 def _gather_slots(t: Tensor, index: Tensor) -> Tensor:

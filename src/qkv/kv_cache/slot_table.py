@@ -16,7 +16,7 @@ Kind = TypeVar("Kind", bound="SlotTable")
 
 @dataclass
 class _Step:
-    """Where the tokens of this step go. `wrapped`: the ring buffer is full, so they replace the oldest."""
+    """Where the tokens of a step go. `wrapped`: the ring buffer is full, so they replace the oldest."""
 
     before: int
     count: int
@@ -31,7 +31,7 @@ class SlotTable:
 
     def __init__(self, size: int | None = None) -> None:
         self.size = size
-        self.length = 0  # tokens admitted and not rewound, padding included
+        self.length = 0  # tokens admitted and not rewound, including padding
         self.step = _Step(0, 0, False)
         self._kept: Layout | None = None  # the tokens in the slots
         self._attended: Layout | None = None  # the tokens that this step attends to
@@ -42,11 +42,10 @@ class SlotTable:
         return self._attended
 
     def open(self, rows: int) -> None:
-        """Start with so many rows."""
+        """Start with this number of rows."""
 
     def places(self, count: int) -> int | None:
-        """The longest context after a step of `count` tokens, in a cache without end that counts positions in the cache
-        itself; None where the stream's positions count."""
+        """The longest context after a step of `count` tokens, for caches that renumber positions; None for others."""
         return None
 
     def placed(self, layout: Layout) -> Layout:
@@ -54,7 +53,7 @@ class SlotTable:
         return layout
 
     def check_admit(self, layout: Layout) -> None:
-        """Raise ValueError where there is no room for the tokens of a step."""
+        """Raise ValueError if the tokens of a step don't fit."""
 
     def admit(self, layout: Layout) -> None:
         """Add the tokens of one step."""
@@ -79,13 +78,13 @@ class SlotTable:
         self._attended = self._kept
 
     def check_rewind(self, n: int) -> None:
-        """Raise ValueError where n tokens can't be removed again."""
+        """Raise ValueError if the last n tokens can't be removed."""
         if n < 0 or n > self.length:
-            raise ValueError(f"can't rewind {n} tokens: {self.length} are held")
+            raise ValueError(f"can't rewind {n} tokens: the cache has {self.length}")
         if n and self.size is not None and self.length > self.size:
             raise ValueError(
-                f"a window cache of {self.size} tokens has let go of what came before them and can't rewind after "
-                f"{self.length}; use a full cache where tokens may be taken back"
+                f"a window cache of {self.size} tokens has evicted the tokens before them and can't rewind after "
+                f"{self.length}; use a full cache where tokens have to be removed"
             )
 
     def rewind(self, n: int) -> None:
@@ -126,8 +125,8 @@ class SlidingSlotTable(SlotTable):
         super().check_rewind(n)
         if n and self.first > max(0, self.length - n - self.keep + 1):
             raise ValueError(
-                f"a window cache of {self.keep} tokens has let go of the first {self.first} of {self.length} and can't "
-                f"rewind {n}; use a full cache where tokens may be taken back"
+                f"a window cache of {self.keep} tokens has evicted the first {self.first} of {self.length} and can't "
+                f"rewind {n}; use a full cache where tokens have to be removed"
             )
 
     def rewind(self, n: int) -> None:
@@ -145,7 +144,7 @@ class SlidingSlotTable(SlotTable):
 
 
 class SlotTables(dict[Hashable, SlotTable]):
-    """The slot tables of a model's layers, by the size of their ring buffer, created on demand."""
+    """The slot tables of a model's layers, by the size of their ring buffers, created on demand."""
 
     def __missing__(self, size: Hashable) -> SlotTable:
         assert size is None or isinstance(size, int)

@@ -1,4 +1,4 @@
-"""`Pattern`, a rule which queries may attend to which keys, and its combinations by `&`, `|`, `~` and from head to head.
+"""`Pattern`, the rule which keys each query may attend to, and combinations of patterns by `&`, `|`, `~` and by head.
 
 A pattern gives a mask (`allowed`), a conservative mask of blocks that lets kernels skip work (`block`, computed from
 intervals, never from an n×n mask), the exact number of pairs (`pairs`) and a picture (`picture`). Rules are about positions,
@@ -23,13 +23,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..core.layout import Layout, View
 from ..core.spec import Spec
-from . import counts as quadtree
-from . import pictures as picture
+from . import counts, pictures
 from .intervals import BlockMask, Interval, both, either
 
 
 class Pattern(Spec, role="pattern"):
-    """A rule about pairs of tokens. A new one has to define `allowed`; with `block` it also becomes fast."""
+    """A rule about pairs of tokens. Subclasses define `allowed`, and `block` to let kernels skip blocks."""
 
     text: ClassVar[str]  # canonical JSON, for custom operators and as a key of caches
 
@@ -38,7 +37,7 @@ class Pattern(Spec, role="pattern"):
         self.__dict__["text"] = json.dumps(self.to_dict(), sort_keys=True)
         self.__dict__["unsized"] = self._unsized()
 
-    unsized: ClassVar[bool]  # whether it depends on the length of rows, which `over` has yet to set
+    unsized: ClassVar[bool]  # whether it depends on the length of rows, which `over` sets
 
     def _unsized(self) -> bool:
         return False
@@ -52,7 +51,7 @@ class Pattern(Spec, role="pattern"):
         raise NotImplementedError(f"{type(self).__name__} does not define `allowed`")
 
     def block(self, q: Interval, k: Interval) -> BlockMask:
-        """Whether any, and whether every, pair of two blocks is allowed in all heads. (True, False) is right but slow."""
+        """Whether some pair, and every pair, of two blocks is allowed in all heads; (True, False) is always right."""
         return q.low == q.low, q.low != q.low
 
     # -- properties of the rule ----------------------------------------------------------------------------------
@@ -64,7 +63,7 @@ class Pattern(Spec, role="pattern"):
 
     @property
     def head_period(self) -> int:
-        """The number of heads after which rules repeat; 1 where all heads have the same."""
+        """The number of heads after which rules repeat; 1 if all heads have the same."""
         return 1
 
     @property
@@ -74,36 +73,36 @@ class Pattern(Spec, role="pattern"):
 
     @property
     def reach(self) -> int | None:
-        """How many tokens back from a query, itself included, the furthest key is; None without a bound."""
+        """How many tokens back a query sees, including itself; None if unlimited."""
         return None
 
     @property
     def period(self) -> tuple[int, int] | None:
-        """(P, f) where the rule for positions from f on is unchanged when both move by P; None where unknown."""
+        """(P, f) if the rule for positions from f on is unchanged when both move by P; None if unknown."""
         return None
 
     def over(self, width: int | Layout, heads: int = 1) -> Pattern:
-        """The rule for rows of this length; only patterns that depend on it return another one."""
+        """The rule for rows of this length; self for patterns that do not depend on it."""
         return self
 
     def regroup(self) -> tuple[tuple[int, Pattern], ...] | None:
-        """Disjoint parts (d, rule) of this rule, or None where it has no gaps. Each `rule` is about positions of one residue
-        mod d, renumbered as ⌊position / d⌋, so that every d-th token becomes a contiguous block."""
+        """Disjoint parts (d, rule) of this rule; None if it has no gaps. `rule` is about positions of one residue mod d,
+        renumbered as ⌊position / d⌋, so that every d-th token becomes a neighbor."""
         return None
 
     def subsampled(self, d: int) -> Pattern | None:
-        """The rule for positions of one residue mod d, renumbered as ⌊position / d⌋; None where unknown."""
+        """The rule for positions of one residue mod d, renumbered as ⌊position / d⌋; None if unknown."""
         return self if d == 1 else None
 
-    # -- combining------------------------------------------------------------------------------------------------
+    # -- combining ------------------------------------------------------------------------------------------------
 
     def __and__(self, other: Pattern) -> Pattern:
         if isinstance(self, Full) or isinstance(other, Full):
             return other if isinstance(self, Full) else self
-        return And(parts=(*_parts(self, And), *_parts(other, And)))
+        return And(parts=(*parts_of(self, And), *parts_of(other, And)))
 
     def __or__(self, other: Pattern) -> Pattern:
-        return Or(parts=(*_parts(self, Or), *_parts(other, Or)))
+        return Or(parts=(*parts_of(self, Or), *parts_of(other, Or)))
 
     def __invert__(self) -> Pattern:
         return self.part if isinstance(self, Not) else Not(part=self)
@@ -111,7 +110,7 @@ class Pattern(Spec, role="pattern"):
     # -- mask, count, picture -------------------------------------------------------------------------------------
 
     def mask(self, n: int | Layout, m: int | None = None) -> Tensor:
-        """The (n, m) boolean mask over contiguous positions, or of a layout's first row, to look at and to test with."""
+        """The (n, m) boolean mask over contiguous positions, or of a layout's first row, for inspection and tests."""
         layout = n if isinstance(n, Layout) else Layout.full(n)
         keys = layout if m is None else Layout.full(m)
         allowed = self.over(n).allowed(layout.queries(), keys.keys())
@@ -119,21 +118,21 @@ class Pattern(Spec, role="pattern"):
         return allowed.expand(shape)[0]
 
     def pairs(self, n: int) -> int:
-        """The exact number of allowed (query, key) pairs over n contiguous positions, without an n×n mask.
+        """The exact number of allowed (query, key) pairs over n contiguous positions, computed without an n×n mask.
 
-        For patterns that differ from head to head, the mean over heads, rounded down.
+        For patterns that differ by head, the mean over heads, rounded down.
         """
-        return quadtree.pairs(self.over(n), n)
+        return counts.pairs(self.over(n), n)
 
     def fully_masked(self, n: int) -> list[int]:
-        """The positions, of n contiguous ones, whose queries see no key in some head: attention returns 0 there.
+        """The positions, among n contiguous ones, whose queries see no key in some head: attention returns 0 there.
 
         Computed like `pairs`, without an n×n mask; O(n) where every token sees itself or the first.
         """
-        return quadtree.fully_masked(self.over(n), n)
+        return counts.fully_masked(self.over(n), n)
 
     def warn_if_fully_masked(self, n: int = 256) -> None:
-        """Warn of positions among the first n whose queries see no key, whatever the roles of tokens.
+        """Warn about positions among the first n whose queries see no key, whatever the roles of tokens.
 
         Takes a millisecond, once for each pattern; called when a model is built.
         """
@@ -148,7 +147,7 @@ class Pattern(Spec, role="pattern"):
         """Whether, among the first n tokens without roles, some query sees a later key."""
         with _disable_current_modes(), torch.device("cpu"):
             at = torch.arange(n)
-            seen = quadtree.evaluate(self.over(n), at[None, :, None], at[None, None])
+            seen = counts.evaluate(self.over(n), at[None, :, None], at[None, None])
             return bool((seen & (at > at[:, None])).any())
 
     @overload
@@ -156,17 +155,17 @@ class Pattern(Spec, role="pattern"):
     @overload
     def picture(self, n: int | Layout = 32, cell: int = 8, *, format: Literal["png"]) -> bytes: ...
     def picture(self, n: int | Layout = 32, cell: int = 8, format: Literal["svg", "png"] = "svg") -> str | bytes:
-        """The mask as SVG text or PNG bytes with cells of `cell` pixels: queries down, keys across."""
+        """The mask as SVG text or PNG bytes with cells of `cell` pixels: a row for each query, a column for each key."""
         if format not in ("svg", "png"):
-            raise ValueError(f"a picture is 'svg' or 'png', not {format!r}")
+            raise ValueError(f"format must be 'svg' or 'png', not {format!r}")
         mask = self.mask(n)
-        return picture.svg(mask, str(self), cell) if format == "svg" else picture.png(mask, cell)
+        return pictures.svg(mask, str(self), cell) if format == "svg" else pictures.png(mask, cell)
 
     def save_picture(self, path: str | Path, n: int | Layout = 32, cell: int = 8) -> None:
-        """Write the picture, as SVG or PNG by the name's ending. Raises ValueError for another one."""
+        """Write the picture to a file, as SVG or PNG by its suffix. Raises ValueError for other suffixes."""
         ending = Path(path).suffix.lower()
         if ending not in (".svg", ".png"):
-            raise ValueError(f"a picture's name ends in .svg or .png, unlike {str(path)!r}")
+            raise ValueError(f"the file name of a picture must end in .svg or .png, not {str(path)!r}")
         data = self.picture(n, cell).encode() if ending == ".svg" else self.picture(n, cell, format="png")
         Path(path).write_bytes(data)
 
@@ -175,8 +174,8 @@ class Pattern(Spec, role="pattern"):
 def _fully_masked_in_any_role(pattern: Pattern, n: int) -> list[int]:
     with _disable_current_modes(), torch.device("cpu"):  # real tensors, even where a model is built on the meta device
         over = pattern.over(n)
-        special = set(quadtree.fully_masked(over, n, roles=-1))  # every role at once
-        return [at for at in quadtree.fully_masked(over, n) if at in special]
+        special = set(counts.fully_masked(over, n, roles=-1))  # every role at once
+        return [at for at in counts.fully_masked(over, n) if at in special]
 
 
 def spans(numbers: list[int]) -> str:
@@ -192,56 +191,62 @@ def spans(numbers: list[int]) -> str:
 class Full(Pattern, kind="full"):
     """Every token sees every token (Vaswani et al. 2017, §3.2.3)."""
 
+    period: ClassVar[tuple[int, int]] = (1, 0)
+    positional: ClassVar[bool] = False
+
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return torch.ones((), dtype=torch.bool, device=q.position.device)
 
     def block(self, q: Interval, k: Interval) -> BlockMask:
         return q.low == q.low, q.low == q.low
 
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def period(self) -> tuple[int, int]:
-        return 1, 0
-
     def subsampled(self, d: int) -> Pattern:
         return self
 
 
-class _Several(Pattern):
-    """A combination of parts."""
+class _Combined(Pattern):
+    """A rule made of other rules, its operands."""
 
-    parts: tuple[Pattern, ...] = Field(min_length=1)
+    @property
+    def operands(self) -> tuple[Pattern, ...]:
+        raise NotImplementedError
 
     def _unsized(self) -> bool:
-        return any(part.unsized for part in self.parts)
+        return any(part.unsized for part in self.operands)
 
     @property
     def positional(self) -> bool:
-        return any(part.positional for part in self.parts)
+        return any(part.positional for part in self.operands)
 
     @property
     def head_period(self) -> int:
-        return math.lcm(*(part.head_period for part in self.parts))
+        return math.lcm(*(part.head_period for part in self.operands))
 
     @property
     def per_head(self) -> bool:
-        return any(part.per_head for part in self.parts)
+        return any(part.per_head for part in self.operands)
+
+    @property
+    def period(self) -> tuple[int, int] | None:
+        known = [pair for pair in (part.period for part in self.operands) if pair is not None]
+        if len(known) < len(self.operands):
+            return None
+        return math.lcm(*(period for period, _ in known)), max(start for _, start in known)
+
+
+class _Several(_Combined):
+    """A combination of several parts."""
+
+    parts: tuple[Pattern, ...] = Field(min_length=1)
+
+    @property
+    def operands(self) -> tuple[Pattern, ...]:
+        return self.parts
 
     @property
     def reach(self) -> int | None:
         each = [part.reach for part in self.parts]
         return None if None in each else max(n for n in each if n is not None)
-
-    @property
-    def period(self) -> tuple[int, int] | None:
-        each = [part.period for part in self.parts]
-        known = [pair for pair in each if pair is not None]
-        if len(known) < len(each):
-            return None
-        return math.lcm(*(period for period, _ in known)), max(start for _, start in known)
 
     def over(self, width: int | Layout, heads: int = 1) -> Pattern:
         parts = tuple(part.over(width, heads) for part in self.parts)
@@ -250,7 +255,7 @@ class _Several(Pattern):
 
 
 class _Joined(_Several):
-    """Parts combined by one logical operation; repeated parts count once."""
+    """Parts combined by one logical operation; repeated parts are dropped."""
 
     @field_validator("parts")
     @classmethod
@@ -259,7 +264,7 @@ class _Joined(_Several):
 
 
 class And(_Joined, kind="and"):
-    """The pairs that every part allows."""
+    """The pairs that all parts allow."""
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return reduce(operator.and_, [part.allowed(q, k, head) for part in self.parts])
@@ -291,7 +296,7 @@ class And(_Joined, kind="and"):
 
 
 class Or(_Joined, kind="or"):
-    """The pairs that some part allows."""
+    """The pairs that any part allows."""
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return reduce(operator.or_, [part.allowed(q, k, head) for part in self.parts])
@@ -314,19 +319,23 @@ class ByHead(_Several, kind="by-head"):
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         if head is None:
             return self.parts[0].allowed(q, k)
-        mine = [head % len(self.parts) == i for i in range(len(self.parts))]
-        each = zip(mine, self.parts, strict=True)
-        return reduce(operator.or_, [is_mine & part.allowed(q, k, head) for is_mine, part in each])
+        n = len(self.parts)
+        allowed = [(head % n == i) & part.allowed(q, k, head) for i, part in enumerate(self.parts)]
+        return reduce(operator.or_, allowed)
 
     def block(self, q: Interval, k: Interval) -> BlockMask:
         each = [part.block(q, k) for part in self.parts]
         return reduce(either, each)[0], reduce(both, each)[1]
 
 
-class Not(Pattern, kind="not"):
-    """The pairs that the part does not allow (within valid tokens of one segment)."""
+class Not(_Combined, kind="not"):
+    """The pairs that the part does not allow (among real tokens of one segment)."""
 
     part: Pattern
+
+    @property
+    def operands(self) -> tuple[Pattern, ...]:
+        return (self.part,)
 
     @model_validator(mode="before")
     @classmethod
@@ -340,31 +349,13 @@ class Not(Pattern, kind="not"):
         maybe, surely = self.part.block(q, k)
         return _not(surely), _not(maybe)
 
-    def _unsized(self) -> bool:
-        return self.part.unsized
-
-    @property
-    def positional(self) -> bool:
-        return self.part.positional
-
-    @property
-    def head_period(self) -> int:
-        return self.part.head_period
-
-    @property
-    def per_head(self) -> bool:
-        return self.part.per_head
-
-    @property
-    def period(self) -> tuple[int, int] | None:
-        return self.part.period
-
     def over(self, width: int | Layout, heads: int = 1) -> Pattern:
         part = self.part.over(width, heads)
         return self if part is self.part else Not(part=part)
 
 
-def _parts(pattern: Pattern, cls: type[And] | type[Or]) -> tuple[Pattern, ...]:
+def parts_of(pattern: Pattern, cls: type[And] | type[Or] = And) -> tuple[Pattern, ...]:
+    """The parts of a conjunction (or disjunction); any other pattern is its only part."""
     return pattern.parts if isinstance(pattern, cls) else (pattern,)
 
 

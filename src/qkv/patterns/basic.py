@@ -1,9 +1,11 @@
-"""Attention patterns: causal, window, sinks, prefix, global tokens and documents, and the names of all others.
+"""Basic attention patterns (causal, window, sinks, prefix, global tokens, documents), and the names of all others.
 
 Patterns combine with `&`, `|` and `~`, as in `causal() & window(256) | sinks(4)`.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor
@@ -72,15 +74,13 @@ __all__ = [
 class Causal(Pattern, kind="causal"):
     """A token sees itself and all tokens before it: k ≤ q (Vaswani et al. 2017, §3.2.3)."""
 
+    period: ClassVar[tuple[int, int]] = (1, 0)
+
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return k.position <= q.position
 
     def block(self, q: Interval, k: Interval) -> BlockMask:
         return k.low <= q.high, k.high <= q.low
-
-    @property
-    def period(self) -> tuple[int, int]:
-        return 1, 0
 
     def subsampled(self, d: int) -> Pattern:
         return self
@@ -93,6 +93,8 @@ class Window(Pattern, kind="window"):
     `ahead` counts the token itself as well and is `size` by default, which makes the window symmetric. With
     `causal()`, `window(w)` is the sliding window of Mistral: w tokens in all.
     """
+
+    period: ClassVar[tuple[int, int]] = (1, 0)
 
     size: int = Field(gt=0)
     ahead: int | None = Field(default=None, gt=0)
@@ -111,10 +113,6 @@ class Window(Pattern, kind="window"):
     @property
     def reach(self) -> int:
         return self.size
-
-    @property
-    def period(self) -> tuple[int, int]:
-        return 1, 0
 
     def subsampled(self, d: int) -> Pattern:
         return Window(size=-(-self.size // d), ahead=-(-self._ahead // d))
@@ -137,7 +135,7 @@ class Sinks(Pattern, kind="sinks"):
 
 
 class Prefix(Pattern, kind="prefix"):
-    """Every token sees the prefix: the first `length` positions, or the tokens with role PREFIX when no length is given.
+    """Every token sees the prefix: the first `length` positions, or the tokens with role PREFIX if no length is given.
 
     `causal() | prefix(n)` is the prefix language model (Raffel et al. 2020, figure 4).
     """
@@ -158,8 +156,8 @@ class Prefix(Pattern, kind="prefix"):
 
 
 class Global(Pattern, kind="global"):
-    """Global tokens see every token and are seen by every one: the first `first` positions, or the tokens with role GLOBAL
-    when no number is given.
+    """Global tokens see all tokens and are seen by all: the first `first` positions, or the tokens with role GLOBAL if no
+    number is given.
 
     `window(w) | global_tokens()` is the pattern of Longformer (Beltagy et al. 2020, §3.1).
     """
@@ -185,8 +183,10 @@ class Global(Pattern, kind="global"):
 
 
 class Documents(Pattern, kind="documents"):
-    """A token sees its own segment only (Krell et al. 2021). `attend` isolates segments anyway; this makes it explicit, for
+    """A token sees only its own segment (Krell et al. 2021). `attend` isolates segments anyway; this pattern is for
     combinations."""
+
+    period: ClassVar[tuple[int, int]] = (1, 0)
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return q.segment == k.segment
@@ -195,10 +195,6 @@ class Documents(Pattern, kind="documents"):
         maybe = (q.segment_low <= k.segment_high) & (k.segment_low <= q.segment_high)
         surely = (q.segment_low == q.segment_high) & (k.segment_low == k.segment_high)
         return maybe, maybe & surely
-
-    @property
-    def period(self) -> tuple[int, int]:
-        return 1, 0
 
 
 def causal() -> Pattern:

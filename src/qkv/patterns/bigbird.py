@@ -21,20 +21,20 @@ from .algebra import Full, Pattern
 from .intervals import BlockMask, Interval
 
 _OF_THE_PAPER = (1024, 3072, 4096)  # lengths for which `transformers` draws as the paper's code
-_REACH = 1024  # tokens among which that code draws
+_REACH = 1024  # tokens from which that code draws
 
 
 class BigBird(Pattern, kind="bigbird"):
-    """Blocks of `size` tokens: the first and the last see all and are seen by all; each other one sees itself, the one
+    """Blocks of `size` tokens: the first and the last see all and are seen by all; each other block sees itself, the one
     before, the one after, and `random` more (Zaheer et al. 2020, §2, with internal global tokens).
 
-    With a `seed` the random blocks are drawn, for every head its own. Without one each of them is the first block, which
-    all see anyway: so `transformers` evaluates. A block may thus be there several times; `log_times` says how often.
-    Up to (5 + 2 · random) · size tokens everyone sees everyone.
+    With a `seed` random blocks are drawn for each head. Without one each random block is the first block, which all see
+    anyway, as `transformers` does in evaluation. A block may thus occur several times; `log_times` counts that.
+    Rows of up to (5 + 2 · random) · size tokens have full attention.
 
-    Where the last block is depends on how wide a batch is, not on positions: `over(width)` is the pattern for a width,
-    with its number of `blocks`. `attend`, where a sequence looks at itself, `mask`, `pairs` and `picture` take it by
-    themselves. Decoding step by step, where rows have no width yet, is refused.
+    The last block depends on the width of a batch, not on positions: `over(width)` is the pattern for a width, with its
+    number of `blocks`. Self-attention in `attend`, `mask`, `pairs` and `picture` call it. Decoding step by step, where rows
+    have no width yet, is refused.
     `longest` is the length of the longest row to come, on which draws for the lengths of the paper's models depend.
     """
 
@@ -62,16 +62,16 @@ class BigBird(Pattern, kind="bigbird"):
 
     @property
     def counts(self) -> Tensor:
-        """(heads, blocks, blocks) int64: how often a row's block has a column's; 0 is not at all."""
+        """(heads, blocks, blocks) int64: how often block i of queries has block j of keys."""
         return _counts(self.text, self.heads, self._n_blocks)
 
     @property
     def repeats(self) -> bool:
-        """Whether some block is there more than once."""
+        """Whether some block occurs more than once."""
         return _repeats(self)
 
     def log_times(self, q: View, k: View) -> Tensor:
-        """ln of how often each key is there, (B or 1, heads, T, S); 0 where it is not at all."""
+        """ln of how often each key occurs, (B or 1, heads, T, S); 0 for keys that don't occur."""
         head = torch.arange(self.heads, device=q.position.device)[:, None, None]
         return self._times(q.position.unsqueeze(1), k.position.unsqueeze(1), head).clamp(min=1).float().log()
 
@@ -88,7 +88,7 @@ class BigBird(Pattern, kind="bigbird"):
         return self._times(q.position, k.position, 0 if head is None else head) > 0
 
     def block(self, q: Interval, k: Interval) -> BlockMask:
-        if torch.compiler.is_compiling():  # the tables below are the host's
+        if torch.compiler.is_compiling():  # the tables below are on the host
             return True, False
         seen, missed = _sums(self)
         rows, columns = (self._of(q.low), self._of(q.high)), (self._of(k.low), self._of(k.high))
@@ -101,7 +101,7 @@ class BigBird(Pattern, kind="bigbird"):
         return self.blocks
 
     def _of(self, position: Tensor | int) -> Tensor:
-        """The block of a position, the nearest one for padding and other positions outside."""
+        """The block of a position; the nearest block for padding and positions beyond the end."""
         return (torch.as_tensor(position) // self.size).clamp(0, self._n_blocks - 1)
 
     def _times(self, q: Tensor, k: Tensor, head: Tensor | int) -> Tensor:
@@ -119,7 +119,7 @@ def _over(pattern: BigBird, width: int, heads: int) -> Pattern:
 
 @torch.library.custom_op("qkv::bigbird_counts", mutates_args=())
 def _counts(pattern: str, heads: int, blocks: int) -> Tensor:
-    """The table of a pattern in JSON, as an operator that graphs can contain."""
+    """The table of a pattern (in JSON), as an operator that graphs can contain."""
     return _table(pattern).clone()
 
 
@@ -150,7 +150,7 @@ def _table(text: str) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _sums(pattern: BigBird) -> tuple[Tensor, Tensor]:
-    """Two-dimensional prefix sums of the pairs of blocks that some head sees, and of those that some head does not."""
+    """Two-dimensional prefix sums of the pairs of blocks that some head sees, and of those that some head does not see."""
     seen = _table(pattern.text) > 0
     return _summed(seen.any(0)), _summed(~seen.all(0))
 
@@ -160,7 +160,7 @@ def _summed(x: Tensor) -> Tensor:
 
 
 def _some(sums: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor]) -> Tensor:
-    """Whether there is any within first … last of rows and columns."""
+    """Whether the rectangle of rows and columns first … last contains any."""
     (top, bottom), (left, right) = rows, columns
     bottom, right = bottom + 1, right + 1
     return sums[bottom, right] - sums[top, right] - sums[bottom, left] + sums[top, left] > 0
@@ -183,7 +183,7 @@ def _drawn(pattern: BigBird) -> Drawn:
 
 
 def _among_the_first(generator: np.random.RandomState, n: int, heads: int, count: int) -> Drawn:
-    """Each block draws from the first 5 + 2 · count, without those that it sees already and the last of them."""
+    """Each block draws from the first 5 + 2 · count blocks, except those that it sees anyway and the last of them."""
     end = 5 + 2 * count
     drawn = np.empty((heads, n - 2, count), np.int64)
     for row in range(1, n - 1):
@@ -194,7 +194,7 @@ def _among_the_first(generator: np.random.RandomState, n: int, heads: int, count
 
 
 def _within_reach(generator: np.random.RandomState, n: int, size: int, count: int) -> Drawn:
-    """One head's blocks: each draws from those of the first 1024 tokens. Some may draw what they see already."""
+    """The draws of one head: each block draws from those of the first 1024 tokens, sometimes one that it sees anyway."""
     last = _REACH // size - 1 if 2 * size < _REACH else n - 1
     inner = np.arange(1, n - 1)
     drawn = np.empty((n - 2, count), np.int64)

@@ -1,7 +1,7 @@
 """Count the pairs that a pattern allows over n positions, and find empty rows, by a quadtree instead of an n×n mask.
 
-Tiles of the score matrix that the pattern's `block` knows to be full or empty are settled at once; the others are split
-down to 64×64, and what is then still open is evaluated pair by pair.
+Tiles of the score matrix that the pattern's `block` finds full or empty are counted at once; the others are split down to
+64×64, and those still undecided are evaluated pair by pair.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Pattern(Protocol):
 def pairs(pattern: Pattern, n: int) -> int:
     """The number of allowed pairs; the mean over heads, rounded down, where they differ.
 
-    A pattern that repeats every P positions is counted by differences q − k, O(n P), where that takes less than tiles.
+    A pattern that repeats every P positions is counted by differences q − k, in O(n P), if that is faster than tiles.
     """
     side, q, k = _root(n)
     total, heads = 0, pattern.head_period
-    again = pattern.period
+    repeats = pattern.period
     while len(q):
         maybe, surely = _block_mask(pattern, q, k, side, n)
         area = (_end(q, side, n) - q) * (_end(k, side, n) - k)
         total += heads * int(area[surely].sum())
         q, k = q[maybe & ~surely], k[maybe & ~surely]
-        if again is not None and len(q) * LEAF**2 > 2 * n * sum(again):
-            return _by_difference(pattern, n, *again) // heads
+        if repeats is not None and len(q) * LEAF**2 > 2 * n * sum(repeats):
+            return _by_difference(pattern, n, *repeats) // heads
         if side == LEAF:
             return (total + sum(int(x.sum()) for _, x in _leaves(pattern, q, k, n))) // heads
         side, q, k = _quarters(side, q, k, n)
@@ -54,7 +54,7 @@ def pairs(pattern: Pattern, n: int) -> int:
 
 
 def fully_masked(pattern: Pattern, n: int, roles: int = 0) -> list[int]:
-    """The positions of queries that see no key in some head. Every token has the given roles."""
+    """The positions of queries that see no key in some head. All tokens have the given roles."""
     at = torch.arange(n, device="cpu")[:, None]
     keys = torch.cat([at, torch.zeros_like(at), at - 1], 1).clamp(min=0)  # itself, the first, the one before: O(n)
     seen = evaluate(pattern, at[None], keys[None], roles).any(-1)[0]  # (heads, n)
@@ -85,7 +85,7 @@ def evaluate(pattern: Pattern, q: Tensor, k: Tensor, roles: int = 0) -> Tensor:
 
 
 def _root(n: int) -> tuple[int, Tensor, Tensor]:
-    """The side of a square that contains all pairs, and its corner: the first query and the first key."""
+    """The side of a square that contains all pairs, and its corner (first query, first key)."""
     corner = torch.zeros(min(n, 1), dtype=torch.long, device="cpu")
     return LEAF << max(0, (max(n, 1) - 1).bit_length() - 6), corner, corner
 
@@ -130,7 +130,7 @@ def _any_left(seen: Tensor, start: Tensor, end: Tensor) -> Tensor:
 
 
 def _evaluate_leaves(pattern: Pattern, q: Tensor, k: Tensor, n: int, roles: int, seen: Tensor) -> None:
-    """Evaluate open tiles, those near the diagonal first, until every query in them has seen a key."""
+    """Evaluate undecided tiles, those near the diagonal first, until every query in them has seen a key."""
     order = (q - k).abs().argsort()
     q, k = q[order], k[order]
     while len(q):

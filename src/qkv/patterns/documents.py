@@ -1,4 +1,4 @@
-"""Document numbers and lengths of tokens in packed rows."""
+"""Packed rows: document numbers and document lengths of tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def document_numbers(layout: Layout) -> Int[Tensor, "B T"] | None:
 
 
 def document_lengths(layout: Layout) -> Int[Tensor, "B T"]:
-    """The length of each token's document, as far as it has been fed: its largest position plus one.
+    """The length of each token's document so far: its largest position plus one.
 
     (B or 1, 1) where every row is one document.
     """

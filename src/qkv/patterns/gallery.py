@@ -1,4 +1,4 @@
-"""A gallery of all patterns, with code, description and paper, as `qkv list patterns` prints it."""
+"""Examples of all patterns, with code, description and paper, as `qkv list patterns` prints them."""
 
 from __future__ import annotations
 

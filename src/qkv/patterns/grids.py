@@ -17,7 +17,7 @@ Span = tuple[Any, Any]  # the least and the most
 
 
 class _Places(NamedTuple):
-    """Bounds of the rows and columns of tokens, and whether any, or all, have no place in the image."""
+    """Bounds of the rows and columns of tokens, and whether some, or all, have no place in the image."""
 
     rows: Span
     columns: Span
@@ -28,9 +28,9 @@ class _Places(NamedTuple):
 class OnGrid(Pattern):
     """A rule about places in an image. Tokens without a place, such as the class token, see all and are seen by all.
 
-    Places come from the layout (its axes are the token's number, row and column; −1 for none). With a `grid` they follow
-    from the token's number, row by row, for pixels that are generated one by one and for kernels that skip hidden blocks.
-    `mask`, `pairs` and `picture` of n tokens take the largest square, after the tokens left over.
+    Places come from the layout (axes: the token's number, row and column; −1 for none). With a `grid` they are computed from
+    the token's number, row by row, for pixels that are generated one by one and for kernels that skip blocks.
+    `mask`, `pairs` and `picture` of n tokens assume the largest square, after the remaining tokens.
     """
 
     grid: Grid | None = None
@@ -39,11 +39,11 @@ class OnGrid(Pattern):
     @classmethod
     def _has_places(cls, grid: Grid | None) -> Grid | None:
         if grid is not None and (min(grid.rows, grid.columns) < 1 or min(grid.before, grid.after) < 0):
-            raise ValueError(f"a grid has at least one row and one column, not {tuple(grid)}")
+            raise ValueError(f"a grid must have at least one row and one column, not {tuple(grid)}")
         return grid
 
     def near(self, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor) -> Tensor:
-        """The rule for places: those of queries, and those of keys."""
+        """The rule for the places of queries and those of keys."""
         raise NotImplementedError
 
     def near_blocks(self, q: _Places, k: _Places) -> BlockMask:
@@ -72,7 +72,7 @@ class OnGrid(Pattern):
         """Row and column of each token, −1 for none."""
         if self.grid is None:
             if view.axes.shape[-1] != 3:
-                raise ValueError(f"{self} needs the layout of an image, or its grid=(rows, columns, before, after)")
+                raise ValueError(f"{self} needs the layout of an image, or grid=(rows, columns, before, after)")
             return view.axes[..., 1], view.axes[..., 2]
         patch = view.position - self.grid.before
         placed = (patch >= 0) & (patch < self.grid.patches)
@@ -96,9 +96,9 @@ class Neighborhood(OnGrid, kind="neighborhood"):
 
     @field_validator("size")
     @classmethod
-    def _has_a_middle(cls, size: int) -> int:
+    def _has_a_center(cls, size: int) -> int:
         if size % 2 == 0:
-            raise ValueError(f"the size of a neighborhood is odd, so that it has a center, not {size}")
+            raise ValueError(f"the size of a neighborhood must be odd, so that it has a center, not {size}")
         return size
 
     def near(self, rows: Tensor, columns: Tensor, row: Tensor, column: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Interval arithmetic for masks of blocks: whether a rule allows any, or every, pair of two blocks of tokens."""
+"""Interval arithmetic for block masks: whether a rule allows some pair, or every pair, of two blocks of tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Interval(NamedTuple):
     all_role: Any = 0  # role bits of every token
 
 
-BlockMask = tuple[Any, Any]  # (any pair of the two blocks may be allowed, every pair surely is)
+BlockMask = tuple[Any, Any]  # (some pair of the two blocks may be allowed, every pair surely is)
 
 
 def difference(q: Interval, k: Interval, unit: int = 1) -> tuple[Any, Any]:
@@ -25,13 +25,13 @@ def difference(q: Interval, k: Interval, unit: int = 1) -> tuple[Any, Any]:
 
 
 def between(span: tuple[Any, Any], low: int, high: int) -> BlockMask:
-    """Whether any number of a span is in low … high, and whether every one is."""
+    """Whether some number of a span is in low … high, and whether every number is."""
     least, most = span
     return (least <= high) & (most >= low), (most <= high) & (least >= low)
 
 
 def multiple(span: tuple[Any, Any], of: int) -> BlockMask:
-    """Whether any number of a span is a multiple, and whether every one is."""
+    """Whether some number of a span is a multiple, and whether every number is."""
     least, most = span
     last = most // of * of
     return last >= least, ((least == most) & (last == least)) | (of == 1)

@@ -1,4 +1,4 @@
-"""Draw boolean masks as SVG, PNG, or characters for a terminal: queries down, keys across, filled where allowed."""
+"""Draw boolean masks as SVG, PNG, or characters for a terminal: a row for each query, a column for each key."""
 
 from __future__ import annotations
 

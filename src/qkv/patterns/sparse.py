@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -21,6 +21,8 @@ class Dilated(Pattern, kind="dilated"):
 
     `ahead` counts the token itself as well and is `size` by default.
     """
+
+    period: ClassVar[tuple[int, int]] = (1, 0)
 
     size: int = Field(gt=0)
     dilation: int = Field(gt=0)
@@ -43,10 +45,6 @@ class Dilated(Pattern, kind="dilated"):
     def reach(self) -> int:
         return self._bounds[1] + 1
 
-    @property
-    def period(self) -> tuple[int, int]:
-        return 1, 0
-
     def regroup(self) -> tuple[tuple[int, Pattern], ...] | None:
         return ((self.dilation, self.replace(dilation=1)),) if self.dilation > 1 else None
 
@@ -56,6 +54,8 @@ class Strided(Pattern, kind="strided"):
 
     local: |q − k| ≤ l; far: q − k a multiple of l; both: either of them. l ≈ √n gives O(n √n) pairs.
     """
+
+    period: ClassVar[tuple[int, int]] = (1, 0)
 
     stride: int = Field(gt=0)
     part: Part = "both"
@@ -73,15 +73,11 @@ class Strided(Pattern, kind="strided"):
     def reach(self) -> int | None:
         return self.stride + 1 if self.part == "local" else None
 
-    @property
-    def period(self) -> tuple[int, int]:
-        return 1, 0
-
     def regroup(self) -> tuple[tuple[int, Pattern], ...] | None:
         if self.part == "local":
             return None
         local = (1, self.replace(part="local"))
-        near = Dilated(size=2, dilation=1)  # pairs that the window has already
+        near = Dilated(size=2, dilation=1)  # pairs that are in the window too
         return ((self.stride, Full()),) if self.part == "far" else (local, (self.stride, ~near))
 
 
@@ -89,7 +85,7 @@ class Fixed(Pattern, kind="fixed"):
     """The fixed pattern of Sparse Transformers (Child et al. 2019, §4.2), of which `causal()` takes the past:
 
     local: ⌊q / l⌋ = ⌊k / l⌋; far: k mod l ≥ l − c, the last c = `summary` positions of each block of l = `block_size`,
-    which summarize it for all others; both: either of them. l ≈ √n gives O(c n √n) pairs.
+    which summarize it for the others; both: either of them. l ≈ √n gives O(c n √n) pairs.
     """
 
     block_size: int = Field(gt=0)
@@ -109,7 +105,7 @@ class Fixed(Pattern, kind="fixed"):
     def block(self, q: Interval, k: Interval) -> BlockMask:
         local = between(difference(q, k, self.block_size), 0, 0)
         first, last = k.low // self.block_size, k.high // self.block_size
-        some = (k.high + self.summary) // self.block_size > first  # k is of a summary where k + c is past its block
+        some = (k.high + self.summary) // self.block_size > first  # k is in a summary if k + c is past its block
         every = (first == last) & ((k.low + self.summary) // self.block_size > first)
         far = some, every | (self.summary == self.block_size)
         return local if self.part == "local" else far if self.part == "far" else either(local, far)
@@ -151,7 +147,7 @@ class Chunks(Pattern, kind="chunks"):
         return self.size, 0
 
 
-_MOST_ROWS = 128  # of blocks for which `block` draws; larger blocks are uncertain
+_MOST_ROWS = 128  # of blocks for which `block` draws; larger blocks are (True, False)
 
 
 class RandomBlocks(Pattern, kind="random-blocks"):
@@ -172,12 +168,12 @@ class RandomBlocks(Pattern, kind="random-blocks"):
         return torch.stack(torch.broadcast_tensors(*equal)).any(0)
 
     def block(self, q: Interval, k: Interval) -> BlockMask:
-        if torch.compiler.is_compiling():  # draws on the host are of no use to a graph
+        if torch.compiler.is_compiling():  # a graph can't use draws on the host
             return super().block(q, k)
         rows, columns = self._span(q), self._span(k)
         if max(int((high - low).max()) for low, high in (rows, columns)) >= _MOST_ROWS:
             return super().block(q, k)
-        hits = self._hits(rows, columns) + self._hits(columns, rows)  # either i < j or j < i: no pair counts twice
+        hits = self._hits(rows, columns) + self._hits(columns, rows)  # i < j or j < i: no pair counts twice
         area = (rows[1] - rows[0] + 1) * (columns[1] - columns[0] + 1)
         return hits > 0, hits == area
 
@@ -216,13 +212,13 @@ def _hashed(x: Tensor, salt: int) -> Tensor:
 
 
 def _mixed(x: Any) -> Any:
-    """A bijection of 32-bit numbers, in which each bit of the input moves about half of the output's (C. Wellons)."""
+    """A bijection of 32-bit numbers in which each input bit changes about half of the output bits (C. Wellons)."""
     for _ in range(2):
         x = ((x >> 16) ^ x) * 0x45D9F3B & 0xFFFFFFFF
     return (x >> 16) ^ x
 
 
-# -- the short spellings ------------------------------------------------------------------------------------------------
+# -- short names --------------------------------------------------------------------------------------------------------
 
 
 def dilated(size: int, dilation: int, ahead: int | None = None) -> Pattern:
@@ -242,11 +238,11 @@ def chunks(size: int, back: int = 0, ahead: int = 0) -> Pattern:
 
 
 def blocks(size: int) -> Pattern:
-    """Block-diagonal."""
+    """Block-diagonal attention."""
     return Chunks(size=size)
 
 
 def random_blocks(size: int, count: int, seed: int = 0, heads: int = 1) -> Pattern:
-    """With `heads`, each head draws for itself, from seeds counted up."""
+    """With several `heads`, each head has its own draws, with seeds seed, seed + 1, …"""
     drawn = [RandomBlocks(size=size, count=count, seed=seed + head) for head in range(heads)]
     return drawn[0] if heads == 1 else by_head(*drawn)

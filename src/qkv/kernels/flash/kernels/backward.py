@@ -145,8 +145,10 @@ def backward_bias(
         for h_number in range(h_own, C.H if OVER_H else h_own + 1):
             h = h_own * 0 + h_number
             of_head = (b * C.H + h) * p.t
-            for i in range(i_own, p.n_q if OVER_T else i_own + 1):
-                for j in range(j_own, p.n_k if OVER_S else j_own + 1):
+            for i_number in range(i_own, p.n_q if OVER_T else i_own + 1):
+                i = i_own * 0 + i_number
+                for j_number in range(j_own, p.n_k if OVER_S else j_own + 1):
+                    j = j_own * 0 + j_number
                     if tl.load(p.tiles.kind + (b * C.MAPS * p.n_q + i) * p.n_k + j) >= 0:
                         q_head = head_of(p.q, p.q_strides, b, h)
                         k_head = head_of(p.k, p.k_strides, b, h // C.G)
