@@ -241,12 +241,12 @@ def _sizes(**sizes: int) -> Any:
     [
         (_sizes(s=7), {"pattern": causal()}, "5 queries and 7 keys.*give layout= and kv_layout="),
         (_sizes(s=7), {"bias": Bias(ALiBi(), (torch.ones(4),))}, "5 queries and 7 keys.*give layout= and kv_layout="),
-        (_sizes(s=7), {"pattern": causal(), "kv_layout": Layout.full(7)}, "needs layout= for the queries too"),
-        (_sizes(k=3), {}, "3 key-value heads can't share 4 query heads: it has to divide them"),
+        (_sizes(s=7), {"pattern": causal(), "kv_layout": Layout.full(7)}, "needs for the queries; give both"),
+        (_sizes(k=3), {}, "3 key-value heads can't share 4 query heads: the first must divide the second"),
         (lambda: [x[0] for x in random()], {}, r"\(batch, length, heads, width\); got 3, 3 and 3 axes"),
         (lambda: [torch.randn(3)] * 3, {}, r"\(batch, length, heads, width\); got 1, 1 and 1 axes"),
-        (lambda: [random(d=8)[0], *random(d=6)[1:]], {}, r"don't meet: q \(2, 5, 4, 8\), k \(2, 5, 4, 6\)"),
-        (lambda: [*random()[:2], random(s=4)[2]], {}, r"don't meet: .* v \(2, 4, 4, 8\)"),
+        (lambda: [random(d=8)[0], *random(d=6)[1:]], {}, r"don't fit together: q \(2, 5, 4, 8\), k \(2, 5, 4, 6\)"),
+        (lambda: [*random()[:2], random(s=4)[2]], {}, r"don't fit together: .* v \(2, 4, 4, 8\)"),
         (_sizes(), {"layout": Layout.full(4)}, "layout is for 1 rows of 4 tokens, the tensor has 2 of 5"),
         (_sizes(), {"kv_layout": Layout.from_lengths([5, 4, 3])}, "layout is for 3 rows of 5 tokens.* 2 of 5"),
         (_sizes(), {"dropout": 1.0}, r"dropout is a probability in \[0, 1\), not 1.0"),
@@ -378,10 +378,10 @@ def test_merge_has_the_gradients_of_the_whole(backend: str) -> None:
 @pytest.mark.parametrize(
     ("dtypes", "said"),
     [
-        ((torch.float32, torch.float16, torch.float16), "have one dtype, and here they are float32, float16, float16"),
-        ((torch.float32, torch.float32, torch.float64), "have one dtype, and here they are float32, float32, float64"),
-        ((torch.int64, torch.int64, torch.int64), "are floating point, and here they are int64, int64, int64"),
-        ((torch.complex64, torch.float32, torch.float32), "are floating point, and here they are complex64"),
+        ((torch.float32, torch.float16, torch.float16), "must have one dtype, not float32, float16, float16"),
+        ((torch.float32, torch.float32, torch.float64), "must have one dtype, not float32, float32, float64"),
+        ((torch.int64, torch.int64, torch.int64), "must be floating point, not int64, int64, int64"),
+        ((torch.complex64, torch.float32, torch.float32), "must be floating point, not complex64"),
     ],
 )
 def test_dtypes_that_do_not_meet(dtypes: tuple[torch.dtype, ...], said: str, backend: str) -> None:
@@ -410,7 +410,7 @@ def test_sizes_of_nothing(shape: tuple[int, ...], kv_heads: int, backend: str) -
 
 def test_devices_that_do_not_meet() -> None:
     q, k, v = random()
-    with pytest.raises(ValueError, match="are on one device, and here on cpu, meta and meta"):
+    with pytest.raises(ValueError, match="must be on one device, not cpu, meta and meta"):
         attend(q, k.to("meta"), v.to("meta"))
 
 

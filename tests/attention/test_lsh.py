@@ -297,8 +297,8 @@ def test_cost() -> None:
 @pytest.mark.parametrize(
     "given, said",
     [
-        ({"buckets": 5}, "buckets: the number of buckets is even, as a direction and its opposite make two, not 5"),
-        ({"pattern": causal() & window(3)}, r"pattern: lsh-attention has full\(\) or causal\(\) only, not"),
+        ({"buckets": 5}, "buckets: buckets must be even, not 5, because a direction and its opposite are two"),
+        ({"pattern": causal() & window(3)}, r"pattern: the pattern of lsh-attention is full\(\) or causal\(\), not"),
         ({"chunk": 0}, "chunk: input should be greater than 0, not 0"),
         ({"rounds": 0}, "rounds: input should be greater than 0"),
         ({"n_heads": 5}, "n_heads=5 does not divide d_model=12"),

@@ -307,7 +307,7 @@ def test_no_step_holds_all_pairs() -> None:
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"shards": 0}, "8 tokens can't be split over 0 shards: both have to be at least 1"),
+        ({"shards": 0}, "8 tokens can't be split over 0 shards: both must be at least 1"),
         ({"order": "zig-zag"}, "there is no order 'zig-zag'; did you mean 'zigzag'"),
         ({"dropout": 0.1}, "ring attention has no dropout of attention weights, and got 0.1; leave it at 0"),
         ({"layout": Layout.full(9)}, "layout is for 1 rows of 9 tokens, the tensor has 2 of 8"),
@@ -319,6 +319,11 @@ def test_no_step_holds_all_pairs() -> None:
 def test_refusals(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         ring(*tensors(8), **{"shards": 2, **options})
+
+
+def test_lengths_that_differ_need_layouts() -> None:
+    with pytest.raises(ValueError, match=r"8 queries and 9 keys.*give layout= and kv_layout="):
+        ring(*tensors(8, 9), shards=2, pattern=causal())
 
 
 def test_the_example_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,7 +84,7 @@ def test_unequal_widths(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["dot", "scaled-dot", "gaussian", "exact-match"])
 def test_widths_that_can_not_be_compared(name: str) -> None:
-    with pytest.raises(ValueError, match="queries have 3 and keys 2; scores that can are general, additive, concat"):
+    with pytest.raises(ValueError, match="of one width, not 3 and 2; scores for different widths are general, additive, concat"):
         pool(torch.randn(4, 3), torch.randn(5, 2), torch.randn(5), name)
 
 
@@ -97,7 +97,7 @@ def test_mistakes_are_named() -> None:
         pool(QUERY, KEYS, VALUES[:2])
     with pytest.raises(ValueError, match="at least two"):
         KernelRegression(KEYS[:1], VALUES[:1])
-    with pytest.raises(ValueError, match="linear-attention compares by scaled dot products alone"):
+    with pytest.raises(ValueError, match="linear-attention has scaled dot products only"):
         qkv.LinearAttention(n_heads=2, score="additive")
     with pytest.raises(ValueError, match="scale belongs to scaled dot products"):
         qkv.Attention(n_heads=2, score="dot", scale=0.5)

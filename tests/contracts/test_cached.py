@@ -279,6 +279,6 @@ def test_who_can_not_keep_what_it_remembers_so() -> None:
         qkv.build(spec("decoder", max_positions=12)).start(cache={"kind": "sinks", "window": 10})
     latent = spec("decoder").replace({"decoder.blocks.*.attention": {"kind": "latent-attention", "n_heads": 2}})
     with pytest.raises(
-        ValueError, match="latent-attention remembers in a way of its own, which there is no quantized cache"
+        ValueError, match="latent-attention has a decoding state of its own, for which there is no quantized cache"
     ):
         qkv.build(latent).start(cache="int8")

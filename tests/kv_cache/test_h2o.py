@@ -136,5 +136,5 @@ def test_layers_with_a_window_keep_a_ring_and_others_are_refused() -> None:
     with pytest.raises(ValueError, match="the cache 'h2o' evicts tokens for each head separately"):
         model(pattern=causal() & documents()).start(1, cache=how)
     alibi = qkv.build(qkv.preset("gpt", vocab_size=30, d_model=16, n_layers=1, n_heads=2, position="alibi"))
-    with pytest.raises(ValueError, match="position biases need to know which are left"):
+    with pytest.raises(ValueError, match="position biases need all positions"):
         alibi.start(1, cache="h2o")

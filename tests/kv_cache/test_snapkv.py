@@ -33,5 +33,5 @@ def test_the_last_queries_vote() -> None:
 def test_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="window=9 must be at most tokens=8, and kernel=7 must be odd"):
         SnapKVCache(tokens=8, window=9)
-    with pytest.raises(ValueError, match="kernel 4 is odd"):
+    with pytest.raises(ValueError, match="kernel=4 must be odd"):
         SnapKVCache(kernel=4)

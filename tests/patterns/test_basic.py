@@ -342,7 +342,7 @@ def test_pictures_are_saved_by_their_ending(tmp_path: Path) -> None:
     causal().save_picture(tmp_path / "a.PNG", 5)
     assert (tmp_path / "a.svg").read_text() == causal().picture(5)
     assert (tmp_path / "a.PNG").read_bytes() == causal().picture(5, format="png")
-    with pytest.raises(ValueError, match=r"ends in .svg or .png, unlike 'a.gif'"):
+    with pytest.raises(ValueError, match=r"must end in .svg or .png, not 'a.gif'"):
         causal().save_picture("a.gif")
     with pytest.raises(ValueError, match="'svg' or 'png', not 'gif'"):
         causal().picture(5, format="gif")  # type: ignore[call-overload]

@@ -118,7 +118,7 @@ def test_a_model_of_it_trains_and_does_not_decode() -> None:
     model(ids, labels=ids).loss.backward()
     cache = model.start(2)
     model.step(ids, cache)
-    with pytest.raises(ValueError, match=r"how many tokens a row has, .* 1 queries and 31 keys don't say"):
+    with pytest.raises(ValueError, match=r"number of tokens of a row, .* unknown for 1 queries and 31 keys"):
         model.step(ids[:, :1], cache)
 
 

@@ -235,7 +235,7 @@ def check(
         )
     if q.shape[2] % k.shape[2]:
         raise ValueError(
-            f"{k.shape[2]} key-value heads can't share {q.shape[2]} query heads: their number must divide the query heads"
+            f"{k.shape[2]} key-value heads can't share {q.shape[2]} query heads: the first must divide the second"
         )
     for what, where, x in (("layout", layout, q), ("kv_layout", kv_layout, k)):
         b, t = where.shape

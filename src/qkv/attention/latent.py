@@ -32,8 +32,9 @@ class LatentAttention(Mixer, kind="latent-attention"):
         out = W_o [softmax(scale · q_i Kᵢᵀ) V_i]_i,      scale = 1/√(d_head + d_rotary) by default.
 
     Rotary positions (turn) apply only to the d_rotary coordinates, which the keys of all heads share. **The cache has c
-    and k_r**: (d_latent + d_rotary) numbers a token, whatever the number of heads. Since q · (W_uk c) = (W_ukᵀ q) · c, a decoding
-    step needs no keys or values of the heads: it is multi-query attention with keys [c ; k_r] and values c, before W_uv.
+    and k_r**: (d_latent + d_rotary) numbers a token, whatever the number of heads. Since q · (W_uk c) = (W_ukᵀ q) · c, a
+    decoding step needs no keys or values of the heads: it is multi-query attention with keys [c ; k_r] and values c, before
+    W_uv.
 
     `n_heads`, `d_head` … are the paper's n_h, d_h, d_h^R, d_c, d_c'. No projection has a bias.
     """

@@ -64,7 +64,7 @@ class LSHAttention(Mixer, kind="lsh-attention"):
     @classmethod
     def _pairs_of_directions(cls, buckets: int) -> int:
         if buckets % 2:
-            raise ValueError(f"buckets must be even, because a direction and its opposite are two, not {buckets}")
+            raise ValueError(f"buckets must be even, not {buckets}, because a direction and its opposite are two")
         return buckets
 
     @field_validator("pattern")

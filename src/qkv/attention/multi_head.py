@@ -76,7 +76,7 @@ class Mixer(Spec, role="attention"):
     """Token mixer: attention, or another mechanism in its place.
 
     `adds_bias`: its module adds the bias of positions (`run.bias`) to scores. Without it, positions that are only a bias,
-    such as ALiBi, are refused. `ties_queries_and_keys`: one projection gives both, so positions can't treat them differently.
+    such as ALiBi, are refused. `ties_queries_and_keys`: one projection is both, so positions can't treat them differently.
     """
 
     adds_bias: ClassVar[bool] = False
@@ -153,8 +153,8 @@ class Attention(Mixer, kind="attention"):
     queries and keys, with `qk_norm_over` "all" those of all heads together (OLMo 2).
     `score` is another comparison of queries and keys (`attention.scores`); positions apply to the projections it compares.
     `weighting` turns scores into weights in place of the soft-max (`attention.weighting`). `sink` adds a logit to those of
-    the keys, whose share goes to no value, so that a head may attend to nothing: "learned", one for each head (gpt-oss, OpenAI
-    2025), or "zero", softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one").
+    the keys, whose share goes to no value, so that a head may attend to nothing: "learned", one for each head (gpt-oss,
+    OpenAI 2025), or "zero", softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one").
     """
 
     n_heads: int = Field(gt=0)

@@ -156,7 +156,7 @@ class Problem:
         """The tensors of the bias."""
         return self.bias.tensors if isinstance(self.bias, Bias) else () if self.bias is None else (self.bias,)
 
-    def interacts(self, rank: int, owner: int) -> bool:
+    def meets(self, rank: int, owner: int) -> bool:
         """Whether some query of one rank may see some key of another, by the block map of their chunks."""
         if (rank, owner) not in self._seen:
             sizes = self.queries.chunk, self.keys.chunk
@@ -203,7 +203,7 @@ def _forward(
             ring.send(shards)
         for i, rank in enumerate(ring.ranks):
             owner = problem.keys.owner(rank, step)
-            if problem.interacts(rank, owner):
+            if problem.meets(rank, owner):
                 out, lse = problem.step(rank, owner, q[i], shards[i], tensors)
                 results[i] = merge(*results[i], out.to(results[i][0].dtype), lse)
         if step < ring.size - 1:
@@ -269,7 +269,7 @@ def _backward(
             ring.send(shards)
         for i, rank in enumerate(ring.ranks):
             owner = problem.keys.owner(rank, step)
-            if problem.interacts(rank, owner):
+            if problem.meets(rank, owner):
                 grads = _step_backward(problem, rank, owner, rows[i], shards[i], tensors)
                 for total, grad in zip((d_q[i], *d_shards[i], *d_bias), grads, strict=True):
                     if grad is not None:
