@@ -84,7 +84,8 @@ def test_unequal_widths(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["dot", "scaled-dot", "gaussian", "exact-match"])
 def test_widths_that_can_not_be_compared(name: str) -> None:
-    with pytest.raises(ValueError, match="of one width, not 3 and 2; scores for different widths are general, additive, concat"):
+    message = "of one width, not 3 and 2; scores for different widths are general, additive, concat"
+    with pytest.raises(ValueError, match=message):
         pool(torch.randn(4, 3), torch.randn(5, 2), torch.randn(5), name)
 
 
