@@ -16,7 +16,7 @@ from qkv.attention import linear, tap
 from qkv.attention.feature_maps import Elu1, Favor, FeatureMap, Features, Relu
 from qkv.attention.linear import LinearAttention, LinearState, linear_attention
 from qkv.attention.multi_head import Pass
-from qkv.attention.performer import MultiHeadPerformer, Performer, redraw
+from qkv.attention.performer import Performer
 from qkv.core.layout import Layout
 from qkv.generation import generate
 from qkv.kv_cache.full import SlotTables
@@ -359,24 +359,6 @@ def test_a_tap_sees_no_weights(mixer: LinearAttention) -> None:
     with tap.record() as requests:
         model(torch.zeros(1, 5, dtype=torch.long))
     assert requests == [] and attention_maps.attention(model, torch.zeros(1, 5, dtype=torch.long)) == []
-
-
-def test_random_directions_are_saved_and_redrawn() -> None:
-    spec = tiny(Performer(n_heads=4, pattern=causal(), features=Favor(n_features=16)))
-    model, other = qkv.build(spec).eval(), qkv.build(spec, seed=1).eval()
-    name = "decoder.blocks.1.attention.directions"
-    before = model.state_dict()[name].clone()
-    assert torch.equal(before, other.state_dict()[name]), "drawn by the features' seed and the layer's name"
-    assert not torch.equal(before, model.state_dict()[name.replace("1", "0")])
-    assert redraw(model, seed=5) == 2
-    assert not torch.equal(before, model.state_dict()[name])
-    ids = torch.zeros(1, 4, dtype=torch.long)
-    other.load_state_dict(model.state_dict())
-    assert torch.equal(model(ids), other(ids)), "what was redrawn is saved with the model"
-    assert name not in dict(model.named_parameters())
-    meta = qkv.build(spec, device="meta")
-    assert meta.state_dict()[name].is_meta
-    assert isinstance(model.decoder.block(0).attention, MultiHeadPerformer)
 
 
 def test_memory_is_known_before() -> None:
