@@ -49,9 +49,13 @@ def test_where_the_data_are_missing_it_says_so() -> None:
     assert costs.shape == Shape(16, 256)
 
 
-@pytest.mark.parametrize("name", ["answer", "bert", "caption", "choose", "classify", "forecast", "similarity"])
+@pytest.mark.parametrize(
+    "name", ["answer", "bert", "caption", "choose", "classify", "detect", "electra", "forecast", "similarity"]
+)
 def test_the_memory_of_a_task_is_that_of_its_own_batches(name: str) -> None:
-    small = Recipe.load(name, ["model.d_model=32", "model.n_heads=2"] if name in ("bert", "classify") else [])
+    small = Recipe.load(
+        name, ["model.d_model=32", "model.n_heads=2"] if name in ("bert", "classify", "electra") else []
+    )
     costs = of_recipe(small, CPU)
     assert costs.memory is not None
     assert costs.memory.peak > costs.memory.activations > 0

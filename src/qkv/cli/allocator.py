@@ -16,7 +16,7 @@ SETTING = "QKV_ALLOCATOR"  # "system" leaves everything as it is
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 # malloc.h
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8
 
 KEEP_BYTES = 2**31 - 1  # free memory at the heap's end that is not given back
 GROW_BYTES = 64 << 20  # how much the heap grows at a time
@@ -41,7 +41,7 @@ def keep_pages() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # musl has none
         return False
-    settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, KEEP_BYTES), (M_TOP_PAD, GROW_BYTES))
+    settings = ((M_ARENA_MAX, 1), (M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, KEEP_BYTES), (M_TOP_PAD, GROW_BYTES))
     return all(mallopt(parameter, value) == 1 for parameter, value in settings)
 
 

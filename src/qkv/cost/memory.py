@@ -22,6 +22,7 @@ from ..models.base import ModelSpec
 from ..models.build import build
 from ..models.stack import Recompute
 from .flops import Shape
+from .hardware import available
 from .images import image_batch, patches_of
 from .memory_tracking import ASKS, Live, without_contents
 
@@ -84,14 +85,19 @@ class Plan:
 def predict(spec: ModelSpec, shape: Shape, plan: Plan | None = None) -> Memory | None:
     """Predict the memory of training on batches of one shape, without allocating it.
 
-    Returns None if the control flow of the model depends on the values of tensors, so that its memory can't be predicted.
+    If the model or the loss depends on the values of tensors (ELECTRA's samples, a detector's matches), a step is run on the
+    plan's batch and measured instead. Returns None if there is no batch or if that step might not fit.
     """
     plan = plan or Plan()
     try:
         with without_contents():
             return _run(spec, shape, plan)
     except ASKS:
-        return None
+        free = available(plan.device)
+        if plan.batch is None or free is None or ceiling(spec, shape, plan) > free / 2:
+            return None
+    with torch.random.fork_rng():
+        return _run(spec, shape, plan, real=True)
 
 
 def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
@@ -109,8 +115,8 @@ def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
     return LIBRARIES + weights + round(WORST * 4 * shape.rows * (floats + logits))
 
 
-def _run(spec: ModelSpec, shape: Shape, plan: Plan) -> Memory:
-    model = build(spec, device=plan.device, initialized=False).train()
+def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memory:
+    model = build(spec, device=plan.device, initialized=real).train()
     model.recompute(plan.recompute)
     batch, live = plan.batch or _batch(spec, shape, plan), Live()
     batch, share = batch.to(plan.device), shape.tokens / batch.slots
@@ -156,7 +162,7 @@ class _OptimizerStep:
 
     def step(self) -> None:
         for p in self.parameters:
-            p.grad = torch.empty_like(p) if p.grad is None else p.grad
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         if self.optimizer is not None:
             with suppress(*ASKS):  # a step that reads values stops there: only its temporary tensors are missing
                 self.optimizer.step()

@@ -130,15 +130,15 @@ def batch_of(
     return ids.to(device, torch.long).masked_fill(~layout.valid, 0), layout
 
 
-def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Layout]:
-    """Rows of any lengths as one right-padded tensor and its layout."""
+def padded(rows: Sequence[Sequence[int]], device: torch.device | None = None) -> tuple[Tensor, Layout]:
+    """Rows of any lengths as one right-padded tensor and its layout, on `device` (by default the CPU)."""
     if any(isinstance(row, int) for row in rows):
         raise ValueError("ids are rows of integers; put a single prompt into a list: [ids]")
     lengths = [len(row) for row in rows]
     ids = torch.zeros(len(rows), max(lengths, default=0), dtype=torch.long)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = torch.as_tensor(row, dtype=torch.long)
-    return ids, Layout.from_lengths(lengths)
+    return ids.to(device), Layout.from_lengths(lengths).to(device or ids.device)
 
 
 def length_groups(lengths: Sequence[int], most: int, padded: bool = True) -> Iterator[list[int]]:

@@ -146,14 +146,14 @@ def _first_sees_all(run: LoadedModel) -> bool:
 def inputs_of(run: LoadedModel, rows: Rows, *, first_sees_all: bool = False) -> dict[str, Any]:
     """The model's inputs, padded on the right. An encoder–decoder's decoder reads the same text, one token behind."""
     spec, device = run.model.spec, run.model.device
-    ids, layout = (part.to(device) for part in padded([ids for ids, _ in rows]))
+    ids, layout = padded([ids for ids, _ in rows], device)
     assert isinstance(spec, Transformer)  # no other model has such a head
     first = spec.encoder or spec.output
     if first_sees_all:
         layout = layout.with_global((torch.arange(ids.shape[1], device=device) == 0).expand(len(rows), -1))
     inputs: dict[str, Any] = {"ids": ids, "layout": layout}
     if getattr(first.embedding, "token_types", 0) > 1:
-        inputs["token_types"] = padded([types for _, types in rows])[0].to(device)
+        inputs["token_types"] = padded([types for _, types in rows], device)[0]
     if run.model.is_encoder_decoder:
         start = torch.full_like(ids[:, :1], run.text_model.start or 0)
         inputs |= {"target": torch.cat([start, ids[:, :-1]], 1), "target_layout": layout}

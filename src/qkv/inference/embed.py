@@ -77,7 +77,7 @@ def _truncated(rows: list[list[int]], text_model: TextModel, longest: int | None
 def _hidden(text_model: TextModel, rows: Sequence[Sequence[int]]) -> Tensor:
     """The last hidden states (B, T, M), padded on the right."""
     model = text_model.model
-    ids, layout = (part.to(model.device) for part in padded(rows))
+    ids, layout = padded(rows, model.device)
     if isinstance(model, RecurrentModel):
         return model.read(ids, layout).states
     if isinstance(model, TransformerModel) and model.decoder is not None and model.encoder is not None:

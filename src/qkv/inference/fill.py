@@ -48,16 +48,16 @@ def fill(run: LoadedModel, texts: Sequence[str], top_k: int = 5) -> list[Filled]
     tokenizer = run.text_model.tokenizer
     rows, mask = _rows(run, texts), tokenizer.mask_id
     assert mask is not None
-    for number, (ids, _) in enumerate(rows, 1):
-        if mask not in ids:
+    for number, (row, _) in enumerate(rows, 1):
+        if mask not in row:
             raise ValueError(f"text {number} has no mask; write {tokenizer.roles['mask']} in place of a token")
     filled: dict[int, Filled] = {}
     for group in length_groups([len(ids) for ids, _ in rows], SLOTS, padded=not reads_unpadded(run.model)):
         logits = run.model(**inputs_of(run, [rows[i] for i in group]))
-        for i, row in zip(group, logits, strict=True):
+        for i, scores in zip(group, logits, strict=True):
             ids = torch.tensor(rows[i][0])
             masked = ids.eq(mask).nonzero()[:, 0]
-            filled[i] = _filled(run, ids, masked, row[masked.to(row.device)].float().cpu().softmax(-1), top_k)
+            filled[i] = _filled(run, ids, masked, scores[masked.to(scores.device)].float().cpu().softmax(-1), top_k)
     return [filled[i] for i in range(len(rows))]
 
 
