@@ -52,7 +52,7 @@ def test_a_model_of_no_family_says_so(source: Path, tmp_path: Path, capsys: pyte
     "arguments, said",
     [
         (["source", "out", "--to", "onnx"], "there is no format 'onnx'"),
-        (["source", "source"], "already there; choose another place, or --overwrite"),
+        (["source", "source"], "already exists; choose another target, or replace it with --overwrite"),
         (["source", "out", "--to", "safetensors"], "writes one file, NAME.safetensors"),
         (["source", "out.safetensors"], "writes one file, NAME.safetensors"),
         (["source", "source/config.json"], "is a file; a model is a directory"),

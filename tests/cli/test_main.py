@@ -395,7 +395,7 @@ def test_show(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_cost(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "reverse", *TINY, "--no-data"]) == 0
     printed = capsys.readouterr().out
-    for said in ("decoder cross-attention", "in all", "256 tokens (2 × (64 + 64)), in fp32", "MiB at most", "estimate"):
+    for said in ("decoder cross-attention", "total", "256 tokens (2 × (64 + 64)), in fp32", "MiB at most", "estimate"):
         assert said in printed
     assert main(["cost", "gpt2", "n_layers=1", "--rows", "1", "--length", "16", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

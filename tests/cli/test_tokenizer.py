@@ -47,7 +47,7 @@ def test_trace_of_the_textbook_corpus(corpus: Path) -> None:
     ]
     assert lines[2].split()[:7] == ["2", "m", "+", "at", "mat", "2", "9"]
     assert lines[-2].split()[-7:] == ["cats", "|", "mats", "|", "mate", "|", "ate"]
-    assert lines[-1] == "17 tokens, and the text has no more to teach (at most 8,000 were asked for); not saved"
+    assert lines[-1] == "17 tokens, fewer than the limit of 8,000: the text yields no more; not saved"
 
 
 def test_trace_of_wordpiece_has_scores(corpus: Path) -> None:

@@ -73,7 +73,7 @@ def test_mistakes_are_told(corpus: Path, tmp_path: Path) -> None:
     assert "there is no file" in refused("train", tmp_path / "no.txt", "--out", out)
     assert not out.exists()
     out.write_text("fish 1 2\nfish 3 4\n")
-    assert "exists already; replace it with --overwrite" in refused("train", corpus, "--out", out)
+    assert "already exists; replace it with --overwrite" in refused("train", corpus, "--out", out)
     assert "line 2: the word 'fish' occurred in line 1 already" in refused("nearest", out, "fish")
     result = qkv_vectors("nearest", out, "fish", "--keep-first")
     assert "repeat a word and were left out ('fish')" in result.output

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-UNHEARD = 1  # where the reader of a pipe has left, as `head` does
+PIPE_CLOSED = 1  # the status if the reader of a pipe has closed it, as `head` does
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status.
 
-    A user's mistake (ValueError, OSError, wrong usage) is one sentence on standard error and status 2; with QKV_DEBUG=1
-    it is the traceback as well. Anything else that is raised is a bug of ours and says so, with status 1.
+    A user's mistake (ValueError, OSError, wrong usage) is one sentence on standard error and status 2. Any other exception
+    is reported as a bug in qkv, with status 1. With QKV_DEBUG=1 the traceback is printed as well.
     """
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print(f"Warning: {message}", file=sys.stderr)
@@ -31,20 +31,20 @@ def _run(argv: Sequence[str] | None) -> int:
     from .say import echo
 
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # what an encoding lacks ends no command
+        sys.stdout.reconfigure(errors="backslashreplace")  # characters that the encoding lacks are not an error
     command = typer.main.get_command(app)
     try:
-        with _warnings_in_a_line():
+        with _one_line_warnings():
             status = command(args=None if argv is None else list(argv), prog_name="qkv", standalone_mode=False)
         if sys.stdout is not None:
-            sys.stdout.flush()  # so that a full disk or a closed pipe is met here
+            sys.stdout.flush()  # raises here if the disk is full or the pipe is closed
     except KeyboardInterrupt:
         status = INTERRUPTED
-    except BrokenPipeError:  # nobody to tell
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNHEARD
-    except SystemExit as stop:  # Typer and Rich end so where they met the closed pipe
-        return stop.code if isinstance(stop.code, int) else UNHEARD
+        return PIPE_CLOSED
+    except SystemExit as stop:  # raised by Typer and Rich if the pipe is closed
+        return stop.code if isinstance(stop.code, int) else PIPE_CLOSED
     except Exception as error:
         if os.environ.get("QKV_DEBUG"):
             import traceback
@@ -61,16 +61,16 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 @contextmanager
-def _warnings_in_a_line() -> Iterator[None]:
-    """Warnings as sentences to a user, without the place in the code that they come from."""
+def _one_line_warnings() -> Iterator[None]:
+    """Print warnings for the user on one line, without their place in the code."""
     from .say import warn
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
         if category is UserWarning or category.__module__.startswith("qkv."):
             warn(" ".join(str(message).split()))
         else:
-            usual(message, category, *place, **rest)
+            default(message, category, *place, **rest)
 
     with warnings.catch_warnings():
-        usual, warnings.showwarning = warnings.showwarning, show
+        default, warnings.showwarning = warnings.showwarning, show
         yield

@@ -1,7 +1,8 @@
-"""Memory that the process keeps: training asks for the same blocks at every step, and fresh pages cost more than arithmetic.
+"""Configure glibc to keep freed memory, and limit oneDNN's cache of kernels.
 
-glibc hands large blocks back to the kernel as soon as they are freed, and the kernel clears every page when it is touched
-again. Told to keep what it has, it reuses them; `tests/cli/test_allocator.py` counts the faults.
+glibc returns large blocks to the kernel as soon as they are freed, and the kernel clears every page when it is touched
+again. Training allocates the same blocks at every step, so reusing them saves page faults
+(`tests/cli/test_allocator.py` counts them).
 """
 
 from __future__ import annotations
@@ -11,42 +12,42 @@ import sys
 
 SETTING = "QKV_ALLOCATOR"  # "system" leaves everything as it is
 
-# oneDNN keeps a kernel and its scratch memory for each of the last 1,024 shapes, and batches of sentences have ever new
-# shapes, so that even a small model's process grows to gigabytes.
+# By default oneDNN keeps a kernel and its scratch memory for each of the last 1,024 shapes. Batches of sentences keep
+# producing new shapes, so the process grows to gigabytes even with a small model.
 KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 # malloc.h
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8
 
-KEEP_BYTES = 2**31 - 1  # free memory at the heap's end that is not given back
+KEEP_BYTES = 2**31 - 1  # free memory at the end of the heap that is not returned to the kernel
 GROW_BYTES = 64 << 20  # how much the heap grows at a time
 
 
 def bound_kernels() -> None:
-    """Limit what oneDNN keeps, unless the user has said how much. It is read when PyTorch is loaded, which is later."""
+    """Limit oneDNN's cache unless the user has set its size. oneDNN reads the variables when PyTorch is loaded, later."""
     for name, value in KERNELS.items():
         os.environ.setdefault(name, value)
 
 
 def keep_pages() -> bool:
-    """Tell glibc to serve large blocks from its heap and not to shrink it; whether it was there and did.
+    """Configure glibc to serve large blocks from its heap and not to shrink it. Returns whether this succeeded.
 
-    Nothing is done where the user has set an allocator or its settings, with `QKV_ALLOCATOR=system`, or without glibc.
+    Does nothing if the user has configured an allocator, with `QKV_ALLOCATOR=system`, or without glibc.
     """
-    if os.environ.get(SETTING) == "system" or not sys.platform.startswith("linux") or _users_own():
+    if os.environ.get(SETTING) == "system" or not sys.platform.startswith("linux") or _configured_by_user():
         return False
     import ctypes
 
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # musl has none
+    except (OSError, AttributeError):  # musl has no mallopt
         return False
     settings = ((M_ARENA_MAX, 1), (M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, KEEP_BYTES), (M_TOP_PAD, GROW_BYTES))
     return all(mallopt(parameter, value) == 1 for parameter, value in settings)
 
 
-def _users_own() -> bool:
-    """Whether the environment already says how to allocate."""
+def _configured_by_user() -> bool:
+    """Whether the environment already configures an allocator."""
     preload = os.environ.get("LD_PRELOAD", "")
     other = any(name in preload for name in ("jemalloc", "tcmalloc", "mimalloc"))
     tuned = "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")

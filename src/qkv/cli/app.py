@@ -1,4 +1,4 @@
-"""The commands and their order in `qkv --help`. Nothing heavy may be imported here or at the head of a command's file."""
+"""The commands, in the order of `qkv --help`. Neither this file nor the top of a command's file may import slow modules."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from . import (
 
 app = typer.Typer(
     name="qkv",
-    help="Every Transformer from one small core: train one on your data, and use it.",
-    epilog="`qkv demo` trains a translator from nothing in five minutes. QKV_DEBUG=1 shows tracebacks.",
+    help="Train Transformers on your data and use them.",
+    epilog="`qkv demo` trains a small translator in five minutes. QKV_DEBUG=1 shows tracebacks.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -36,8 +36,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"qkv {version('qkv')}")
@@ -48,19 +48,23 @@ def _version(wanted: bool) -> None:
 def _options(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     system_allocator: Annotated[
         bool,
-        typer.Option("--system-allocator", help="Let the C library give memory back at once: slower, but smaller."),
+        typer.Option("--system-allocator", help="Return freed memory to the system at once: slower, but uses less."),
     ] = False,
     imports: Annotated[
         list[str] | None,
         typer.Option(
-            "--import", metavar="MODULE", help="Import parts from outside qkv: `my_package.parts` or `parts.py`."
+            "--import",
+            metavar="MODULE",
+            help="Import a module that defines parts: `my_package.parts` or `parts.py`; repeatable.",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Import what a recipe or a run names without asking.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Import the modules that a recipe or a run names without asking.")
+    ] = False,
 ) -> None:
     allocator.bound_kernels()
     if not system_allocator:

@@ -1,4 +1,4 @@
-"""`qkv list`: what there is to choose from, each with one line about it."""
+"""`qkv list`: list recipes, presets, metrics and the kinds of every part, with one line about each."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .say import console, echo
+from .options import Json
+from .say import console, echo_json
 
 if TYPE_CHECKING:
     from ..patterns.gallery import Example
 
 Row = tuple[str, str]
-LENGTH = 4096  # of the rows whose pairs are counted
-DRAWN, SAVED = 16, 64  # tokens in a terminal's picture, and in a file's
+LENGTH = 4096  # tokens of the row whose pairs are counted
+DRAWN, SAVED = 16, 64  # tokens in the pictures of the terminal, and of files
 
 
 def list_(
@@ -24,15 +25,17 @@ def list_(
         str | None,
         typer.Argument(
             metavar="WHAT",
-            help="recipes, presets or metrics; of parts: patterns, positions, scalings, scores, mechanisms, feedforwards, "
-            "norms, inputs, heads, caches; of training: objectives, optimizers, schedules, averages, adapters; of data: "
-            "sources, tasks, tokenizers, augmentations, mixings.",
+            help="recipes, presets or metrics; parts of models: patterns, positions, scalings, scores, weightings, "
+            "mechanisms, feedforwards, norms, placements, inputs, heads, caches; of training: objectives, optimizers, "
+            "schedules, averages, adapters; of data: sources, tasks, tokenizers, augmentations, mixings.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Patterns: a folder for an SVG and a PNG of each.")] = None,
+    json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write an SVG and a PNG of every pattern to DIR.")
+    ] = None,
 ) -> None:
-    """List what there is to choose from, each with a line about it."""
+    """List recipes, presets, metrics, or the kinds of a part, with a line about each."""
     if what is None:
         raise ValueError(f"list what? One of {', '.join(LISTS)}")
     from ..core.installed_parts import import_installed
@@ -51,9 +54,7 @@ def list_(
         return
     rows = LISTS[what]()
     if json:
-        from json import dumps
-
-        echo(dumps(dict(rows), indent=2, ensure_ascii=False))
+        echo_json(dict(rows))
         return
     from rich.table import Table
 
@@ -84,12 +85,12 @@ def _presets() -> list[Row]:
 def _patterns() -> list[Row]:
     from ..patterns.gallery import GALLERY
 
-    said = [(x.spelling, f"{x.about} {_pairs(x)}" + f" {x.paper}." * bool(x.paper)) for x in GALLERY]
-    return said + _patterns_from_outside()
+    rows = [(x.spelling, f"{x.about} {_pairs(x)}" + f" {x.paper}." * bool(x.paper)) for x in GALLERY]
+    return rows + _patterns_from_outside()
 
 
 def _patterns_from_outside() -> list[Row]:
-    """Kinds that are registered and that no example has."""
+    """Registered kinds that no example in the gallery uses."""
     from ..patterns.basic import Pattern
     from ..patterns.gallery import GALLERY
 
@@ -102,7 +103,7 @@ def _pairs(example: Example) -> str:
 
 
 def _draw() -> None:
-    """Each pattern as small characters, beside what there is to say about it."""
+    """Print a small picture of each pattern beside its description."""
     from rich.table import Table
 
     from ..patterns.gallery import GALLERY
@@ -112,15 +113,15 @@ def _draw() -> None:
     table.add_column(style="blue", no_wrap=True, min_width=DRAWN)
     table.add_column()
     for example in GALLERY:
-        said = [f"[bold]{_plain(example.spelling)}[/bold]", example.about, _pairs(example), example.paper]
-        table.add_row(characters(example.pattern.mask(DRAWN)), "\n".join(line for line in said if line))
+        lines = [f"[bold]{_plain(example.spelling)}[/bold]", example.about, _pairs(example), example.paper]
+        table.add_row(characters(example.pattern.mask(DRAWN)), "\n".join(filter(None, lines)))
     for kind, about in _patterns_from_outside():
         table.add_row("", f"[bold]{_plain(kind)}[/bold]\n{_plain(about)}")
     console().print(table)
 
 
 def _save(folder: Path) -> None:
-    """Pictures of every pattern, named by what it is called."""
+    """Write a picture of every pattern, named after its expression."""
     from ..patterns.gallery import GALLERY
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""`qkv classify`: the classes of texts, pictures or sounds, with their probabilities."""
+"""`qkv classify`: the classes of texts, images, sounds or videos, with their probabilities."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .options import Device, JsonLines, RunPath
 from .say import echo
-from .texts import Device, Json, RunPath, dumps, each, note_settings, opened
+from .texts import dumps, each, load_run, warn_of_settings
 
 if TYPE_CHECKING:
     from ..inference.classify import Classified
@@ -19,28 +20,28 @@ def classify(
         list[str] | None,
         typer.Argument(
             metavar="[TEXT]...",
-            help="Texts, pairs of texts as `TEXT<tab>TEXT`, or, for a model of pictures, sounds or videos, their files. "
-            "Without any, lines of standard input.",
+            help="Texts, pairs of texts as `TEXT<tab>TEXT`, or files of images, sounds or videos. Without any, lines of "
+            "standard input.",
         ),
     ] = None,
-    json: Json = False,
+    json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
-    """Tell what class each text, picture, sound or video is of: the likeliest first, each class with its probability.
+    """Classify texts, images, sounds or videos: the classes with their probabilities, the most probable first.
 
     A blank line gives a blank line.
     """
     from ..tasks.classes import likeliest, split_pairs
 
-    loaded = opened(run, "classify", device)
-    note_settings(texts, "`qkv classify` has no settings, leave it out")
+    loaded = load_run(run, "classify", device)
+    warn_of_settings(texts, "`qkv classify` has no settings, leave it out")
 
-    def ask(given: list[str]) -> list[Classified]:
-        return loaded.classify(*split_pairs(given)) if loaded.tokenizer is not None else loaded.classify_files(given)
+    def answer(inputs: list[str]) -> list[Classified]:
+        return loaded.classify(*split_pairs(inputs)) if loaded.tokenizer is not None else loaded.classify_files(inputs)
 
-    for text, found in each(texts, ask):
+    for text, result in each(texts, answer):
         if json:
-            label, shares = (None, {}) if found is None else (found.label, found.probabilities)
-            echo(dumps({"text": text, "label": label, "probabilities": shares}))
+            label, probabilities = (None, {}) if result is None else (result.label, result.probabilities)
+            echo(dumps({"text": text, "label": label, "probabilities": probabilities}))
         else:
-            echo("" if found is None else f"{likeliest(found)}\t{text}")
+            echo("" if result is None else f"{likeliest(result)}\t{text}")

@@ -1,4 +1,4 @@
-"""`--import` and `--yes`: ask once before a recipe or a run imports code from outside qkv, and remember the answer."""
+"""`--import` and `--yes`: ask before a recipe or a run imports modules from outside qkv, and remember the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..recipes import imports
 
 
 def set_up(context: typer.Context, names: Sequence[str], yes: bool) -> None:
-    """Import what `--import` names, for the rest of the command, and ask before anything else is imported."""
+    """Import the modules of `--import` for this command, and ask before any other is imported (unless `yes`)."""
     context.call_on_close(_reset)
     imports.consent = _agree if yes else ask
     imports.given = tuple(imports.import_module(name) for name in names)
@@ -29,9 +29,9 @@ def _agree(names: Sequence[str], where: str) -> None:
 
 
 def ask(names: Sequence[str], where: str) -> None:
-    """Ask in a terminal whether a recipe or a run may import modules, unless the user has agreed before.
+    """Ask in the terminal whether a recipe or a run may import modules, unless the user has agreed before.
 
-    Raises ValueError where the answer is no, or where there is no terminal to ask in.
+    Raises ValueError if the answer is no, or if there is no terminal.
     """
     if set(names) <= set(_remembered().get(_key(where), [])):
         return
@@ -42,12 +42,12 @@ def ask(names: Sequence[str], where: str) -> None:
             f"{where} imports {listed}, code from outside qkv; allow it with qkv {options} …, or qkv --yes …"
         )
     if not typer.confirm(f"{where} imports {listed}, code from outside qkv. Run it?", default=False, err=True):
-        raise ValueError(f"{where} needs {listed}, and nothing was imported")
+        raise ValueError(f"nothing was imported, but {where} needs {listed}")
     remember(where, names)
 
 
 def remember(where: str | Path, names: Sequence[str]) -> None:
-    """Ask no more about these modules for this recipe's file or run directory."""
+    """Record that this recipe file or run directory may import these modules."""
     known, key = _remembered(), _key(where)
     merged = sorted({*known.get(key, []), *names})
     if not names or merged == known.get(key):

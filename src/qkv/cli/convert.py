@@ -1,4 +1,4 @@
-"""`qkv convert`: a model's directory from one library's format into another's."""
+"""`qkv convert`: convert a model between the Hub's format, qkv's own and a file of weights."""
 
 from __future__ import annotations
 
@@ -13,39 +13,41 @@ FORMATS = ("hub", "qkv", "safetensors")
 
 
 def convert(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="A run, a directory of the Hub, or a name on the Hub.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="A run, a directory in the Hub's format, or a name on the Hub.")
+    ],
     target: Annotated[Path, typer.Argument(metavar="DST", help="The directory to write, or a .safetensors file.")],
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="hub|qkv|safetensors", help="The format; by default the Hub's where there is one."
+            "--to", metavar="hub|qkv|safetensors", help="The format. [default: hub if a Hub family matches, else qkv]"
         ),
     ] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", help="Such as bfloat16; by default the file's own.")] = None,
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="The dtype, such as bfloat16. [default: the file's]")
+    ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit on the Hub.")] = None,
     allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read weights that exist as pickles only, as nothing but tensors.")
+        bool, typer.Option("--allow-pickle", help="Also read pickled weights (only tensors are loaded from them).")
     ] = False,
     max_shard_size: Annotated[
         str,
-        typer.Option(
-            "--max-shard-size", metavar="SIZE", help="Weights of the Hub's format in files of at most so much."
-        ),
+        typer.Option("--max-shard-size", metavar="SIZE", help="Maximum size of a weight file in the Hub's format."),
     ] = "5GB",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a model that is already there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing model.")] = False,
 ) -> None:
-    """Convert a model: the Hub's format, qkv's own, or the weights alone."""
+    """Convert a model to the Hub's format, to qkv's own, or to a file of weights."""
     import warnings
 
     if to is not None and to not in FORMATS:
         from ..core.spec import nearest
 
         raise ValueError(f"there is no format {to!r}; {nearest(to, FORMATS)}")
-    _check_free(target, alone=to == "safetensors", overwrite=overwrite)
+    _check_target(target, is_file=to == "safetensors", overwrite=overwrite)
     from ..inference.run import load
 
     run = load(source, "cpu", dtype=dtype, revision=revision, allow_pickle=allow_pickle)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if to == "safetensors":
             from ..training.checkpoints.weights import model_tensors, replace_tensors
@@ -54,19 +56,19 @@ def convert(
             replace_tensors(target, model_tensors(run.model))
         else:
             run.save(target, to=to, max_shard_size=max_shard_size)  # type: ignore[arg-type]
-    for warning in said:
+    for warning in caught:
         echo(str(warning.message), err=True)
     echo(f"{target}: {run.model.spec.n_parameters:,} parameters")
 
 
-def _check_free(target: Path, *, alone: bool, overwrite: bool) -> None:
-    """That nothing would be written over, nor a file where a directory is meant, before anything is read."""
-    if alone != (target.suffix == ".safetensors"):
+def _check_target(target: Path, *, is_file: bool, overwrite: bool) -> None:
+    """Raise ValueError if the target has the wrong form, or exists and may not be replaced."""
+    if is_file != (target.suffix == ".safetensors"):
         raise ValueError(
             f"--to safetensors writes one file, NAME.safetensors, and the other formats directories; not {target}"
         )
-    taken = target.exists() if alone else target.is_dir() and any(target.iterdir())
-    if target.is_file() and not alone:
+    exists = target.exists() if is_file else target.is_dir() and any(target.iterdir())
+    if target.is_file() and not is_file:
         raise ValueError(f"{target} is a file; a model is a directory")
-    if taken and not overwrite:
-        raise ValueError(f"{target} is already there; choose another place, or --overwrite")
+    if exists and not overwrite:
+        raise ValueError(f"{target} already exists; choose another target, or replace it with --overwrite")

@@ -1,4 +1,4 @@
-"""What went wrong, as one sentence, and the exit status that it has."""
+"""Turn exceptions into a one-sentence message and an exit status."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import zipfile
 import zlib
 
 USER, BUG = 2, 1
-INTERRUPTED = 130  # the shell's status of a program that Ctrl-C ended
+INTERRUPTED = 130  # the shell's status of a program that was ended by Ctrl-C
 _DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, EOFError)
 
 
 def describe(error: Exception) -> tuple[int, str]:
-    """The exit status and the sentence for an exception that ended a command; no sentence where help was shown instead."""
+    """The exit status and message of an exception that ended a command; the message is empty if help was printed."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return USER, ""
-    if hasattr(error, "format_message"):  # the command line itself was wrong
+    if hasattr(error, "format_message"):  # a wrong option or argument
         return USER, _usage(error)
     if isinstance(error, OSError):
         return USER, _os(error)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _no_memory(error):
-        return USER, "out of memory; make batches smaller (batching.tokens), or the model"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _is_out_of_memory(error):
+        return USER, "out of memory; use smaller batches (batching.tokens) or a smaller model"
     if isinstance(error, _DAMAGED):
         return USER, f"a compressed file is damaged or ends too early ({str(error).rstrip('.').lower()})"
     if isinstance(error, ValueError):
@@ -33,12 +33,10 @@ def describe(error: Exception) -> tuple[int, str]:
     )
 
 
-def _no_memory(error: Exception) -> bool:
-    """PyTorch on a CPU, and C++ beneath it, have no exception of their own for an allocation that fails."""
-    text = str(error)
-    return isinstance(error, RuntimeError) and any(
-        said in text for said in ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory")
-    )
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether an error is PyTorch's RuntimeError for an allocation that failed on the CPU, which has no type of its own."""
+    phrases = ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory")
+    return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in phrases)
 
 
 def _usage(error: Exception) -> str:
@@ -64,7 +62,7 @@ def _os(error: OSError) -> str:
 
 
 def _sentence(error: ValueError) -> str:
-    if hasattr(error, "errors"):  # pydantic's, which would be several lines
+    if hasattr(error, "errors"):  # pydantic's message would have several lines
         from ..core.spec import explain
 
         return explain(error)  # type: ignore[arg-type]

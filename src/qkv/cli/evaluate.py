@@ -1,4 +1,4 @@
-"""`qkv eval`: how well a trained model does on a split of its data, or on other files."""
+"""`qkv eval`: evaluate a trained run on a split of its data or on other files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from .options import Device, Json
 from .say import echo
 
 
@@ -20,20 +21,20 @@ def evaluate(
             "`--data test_path=my.tsv`; repeatable. [default: test]",
         ),
     ] = None,
-    num_beams: Annotated[int | None, typer.Option(metavar="N", help="Beams. [default: the run's]")] = None,
+    num_beams: Annotated[
+        int | None, typer.Option(metavar="N", help="Beam search with N beams. [default: the run's]")
+    ] = None,
     max_examples: Annotated[
         str | None,
-        typer.Option(
-            metavar="N|all", help="Evaluate on the first N examples, or on all. [default: as the recipe says]"
-        ),
+        typer.Option(metavar="N|all", help="Evaluate the first N examples, or all. [default: the recipe's]"),
     ] = None,
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
-    """Measure how well a run does on its test split, on another split, or on other files.
+    """Evaluate a run on its test split, on another split, or on other files.
 
-    Language models and translators get perplexity, bits per byte, exact match, BLEU and chrF (sacreBLEU's, with their
-    signatures); a run that was trained on a task gets the metrics of that task.
+    The metrics of language models and translators are perplexity, bits per byte, exact match, BLEU and chrF (by sacreBLEU,
+    with their signatures). Runs trained on a task have the metrics of that task.
     """
     from ..experiments.evaluate import evaluate_run
     from ..inference.run import load
@@ -42,7 +43,7 @@ def evaluate(
     loaded = load(run, device=device)
     splits = [item for item in data or () if "=" not in item]
     if len(splits) > 1:
-        raise ValueError(f"one split at a time, not {' and '.join(splits)}")
+        raise ValueError(f"--data takes one split, not {' and '.join(splits)}; evaluate them one by one")
     result = evaluate_run(
         loaded,
         split=splits[0] if splits else "test",
@@ -58,9 +59,9 @@ def evaluate(
         echo("To evaluate on all examples: --max-examples all")
 
 
-def _number(given: str) -> int | Literal["all"]:
-    if given == "all":
+def _number(text: str) -> int | Literal["all"]:
+    if text == "all":
         return "all"
-    if not given.isdecimal() or int(given) < 1:
-        raise ValueError(f"--max-examples is a number from 1 on, or `all`, not {given!r}")
-    return int(given)
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"--max-examples is a number from 1 on, or `all`, not {text!r}")
+    return int(text)

@@ -1,4 +1,4 @@
-"""`qkv fill`: what stands behind the masks of a text."""
+"""`qkv fill`: predict the masked tokens of a text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from .options import Device, JsonLines, RunPath
 from .say import echo
-from .texts import Device, Json, RunPath, dumps, each, note_settings, opened
+from .texts import dumps, each, load_run, warn_of_settings
 
 
 def fill(
@@ -17,27 +18,27 @@ def fill(
         list[str] | None,
         typer.Argument(
             metavar="[TEXT]...",
-            help="Texts with one mask or several, written as the model's tokenizer has it, such as `[MASK]` or `<mask>`. "
-            "Without any, lines of standard input.",
+            help="Texts with masks, written as in the model's tokenizer, such as `[MASK]` or `<mask>`. Without any, lines "
+            "of standard input.",
         ),
     ] = None,
-    top_k: Annotated[int, typer.Option(metavar="N", help="Show the N likeliest tokens for each mask.")] = 5,
-    json: Json = False,
+    top_k: Annotated[int, typer.Option(metavar="N", help="Show the N most probable tokens for each mask.")] = 5,
+    json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
-    """Fill in the masks of texts with a masked language model: the likeliest tokens, each with its probability.
+    """Fill in the masks of texts with a masked language model: the most probable tokens with their probabilities.
 
-    Prints a line for each mask, and behind it the text with the likeliest token in place of each. Each mask is filled by
-    itself. A blank line gives a blank line.
+    Prints a line for each mask, followed by the text with the most probable token in place of every mask. Each mask is
+    filled independently of the others. A blank line gives a blank line.
     """
-    loaded = opened(run, "fill", device)
-    note_settings(texts, "`qkv fill` has no settings but --top-k, leave it out")
-    for text, found in each(texts, lambda asked: loaded.fill(asked, top_k)):
+    loaded = load_run(run, "fill", device)
+    warn_of_settings(texts, "`qkv fill` has no settings but --top-k, leave it out")
+    for text, result in each(texts, lambda chunk: loaded.fill(chunk, top_k)):
         if json:
-            masks = [] if found is None else [[asdict(one) for one in mask] for mask in found.masks]
-            echo(dumps({"text": text, "filled": None if found is None else found.text, "masks": masks}))
-        elif found is None:
+            masks = [] if result is None else [[asdict(token) for token in mask] for mask in result.masks]
+            echo(dumps({"text": text, "filled": None if result is None else result.text, "masks": masks}))
+        elif result is None:
             echo()
         else:
-            for mask in found.masks:
-                echo("  ".join(f"{one.token.strip()} {one.probability:.3f}" for one in mask) + f"\t{found.text}")
+            for mask in result.masks:
+                echo("  ".join(f"{one.token.strip()} {one.probability:.3f}" for one in mask) + f"\t{result.text}")

@@ -1,4 +1,4 @@
-"""`qkv generate` and `qkv translate`: texts in, continuations or translations out."""
+"""`qkv generate` and `qkv translate`: continue or translate texts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .options import Device, JsonLines, RunPath, Texts
 from .say import echo
-from .texts import CHUNK, Device, Json, RunPath, Texts, dumps, each, note_settings, opened
+from .texts import CHUNK, dumps, each, load_run, warn_of_settings
 
 if TYPE_CHECKING:
     from ..generation.settings import Generation
@@ -18,37 +19,39 @@ if TYPE_CHECKING:
 
 Beams = Annotated[int | None, typer.Option(metavar="N", help="Beam search with N beams; 1 is greedy.")]
 LengthPenalty = Annotated[
-    float | None, typer.Option(metavar="X", help="Above 0 favors longer outputs of a beam search.")
+    float | None, typer.Option(metavar="X", help="Length penalty of beam search; above 0 favors longer outputs.")
 ]
 MaxNew = Annotated[int | None, typer.Option(metavar="N", help="At most N new tokens.")]
 MinNew = Annotated[int | None, typer.Option(metavar="N", help="At least N new tokens.")]
-Temperature = Annotated[float | None, typer.Option(metavar="X", help="Sample; below 1 sharper, above 1 flatter.")]
-TopK = Annotated[int | None, typer.Option(metavar="N", help="Sample from the N likeliest tokens.")]
+Temperature = Annotated[
+    float | None, typer.Option(metavar="X", help="Sample with temperature X: below 1 sharper, above 1 flatter.")
+]
+TopK = Annotated[int | None, typer.Option(metavar="N", help="Sample from the N most probable tokens.")]
 TopP = Annotated[
-    float | None, typer.Option(metavar="X", help="Sample from the likeliest tokens that reach probability X.")
+    float | None,
+    typer.Option(metavar="X", help="Sample from the most probable tokens whose probabilities sum to X."),
 ]
 MinP = Annotated[
-    float | None, typer.Option(metavar="X", help="Sample from tokens at least X as likely as the likeliest.")
+    float | None,
+    typer.Option(metavar="X", help="Sample from tokens at least X times as probable as the most probable one."),
 ]
-Repetition = Annotated[float | None, typer.Option(metavar="X", help="Above 1 makes tokens seen before less likely.")]
-NoRepeat = Annotated[int | None, typer.Option(metavar="N", help="No N tokens in a row occur twice.")]
-Stop = Annotated[list[str] | None, typer.Option(metavar="TEXT", help="End where TEXT appears; repeatable.")]
-Samples = Annotated[int | None, typer.Option(metavar="N", help="N outputs for each text: samples, or the best beams.")]
-Scores = Annotated[bool, typer.Option("--scores", help="Print each output's score before it.")]
-Seed = Annotated[int | None, typer.Option(metavar="N", help="Makes samples repeatable.")]
+Repetition = Annotated[
+    float | None, typer.Option(metavar="X", help="Repetition penalty; above 1 makes earlier tokens less likely.")
+]
+NoRepeat = Annotated[int | None, typer.Option(metavar="N", help="Repeat no sequence of N tokens.")]
+Stop = Annotated[list[str] | None, typer.Option(metavar="TEXT", help="Stop when TEXT has been generated; repeatable.")]
+Samples = Annotated[
+    int | None, typer.Option(metavar="N", help="Outputs per text: N samples, or the best N of the beams.")
+]
+Scores = Annotated[bool, typer.Option("--scores", help="Print the score of each output before it.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of sampling.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Any other setting of generation, such as `cache=int8`; repeatable."
-    ),
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other generation setting, such as `cache=int8`; repeatable."),
 ]
-Chat = Annotated[
-    bool, typer.Option("--chat", help="Each TEXT is a message; the output is the reply, by the model's chat template.")
-]
-System = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="What the assistant is told before anything is said to it.")
-]
-Stream = Annotated[bool, typer.Option("--stream", help="Print tokens as they come, one text at a time.")]
+Chat = Annotated[bool, typer.Option("--chat", help="Reply to each TEXT as a message, using the model's chat template.")]
+System = Annotated[str | None, typer.Option(metavar="TEXT", help="The system message.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Print tokens as they are generated, one text at a time.")]
 
 
 def generate(
@@ -73,56 +76,56 @@ def generate(
     set_: Set = None,
     chat: Chat = False,
     system: System = None,
-    json: Json = False,
+    json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
     """Continue texts with a language model, or translate them with an encoder–decoder.
 
-    Reads standard input line by line when no TEXT is given; a blank line gives a blank line. What is not said here is as
-    the run's `generation_config.json` says.
+    Without any TEXT, reads lines of standard input; a blank line gives a blank line. Options override the run's
+    `generation_config.json`.
     """
-    loaded = opened(run, "chat" if chat else context.info_name or "generate", device)
-    settings = loaded.settings(**chosen(context, set_))  # checked before anything is read
-    note_settings(texts, SETTINGS)
+    loaded = load_run(run, "chat" if chat else context.info_name or "generate", device)
+    settings = loaded.settings(**generation_settings(context, set_))  # checked before texts are read
+    warn_of_settings(texts, SETTINGS_ADVICE)
     if stream and (json or scores or settings.num_samples > 1):
         raise ValueError("--stream prints one output as it comes; leave out --json, --scores and --num-samples")
     if system is not None and not chat:
-        raise ValueError("--system is what an assistant is told; give it with --chat")
-    speaker = _Replies(loaded, system) if chat else loaded
+        raise ValueError("--system gives the system message of a chat; use it with --chat")
+    model = _Replies(loaded, system) if chat else loaded
     if stream:
-        for _ in each(texts, lambda asked: _stream(speaker, asked, settings, stop), 1):
+        for _ in each(texts, lambda chunk: _stream(model, chunk, settings, stop), 1):
             echo()
         return
     options: dict[str, Any] = {"stop": stop or (), "scores": scores or json}
-    for text, outputs in each(texts, lambda asked: speaker.outputs(asked, settings, **options), CHUNK):
+    for text, outputs in each(texts, lambda chunk: model.outputs(chunk, settings, **options), CHUNK):
         _print(text, outputs or [], scores, json)
 
 
-SETTINGS = "give settings of generation by --set KEY=VALUE"
+SETTINGS_ADVICE = "give generation settings with --set KEY=VALUE"
 
 
-def chosen(context: typer.Context, more: list[str] | None) -> dict[str, Any]:
-    """The settings of generation that a command line gives, by options of their own or by `--set`."""
+def generation_settings(context: typer.Context, assignments: list[str] | None) -> dict[str, Any]:
+    """The generation settings of a command line, from their own options and from `--set`."""
     from ..generation.settings import Generation
     from ..recipes.overrides import parse
 
-    found = {name: context.params[name] for name in Generation.model_fields if context.params.get(name) is not None}
-    for key, value in (parse(text.removeprefix("generation.")) for text in more or ()):
-        if key in found:
-            raise ValueError(f"{key} is given twice; leave out one of both")
-        found[key] = value
-    return found
+    settings = {name: context.params[name] for name in Generation.model_fields if context.params.get(name) is not None}
+    for key, value in (parse(text.removeprefix("generation.")) for text in assignments or ()):
+        if key in settings:
+            raise ValueError(f"{key} is given twice; give it once")
+        settings[key] = value
+    return settings
 
 
-translate_help = """Translate texts: `qkv generate` for encoder–decoders.
+translate_help = """Translate texts with an encoder–decoder.
 
-Reads standard input line by line when no TEXT is given; a blank line gives a blank line. What is not said here is as the
-run's `generation_config.json` says.
+Without any TEXT, reads lines of standard input; a blank line gives a blank line. Options override the run's
+`generation_config.json`.
 """
 
 
 class _Replies:
-    """What answers messages that have nothing to do with one another, as a run continues texts."""
+    """Reply to independent messages, with the methods by which a run continues texts."""
 
     def __init__(self, run: Run, system: str | None) -> None:
         from ..inference.chat import assistant

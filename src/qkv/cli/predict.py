@@ -1,4 +1,4 @@
-"""`qkv predict`: what a trained run says of new inputs, by the task that it was trained on."""
+"""`qkv predict`: the predictions of a trained run for new inputs, by the run's task."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .options import Device, JsonLines, RunPath
 from .say import echo
-from .texts import CHUNK, Device, Json, RunPath, dumps, each, note_settings, opened
+from .texts import CHUNK, dumps, each, load_run, warn_of_settings
 
 if TYPE_CHECKING:
     from ..inference.predict import Prediction
@@ -24,42 +25,41 @@ def predict(
         list[str] | None,
         typer.Argument(
             metavar="[INPUT]...",
-            help="What the run's task is on: texts, with tabs between those that belong together "
-            "(`QUESTION<tab>CONTEXT`), or files. Without any, lines of standard input; of music, a new piece.",
+            help="Texts or files, as the run's task needs. Separate texts that belong together by tabs "
+            "(`QUESTION<tab>CONTEXT`). Without any, lines of standard input; for music, a new piece.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Write masks, boxes, series and music there, in files named after the inputs'."
+            metavar="DIR", help="Write masks, boxes, series and music to files in DIR, named after the inputs."
         ),
     ] = None,
     threshold: Annotated[
-        float, typer.Option(metavar="P", help="How sure it has to be of an object in a picture.")
+        float, typer.Option(metavar="P", help="Show detected objects of at least this probability.")
     ] = 0.5,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of what is drawn by chance: music.")] = 0,
-    json: Json = False,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of sampling, for music.")] = 0,
+    json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
-    """Ask a trained run about new inputs: classes, tags, answers, masks, boxes, captions, forecasts, music, choices.
+    """Predict with a trained run: classes, tags, answers, choices, masks, boxes, captions, forecasts or music.
 
     A blank line gives a blank line.
     """
-    from ..inference.predict import predict as ask
-    from ..inference.predict import predicts_without_input
+    from ..inference.predict import predict, predicts_without_input
     from ..inference.uses import reads_text
 
-    loaded = opened(run, "predict", device)
-    note_settings(inputs, "a run is asked as it was trained, leave it out")
+    loaded = load_run(run, "predict", device)
+    warn_of_settings(inputs, "`qkv predict` uses the run's settings, leave it out")
     options: dict[str, Any] = {"threshold": threshold, "seed": seed}
     answers: Iterable[tuple[str, Iterable[Prediction] | None]]
     if inputs:
-        answers = _streamed(inputs, lambda texts: ask(loaded, texts, **options))
+        answers = _stream(inputs, lambda texts: predict(loaded, texts, **options))
     elif predicts_without_input(loaded):
-        answers = [("", ask(loaded, [], **options))]
+        answers = [("", predict(loaded, [], **options))]
     else:
         at_once = CHUNK if reads_text(loaded) else FILES
-        answers = each(None, lambda lines: ([one] for one in ask(loaded, lines, **options)), at_once)
+        answers = each(None, lambda lines: ([one] for one in predict(loaded, lines, **options)), at_once)
     names: set[str] = set()
     for text, predictions in answers:
         if predictions is None:
@@ -70,20 +70,20 @@ def predict(
             echo(dumps({"input": prediction.input, **prediction.fields}) if json else prediction.text)
 
 
-def _streamed(
-    inputs: list[str], ask: Callable[[list[str]], Iterable[Prediction]]
+def _stream(
+    inputs: list[str], answer: Callable[[list[str]], Iterable[Prediction]]
 ) -> Iterator[tuple[str, Iterable[Prediction] | None]]:
-    """Each blank input with None; the predictions of those between as they come, so that few masks are in memory."""
+    """Yield None for blank inputs, and a lazy iterable of predictions for the others, so that few masks are in memory."""
     for blank, texts in groupby(inputs, key=lambda text: not text.strip()):
         if blank:
             yield from ((text, None) for text in texts)
         else:
-            yield "", ask(list(texts))
+            yield "", answer(list(texts))
 
 
-def _write(one: Prediction, folder: Path, names: set[str]) -> None:
-    """The files of a prediction. Raises ValueError where an input before it has made some of these names."""
-    if one.name in names:
-        raise ValueError(f"two inputs are named {one.name!r}; give each a folder of its own by --out")
-    names.add(one.name)
-    one.write(folder)
+def _write(prediction: Prediction, folder: Path, names: set[str]) -> None:
+    """Write the files of a prediction. Raises ValueError if an earlier input has the same name."""
+    if prediction.name in names:
+        raise ValueError(f"two inputs are named {prediction.name!r}; predict them one by one, each with its own --out")
+    names.add(prediction.name)
+    prediction.write(folder)

@@ -1,4 +1,4 @@
-"""An evaluation as people read it: a table of metrics, and outputs beside the truth."""
+"""Print an evaluation: a table of metrics, and sample outputs beside their references."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def show_evaluation(result: Evaluated) -> None:
 
 
 def show_saved(path: Path) -> None:
-    """The evaluation that a finished run has on disk."""
+    """Print the evaluation that a finished run has on disk."""
     from ..directories.layout import read_json
 
     show(read_json(path))
@@ -45,15 +45,16 @@ def _metrics(result: Mapping[str, Any]) -> Table:
     for overflow in ("ellipsis", "ellipsis", "fold"):
         table.add_column(overflow=overflow)
     for name, value in result["metrics"].items():
-        how = [result["signatures"].get(name, "")]
+        details = [result["signatures"].get(name, "")]
         if name in result.get("counts", {}):
-            how.insert(0, f"over {result['counts'][name]:,} examples")
-        table.add_row(name.replace("_", " "), _number(name, value), f"[dim]{escape('; '.join(filter(None, how)))}[/]")
+            details.insert(0, f"over {result['counts'][name]:,} examples")
+        note = escape("; ".join(filter(None, details)))
+        table.add_row(name.replace("_", " "), _number(name, value), f"[dim]{note}[/]")
     return table
 
 
 def _number(name: str, value: float | None) -> str:
-    if value is None or not isfinite(value):  # a file says null
+    if value is None or not isfinite(value):  # None from a file's null
         return "not finite"
     return f"{value:.2%}" if name in _PERCENT else f"{value:.4g}" if abs(value) < 10 else f"{value:.2f}"
 
@@ -61,12 +62,12 @@ def _number(name: str, value: float | None) -> str:
 def _samples(samples: list[Mapping[str, Any]]) -> Table:
     table = Table(title="samples", title_justify="left", box=None)
     pairs = any(sample.get("target") is not None for sample in samples)
-    for header in ("source", "output", "truth") if pairs else ("prompt", "output"):
+    for header in ("source", "output", "reference") if pairs else ("prompt", "output"):
         table.add_column(header, overflow="fold")
     for sample in samples:
         cells = [escape(sample["source"]), escape(sample["output"])]
         if pairs:
-            right = sample["target"] == sample["output"]
-            cells.append("[green]the same[/]" if right else escape(sample["target"]))
+            correct = sample["target"] == sample["output"]
+            cells.append("[green]the same[/]" if correct else escape(sample["target"]))
         table.add_row(*cells)
     return table

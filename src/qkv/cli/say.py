@@ -1,8 +1,9 @@
-"""What the command line prints. Much of it is not ours: names of classes and files, samples, what a model writes.
+"""Print to the terminal, with control characters escaped.
 
-Control characters in such text, escape sequences above all, would act on the terminal: clear it, rename its window, hide
-what follows. In messages and tables they are shown as `\\x1b`; so they are in results that a terminal shows. Results that go
-into a file or a pipe stay as they are, to the byte.
+Much of what the command line prints comes from outside: names of classes and files, samples, the output of a model. Control
+characters in it, above all escape sequences, would act on the terminal: clear it, rename its window, hide what follows.
+Messages, tables, and results printed to a terminal show them as `\\x1b`. Results written to a file or a pipe are unchanged,
+to the byte.
 """
 
 from __future__ import annotations
@@ -15,29 +16,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # but for tabs and the ends of lines
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but tabs and line feeds
 
 
 def visible(text: str) -> str:
-    """A text with its control characters, and halves of surrogate pairs, spelled out: `\\x1b`, `\\ud800`."""
-    return _CONTROLS.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+    """Escape control characters and halves of surrogate pairs in a text: `\\x1b`, `\\ud800`."""
+    return _CONTROLS.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a result, or with `err` a message."""
+    """Print a result, or, with `err`, a message on standard error."""
     stream = sys.stderr if err else sys.stdout
-    if stream is not None:  # it was closed before we began
+    if stream is not None:  # None if the stream was closed before Python started
         stream.write((visible(text) if err or stream.isatty() else text) + "\n" * nl)
         stream.flush()
 
 
+def echo_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    from json import dumps
+
+    echo(dumps(value, indent=2, ensure_ascii=False))
+
+
 def warn(text: str) -> None:
-    """Something that the user should know, on standard error."""
+    """Print a warning on standard error."""
     echo(f"qkv: warning: {text}", err=True)
 
 
 def console(stderr: bool = False) -> Console:
-    """What prints tables, trees and progress."""
+    """A console for tables, trees and progress bars that escapes control characters."""
     from rich.console import Console, RenderableType
     from rich.segment import Segment
 

@@ -1,4 +1,4 @@
-"""`qkv score` and `qkv embed`: how likely a model holds texts to be, and the vectors it has for them."""
+"""`qkv score` and `qkv embed`: log-likelihoods and embeddings of texts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .options import Device, JsonLines, RunPath, Texts
 from .say import echo
-from .texts import Device, Json, RunPath, Texts, dumps, each, note_settings, opened
+from .texts import dumps, each, load_run, warn_of_settings
 
 if TYPE_CHECKING:
     from ..inference.score import Score
@@ -21,47 +22,48 @@ def score(
         list[str] | None,
         typer.Argument(
             metavar="[TEXT]...",
-            help="Texts; for a model trained on pairs `SOURCE<tab>TARGET`. Without any, lines of standard input.",
+            help="Texts, or for a model trained on pairs `SOURCE<tab>TARGET`. Without any, lines of standard input.",
         ),
     ] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="The target of each TEXT in turn, instead of a tab; one TEXT may have many."),
+        typer.Option(
+            metavar="TEXT",
+            help="The target of each TEXT, instead of a tab; repeatable. A single TEXT may have several targets.",
+        ),
     ] = None,
-    json: Json = False,
+    json: JsonLines = False,
     device: Device = "auto",
 ) -> None:
-    """Score given outputs: the log-likelihood of each token and of the whole (natural logarithm), and perplexity.
+    """Score texts: the log-likelihood (natural logarithm) of each token and of the text, and its perplexity.
 
     A blank line gives a blank line.
     """
-    loaded = opened(run, "score", device)
-    note_settings(texts, "`qkv score` has no settings, leave it out")
+    loaded = load_run(run, "score", device)
+    warn_of_settings(texts, "`qkv score` has no settings, leave it out")
     pairs = loaded.task != "continue"
     if target:
-        texts = _beside(texts, target, pairs)
-    totals = [0.0, 0.0]
-    for text, result in each(texts, lambda asked: loaded.score(*_sides(asked, pairs))):
+        texts = _with_targets(texts, target, pairs)
+    log_likelihood, count = 0.0, 0
+    for text, result in each(texts, lambda chunk: loaded.score(*_sides(chunk, pairs))):
         if result is None:
-            echo(dumps({**NOTHING, "text": text}) if json else "")
+            echo(dumps({"text": text, **BLANK}) if json else "")
             continue
         echo(dumps({"text": text, **asdict(result)}) if json else _line(result))
-        totals = [totals[0] + result.log_likelihood, totals[1] + len(result.log_probs)]
-    if not json and totals[1]:
-        echo(f"all: {totals[0]:.4f} over {totals[1]:.0f} tokens, perplexity {perplexity(*totals):.4f}")
+        log_likelihood += result.log_likelihood
+        count += len(result.log_probs)
+    if not json and count:
+        from ..metrics.text import perplexity
+
+        echo(f"all: {log_likelihood:.4f} over {count} tokens, perplexity {perplexity(-log_likelihood, count):.4f}")
 
 
-NOTHING: dict[str, Any] = {
-    "text": "",
-    "tokens": [],
-    "log_probs": [],
-    "log_likelihood": None,
-    "perplexity": None,
-}  # of a blank text
+BLANK: dict[str, Any] = {"tokens": [], "log_probs": [], "log_likelihood": None, "perplexity": None}
+"""The scores of a blank text."""
 
 
-def _beside(texts: list[str] | None, target: list[str], pairs: bool) -> list[str]:
-    """Each text with its target behind a tab."""
+def _with_targets(texts: list[str] | None, target: list[str], pairs: bool) -> list[str]:
+    """Join each text and its target with a tab."""
     if not pairs:
         raise ValueError(
             "--target is for models trained on pairs; this run is a language model and scores the TEXT itself"
@@ -72,12 +74,12 @@ def _beside(texts: list[str] | None, target: list[str], pairs: bool) -> list[str
         raise ValueError(f"there are {len(texts)} texts and {len(target)} targets; give one target for each text")
     tabbed = next((text for text in [*texts, *target] if "\t" in text), None)
     if tabbed is not None:
-        raise ValueError(f"{tabbed!r} has a tab, which parts a text from its target; leave out --target, or the tab")
+        raise ValueError(f"{tabbed!r} has a tab, which separates a text from its target; leave out --target or the tab")
     return [f"{text}\t{one}" for text, one in zip(texts, target, strict=True)]
 
 
 def _sides(lines: list[str], pairs: bool) -> tuple[list[str], list[str] | None]:
-    """Texts, and their targets where a model was trained on pairs."""
+    """The texts, and their targets if the model was trained on pairs."""
     if not pairs:
         return lines, None
     split = [line.split("\t") for line in lines]
@@ -87,16 +89,10 @@ def _sides(lines: list[str], pairs: bool) -> tuple[list[str], list[str] | None]:
     return [parts[0] for parts in split], [parts[1] for parts in split]
 
 
-def perplexity(total: float, count: float) -> float:
-    from ..metrics.text import perplexity as of_tokens
-
-    return of_tokens(-total, int(count))
-
-
 def _line(score: Score) -> str:
     tokens = " ".join(f"{token}:{value:.3f}" for token, value in zip(score.tokens, score.log_probs, strict=True))
     if not tokens:
-        return "no token that is predicted from another"
+        return "no tokens to predict"
     return f"{score.log_likelihood:.4f}\tperplexity {score.perplexity:.4f}\t{tokens}"
 
 
@@ -107,57 +103,59 @@ def embed(
         str | None,
         typer.Option(
             metavar="mean|cls|last|max|none",
-            help="One vector a text, or with `none` one a token; by default what sentence-transformers' files say, "
-            "else the mean.",
+            help="How to pool the tokens of a text; `none` gives one vector per token. [default: as sentence-transformers' "
+            "files say, or mean]",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.npy", help="Write an array: (texts, d_model), or with `none` (all tokens, d_model)."
+            metavar="FILE.npy", help="Write an array of shape (texts, d_model), or with `none` (all tokens, d_model)."
         ),
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Embed texts: hidden states of the last layer (an encoder–decoder's encoder), pooled or one a token.
+    """Embed texts: the last layer's hidden states (of an encoder–decoder, the encoder's), pooled or one per token.
 
-    Prints one JSON array a text, or writes an `.npy` file. With `--pooling none` the tokens of all texts follow one another
-    in the file, and the number of tokens of each text is printed. A blank text gives `null`, in a file a row of NaN, or no
-    token.
+    Prints one JSON array per text, or writes an `.npy` file. With `--pooling none`, the file has the tokens of all texts one
+    after another, and the number of tokens of each text is printed. A blank text gives `null`, or in a file a row of NaN or
+    no token.
     """
     from ..inference.embed import as_pooling
 
-    chosen = None if pooling is None else as_pooling(pooling)
+    pool = None if pooling is None else as_pooling(pooling)
     if out is not None and out.suffix != ".npy":
-        raise ValueError(f"--out {out} is to end in .npy; without --out the vectors are printed as JSON")
+        raise ValueError(f"--out must end in .npy, not {out}; without --out the vectors are printed as JSON")
     if out is not None and not out.parent.is_dir():
-        raise ValueError(f"there is no folder {out.parent} for {out.name}; make it first")
-    loaded = opened(run, "embed", device)
-    note_settings(texts, "`qkv embed` has no settings but --pooling, leave it out")
-    made = (vectors for _, vectors in each(texts, lambda asked: loaded.embed(asked, chosen)))
+        raise ValueError(f"there is no folder {out.parent} for {out.name}; create it first")
+    loaded = load_run(run, "embed", device)
+    warn_of_settings(texts, "`qkv embed` has no settings but --pooling, leave it out")
+    embeddings = (vectors for _, vectors in each(texts, lambda chunk: loaded.embed(chunk, pool)))
     if out is None:
-        for vectors in made:
+        for vectors in embeddings:
             echo(dumps(None if vectors is None else vectors.tolist()))
         return
-    rows = [None if vectors is None else vectors.numpy() for vectors in made]
+    rows = [None if vectors is None else vectors.numpy() for vectors in embeddings]
     _write(out, rows, pooling == "none")
     if pooling == "none":
         echo("\n".join("0" if row is None else str(len(row)) for row in rows))
 
 
 def _write(out: Path, rows: list[Any], tokens: bool) -> None:
-    """One array of all vectors, written whole or not at all."""
+    """Write all vectors as one array, atomically."""
     import io
 
     import numpy
 
     from ..core.atomic import write_file
 
-    there = [row for row in rows if row is not None]
-    if not there:
+    present = [row for row in rows if row is not None]
+    if not present:
         raise ValueError("there are no texts to embed")
-    missing = numpy.full_like(there[0], numpy.nan)
-    made = there if tokens else [missing if row is None else row for row in rows]
+    if tokens:
+        array = numpy.concatenate(present)
+    else:
+        array = numpy.stack([numpy.full_like(present[0], numpy.nan) if row is None else row for row in rows])
     file = io.BytesIO()
-    numpy.save(file, numpy.concatenate(made) if tokens else numpy.stack(made), allow_pickle=False)
+    numpy.save(file, array, allow_pickle=False)
     write_file(out, file.getvalue())

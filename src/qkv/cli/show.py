@@ -1,4 +1,4 @@
-"""`qkv show`: a recipe or a preset with everything resolved, and what the model will see."""
+"""`qkv show`: a resolved recipe or preset, or a batch of its data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .say import console, echo
+from .options import Json, RecipeOrPreset, Settings
+from .say import console, echo, echo_json
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -20,24 +21,21 @@ if TYPE_CHECKING:
 
 
 def show(
-    name: Annotated[
-        str, typer.Argument(metavar="RECIPE-OR-PRESET", help="A recipe, a preset, a recipe's file or a run directory.")
-    ],
-    settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it, such as `model.d_model=64`.")
-    ] = None,
+    name: RecipeOrPreset,
+    settings: Settings = None,
     data: Annotated[bool, typer.Option("--data", help="Show rows of a batch as the model will see them.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
-    """Show a recipe or a preset with every default spelled out, and the number of parameters."""
+    """Show a recipe or a preset with all defaults, and its number of parameters."""
     from .. import families
     from ..recipes import recipe
 
     changes = list(settings or ())
     if name in families.presets() and name not in recipe.packaged():
         if data:
-            raise ValueError(f"{name} is a preset, a model without data; --data is for recipes")
-        _show_preset(name, changes, json)
+            raise ValueError(f"{name} is a preset, which has no data; --data is for recipes")
+        spec = load_preset(name, changes)
+        _print({"preset": name, "parameters": spec.n_parameters, "model": spec.to_dict()}, json)
         return
     loaded = load_recipe(name, changes)
     if data:
@@ -51,7 +49,7 @@ def show(
 
 
 def load_recipe(name: str, changes: list[str]) -> Recipe:
-    """A recipe with changes. Raises ValueError with the nearest names, of presets too, where there is none."""
+    """Load a recipe with changes. Raises ValueError with the nearest recipes and presets for an unknown name."""
     from .. import families
     from ..core.spec import nearest
     from ..recipes.recipe import Recipe, packaged
@@ -63,17 +61,12 @@ def load_recipe(name: str, changes: list[str]) -> Recipe:
 
 
 def load_preset(name: str, changes: list[str]) -> ModelSpec:
-    """A preset's spec with changes such as `d_model=64` or `decoder.position=alibi`."""
+    """The spec of a preset with changes such as `d_model=64` or `decoder.position=alibi`."""
     from ..recipes.overrides import apply
     from ..recipes.recipe import ModelChoice
 
     tree = apply({"model": {"preset": name}}, [f"model.{text}" for text in changes])
     return ModelChoice.from_dict(tree["model"]).spec()
-
-
-def _show_preset(name: str, changes: list[str], json: bool) -> None:
-    spec = load_preset(name, changes)
-    _print({"preset": name, "parameters": spec.n_parameters, "model": spec.to_dict()}, json)
 
 
 def _show_recipe(recipe: Recipe, json: bool) -> None:
@@ -82,27 +75,29 @@ def _show_recipe(recipe: Recipe, json: bool) -> None:
     tree["model"] = {**tree["model"], "parameters": spec.n_parameters, "spec": spec.to_dict()}
     _print(tree, json)
     if not json and recipe.vocab_size and "vocab_size" not in recipe.model.sizes:
-        echo(f"Parameters are those of the largest vocabulary that the tokenizer may learn, {recipe.vocab_size:,}.")
+        echo(
+            f"The number of parameters is for the largest vocabulary that the tokenizer may have, {recipe.vocab_size:,}."
+        )
 
 
-def _show_rows(found: Preview, json: bool) -> None:
+def _show_rows(preview: Preview, json: bool) -> None:
     if json:
         from dataclasses import asdict
 
-        echo(dumps(asdict(found), indent=2, ensure_ascii=False))
+        echo_json(asdict(preview))
         return
-    width = max(8, *(len(label) for row in found.rows for label, _ in row.lines()))
-    for row in found.rows:
+    width = max(8, *(len(label) for row in preview.rows for label, _ in row.lines()))
+    for row in preview.rows:
         for label, text in row.lines():
             typer.secho(f"{label:>{width}} ", nl=False, bold=True)
             echo(text)
         echo()
-    echo(str(found))
+    echo(str(preview))
 
 
 def _print(tree: Mapping[str, Any], json: bool) -> None:
     if json:
-        echo(dumps(tree, indent=2, ensure_ascii=False))
+        echo_json(tree)
         return
     from rich.markup import escape
     from rich.tree import Tree

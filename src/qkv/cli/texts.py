@@ -1,8 +1,8 @@
-"""Texts from the command line or from standard input, for the commands that use a run.
+"""Read texts from the command line or from standard input, for the commands that use a run.
 
-One rule for blank texts, which say nothing: nobody is asked about them, and each is answered by a blank line, in JSON by an
-object whose answer is null or empty. A line of standard input that can't be answered, such as one that is longer than the
-model's context, has the same and a warning. So lines that go in and lines that come out belong together.
+A blank text is not given to the model; its output is a blank line, or in JSON an object whose answer is null or empty. A
+line of standard input that can't be processed, such as one longer than the model's context, has the same output and a
+warning. Lines of input and output therefore correspond.
 """
 
 from __future__ import annotations
@@ -12,33 +12,22 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-
-import typer
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .say import echo, warn
 
 if TYPE_CHECKING:
     from ..inference.run import Run
 
-CHUNK = 512  # lines read before they are worked on: enough to batch by length, few enough to keep nothing waiting long
+CHUNK = 512  # lines read before they are processed: enough to batch by length, and few enough for a short delay
 
-QUOTED = 40  # characters of a text that can't be answered
+QUOTED = 40  # characters of a text shown in a message
 
 T = TypeVar("T")
 
-RunPath = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run directory, a directory of the Hub, or a name on the Hub.")
-]
-Texts = Annotated[
-    list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; without any, lines of standard input.")
-]
-Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
-
-def opened(run: str | Path, command: str, device: str) -> Run:
-    """The run that a command is to ask. Raises ValueError with the command to use where it is of the wrong kind."""
+def load_run(run: str | Path, command: str, device: str) -> Run:
+    """Load the run that a command uses. Raises ValueError naming the right command for a run of another kind."""
     from ..inference.run import load
     from ..inference.uses import check
 
@@ -48,7 +37,7 @@ def opened(run: str | Path, command: str, device: str) -> Run:
 
 
 def read(texts: Sequence[str] | None, at_once: int = CHUNK) -> Iterator[list[str]]:
-    """The texts in chunks: those given, or the lines of standard input. Invalid UTF-8 is an error naming the line."""
+    """Yield the texts, or the lines of standard input, in chunks. Raises ValueError naming the line for invalid UTF-8."""
     if texts:
         yield from chunks(texts, 1) if at_once == 1 else [list(texts)]
         return
@@ -61,49 +50,51 @@ def read(texts: Sequence[str] | None, at_once: int = CHUNK) -> Iterator[list[str
 
 
 def each(
-    texts: Sequence[str] | None, ask: Callable[[list[str]], Iterable[T]], at_once: int = CHUNK
+    texts: Sequence[str] | None, answer: Callable[[list[str]], Iterable[T]], at_once: int = CHUNK
 ) -> Iterator[tuple[str, T | None]]:
-    """Each text with what is said of it; None for a blank one, about which nobody is asked.
+    """Yield each text with its answer, which is None for a blank text.
 
-    Raises ValueError naming the first of the given texts that can't be answered. A line of standard input that can't be is
-    told in a warning and has None; the others are answered.
+    Raises ValueError naming the first of the given texts that can't be answered. A line of standard input that can't be
+    answered has a warning and the answer None.
     """
     before = 0
     for chunk in read(texts, at_once):
-        asked = {i: text for i, text in enumerate(chunk) if text.strip()}
-        made, refused = _answers(asked, ask)
-        for i, error in refused.items():
+        answers, errors = _answer({i: text for i, text in enumerate(chunk) if text.strip()}, answer)
+        for i, error in errors.items():
             if texts:
                 raise ValueError(f"text {before + i + 1}, {_quoted(chunk[i])}: {_alone(error)}")
             warn(f"line {before + i + 1}, {_quoted(chunk[i])}, is not answered: {_alone(error)}")
         for i, text in enumerate(chunk):
-            yield text, made.get(i)
+            yield text, answers.get(i)
         before += len(chunk)
 
 
-def _answers(
-    asked: dict[int, str], ask: Callable[[list[str]], Iterable[T]]
+def _answer(
+    texts: dict[int, str], answer: Callable[[list[str]], Iterable[T]]
 ) -> tuple[dict[int, T], dict[int, ValueError]]:
-    """What is said of texts, by their numbers, and why nothing can be said of some. Raises ValueError for a mistake that is
-    not in one of several texts: all are refused in the same words, or they are refused only together."""
-    made, refused, together = dict[int, T](), dict[int, ValueError](), None
-    groups = [list(asked)] if asked else []
+    """The answers to texts, and the errors of texts that have none, by index.
+
+    Texts are answered together. If this fails, they are halved until the texts that can't be answered are found. Raises
+    ValueError for a mistake that is not in one of the texts: all fail with the same message, or only all together.
+    """
+    answers, errors, first_error = dict[int, T](), dict[int, ValueError](), None
+    groups = [list(texts)] if texts else []
     while groups:
         group = groups.pop(0)
         try:
-            made |= zip(group, ask([asked[i] for i in group]), strict=True)
+            answers |= zip(group, answer([texts[i] for i in group]), strict=True)
         except ValueError as error:
-            together = together or error
+            first_error = first_error or error
             half = len(group) // 2
             if half:
                 groups[:0] = [group[:half], group[half:]]
             else:
-                refused[group[0]] = error
-    if len(refused) == len(asked) > 1 and len({str(error) for error in refused.values()}) == 1:
-        raise next(iter(refused.values()))
-    if together is not None and not refused:
-        raise together
-    return made, refused
+                errors[group[0]] = error
+    if len(errors) == len(texts) > 1 and len({str(error) for error in errors.values()}) == 1:
+        raise next(iter(errors.values()))
+    if first_error is not None and not errors:
+        raise first_error
+    return answers, errors
 
 
 def _alone(error: ValueError) -> str:
@@ -115,19 +106,19 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= QUOTED else f"{text[:QUOTED]}…")
 
 
-def note_settings(texts: Sequence[str] | None, advice: str) -> None:
-    """Warn of texts that were meant as settings, by how they are written."""
+def warn_of_settings(texts: Sequence[str] | None, advice: str) -> None:
+    """Warn about texts that look like settings, `KEY=VALUE`."""
     from ..generation.settings import Generation
     from ..recipes.recipe import Recipe
 
     for text in texts or ():
-        found = re.match(r"([a-z_]+)((?:\.[a-z_*0-9]+)*)=\S", text)
-        if found and (found[1] in Recipe.model_fields if found[2] else found[1] in Generation.model_fields):
+        match = re.match(r"([a-z_]+)((?:\.[a-z_*0-9]+)*)=\S", text)
+        if match and (match[1] in Recipe.model_fields if match[2] else match[1] in Generation.model_fields):
             warn(f"{text!r} is read as a text, though it looks like a setting; {advice}")
 
 
 def dumps(value: Any) -> str:
-    """One line of JSON."""
+    """A value as one line of JSON."""
     from ..core.plain_json import dumps as plain
 
     return plain(value)

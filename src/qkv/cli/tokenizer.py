@@ -1,73 +1,85 @@
-"""`qkv tokenizer`: train one on text files, read one that others made, and look at how one splits words."""
+"""`qkv tokenizer`: train, inspect and convert tokenizers."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .say import console, echo
+from .options import Json
+from .say import console, echo, echo_json
 
 if TYPE_CHECKING:
     from ..tokenizers.explain_split import Split
     from ..tokenizers.training.pair_merges import Step
 
-SHOWN = 12  # names in a list
+SHOWN = 12  # tokens in a list
 
-app = typer.Typer(no_args_is_help=True, help="Train or read a tokenizer, or see how one splits words.")
+app = typer.Typer(no_args_is_help=True, help="Train, inspect and convert tokenizers.")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the tokenizer.json in DIR.")]
-Source = Annotated[
+TokenizerPath = Annotated[
     Path,
     typer.Argument(
         metavar="DIR_OR_FILE",
-        help="A run, a folder from the Hub, a tokenizer.json, vocab.txt, vocab.json (and merges.txt) or .model.",
+        help="A run, a directory in the Hub's format, a tokenizer.json, vocab.txt, vocab.json (with merges.txt), .model or "
+        ".tiktoken file.",
     ),
 ]
 
 
 @app.command("train")
 def train(
-    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Text files, plain or .gz, read by lines.")],
-    kind: Annotated[str, typer.Option(metavar="bpe|wordpiece|unigram|word|char|byte")] = "bpe",
-    vocab_size: Annotated[int | None, typer.Option(metavar="N", help="Tokens at most, special ones included.")] = None,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES...", help="Text files, plain or .gz, read line by line.")
+    ],
+    kind: Annotated[
+        str, typer.Option(metavar="bpe|wordpiece|unigram|word|char|byte", help="The kind of tokenizer.")
+    ] = "bpe",
+    vocab_size: Annotated[
+        int | None, typer.Option(metavar="N", help="Maximum number of tokens, including special tokens.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to write tokenizer.json.")] = None,
     special: Annotated[
-        list[str] | None, typer.Option(metavar="TOKEN", help="A marker such as `<de>` that is one token. Repeatable.")
+        list[str] | None, typer.Option(metavar="TOKEN", help="A marker that is one token, such as `<de>`; repeatable.")
     ] = None,
-    min_frequency: Annotated[int | None, typer.Option(metavar="N", help="Leave what is rarer.")] = None,
+    min_frequency: Annotated[
+        int | None, typer.Option(metavar="N", help="Ignore pairs or words that are rarer than N.")
+    ] = None,
     byte_level: Annotated[
         bool | None, typer.Option("--byte-level/--no-byte-level", help="BPE over bytes (lossless) or characters.")
     ] = None,
     byte_fallback: Annotated[
-        bool | None, typer.Option("--byte-fallback", help="Spell unknown characters as bytes (bpe, unigram, char).")
+        bool | None, typer.Option("--byte-fallback", help="Encode unknown characters as bytes (bpe, unigram, char).")
     ] = None,
     prefix_space: Annotated[
         bool | None,
-        typer.Option("--prefix-space/--no-prefix-space", help="Treat a text's first word like the others."),
+        typer.Option("--prefix-space/--no-prefix-space", help="Add a space before the first word of a text."),
     ] = None,
     lowercase: Annotated[bool | None, typer.Option("--lowercase", help="Lowercase the text.")] = None,
-    normalization: Annotated[str | None, typer.Option(metavar="none|nfc|nfkc")] = None,
-    mask: Annotated[bool, typer.Option("--mask", help="Have a token `<mask>`.")] = False,
-    trace: Annotated[bool, typer.Option("--trace", help="Show how the table grew, merge by merge.")] = False,
+    normalization: Annotated[
+        str | None, typer.Option(metavar="none|nfc|nfkc", help="Unicode normalization of the text.")
+    ] = None,
+    mask: Annotated[bool, typer.Option("--mask", help="Add the token `<mask>`.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Show the merges in the order of training.")] = False,
     dropout: Annotated[
         float | None,
-        typer.Option(metavar="P", help="For training models: chance in how words are split (bpe, unigram)."),
+        typer.Option(metavar="P", help="Split words at random when a model is trained (bpe, unigram)."),
     ] = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Train a tokenizer on text files. With --trace it need not be saved."""
+    """Train a tokenizer on text files and save it (optional with --trace)."""
     from ..data.tokenizer_training import train_from_files
     from ..tokenizers.training.spec import TokenizerSpec
 
     if out is None and not trace:
-        raise ValueError("say where the tokenizer goes, with --out DIR (only --trace can do without)")
-    _free(out, overwrite)
+        raise ValueError("give the directory for the tokenizer with --out DIR, or show the merges with --trace")
+    _check_free(out, overwrite)
     settings: dict[str, Any] = {
         "vocab_size": vocab_size,
         "special": tuple(special) if special else None,
@@ -80,34 +92,33 @@ def train(
         "mask": "<mask>" if mask else None,
         "dropout": dropout,
     }
-    given = {name: value for name, value in settings.items() if value is not None}
-    spec = TokenizerSpec.from_dict({"kind": kind, **given})
+    fields = {name: value for name, value in settings.items() if value is not None}
+    spec = TokenizerSpec.from_dict({"kind": kind, **fields})
     steps: list[Step] = []
     tokenizer = train_from_files(spec, files, progress=sys.stderr.isatty(), trace=steps.append if trace else None)
     path = None if out is None else tokenizer.save(out)
-    most = getattr(spec, "vocab_size", tokenizer.vocab_size)
+    size = tokenizer.vocab_size
+    limit = getattr(spec, "vocab_size", size)
     if json:
-        account = {"path": path and str(path), "kind": kind, "vocab_size": tokenizer.vocab_size, "at_most": most}
-        _print_json({**account, **({"trace": steps} if trace else {})})
+        summary = {"path": path and str(path), "kind": kind, "vocab_size": size, "at_most": limit}
+        echo_json({**summary, **({"trace": list(map(asdict, steps))} if trace else {})})
         return
     if trace:
         _show_trace(steps, scored=kind == "wordpiece")
-    fewer = (
-        f", and the text has no more to teach (at most {most:,} were asked for)" if tokenizer.vocab_size < most else ""
-    )
-    echo(f"{tokenizer.vocab_size:,} tokens{fewer}" + (f"; written to {path}" if path else "; not saved"))
+    fewer = f", fewer than the limit of {limit:,}: the text yields no more" if size < limit else ""
+    echo(f"{size:,} tokens{fewer}" + (f"; written to {path}" if path else "; not saved"))
 
 
 @app.command("show")
 def show(
-    path: Source,
-    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="What to split.")],
+    path: TokenizerPath,
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="The words to split.")],
     json: Json = False,
 ) -> None:
     """Show how words are split, step by step.
 
-    BPE: the merges in order. WordPiece: the longest piece at each place, and what was tried before. Unigram: the most
-    probable segmentation and the runners-up, with log-probabilities.
+    BPE: the merges in order. WordPiece: the longest piece at each position, and the longer ones tried before it. Unigram:
+    the most probable segmentation and the runners-up, with log-probabilities.
     """
     from ..tokenizers.explain_split import Splitter
     from ..tokenizers.tokenizer import Tokenizer
@@ -115,7 +126,7 @@ def show(
     splitter = Splitter(Tokenizer.load(path))
     splits = {word: splitter.split(word) for word in words}
     if json:
-        _print_json(splits)
+        echo_json({word: [asdict(part) for part in parts] for word, parts in splits.items()})
         return
     for word, parts in splits.items():
         echo(word)
@@ -124,20 +135,20 @@ def show(
 
 
 @app.command("info")
-def info(path: Source, json: Json = False) -> None:
-    """Show what a tokenizer is: its kind and size, and the ids of its special tokens."""
+def info(path: TokenizerPath, json: Json = False) -> None:
+    """Show a tokenizer's kind, its size, and the ids of its special tokens."""
     from ..tokenizers.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(path)
     roles = {role: {"token": name, "id": tokenizer.id(name)} for role, name in tokenizer.roles.items()}
     named = set(tokenizer.roles.values())
     others = [name for name in tokenizer.controls if name not in named]
-    account = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "roles": roles, "control": others}
-    account |= {"markers": list(tokenizer.markers), "dropout": tokenizer.dropout}
+    summary = {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "roles": roles, "control": others}
+    summary |= {"markers": list(tokenizer.markers), "dropout": tokenizer.dropout}
     sources = None if tokenizer.sources is tokenizer else tokenizer.sources
-    account |= {} if sources is None else {"sources": {"kind": sources.kind, "vocab_size": sources.vocab_size}}
+    summary |= {} if sources is None else {"sources": {"kind": sources.kind, "vocab_size": sources.vocab_size}}
     if json:
-        _print_json(account)
+        echo_json(summary)
         return
     echo(f"{tokenizer.kind}, {tokenizer.vocab_size:,} tokens")
     for role, token in roles.items():
@@ -147,33 +158,33 @@ def info(path: Source, json: Json = False) -> None:
             more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
             echo(f"  {what}: {' '.join(names[:SHOWN])}{more}")
     if sources is not None:
-        echo(f"  sources of pairs are read by another: {sources.kind}, {sources.vocab_size:,} tokens")
+        echo(f"  separate tokenizer for sources: {sources.kind}, {sources.vocab_size:,} tokens")
     if tokenizer.dropout:
         echo(f"  dropout {tokenizer.dropout:g} in training")
 
 
 @app.command("convert")
 def convert(
-    path: Source,
+    path: TokenizerPath,
     out: Annotated[
         Path, typer.Argument(metavar="DIR", help="Where to write tokenizer.json and tokenizer_config.json.")
     ],
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a tokenizer of any form as a tokenizer.json, with the tokenizer_config.json that transformers needs."""
+    """Convert a tokenizer to tokenizer.json, with the tokenizer_config.json that transformers needs."""
     from ..tokenizers.hub_export import save_for_hub
     from ..tokenizers.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(path)
-    _free(out / "tokenizer.json", overwrite)
+    _check_free(out / "tokenizer.json", overwrite)
     echo(f"{tokenizer.name} written to {save_for_hub(tokenizer, out)}")
 
 
-def _free(out: Path | None, overwrite: bool) -> None:
+def _check_free(out: Path | None, overwrite: bool) -> None:
     from ..tokenizers.tokenizer_json import place
 
     if out is not None and place(out).exists() and not overwrite:
-        raise ValueError(f"{place(out)} exists already; replace it with --overwrite, or choose another folder")
+        raise ValueError(f"{place(out)} already exists; replace it with --overwrite, or choose another folder")
 
 
 def _show_split(split: Split) -> None:
@@ -199,15 +210,3 @@ def _show_trace(steps: Sequence[Step], scored: bool) -> None:
         cells = [str(number), f"{step.left} + {step.right}", step.token, *counts, corpus]
         table.add_row(*map(Text, cells))
     console().print(table)
-
-
-def _print_json(value: Any) -> None:
-    from dataclasses import asdict, is_dataclass
-    from json import dumps
-
-    def plain(item: Any) -> Any:
-        if is_dataclass(item) and not isinstance(item, type):
-            return asdict(item)
-        raise TypeError(f"{type(item).__name__} has no JSON form")
-
-    echo(dumps(value, indent=2, ensure_ascii=False, default=plain))

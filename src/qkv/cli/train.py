@@ -1,4 +1,4 @@
-"""`qkv train` and `qkv demo`: a recipe in, a run directory out."""
+"""`qkv train` and `qkv demo`: train a recipe and write a run directory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from . import consent
 from .errors import INTERRUPTED
+from .options import Device
 from .say import console, echo
 
 if TYPE_CHECKING:
@@ -20,29 +21,31 @@ DEMO = "localise"
 
 Settings = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as `training.max_steps=100`."),
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change, such as `training.max_steps=100`."),
 ]
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="The run directory. [default: runs/NAME]")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in the directory from its last save.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the directory from its last save.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the directory.")]
-Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")]
-Precision = Annotated[str | None, typer.Option(metavar="auto|fp32|bf16|fp16", help="The numbers to compute in.")]
+Precision = Annotated[
+    str | None, typer.Option(metavar="auto|fp32|bf16|fp16", help="The precision of training. [default: the recipe's]")
+]
 Compile = Annotated[
-    bool | None, typer.Option("--compile/--no-compile", help="Whether to use `torch.compile`. [default: where it pays]")
+    bool | None,
+    typer.Option("--compile/--no-compile", help="Whether to use `torch.compile`. [default: the recipe's]"),
 ]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of weights, dropout and the order of the data.")]
 MaxTime = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Stop training after so long: `90s`, `10m`, `1h30m`; a bare number is seconds."),
+    typer.Option(metavar="TIME", help="Stop training after this time: `90s`, `10m`, `1h30m`, or a number of seconds."),
 ]
-MaxSteps = Annotated[int | None, typer.Option(metavar="N", help="Stop training after so many optimizer steps.")]
-MaxEpochs = Annotated[int | None, typer.Option(metavar="N", help="Stop training after so many passes over the data.")]
+MaxSteps = Annotated[int | None, typer.Option(metavar="N", help="Stop training after N optimizer steps.")]
+MaxEpochs = Annotated[int | None, typer.Option(metavar="N", help="Stop training after N passes over the data.")]
 
 
 def train(
     recipe: Annotated[
         str,
-        typer.Argument(metavar="RECIPE", help="A recipe's name (`qkv list recipes`), a YAML file or a run directory."),
+        typer.Argument(metavar="RECIPE", help="A recipe (`qkv list recipes`), a YAML file or a run directory."),
     ],
     settings: Settings = None,
     out: Out = None,
@@ -56,9 +59,9 @@ def train(
     max_steps: MaxSteps = None,
     max_epochs: MaxEpochs = None,
 ) -> int:
-    """Train a model by a recipe, evaluate it, and write its run directory.
+    """Train a recipe's model, evaluate it, and write a run directory.
 
-    Ctrl-C stops after the running step and saves; `--resume` goes on from there, exactly.
+    Ctrl-C stops after the current step and saves; `--resume` continues exactly from there.
     """
     options = {
         "training.precision": precision,
@@ -78,7 +81,7 @@ def demo(
     overwrite: Overwrite = False,
     device: Device = "auto",
 ) -> int:
-    """Train a small translator of dates, numbers and names from nothing: `qkv train localise`, safe to repeat."""
+    """Train a small translator of dates, numbers and names: `qkv train localise`. Repeating it shows the finished run."""
     from ..directories.layout import EVALUATION, REPORT, State
 
     folder = out or Path("runs") / DEMO
@@ -86,9 +89,9 @@ def demo(
         from .results import show_saved
 
         show_saved(folder / EVALUATION)
-        echo(f"The demo has run: {folder} exists (open {folder / REPORT}).")
+        echo(f"The demo is finished: the run is in {folder}; open {folder / REPORT} in a browser.")
         echo(f'Use it: qkv translate {folder} "<de> 3 days ago"')
-        echo("Replace it: qkv demo --overwrite. Train it on: qkv demo --resume training.max_steps=N.")
+        echo("Replace it: qkv demo --overwrite. Train it further: qkv demo --resume training.max_steps=N.")
         return 0
     return _train(DEMO, list(settings or ()), out, resume, overwrite, device)
 
@@ -99,7 +102,7 @@ def _as_settings(options: Mapping[str, Any]) -> list[str]:
 
 def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, overwrite: bool, device: str) -> int:
     if resume and overwrite:
-        raise ValueError("--resume goes on with a run and --overwrite replaces it; give one of them")
+        raise ValueError("--resume continues a run and --overwrite replaces it; give one of them")
     from ..directories.layout import RECIPE
     from ..experiments.compare.comparison import Comparison
     from ..experiments.train import train
@@ -109,33 +112,35 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
     if comparison is not None:
         from ..experiments.compare.compare import compare
 
-        place = out or Path("runs") / comparison.name
+        folder = out or Path("runs") / comparison.name
         for name in comparison.variants:
-            consent.remember(place / name, comparison.variant(name).imports)
-        return _say_compared(
-            compare(comparison, place, resume=resume, overwrite=overwrite, device=device, console=console())
+            consent.remember(folder / name, comparison.variant(name).imports)
+        return _end_comparison(
+            compare(comparison, folder, resume=resume, overwrite=overwrite, device=device, console=console())
         )
     loaded = Recipe.load(recipe, settings)
     is_run = (Path(recipe) / RECIPE).is_file()
     folder = out or (Path(recipe) if is_run else Path("runs") / loaded.name)
     consent.remember(folder, loaded.imports)
-    return _say(train(loaded, folder, resume=resume, overwrite=overwrite, device=device, console=console()))
+    return _end_run(train(loaded, folder, resume=resume, overwrite=overwrite, device=device, console=console()))
 
 
-def _say_compared(done: Compared) -> int:
-    if done.report is None:
-        echo(f"Interrupted. Go on with the same command and --resume; the comparison is in {done.folder}.")
+def _end_comparison(result: Compared) -> int:
+    """Print where a comparison is. Returns the exit status."""
+    if result.report is None:
+        echo(f"Interrupted; the comparison is in {result.folder}. Continue with the same command and --resume.")
         return INTERRUPTED
-    echo(f"The comparison is in {done.folder}; open {done.report} in a browser.")
+    echo(f"The comparison is in {result.folder}; open {result.report} in a browser.")
     return 0
 
 
-def _say(done: Trained) -> int:
+def _end_run(result: Trained) -> int:
+    """Print the evaluation of a run, and where it is. Returns the exit status."""
     from .results import show_evaluation
 
-    if done.evaluation is None:
-        echo(f"Go on with: qkv train {done.folder} --resume")
+    if result.evaluation is None:
+        echo(f"Continue with: qkv train {result.folder} --resume")
         return INTERRUPTED
-    show_evaluation(done.evaluation)
-    echo(f"The run is in {done.folder}" + (f"; open {done.report} in a browser." if done.report else "."))
+    show_evaluation(result.evaluation)
+    echo(f"The run is in {result.folder}" + (f"; open {result.report} in a browser." if result.report else "."))
     return 0

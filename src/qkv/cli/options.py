@@ -1,0 +1,27 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+RunPath = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run directory, a directory in the Hub's format, or a name on the Hub.")
+]
+RecipeOrPreset = Annotated[
+    str, typer.Argument(metavar="RECIPE-OR-PRESET", help="A recipe, a preset, a recipe file or a run directory.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="Settings to change, such as `training.max_steps=100`, or of a preset `n_layers=6`.",
+    ),
+]
+Texts = Annotated[
+    list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts. Without any, lines of standard input.")
+]
+Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="The device to compute on.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
