@@ -28,7 +28,7 @@ def overlap(words: list[str]) -> dict[str, Any]:
     weights = {word: math.log(len(contexts) / n) + 0.1 for word, n in found_in.items()}
     pairs = [(_best(one["context"], one["question"], weights, given.words), one["answers"]) for one in test]
     return {
-        "name": "the words nearest to those of the question",
+        "name": "the words nearest to words of the question",
         "exact": sum(exact(*pair) for pair in pairs) / len(pairs),
         "token_f1": sum(token_f1(*pair) for pair in pairs) / len(pairs),
     }

@@ -50,7 +50,7 @@ def color_components(arguments: list[str]) -> dict[str, Any]:
     tried = [Levels(*levels) for levels in grid]
     best = max(tried, key=lambda levels: _judged(train, levels, sides)[1])
     ap, ap50 = _judged(_pictures(list(source.examples("test", shuffle=False))), best, sides)
-    return {"name": "thresholds of color and connected pieces", "AP": ap, "AP50": ap50}
+    return {"name": "color thresholds and connected components", "AP": ap, "AP50": ap50}
 
 
 def _pictures(examples: list[dict[str, Any]]) -> list[Picture]:

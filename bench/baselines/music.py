@@ -20,7 +20,7 @@ def single_notes(words: list[str]) -> dict[str, Any]:
     counts = Counter(note for frame in frames for note in frame)
     p = {key: (counts[key] + 1) / (len(frames) + 2) for key in _KEYS}
     nll = [-sum(math.log(p[key] if key in frame else 1 - p[key]) for key in _KEYS) for piece in test for frame in piece]
-    return {"name": "each key by itself", "frame_nll": sum(nll) / len(nll)}
+    return {"name": "each key independently", "frame_nll": sum(nll) / len(nll)}
 
 
 def markov(words: list[str], order: int = 5) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def copied(words: list[str]) -> dict[str, Any]:
     given = parser.parse_args(words)
     sources, targets = _sides(given.source, given.target)
     bleu, exact = metrics.bleu(sources, targets, given.tokenize), metrics.exact_match(sources, targets)
-    return {"name": "the source as it stands", "bleu": bleu.value, "exact_match": exact.value}
+    return {"name": "the source, unchanged", "bleu": bleu.value, "exact_match": exact.value}
 
 
 def lead(words: list[str]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def nearest(words: list[str]) -> dict[str, Any]:
     table = bag.fit_transform(known)
     found = (bag.transform(sources) @ table.T).argmax(1).A1
     said = [theirs[i] for i in found]
-    return {"name": "the one of the most similar", **_rouge(said, targets)}
+    return {"name": "the name of the most similar method", **_rouge(said, targets)}
 
 
 COMMANDS = {"copied": copied, "lead": lead, "nearest": nearest}

@@ -28,7 +28,7 @@ def word_tags(words: list[str]) -> dict[str, Any]:
     best = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
     test = list(source.examples("test", shuffle=False))
     found = [[best.get(word, unknown) for word in example["words"]] for example in test]
-    return {"name": "the commonest tag of each word", **_figures(found, test)}
+    return {"name": "the most frequent tag of each word", **_figures(found, test)}
 
 
 def window_tags(words: list[str]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def commonest_symbol(words: list[str]) -> dict[str, Any]:
     counts = Counter(tag for example in source.examples("train", shuffle=False) for tag in example["tags"] if tag)
     test = list(source.examples("test", shuffle=False))
     found = [[counts.most_common(1)[0][0]] * len(example["tags"]) for example in test]
-    return {"name": "the commonest label", **_figures(found, test)}
+    return {"name": "the most frequent label", **_figures(found, test)}
 
 
 def window_symbols(words: list[str], reach: int = 7, most: int = 150_000) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Baselines for labelled texts: the commonest class, bags of words, and cosines of their weights."""
+"""Baselines for labelled texts: the most frequent class, bags of words, and cosines of their weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def majority(words: list[str]) -> dict[str, Any]:
     """The commonest class of the training data for every text."""
     from sklearn.dummy import DummyClassifier
 
-    return {"name": "the commonest class", **_fitted(DummyClassifier(), *_classes(words))}
+    return {"name": "the most frequent class", **_fitted(DummyClassifier(), *_classes(words))}
 
 
 def bag_of_words(words: list[str]) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def bag_of_words(words: list[str]) -> dict[str, Any]:
 
     bag = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+", sublinear_tf=True)
     model = make_pipeline(bag, LogisticRegression(C=10, max_iter=1000))
-    return {"name": "logistic regression on words and pairs of words", **_fitted(model, *_classes(words))}
+    return {"name": "logistic regression on words and word pairs", **_fitted(model, *_classes(words))}
 
 
 def cosine(words: list[str]) -> dict[str, Any]:

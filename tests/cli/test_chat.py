@@ -52,7 +52,7 @@ def test_mistakes_are_one_sentence(
         (["chat", str(trained), "a"], "is an encoder–decoder, and only a language model replies"),
         (["chat", str(trained_lm), "a"], "has no chat template"),
         (["generate", str(trained_lm), "a", "--chat"], "has no chat template"),
-        (["generate", str(run), "a", "--system", "b"], "give it with --chat"),
+        (["generate", str(run), "a", "--system", "b"], "use it with --chat"),
         (["chat", str(run), "a", "--top-p", "2"], "top_p"),
     ):
         assert main(arguments) == 2

@@ -185,7 +185,7 @@ def test_train_and_repeat(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
         main(["train", "reverse", *small, "--max-steps", "2", "--seed", "3", "--max-time", "5m", "--no-compile"]) == 0
     )
     printed = capsys.readouterr().out
-    assert "exact match" in printed and "truth" in printed and "runs/reverse/report.html" in printed
+    assert "exact match" in printed and "reference" in printed and "runs/reverse/report.html" in printed
     saved = (tmp_path / "runs/reverse/recipe.yaml").read_text()
     assert "seed: 3" in saved and "max_time: 300.0" in saved
     assert main(["train", "reverse", *small]) == 2
@@ -207,7 +207,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     monkeypatch.setattr(Stepper, "take", interrupted)
     assert main(["train", "reverse", *TINY, "--out", "run"]) == 130
     said = capsys.readouterr()
-    assert "Go on with: qkv train run --resume" in said.out and "interrupted" in said.err
+    assert "Continue with: qkv train run --resume" in said.out and "interrupted" in said.err
     assert main(["train", "run", "--resume"]) == 0
     assert "Resumed after step 2" in capsys.readouterr().out
 
@@ -219,7 +219,7 @@ def test_demo_twice(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypa
     capsys.readouterr()
     assert main(["demo"]) == 0
     said = capsys.readouterr().out
-    assert "runs/reverse exists" in said and "--overwrite" in said and "--resume" in said
+    assert "The demo is finished: the run is in runs/reverse;" in said and "--overwrite" in said and "--resume" in said
     assert (tmp_path / "runs/reverse/model.safetensors").stat().st_mtime_ns == before
     (tmp_path / "runs/reverse/evaluation.json").unlink()
     assert main(["demo", *TINY]) == 2
@@ -411,4 +411,4 @@ def test_a_bare_number_of_a_time_is_seconds_and_that_is_said(
     said = capsys.readouterr()
     assert "Training stops after 1m05s at the latest." in " ".join((said.out + said.err).split())
     assert main(["train", "--help"]) == 0
-    assert "bare number is seconds" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "or a number of seconds" in " ".join(capsys.readouterr().out.replace("│", " ").split())

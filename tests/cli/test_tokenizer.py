@@ -113,7 +113,7 @@ def test_convert_writes_what_the_hub_wants(tmp_path: Path) -> None:
 
 def test_what_is_refused(corpus: Path, tmp_path: Path) -> None:
     out = ["--out", tmp_path / "t"]
-    assert "say where" in refused("train", corpus)
+    assert "give the directory for the tokenizer with --out DIR" in refused("train", corpus)
     assert "did you mean 'unigram'" in refused("train", corpus, "--kind", "unigrams", *out)
     assert "set it to that or more" in refused("train", corpus, "--vocab-size", 100, *out)
     assert "vocab_size: no such field" in refused("train", corpus, "--kind", "byte", "--vocab-size", 300, *out)

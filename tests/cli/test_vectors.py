@@ -46,13 +46,13 @@ def test_vectors_are_learned_looked_at_and_converted(method: str, corpus: Path, 
     out = tmp_path / "v.txt"
     few = ["--subsample", 0] if method == "skipgram" else []  # of eight words each is frequent
     told = said("train", corpus, "--out", out, "--method", method, "--width", 12, "--epochs", 8, "--window", 3, *few)
-    assert told.startswith("8 words of 12 numbers from 2,400 running words, ") and told.endswith(f"written to {out}\n")
+    assert told.startswith("8 vectors of width 12 from 2,400 running words, ") and told.endswith(f"written to {out}\n")
     near = json.loads(said("nearest", out, "fish", "--count", 3, "--json"))
     assert set(near) == {"wave", "boat", "salt"}
     lines = said("nearest", out, "fish", "--count", 3).splitlines()
     assert [line.split()[1] for line in lines] == list(near)
     assert len(said("analogy", out, "fish", "wave", "bird", "--count", 2).splitlines()) == 2
-    assert said("convert", out, tmp_path / "v.bin") == f"8 words of 12 numbers written to {tmp_path / 'v.bin'}\n"
+    assert said("convert", out, tmp_path / "v.bin") == f"8 vectors of width 12 written to {tmp_path / 'v.bin'}\n"
     assert read(tmp_path / "v.bin").words == read(out).words
 
 
