@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
-import os
-import pkgutil
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,70 +13,14 @@ import numpy as np
 import pytest
 from run_tiny import TINY
 
-import qkv
 from qkv.cli import main
-from qkv.cli.catalog import ROLES
-from qkv.core.spec import Spec
 from qkv.training.step import Stepper
 
-COMMANDS = (
-    *("demo", "train", "eval", "generate", "translate", "score", "embed", "classify", "fill", "predict"),
-    *("tokenizer", "list", "show", "cost"),
-)
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.delenv("QKV_DEBUG", raising=False)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-
-
-# -- help -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_is_complete(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*command.split(), "--help"]) == 0
-    printed = capsys.readouterr().out
-    assert "Usage: qkv" in printed
-    for name in COMMANDS if not command else ():
-        assert f" {name} " in printed
-    for option in ("--num-beams", "--min-p", "--stop", "--scores", "--stream") if command == "generate" else ():
-        assert option in printed
-
-
-HELP = "import sys; from qkv.cli import main; main(['train', '--help']); print('torch' in sys.modules)"
-SMALLEST = "import typer; app = typer.Typer(); app.command()(lambda: None); app(['--help'])"
-
-
-def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
-    """Held against the smallest program with a help page, since both take longer on a busy or a slow machine."""
-    ours, smallest = [], []
-    for _ in range(5):
-        began = seconds_of_children()
-        done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, timeout=60)
-        between = seconds_of_children()
-        subprocess.run([sys.executable, "-c", SMALLEST], capture_output=True, check=True, timeout=60)
-        ours.append(between - began)
-        smallest.append(seconds_of_children() - between)
-    assert done.stdout.rstrip().endswith("False"), done.stdout[-200:]
-    assert min(ours) < 2.5 * min(smallest)
-
-
-def seconds_of_children() -> float:
-    """Processor time, which depends least on what else the machine does."""
-    times = os.times()
-    return times.children_user + times.children_system
-
-
-def test_it_runs_as_a_module_and_tells_its_version() -> None:
-    done = subprocess.run([sys.executable, "-m", "qkv", "--version"], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout.split()[0]) == (0, "qkv")
 
 
 # -- mistakes: one sentence, status 2, nothing written -------------------------------------------------------------
@@ -322,86 +261,6 @@ def test_eval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "validation, 20 examples" in capsys.readouterr().out
     assert main(["eval", str(trained), "--data", "validatoin"]) == 2
     assert "did you mean 'validation'" in capsys.readouterr().err
-
-
-def test_list(capsys: pytest.CaptureFixture[str]) -> None:
-    for what, named in (
-        ("recipes", "localise"),
-        ("presets", "63,082,496 parameters"),
-        ("patterns", "window"),
-        ("positions", "alibi"),
-        ("objectives", "next-token"),
-        ("norms", "rmsnorm"),
-        ("feedforwards", "moe"),
-        ("optimizers", "muon"),
-        ("schedules", "wsd"),
-        ("heads", "span"),
-        ("caches", "quantized"),
-        ("scores", "additive"),
-        ("tasks", "forecast"),
-        ("sources", "pairs"),
-        ("metrics", "exact_match"),
-    ):
-        assert main(["list", what]) == 0
-        assert named in capsys.readouterr().out
-        assert main(["list", what, "--json"]) == 0
-        texts = json.loads(capsys.readouterr().out).values()
-        assert all(text.endswith(".") for text in texts)
-
-
-def test_lists_are_whole() -> None:
-    """Every kind of every role that a recipe or a model may name is in a list, in a process that imports no more."""
-    code = "import json; from qkv.cli.catalog import LISTS; print(json.dumps({n: dict(LISTS[n]()) for n in LISTS}))"
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    listed = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=here).stdout)
-    for module in pkgutil.walk_packages(qkv.__path__, "qkv."):
-        if not module.name.startswith("qkv.core.") and not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-    roles = set()
-    for name, place in ROLES.items():
-        module_name, _, base_name = place.rpartition(".")
-        base = getattr(importlib.import_module(f"qkv.{module_name}"), base_name)
-        ours = {kind for kind, cls in base.kinds.items() if cls.__module__.startswith("qkv.")}
-        assert set(listed[name]) == ours - {"fixed"}, name  # with which evaluation hands on its own examples
-        roles.add(base.role)
-    assert all(about.endswith(".") and len(about) > 3 for rows in listed.values() for about in rows.values())
-    # Patterns have a list of their own, models are presets, and the others belong to one part, a study or `qkv vectors`.
-    others = {"pattern", "model", "context", "initialization", "feature-map", "vector method", "measure"}
-    declared = {cls.role for cls in _specs(Spec) if cls.role and cls.__module__.startswith("qkv.")}
-    alone = {cls.role for cls in _specs(Spec) if cls.role and len(cls.kinds) == 1}  # kinds without a choice
-    assert declared - roles - alone <= others
-
-
-def _specs(base: type[Spec]) -> Iterator[type[Spec]]:
-    for cls in base.__subclasses__():
-        yield cls
-        yield from _specs(cls)
-
-
-def test_show(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "gpt2", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["parameters"] == 124439808
-    assert main(["show", "gpt2", "decoder.position=alibi"]) == 0
-    assert "position: alibi" in capsys.readouterr().out
-    assert main(["show", "reverse", "model.d_model=32", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["model"]["spec"]["d_model"] == 32
-    assert main(["show", str(trained), "--data"]) == 0
-    printed = capsys.readouterr().out
-    assert "source" in printed and "</s>" in printed and "labels counted" in printed
-    assert main(["show", "reverse", "--data", "--json", *TINY]) == 0
-    assert json.loads(capsys.readouterr().out)["rows"]
-
-
-def test_cost(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cost", "reverse", *TINY, "--no-data"]) == 0
-    printed = capsys.readouterr().out
-    for said in ("decoder cross-attention", "total", "256 tokens (2 × (64 + 64)), in fp32", "MiB at most", "estimate"):
-        assert said in printed
-    assert main(["cost", "gpt2", "n_layers=1", "--rows", "1", "--length", "16", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["shape"] == {"rows": 1, "length": 16, "source": 0}
-    assert told["parameters"] == sum(part["parameters"] for part in told["parts"])
-    assert told["memory"]["peak"] > told["memory"]["weights"] >= 4 * told["parameters"]
 
 
 def test_a_bare_number_of_a_time_is_seconds_and_that_is_said(

@@ -1,0 +1,27 @@
+"""`qkv show`: resolved recipes and presets, and batches of data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from run_tiny import TINY
+
+from qkv.cli import main
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+def test_show(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "gpt2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == 124439808
+    assert main(["show", "gpt2", "decoder.position=alibi"]) == 0
+    assert "position: alibi" in capsys.readouterr().out
+    assert main(["show", "reverse", "model.d_model=32", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"]["spec"]["d_model"] == 32
+    assert main(["show", str(trained), "--data"]) == 0
+    printed = capsys.readouterr().out
+    assert "source" in printed and "</s>" in printed and "labels counted" in printed
+    assert main(["show", "reverse", "--data", "--json", *TINY]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"]
