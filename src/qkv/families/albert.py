@@ -5,69 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from ..hub.family import Class, Family
-from ..hub.keys import ACTIVATIONS, ANY, Key, changed
+from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
-from ..layers.feedforward import Activation
-from ..layers.norm import LayerNorm
-from ..models.heads.sequence import SequenceClassifier
-from ..models.heads.text import LanguageModel, Transform
 from ..models.transformer import Transformer
-from ..positions.base import Position
-from .bert import FIELDS, PLACES, POOLED, PRETRAINING, bert
-from .classes import readers, reading
+from .bert import FIELDS, PLACES, PRETRAINING, bert
+from .classes import Dropout, encoders, reading
+from .factories import based_on
 
 
-def albert(
-    *,
-    vocab_size: int = 30000,
-    embedding_size: int = 128,
-    d_model: int = 768,
-    n_layers: int = 12,
-    groups: int = 1,
-    n_heads: int = 12,
-    d_ff: int = 3072,
-    activation: Activation = "gelu-tanh",
-    dropout: float = 0.0,
-    attention_dropout: float = 0.0,
-    eps: float = 1e-12,
-    token_types: int = 2,
-    tied: bool = True,
-    position: Position | None = None,
-    max_positions: int = 512,
-    head: bool = True,
-    pooler: bool = False,
-    labels: int = 0,
-) -> Transformer:
+@based_on(bert, vocab_size=30000, activation="gelu-tanh", dropout=0.0, attention_dropout=0.0)
+def albert(*, embedding_size: int = 128, groups: int = 1, **sizes: Any) -> Transformer:
     """BERT with `embedding_size` wide embeddings and layers in `groups` of neighbors, each of which shares one block."""
+    d_model, n_layers = sizes["d_model"], sizes["n_layers"]
     if embedding_size == d_model:
         raise ValueError(f"embedding_size={embedding_size} has to be another than d_model, to which it is projected")
     if n_layers < groups:
         raise ValueError(f"{n_layers} layers can't be put into {groups} groups; give at most {n_layers}")
-    spec = bert(
-        vocab_size=vocab_size,
-        d_model=d_model,
-        n_layers=groups,
-        n_heads=n_heads,
-        d_ff=d_ff,
-        activation=activation,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-        eps=eps,
-        token_types=token_types,
-        position=position,
-        max_positions=max_positions,
-        head=False,
-        pooler=pooler,
-        labels=labels,
-    )
-    transform = Transform(activation=activation, norm=LayerNorm(eps=eps), width=embedding_size)
-    return spec.replace(
-        {
-            "encoder.embedding.width": embedding_size,
-            "encoder.order": tuple(i * groups // n_layers for i in range(n_layers)),
-            "head": LanguageModel(tied=tied, bias=True, transform=transform) if head else None,
-        }
-    )
+    spec = bert(**{**sizes, "n_layers": groups})
+    changes: dict[str, Any] = {
+        "encoder.embedding.width": embedding_size,
+        "encoder.order": tuple(i * groups // n_layers for i in range(n_layers)),
+    }
+    return spec.replace({**changes, "head.transform.width": embedding_size} if sizes["head"] else changes)
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -102,32 +61,27 @@ NAMES = (
     Row("albert.embeddings.position_ids", ""),
 )
 
-DROPOUT = {"classifier_dropout_prob": 0.1}
+DROPOUT: Dropout = {"classifier_dropout_prob": 0.1}
 
 FAMILY = Family(
     model_type="albert",
     make=albert,
     classes={
-        "AlbertForMaskedLM": Class(),
+        **encoders("Albert", DROPOUT),
         "AlbertForPreTraining": Class(PRETRAINING),
-        "AlbertModel": Class(POOLED, bare=True, optional=("pooler",)),
-        "AlbertForSequenceClassification": Class({"head": False}, head=SequenceClassifier(), dropout=DROPOUT),
-        **readers("Albert", DROPOUT),
     },
     prefix="albert.",
-    fields=(
-        *changed(
-            FIELDS,
-            Key("vocab_size", "vocab_size", 30000),
-            Key("hidden_size", "d_model", 4096),
-            Key("num_attention_heads", "n_heads", 64),
-            Key("intermediate_size", "d_ff", 16384),
-            Key("hidden_act", "activation", "gelu_new", ACTIVATIONS),
-            Key("hidden_dropout_prob", "dropout", 0.0),
-            Key("attention_probs_dropout_prob", "attention_dropout", 0.0),
-        ),
+    fields=changed(
+        FIELDS,
         Key("embedding_size", "embedding_size", 128),
         Key("num_hidden_groups", "groups", 1),
+        vocab_size=30000,
+        hidden_size=4096,
+        num_attention_heads=64,
+        intermediate_size=16384,
+        hidden_act="gelu_new",
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
     ),
     places={
         **PLACES,

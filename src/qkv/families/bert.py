@@ -19,7 +19,7 @@ from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..positions.absolute import Learned
 from ..positions.base import Position
-from .classes import BERTS_DROPOUT, readers, reading
+from .classes import BERTS_DROPOUT, encoders, reading
 from .places import Place, places
 
 
@@ -74,41 +74,15 @@ def bert(
 
 
 PRETRAINING = {"pooler": True, "labels": 2}
-POOLED = {"head": False, "pooler": True}
 
 SIZES: dict[str, dict[str, Any]] = {
     "bert-base": {**PRETRAINING},
     "bert-large": {**PRETRAINING, "d_model": 1024, "n_layers": 24, "n_heads": 16, "d_ff": 4096},
 }
 
-_LAYER, _BLOCK = "bert.encoder.layer.{i}", "encoder.blocks.{i}"
-
-NAMES = (
-    Row("bert.embeddings.word_embeddings.weight", "encoder.embedding.weight"),
-    Row("bert.embeddings.position_embeddings.weight", "encoder.position.weight"),
-    Row("bert.embeddings.token_type_embeddings.weight", "encoder.embedding.types"),
-    Row("bert.embeddings.LayerNorm.*", "encoder.embedding.norm.*"),
-    Row(f"{_LAYER}.attention.self.[query,key,value].*", f"{_BLOCK}.attention.[q,k,v].*"),
-    Row(f"{_LAYER}.attention.output.dense.*", f"{_BLOCK}.attention.out.*"),
-    Row(f"{_LAYER}.attention.output.LayerNorm.*", f"{_BLOCK}.norm.attention.*"),
-    Row(f"{_LAYER}.intermediate.dense.*", f"{_BLOCK}.feedforward.up.*"),
-    Row(f"{_LAYER}.output.dense.*", f"{_BLOCK}.feedforward.down.*"),
-    Row(f"{_LAYER}.output.LayerNorm.*", f"{_BLOCK}.norm.feedforward.*"),
-    Row("bert.pooler.dense.*", "classification_head.dense.*"),
-    Row("cls.predictions.transform.dense.*", "head.transform.dense.*"),
-    Row("cls.predictions.transform.LayerNorm.*", "head.transform.norm.*"),
-    Row("cls.predictions.decoder.weight", "head.weight"),
-    Row("cls.predictions.bias", "head.bias"),
-    Row("cls.predictions.decoder.bias", "head.bias"),
-    Row("cls.seq_relationship.*", "classification_head.out.*"),
-    Row("bert.pooler.dense.*", "head.dense.*"),
-    Row("classifier.*", "head.out.*"),
-    Row("bert.embeddings.position_ids", ""),
-)
-
 
 def legacy(table: tuple[Row, ...]) -> tuple[Row, ...]:
-    """What the first checkpoints called the weight and bias of a LayerNorm."""
+    """The rows of each LayerNorm as the first checkpoints named its weight and bias, gamma and beta."""
     return tuple(
         Row(row.theirs.replace(".*", old), row.ours.replace(".*", new))
         for row in table
@@ -117,12 +91,44 @@ def legacy(table: tuple[Row, ...]) -> tuple[Row, ...]:
     )
 
 
+def body(prefix: str) -> tuple[Row, ...]:
+    """The names of the encoder's and the pooler's tensors."""
+    layer, block = f"{prefix}.encoder.layer.{{i}}", "encoder.blocks.{i}"
+    rows = (
+        Row(f"{prefix}.embeddings.word_embeddings.weight", "encoder.embedding.weight"),
+        Row(f"{prefix}.embeddings.position_embeddings.weight", "encoder.position.weight"),
+        Row(f"{prefix}.embeddings.token_type_embeddings.weight", "encoder.embedding.types"),
+        Row(f"{prefix}.embeddings.LayerNorm.*", "encoder.embedding.norm.*"),
+        Row(f"{layer}.attention.self.[query,key,value].*", f"{block}.attention.[q,k,v].*"),
+        Row(f"{layer}.attention.output.dense.*", f"{block}.attention.out.*"),
+        Row(f"{layer}.attention.output.LayerNorm.*", f"{block}.norm.attention.*"),
+        Row(f"{layer}.intermediate.dense.*", f"{block}.feedforward.up.*"),
+        Row(f"{layer}.output.dense.*", f"{block}.feedforward.down.*"),
+        Row(f"{layer}.output.LayerNorm.*", f"{block}.norm.feedforward.*"),
+        Row(f"{prefix}.pooler.dense.*", "classification_head.dense.*"),
+        Row(f"{prefix}.embeddings.position_ids", ""),
+    )
+    return (*rows, *legacy(rows))
+
+
+PREDICTIONS = (
+    Row("cls.predictions.transform.dense.*", "head.transform.dense.*"),
+    Row("cls.predictions.transform.LayerNorm.*", "head.transform.norm.*"),
+    Row("cls.predictions.decoder.weight", "head.weight"),
+    Row("cls.predictions.bias", "head.bias"),
+    Row("cls.predictions.decoder.bias", "head.bias"),
+    Row("cls.seq_relationship.*", "classification_head.out.*"),
+)
+PREDICTIONS = (*PREDICTIONS, *legacy(PREDICTIONS))
+"""The names of the heads for masked tokens and for the next sentence."""
+
+
 def _segments(spec: Transformer) -> int:
-    """How many kinds of segments there are. Raises AttributeError for none, which is DistilBERT."""
-    kinds = getattr(spec.encoder.embedding, "token_types", 0) if spec.encoder is not None else 0
-    if not kinds:
+    """The number of token types. Raises AttributeError for none, which is DistilBERT."""
+    embedding = None if spec.encoder is None else spec.encoder.embedding
+    if not isinstance(embedding, Embedding) or not embedding.token_types:
         raise AttributeError("no segments")
-    return int(kinds)
+    return embedding.token_types
 
 
 PLACES: dict[str, Place] = {**places("encoder"), "token_types": _segments}
@@ -146,16 +152,15 @@ FAMILY = Family(
     model_type="bert",
     make=bert,
     classes={
-        "BertForMaskedLM": Class(),
+        **encoders("Bert", BERTS_DROPOUT),
         "BertForPreTraining": Class(PRETRAINING),
         "BertForNextSentencePrediction": Class({**PRETRAINING, "head": False}),
-        "BertModel": Class(POOLED, bare=True, optional=("pooler",)),
-        "BertForSequenceClassification": Class({"head": False}, head=SequenceClassifier(), dropout=BERTS_DROPOUT),
-        **readers("Bert", BERTS_DROPOUT),
     },
     prefix="bert.",
     fields=FIELDS,
     places=PLACES,
-    names=reading((*NAMES, *legacy(NAMES))),
+    names=reading(
+        (*body("bert"), *PREDICTIONS, Row("bert.pooler.dense.*", "head.dense.*"), Row("classifier.*", "head.out.*"))
+    ),
     harmless={"position_embedding_type": "absolute"},
 )

@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..layers.embedding import Embedding
-from ..layers.feedforward import Activation
-from ..layers.patches import Size
 from ..models.heads.text import LanguageModel
 from ..models.initialization import Glorot
 from ..models.stack import Stack
@@ -17,56 +15,43 @@ from ..models.transformer import Transformer
 from ..patterns.basic import causal
 from ..positions.absolute import Sinusoidal
 from ..positions.base import Position
+from .factories import based_on
 from .vit import vit
 
 
+@based_on(
+    vit,
+    without=("attention_bias", "eps", "after", "stem", "labels", "head", "distilled", "pooler"),
+    d_model=384,
+    n_layers=6,
+    n_heads=6,
+    d_ff=1536,
+    dropout=0.1,
+    before=0,
+)
 def captioner(
     *,
     vocab_size: int = 30000,
-    image: Size = (224, 224),
-    patch: Size = (16, 16),
-    channels: int = 3,
-    d_model: int = 384,
-    n_layers: int = 6,
-    n_heads: int = 6,
-    d_ff: int = 1536,
-    activation: Activation = "gelu",
-    dropout: float = 0.1,
-    attention_dropout: float = 0.0,
-    before: int = 0,
     position: Position | None = None,
     decoder_layers: int | None = None,
     max_positions: int | None = None,
+    **sizes: Any,
 ) -> Transformer:
     """An encoder over patches, with `before` more tokens, and a decoder of tokens, both pre-norm; `position` is the
     decoder's."""
-    seeing = vit(
-        image=image,
-        patch=patch,
-        channels=channels,
-        d_model=d_model,
-        n_layers=n_layers,
-        n_heads=n_heads,
-        d_ff=d_ff,
-        activation=activation,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-        before=before,
-        head=False,
-    )
-    assert seeing.encoder is not None
-    block = seeing.encoder.blocks[0]
-    writing = block.replace({"attention.pattern": causal(), "cross": block.attention})
+    vision = vit(**sizes, head=False)
+    encoder = vision.output
+    block = encoder.blocks[0].replace({"attention.pattern": causal(), "cross": encoder.blocks[0].attention})
     return Transformer(
         vocab_size=vocab_size,
-        d_model=d_model,
+        d_model=vision.d_model,
         max_positions=max_positions,
-        encoder=seeing.encoder,
+        encoder=encoder,
         decoder=Stack(
-            embedding=Embedding(scale="sqrt", dropout=dropout),
+            embedding=Embedding(scale="sqrt", dropout=sizes["dropout"]),
             position=position or Sinusoidal(),
-            blocks=(writing,) * (decoder_layers or n_layers),
-            norm=seeing.encoder.norm,
+            blocks=(block,) * (decoder_layers or sizes["n_layers"]),
+            norm=encoder.norm,
         ),
         head=LanguageModel(),
         initialization=Glorot(),

@@ -1,4 +1,4 @@
-"""Classes of the Hub that families have in common, and the names of their heads' tensors."""
+"""Hub classes that families have in common, and the names of their heads' tensors."""
 
 from __future__ import annotations
 
@@ -10,60 +10,77 @@ from ..models.heads.sequence import SequenceClassifier
 from ..models.heads.text import Head, Span, TokenClassifier
 from ..models.transformer import Transformer
 
+Dropout = Mapping[str, float | None]
+
 SCORE = Row("score.*", "head.out.*")
-"""The classifier of a decoder: of sequences, and in Llama and its kin of tokens too."""
+"""The classifier of a decoder: of sequences, and in Llama-like families of tokens too."""
 
 ANSWERS = Row("qa_outputs.*", "head.out.*")
-"""What says where an answer begins and ends."""
+"""The scores of where an answer begins and ends."""
 
 TAGS = Row("classifier.*", "head.out.*")
-"""What says the label of each token."""
+"""The label scores of each token."""
 
-BERTS_DROPOUT = {"classifier_dropout": None, "hidden_dropout_prob": 0.1}
-DECODERS_DROPOUT = {"classifier_dropout": None, "hidden_dropout": 0.1}
+BERTS_DROPOUT: Dropout = {"classifier_dropout": None, "hidden_dropout_prob": 0.1}
+DECODERS_DROPOUT: Dropout = {"classifier_dropout": None, "hidden_dropout": 0.1}
+
+BARE = Class({"head": False}, bare=True)
+POOLED = Class({"head": False, "pooler": True}, bare=True, may_lack_pooler=True)
+LAST = SequenceClassifier(pool="last", activation=None, bias=False)
+"""The classifier of a decoder, which reads the last token."""
 
 
-def decoders(
-    name: str, head: str = "ForCausalLM", dropout: Mapping[str, float | None] = DECODERS_DROPOUT
-) -> dict[str, Class]:
-    """A decoder with a language model's head, without a head, with a classifier that reads the last token, and with one of
-    each token, whose `dropout` is here."""
-    last = SequenceClassifier(pool="last", activation=None, bias=False)
+def classifier(head: Head, dropout: Dropout | None = None) -> Class:
+    """A stack with a classifier of sequences or tokens in place of its own head."""
+    return Class({"head": False}, head=head, dropout=dropout or {})
+
+
+def decoders(name: str, head: str = "ForCausalLM", dropout: Dropout = DECODERS_DROPOUT) -> dict[str, Class]:
+    """The classes of a decoder: language model, bare model, classifier of sequences by their last token, and classifier of
+    tokens, whose dropout keys are `dropout`."""
     return {
         f"{name}{head}": Class(),
-        f"{name}Model": Class({"head": False}, bare=True),
-        f"{name}ForSequenceClassification": Class({"head": False}, head=last),
+        f"{name}Model": BARE,
+        f"{name}ForSequenceClassification": classifier(LAST),
         **tagger(name, dropout, pooled=False),
     }
 
 
+def encoders(name: str, dropout: Dropout, pooled: bool = True) -> dict[str, Class]:
+    """The classes of an encoder: masked language model, bare model, classifiers of sequences and of tokens, and one that
+    finds answers."""
+    return {
+        f"{name}ForMaskedLM": Class(),
+        f"{name}Model": POOLED if pooled else BARE,
+        f"{name}ForSequenceClassification": classifier(SequenceClassifier(), dropout),
+        **tagger(name, dropout, pooled),
+        f"{name}ForQuestionAnswering": _reader(Span(), pooled),
+    }
+
+
+def tagger(name: str, dropout: Dropout, pooled: bool = True) -> dict[str, Class]:
+    """A stack with label scores for each token. A file may hold the pooler that the model was trained with."""
+    return {f"{name}ForTokenClassification": _reader(TokenClassifier(), pooled, dropout)}
+
+
+def _reader(head: Head, pooled: bool, dropout: Dropout | None = None) -> Class:
+    if not pooled:
+        return classifier(head, dropout)
+    return Class({"head": False, "pooler": True}, may_lack_pooler=True, head=head, dropout=dropout or {})
+
+
 def scores(spec: Transformer) -> Row:
-    """The classifier of a decoder whose name tells what it is of: tokens, or the last one."""
+    """The classifier of a decoder whose name differs for tokens and for sequences."""
     return TAGS if isinstance(spec.head, TokenClassifier) else SCORE
 
 
 def dense(theirs: str) -> tuple[Row, ...]:
-    """The names of a classifier with a layer before its scores."""
+    """The names of a classifier with a dense layer before its scores."""
     return Row(f"{theirs}.dense.*", "head.dense.*"), Row(f"{theirs}.out_proj.*", "head.out.*")
 
 
-def tagger(name: str, dropout: Mapping[str, float | None], pooled: bool = True) -> dict[str, Class]:
-    """A stack with scores of each label for each token. A file may hold the pooler that the model was trained with."""
-    return {f"{name}ForTokenClassification": _reader(TokenClassifier(), pooled, dropout)}
-
-
-def readers(name: str, dropout: Mapping[str, float | None], pooled: bool = True) -> dict[str, Class]:
-    """An encoder that labels tokens, and one that finds answers."""
-    return {**tagger(name, dropout, pooled), f"{name}ForQuestionAnswering": _reader(Span(), pooled)}
-
-
-def _reader(head: Head, pooled: bool, dropout: Mapping[str, float | None] | None = None) -> Class:
-    sizes, may = ({"head": False, "pooler": True}, ("pooler",)) if pooled else ({"head": False}, ())
-    return Class(sizes, optional=may, head=head, dropout=dropout or {})
-
-
 def reading(table: Table, answers: Row = ANSWERS) -> Callable[[Transformer], Table]:
-    """A table of names with those of what `readers` have on top, for specs that have it."""
+    """A table of names, with the head's names first for specs that label tokens or find answers."""
 
     def names(spec: Transformer) -> Table:
         if isinstance(spec.head, Span):

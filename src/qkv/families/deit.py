@@ -7,7 +7,9 @@ from typing import Any
 
 from ..hub.family import Class, Family, Table
 from ..hub.names import Row
+from ..models.heads.vision import ImageClassifier
 from ..models.transformer import Transformer
+from .classes import POOLED
 from .vit import FIELDS, HARMLESS, PLACES, body, vit
 
 deit = partial(vit, before=2)
@@ -20,10 +22,11 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 def names(spec: Transformer) -> Table:
-    """With a teacher there are two classifiers, and the first is called otherwise."""
+    """The rows; with a teacher there are two classifiers, and the first has another name."""
+    distilled = isinstance(spec.head, ImageClassifier) and spec.head.distilled
     return (
         *body(spec, "deit", "cls_token", "distillation_token"),
-        Row("cls_classifier.*" if getattr(spec.head, "distilled", False) else "classifier.*", "head.out.*"),
+        Row("cls_classifier.*" if distilled else "classifier.*", "head.out.*"),
         Row("distillation_classifier.*", "head.teacher.*"),
     )
 
@@ -34,7 +37,7 @@ FAMILY = Family(
     classes={
         "DeiTForImageClassification": Class(),
         "DeiTForImageClassificationWithTeacher": Class({"distilled": True}),
-        "DeiTModel": Class({"head": False, "pooler": True}, bare=True, optional=("pooler",)),
+        "DeiTModel": POOLED,
     },
     prefix="deit.",
     fields=FIELDS,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..hub.family import Class, Family
+from ..hub.family import Family
 from ..hub.keys import ACTIVATIONS, ANY, Key
 from ..hub.names import Row
 from ..models.heads.sequence import SequenceClassifier
 from .bert import bert
-from .classes import readers, reading
+from .classes import classifier, encoders, reading
 from .places import places
 
 distilbert = partial(bert, n_layers=6, token_types=0)
@@ -23,12 +23,10 @@ FAMILY = Family(
     model_type="distilbert",
     make=distilbert,
     classes={
-        "DistilBertForMaskedLM": Class(),
-        "DistilBertModel": Class({"head": False}, bare=True),
-        "DistilBertForSequenceClassification": Class(
-            {"head": False}, head=SequenceClassifier(activation="relu"), dropout={"seq_classif_dropout": 0.2}
+        **encoders("DistilBert", {"dropout": 0.1}, pooled=False),
+        "DistilBertForSequenceClassification": classifier(
+            SequenceClassifier(activation="relu"), {"seq_classif_dropout": 0.2}
         ),
-        **readers("DistilBert", {"dropout": 0.1}, pooled=False),
     },
     prefix="distilbert.",
     fields=(

@@ -7,62 +7,35 @@ from typing import Any, Literal
 from ..hub.family import Class, Family, Table
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
-from ..layers.feedforward import Activation
-from ..layers.norm import LayerNorm
 from ..models.heads.sequence import SequenceClassifier
 from ..models.heads.text import LanguageModel, Span, TokenClassifier, Transform
 from ..models.transformer import Transformer
-from ..positions.base import Position
-from .bert import FIELDS, NAMES, PLACES, bert
+from .bert import FIELDS, PLACES, bert, body
 from .classes import ANSWERS, BERTS_DROPOUT, TAGS, dense
+from .factories import based_on
 
 
+@based_on(bert, without=("pooler", "labels"), d_model=256, n_heads=4, d_ff=1024)
 def electra(
     *,
-    vocab_size: int = 30522,
     embedding_size: int = 128,
-    d_model: int = 256,
-    n_layers: int = 12,
-    n_heads: int = 4,
-    d_ff: int = 1024,
-    activation: Activation = "gelu",
-    dropout: float = 0.1,
-    attention_dropout: float = 0.1,
-    eps: float = 1e-12,
-    token_types: int = 2,
-    tied: bool = True,
-    position: Position | None = None,
-    max_positions: int = 512,
     head: Literal["discriminator", "generator"] | None = "discriminator",
+    **sizes: Any,
 ) -> Transformer:
     """BERT whose embeddings are `embedding_size` wide.
 
-    The discriminator says of each token how likely it was replaced (log-odds), the generator predicts masked tokens.
+    The discriminator predicts for each token the log-odds that it was replaced, the generator predicts masked tokens.
     """
-    spec = bert(
-        vocab_size=vocab_size,
-        d_model=d_model,
-        n_layers=n_layers,
-        n_heads=n_heads,
-        d_ff=d_ff,
-        activation=activation,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-        eps=eps,
-        token_types=token_types,
-        position=position,
-        max_positions=max_positions,
-        head=False,
-    )
-    narrow = None if embedding_size == d_model else embedding_size
-    heads = {
-        None: None,
-        "discriminator": TokenClassifier(transform=Transform(activation=activation, norm="none")),
-        "generator": LanguageModel(
-            tied=tied, bias=True, transform=Transform(activation="gelu", norm=LayerNorm(eps=eps), width=narrow)
-        ),
-    }
-    return spec.replace({"encoder.embedding.width": narrow, "head": heads[head]})
+    spec = bert(**sizes, head=head == "generator")
+    narrow = None if embedding_size == sizes["d_model"] else embedding_size
+    changes: dict[str, Any] = {"encoder.embedding.width": narrow}
+    if head == "generator":
+        changes |= {"head.transform.width": narrow, "head.transform.activation": "gelu"}
+    elif head == "discriminator":
+        changes["head"] = TokenClassifier(transform=Transform(activation=sizes["activation"], norm="none"))
+    elif head is not None:
+        raise ValueError(f"head is 'discriminator', 'generator' or None, not {head!r}")
+    return spec.replace(changes)
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -70,14 +43,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "electra-base": {"embedding_size": 768, "d_model": 768, "n_heads": 12, "d_ff": 3072},
 }
 
-_COMMON = (
-    *(
-        Row(row.theirs.replace("bert.", "electra.", 1), row.ours, row.how)
-        for row in NAMES
-        if row.theirs.startswith("bert.") and row.ours != "head.dense.*"
-    ),
-    Row("electra.embeddings_project.*", "encoder.embedding.project.*"),
-)
+_COMMON = (*body("electra"), Row("electra.embeddings_project.*", "encoder.embedding.project.*"))
 _DISCRIMINATOR = (
     Row("discriminator_predictions.dense.*", "head.transform.dense.*"),
     Row("discriminator_predictions.dense_prediction.*", "head.out.*"),
@@ -101,26 +67,28 @@ def names(spec: Transformer) -> Table:
     return (*_COMMON, *(_GENERATOR if isinstance(spec.head, LanguageModel) else _DISCRIMINATOR))
 
 
+NO_HEAD = {"head": None}
+
 FAMILY = Family(
     model_type="electra",
     make=electra,
     classes={
         "ElectraForPreTraining": Class(),
         "ElectraForMaskedLM": Class({"head": "generator"}),
-        "ElectraModel": Class({"head": None}, bare=True),
+        "ElectraModel": Class(NO_HEAD, bare=True),
         "ElectraForSequenceClassification": Class(
-            {"head": None}, head=SequenceClassifier(activation="gelu"), dropout=BERTS_DROPOUT
+            NO_HEAD, head=SequenceClassifier(activation="gelu"), dropout=BERTS_DROPOUT
         ),
-        "ElectraForTokenClassification": Class({"head": None}, head=TokenClassifier(), dropout=BERTS_DROPOUT),
-        "ElectraForQuestionAnswering": Class({"head": None}, head=Span()),
+        "ElectraForTokenClassification": Class(NO_HEAD, head=TokenClassifier(), dropout=BERTS_DROPOUT),
+        "ElectraForQuestionAnswering": Class(NO_HEAD, head=Span()),
     },
     prefix="electra.",
     fields=changed(
         FIELDS,
         Key("embedding_size", "embedding_size", 128),
-        Key("hidden_size", "d_model", 256),
-        Key("num_attention_heads", "n_heads", 4),
-        Key("intermediate_size", "d_ff", 1024),
+        hidden_size=256,
+        num_attention_heads=4,
+        intermediate_size=1024,
     ),
     places={
         **PLACES,

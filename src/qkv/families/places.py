@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..hub.family import UNSAID
 from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..patterns.basic import And, Causal, Pattern, Window, causal, window
@@ -32,7 +31,7 @@ def places(stack: str) -> dict[str, Place]:
         "token_types": f"{stack}.embedding.token_types",
         "position": f"{stack}.position",
         "windows": lambda spec: tuple(window_of(block.attention.pattern) for block in getattr(spec, stack).blocks),
-        "tied": lambda spec: getattr(spec.head, "tied", UNSAID),
+        "tied": "head.tied",
     }
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..hub.family import Class, Family
-from ..hub.keys import Config, Field, Key, changed
+from ..hub.family import Family
+from ..hub.keys import Config, Field, changed
 from ..hub.names import Row
-from ..models.heads.sequence import SequenceClassifier
 from ..positions.absolute import Learned
-from .bert import FIELDS, NAMES, PLACES, POOLED, bert, legacy
-from .classes import BERTS_DROPOUT, dense, readers, reading
+from .bert import FIELDS, PLACES, bert, body
+from .classes import BERTS_DROPOUT, dense, encoders, reading
 
 SIZES: dict[str, dict[str, Any]] = {
     "roberta-base": {"vocab_size": 50265, "eps": 1e-5, "token_types": 1, "position": Learned(offset=2)},
@@ -65,34 +64,22 @@ class Longest:
 
 OWN: tuple[Field, ...] = (Offset(), Longest())
 
-_TABLE = tuple(
-    Row(row.theirs.replace("bert.", "roberta.", 1), row.ours, row.how)
-    for row in (*NAMES, *legacy(NAMES))
-    if row.theirs.startswith("bert.") and row.ours != "head.dense.*"
+HEADS = (
+    Row("lm_head.dense.*", "head.transform.dense.*"),
+    Row("lm_head.layer_norm.*", "head.transform.norm.*"),
+    Row("lm_head.decoder.weight", "head.weight"),
+    Row("lm_head.bias", "head.bias"),
+    Row("lm_head.decoder.bias", "head.bias"),
+    *dense("classifier"),
 )
 
 FAMILY = Family(
     model_type="roberta",
     make=bert,
-    classes={
-        "RobertaForMaskedLM": Class(),
-        "RobertaModel": Class(POOLED, bare=True, optional=("pooler",)),
-        "RobertaForSequenceClassification": Class({"head": False}, head=SequenceClassifier(), dropout=BERTS_DROPOUT),
-        **readers("Roberta", BERTS_DROPOUT),
-    },
+    classes=encoders("Roberta", BERTS_DROPOUT),
     prefix="roberta.",
-    fields=changed(FIELDS, *OWN, Key("vocab_size", "vocab_size", 50265)),
+    fields=changed(FIELDS, *OWN, vocab_size=50265),
     places=PLACES,
-    names=reading(
-        (
-            *_TABLE,
-            Row("lm_head.dense.*", "head.transform.dense.*"),
-            Row("lm_head.layer_norm.*", "head.transform.norm.*"),
-            Row("lm_head.decoder.weight", "head.weight"),
-            Row("lm_head.bias", "head.bias"),
-            Row("lm_head.decoder.bias", "head.bias"),
-            *dense("classifier"),
-        )
-    ),
+    names=reading((*body("roberta"), *HEADS)),
     harmless={"position_embedding_type": "absolute"},
 )

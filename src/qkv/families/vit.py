@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..attention.multi_head import Attention
-from ..hub.family import UNSAID, Class, Family, Table
+from ..hub.family import Class, Family, Table
 from ..hub.keys import ACTIVATIONS, ANY, Config, Field, Key, Labels, changed
 from ..hub.names import Row
 from ..hub.transforms import Chain, Shaped, Stacked
@@ -21,6 +21,7 @@ from ..models.initialization import Normal
 from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..positions.base import Position
+from .classes import POOLED
 from .places import Place, places
 
 
@@ -139,7 +140,7 @@ FIELDS = changed(ENCODER, Width(), Labels())
 PLACES: dict[str, Place] = {
     **places("encoder"),
     **{size: f"encoder.embedding.{size}" for size in ("image", "patch", "channels")},
-    "labels": lambda spec: getattr(spec.head, "labels", UNSAID),
+    "labels": "head.labels",
 }
 
 # "encoder_stride" is of a decoder that no class here has.
@@ -188,14 +189,10 @@ RENAMED = {
 
 def renamed(table: Table) -> Table:
     """The rows whose tensors have other names in the memory of transformers 5, which writes files with the old ones."""
-    rows = []
-    for row in table:
-        theirs = row.theirs
-        for old, new in RENAMED.items():
-            theirs = theirs.replace(old, new)
-        if theirs != row.theirs:
-            rows.append(Row(theirs, row.ours, row.how))
-    return tuple(rows)
+    rows = table
+    for old, new in RENAMED.items():
+        rows = tuple(row.renamed(old, new) for row in rows)
+    return tuple(row for row in rows if row not in table)
 
 
 def body(spec: Transformer, prefix: str, *tokens: str) -> Table:
@@ -216,10 +213,7 @@ def names(spec: Transformer) -> Table:
 FAMILY = Family(
     model_type="vit",
     make=vit,
-    classes={
-        "ViTForImageClassification": Class(),
-        "ViTModel": Class({"head": False, "pooler": True}, bare=True, optional=("pooler",)),
-    },
+    classes={"ViTForImageClassification": Class(), "ViTModel": POOLED},
     prefix="vit.",
     fields=FIELDS,
     places=PLACES,

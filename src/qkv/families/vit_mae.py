@@ -2,65 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ..hub.family import UNSAID, Class, Family, Table, at
+from ..hub.family import Class, Family, Table
 from ..hub.keys import Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Shaped
-from ..layers.feedforward import Activation
-from ..layers.patches import GridPosition, Size, States
+from ..layers.patches import GridPosition, States
 from ..models.heads.vision import PixelDecoder
 from ..models.stack import Stack
 from ..models.transformer import Transformer
-from ..positions.base import Position
+from .classes import BARE
+from .factories import based_on
 from .places import Place
 from .vit import ENCODER, HUGE, LARGE, PLACES, body, layers, renamed, vit
 
 
+@based_on(vit, without=("before", "after", "stem", "labels", "distilled", "pooler"))
 def vit_mae(
     *,
-    image: Size = (224, 224),
-    patch: Size = (16, 16),
-    channels: int = 3,
-    d_model: int = 768,
-    n_layers: int = 12,
-    n_heads: int = 12,
-    d_ff: int = 3072,
-    activation: Activation = "gelu",
-    dropout: float = 0.0,
-    attention_dropout: float = 0.0,
-    attention_bias: bool = True,
-    eps: float = 1e-12,
-    position: Position | None = None,
-    head: bool = True,
     decoder_width: int = 512,
     decoder_layers: int = 8,
     decoder_heads: int = 16,
     decoder_d_ff: int = 2048,
     masked: float = 0.75,
     normalized: bool = False,
+    **sizes: Any,
 ) -> Transformer:
     """ViT with fixed positions, and a decoder to pixels that learns from the share of patches that is `masked`."""
-    position = position or GridPosition(table="sinusoidal")
-    spec = vit(
-        image=image,
-        patch=patch,
-        channels=channels,
-        d_model=d_model,
-        n_layers=n_layers,
-        n_heads=n_heads,
-        d_ff=d_ff,
-        activation=activation,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-        attention_bias=attention_bias,
-        eps=eps,
-        position=position,
-        head=False,
-    )
-    if not head:
+    position = sizes["position"] or GridPosition(table="sinusoidal")
+    spec = vit(**{**sizes, "position": position, "head": False})
+    if not sizes["head"]:
         return spec
     block = spec.output.blocks[0].replace({"attention.n_heads": decoder_heads, "feedforward.d_ff": decoder_d_ff})
     decoder = Stack(
@@ -69,27 +41,27 @@ def vit_mae(
         blocks=(block,) * decoder_layers,
         norm=spec.output.norm,
     )
-    painter = PixelDecoder(
-        width=decoder_width, decoder=decoder, patch=patch, channels=channels, masked=masked, normalized=normalized
+    head = PixelDecoder(
+        width=decoder_width,
+        decoder=decoder,
+        patch=sizes["patch"],
+        channels=sizes["channels"],
+        masked=masked,
+        normalized=normalized,
     )
-    return spec.replace({"head": painter})
+    return spec.replace({"head": head})
 
 
 SIZES: dict[str, dict[str, Any]] = {"vit-mae-base": {}, "vit-mae-large": LARGE, "vit-mae-huge": HUGE}
 
 
-def _of_head(path: str) -> Callable[[Transformer], Any]:
-    """Where a size of the decoder stands, for models that have one."""
-    return lambda spec: UNSAID if spec.head is None else at(spec.head, path)
-
-
 DECODER_PLACES: dict[str, Place] = {
-    "decoder_width": _of_head("width"),
-    "decoder_layers": _of_head("decoder.n_layers"),
-    "decoder_heads": _of_head("decoder.blocks.0.attention.n_heads"),
-    "decoder_d_ff": _of_head("decoder.blocks.0.feedforward.d_ff"),
-    "masked": _of_head("masked"),
-    "normalized": _of_head("normalized"),
+    "decoder_width": "head.width",
+    "decoder_layers": "head.decoder.n_layers",
+    "decoder_heads": "head.decoder.blocks.0.attention.n_heads",
+    "decoder_d_ff": "head.decoder.blocks.0.feedforward.d_ff",
+    "masked": "head.masked",
+    "normalized": "head.normalized",
 }
 
 _BLOCK = "head.decoder.blocks.{i}"
@@ -116,10 +88,7 @@ def names(spec: Transformer) -> Table:
 FAMILY = Family(
     model_type="vit_mae",
     make=vit_mae,
-    classes={
-        "ViTMAEForPreTraining": Class(),
-        "ViTMAEModel": Class({"head": False}, bare=True),
-    },
+    classes={"ViTMAEForPreTraining": Class(), "ViTMAEModel": BARE},
     prefix="vit.",
     fields=changed(
         ENCODER,

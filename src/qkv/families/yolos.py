@@ -8,41 +8,26 @@ from ..hub.family import Class, Family, Table
 from ..hub.keys import ANY, Key, Labels, changed
 from ..hub.names import Row
 from ..hub.transforms import Chain, Joined, Shaped
-from ..layers.feedforward import Activation
-from ..layers.patches import GridPosition, Size
+from ..layers.patches import GridPosition
 from ..models.heads.vision import Detector
 from ..models.transformer import Transformer
-from ..positions.base import Position
+from .classes import POOLED
+from .factories import based_on
 from .vit import ENCODER, PLACES, Sides, body, vit
 
 
+@based_on(vit, without=("before", "after", "distilled"), image=(512, 864), labels=91)
 def yolos(
     *,
-    image: Size = (512, 864),
-    patch: Size = (16, 16),
-    channels: int = 3,
-    d_model: int = 768,
-    n_layers: int = 12,
-    n_heads: int = 12,
-    d_ff: int = 3072,
-    activation: Activation = "gelu",
-    dropout: float = 0.0,
-    attention_dropout: float = 0.0,
-    attention_bias: bool = True,
-    eps: float = 1e-12,
     detections: int = 100,
     proposals: Literal["tokens", "patches"] = "tokens",
-    stem: tuple[int, ...] = (),
     between: bool = True,
-    position: Position | None = None,
-    labels: int = 91,
-    head: bool = True,
-    pooler: bool = False,
+    **sizes: Any,
 ) -> Transformer:
-    """ViT that says a class of `labels`, or none, and a box for each of its `detections`.
+    """ViT that predicts a class of `labels`, or none, and a box for each of its `detections`.
 
     `between` gives every block positions of its own. With proposals "patches", every patch is a detection (`Detector`), and
-    `detections` has to be 0. `stem`: widths of convolutions that make the patches (`layers.patches.Patches`).
+    `detections` has to be 0.
 
     Raises ValueError where there are detection tokens beside the proposals of patches.
     """
@@ -50,26 +35,9 @@ def yolos(
         raise ValueError(
             f"every patch proposes an object, so {detections} detection tokens go unread; give detections=0"
         )
-    spec = vit(
-        image=image,
-        patch=patch,
-        channels=channels,
-        d_model=d_model,
-        n_layers=n_layers,
-        n_heads=n_heads,
-        d_ff=d_ff,
-        activation=activation,
-        dropout=dropout,
-        attention_dropout=attention_dropout,
-        attention_bias=attention_bias,
-        eps=eps,
-        after=detections,
-        stem=stem,
-        position=position or GridPosition(between=between),
-        head=False,
-        pooler=pooler,
-    )
-    return spec.replace({"head": Detector(labels=labels, proposals=proposals)}) if head else spec
+    position = sizes["position"] or GridPosition(between=between)
+    spec = vit(**{**sizes, "position": position, "head": False}, after=detections)
+    return spec.replace({"head": Detector(labels=sizes["labels"], proposals=proposals)}) if sizes["head"] else spec
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -99,7 +67,7 @@ FAMILY = Family(
     make=yolos,
     classes={
         "YolosForObjectDetection": Class(),
-        "YolosModel": Class({"head": False, "pooler": True}, bare=True, optional=("pooler",)),
+        "YolosModel": POOLED,
     },
     prefix="vit.",
     fields=changed(

@@ -24,26 +24,28 @@ UNSAID = object()  # a size that a spec does not have: whether a head is tied, w
 class Class:
     """One of a family's classes on the Hub, for example `GPT2LMHeadModel`.
 
-    sizes:    those that the class decides, such as which head there is.
-    bare:     its tensors' names lack the family's prefix.
-    optional: those of these sizes that are parts which a file may lack (a pooler).
-    head:     what stands in place of the head that the sizes make, a classifier with as many labels as the configuration
-              has.
-    dropout:  keys of the head's dropout, of which the first that is said counts, each with what it is where a configuration
-              leaves it out; None is not said.
+    sizes:    sizes that the class decides, such as which head there is.
+    bare:     whether tensor names lack the family's prefix.
+    may_lack_pooler: whether files may lack the pooler that the sizes ask for.
+    head:     replaces the head that the sizes make; a classifier gets as many labels as the configuration has.
+    dropout:  configuration keys of the head's dropout, each with its default. The first key that is not None counts.
     """
 
     sizes: Mapping[str, Any] = field(default_factory=dict)
     bare: bool = False
-    optional: tuple[str, ...] = ()
+    may_lack_pooler: bool = False
     head: Head | None = None
     dropout: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def variants(self) -> tuple[Mapping[str, Any], ...]:
-        """The sizes, and those without what is optional."""
-        without = dict.fromkeys(self.optional, False)
-        return (self.sizes, {**self.sizes, **without}) if without else (self.sizes,)
+        """The sizes, and those without the pooler where files may lack it."""
+        return (self.sizes, {**self.sizes, "pooler": False}) if self.may_lack_pooler else (self.sizes,)
+
+    def labels(self, spec: Transformer) -> int | None:
+        """How many labels of the configuration a spec of this class has: of sequences or of tokens; None without any."""
+        counts = isinstance(spec.head, SequenceClassifier) or isinstance(self.head, TokenClassifier)
+        return _labels(spec) if counts else None
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Family:
         """A class's model. What is decided may be a head of its own, whose labels are then counted too."""
         spec = self.make(**sizes, **decided)
         spec = spec if cls.head is None else spec.replace(head=cls.head)
-        if not (isinstance(spec.head, SequenceClassifier) or isinstance(cls.head, TokenClassifier)):
+        if cls.labels(spec) is None:
             return spec
         return spec.replace({"head.labels": labels, "head.dropout": dropout})
 
@@ -138,8 +140,8 @@ class Family:
         for f in self.fields:
             if f.size in sizes:
                 made |= f.write(sizes[f.size], sizes)
-        if isinstance(spec.head, SequenceClassifier) or isinstance(self.classes[cls].head, TokenClassifier):
-            made |= self.labels.write(_labels(spec), sizes)
+        if (labels := self.classes[cls].labels(spec)) is not None:
+            made |= self.labels.write(labels, sizes)
         if self.is_encoder_decoder:
             made["is_encoder_decoder"] = True
         return made
@@ -181,8 +183,8 @@ class Family:
         return said
 
     def variant(self, spec: Transformer, cls: str) -> int:
-        """Which variant of one of its classes a spec is: 1 where what the class may lack is not there."""
-        return int(bool(self.classes[cls].optional) and spec.classification_head is None)
+        """Which variant of one of its classes a spec is: 1 where it lacks the pooler that the class may lack."""
+        return int(self.classes[cls].may_lack_pooler and spec.classification_head is None)
 
     def table(self, spec: Transformer, bare: bool) -> Table:
         """The rows of tensor names, for classes with a head or for those without."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..core.spec import nearest
@@ -151,11 +151,23 @@ BOOKKEEPING: dict[str, Any] = {
 }
 
 
-def changed(fields: tuple[Field, ...], *own: Field) -> tuple[Field, ...]:
-    """One family's fields as another's: those of the same size or key replaced, others added."""
+def changed(
+    fields: tuple[Field, ...], *own: Field, without: Collection[str] = (), **defaults: Any
+) -> tuple[Field, ...]:
+    """One family's fields as another's: those of the same size or key replaced by `own`, others added.
+
+    without:  sizes that the other family lacks.
+    defaults: keys that stay as they are, with another default.
+    """
     keys = {key for field in own for key in field.keys}
-    sizes = {field.size for field in own}
-    return (*(f for f in fields if f.size not in sizes and not keys & set(f.keys)), *own)
+    sizes = {field.size for field in own} | set(without)
+    kept = [field for field in fields if field.size not in sizes and not keys & set(field.keys)]
+    known = {field.key for field in kept if isinstance(field, Key)}
+    assert known.issuperset(defaults), sorted(defaults.keys() - known)
+    return tuple(
+        replace(field, default=defaults[field.key]) if isinstance(field, Key) and field.key in defaults else field
+        for field in (*kept, *own)
+    )
 
 
 def filled(config: Config, fields: tuple[Field, ...]) -> Config:

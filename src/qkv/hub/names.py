@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from torch import Tensor, nn
@@ -29,6 +29,10 @@ class Row:
     theirs: str
     ours: str
     how: Transform = SAME
+
+    def renamed(self, old: str, new: str) -> Row:
+        """The row with `old` replaced by `new` in their names."""
+        return replace(self, theirs=self.theirs.replace(old, new))
 
     @cached_property
     def patterns(self) -> tuple[str, ...]:
