@@ -21,7 +21,7 @@ from ..models.transformer import Transformer
 from ..patterns.basic import causal
 from ..positions.absolute import Learned
 from ..positions.base import Position
-from .classes import dense
+from .classes import BARE, classifier, dense
 from .places import Place
 
 
@@ -159,11 +159,9 @@ FAMILY = Family(
     make=bart,
     classes={
         "BartForConditionalGeneration": Class(),
-        "BartModel": Class({"head": False}, bare=True),
-        "BartForSequenceClassification": Class(
-            {"head": False},
-            head=SequenceClassifier(pool="last"),
-            dropout={"classifier_dropout": None, "classif_dropout": 0.0},
+        "BartModel": BARE,
+        "BartForSequenceClassification": classifier(
+            SequenceClassifier(pool="last"), {"classifier_dropout": None, "classif_dropout": 0.0}
         ),
     },
     labels=Labels(usual=3),

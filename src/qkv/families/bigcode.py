@@ -51,7 +51,7 @@ FAMILY = Family(
     classes=decoders("GPTBigCode"),
     prefix="transformer.",
     fields=changed(
-        tuple(f for f in FIELDS if f.size != "activation"),
+        FIELDS,
         Key("activation_function", "activation", "gelu_pytorch_tanh", {"gelu_pytorch_tanh": "gelu-tanh"}),
         Key("multi_query", "n_kv_heads", True, {True: 1, False: None}),
     ),

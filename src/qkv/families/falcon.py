@@ -16,6 +16,7 @@ from ..layers.norm import LayerNorm
 from ..models.block import Block
 from ..models.heads.text import LanguageModel
 from ..models.initialization import Normal
+from ..models.placement import Parallel
 from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..patterns.basic import causal
@@ -169,8 +170,8 @@ class RopeOrAlibi(Rope):
 
 
 def _branches(spec: Transformer) -> Branches:
-    block = spec.decoder.blocks[0]  # type: ignore[union-attr]
-    if block.placement.kind != "parallel":
+    block = spec.output.blocks[0]
+    if not isinstance(block.placement, Parallel):
         return "sequential"
     return "one-norm" if block.shared_norm else "two-norms"
 

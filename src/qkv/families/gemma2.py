@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..attention.multi_head import Attention
-from ..hub.family import UNSAID, Family
+from ..hub.family import Family
 from ..hub.keys import ACTIVATIONS, ANY, Config, Key, changed
 from ..hub.names import Row
 from ..layers.embedding import Embedding
@@ -152,27 +152,27 @@ FAMILY = Family(
     prefix="model.",
     fields=changed(
         FIELDS,
-        Key("vocab_size", "vocab_size", 256000),
-        Key("hidden_size", "d_model", 2304),
-        Key("intermediate_size", "d_ff", 9216),
-        Key("num_hidden_layers", "n_layers", 26),
-        Key("num_attention_heads", "n_heads", 8),
-        Key("num_key_value_heads", "n_kv_heads", 4),
-        Key("head_dim", "d_head", 256),
         Key("hidden_activation", "activation", "gelu_pytorch_tanh", {"gelu_pytorch_tanh": "gelu-tanh", **ACTIVATIONS}),
-        Key("max_position_embeddings", "max_positions", 8192),
-        Key("tie_word_embeddings", "tied", True),
         Key("attention_bias", "attention_bias", False),
         Key("query_pre_attn_scalar", "query_width", 256),
         Key("attn_logit_softcapping", "softcap", 50.0),
         Key("final_logit_softcapping", "logits_softcap", 30.0),
         Alternating(),
+        vocab_size=256000,
+        hidden_size=2304,
+        intermediate_size=9216,
+        num_hidden_layers=26,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        head_dim=256,
+        max_position_embeddings=8192,
+        tie_word_embeddings=True,
     ),
     places={
         **places("decoder"),
         "query_width": _query_width,
         "softcap": "decoder.blocks.0.attention.softcap",
-        "logits_softcap": lambda spec: getattr(spec.head, "softcap", UNSAID),
+        "logits_softcap": "head.softcap",
     },
     harmless={
         "hidden_act": ANY,  # repeated beside hidden_activation, which counts

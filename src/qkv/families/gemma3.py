@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from ..hub.family import UNSAID, Class, Family
-from ..hub.keys import ANY, Config, Key, changed
+from ..hub.keys import ANY, Config, changed
 from ..hub.values import shown
 from ..models.transformer import Transformer
 from ..positions.rotary import Rotary
 from . import gemma2 as base
-from .classes import decoders
+from .classes import BARE, LAST, classifier
 from .qwen2 import FULL, SLIDING
 from .qwen3 import QK_NORM
 from .rope import Rope
@@ -84,21 +84,21 @@ def _local(spec: Transformer) -> Any:
 FAMILY = Family(
     model_type="gemma3_text",
     make=gemma3,
-    classes={"Gemma3ForCausalLM": Class(), "Gemma3TextModel": Class({"head": False}, bare=True)}
-    | {name: cls for name, cls in decoders("Gemma3Text").items() if name.endswith("ForSequenceClassification")},
+    classes={
+        "Gemma3ForCausalLM": Class(),
+        "Gemma3TextModel": BARE,
+        "Gemma3TextForSequenceClassification": classifier(LAST),
+    },
     prefix="model.",
     fields=(
-        *(
-            field
-            for field in changed(
-                base.FAMILY.fields,
-                Key("vocab_size", "vocab_size", 262208),
-                Key("max_position_embeddings", "max_positions", 131072),
-                Key("attn_logit_softcapping", "softcap", None),
-                Key("final_logit_softcapping", "logits_softcap", None),
-                Windows(),
-            )
-            if field.size != "position"
+        *changed(
+            base.FAMILY.fields,
+            Windows(),
+            without=("position",),
+            vocab_size=262208,
+            max_position_embeddings=131072,
+            attn_logit_softcapping=None,
+            final_logit_softcapping=None,
         ),
         Ropes(base=1e6),
         LocalRopes(theta_key="rope_local_base_freq", size="local_position"),

@@ -95,6 +95,11 @@ FIELDS: tuple[Field, ...] = (
     Key("tie_word_embeddings", "tied", True),
 )
 
+SUMMARY = dict.fromkeys(
+    ("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"), ANY
+)
+"""Keys of the summary of a sequence, in classes with two heads."""
+
 
 def names(spec: Transformer) -> Table:
     """The rows; queries, keys and values are fused, and matrices stand transposed."""
@@ -131,12 +136,7 @@ FAMILY = Family(
         "scale_attn_weights": True,
         "scale_attn_by_inverse_layer_idx": False,
         "reorder_and_upcast_attn": ANY,  # another order of the same computation
-        # What a summary of the sequence would be, for classes with two heads.
-        "summary_type": ANY,
-        "summary_use_proj": ANY,
-        "summary_activation": ANY,
-        "summary_proj_to_labels": ANY,
-        "summary_first_dropout": ANY,
+        **SUMMARY,
     },
     names=names,
 )

@@ -10,6 +10,7 @@ from ..hub.keys import Key, changed
 from ..hub.names import Row
 from ..positions.absolute import Sinusoidal
 from .bart import FIELDS, HARMLESS, NAMES, PLACES, bart
+from .classes import BARE
 
 marian = partial(bart, normed=False, position=Sinusoidal(arrangement="concatenated"))
 
@@ -29,7 +30,7 @@ SIZES: dict[str, dict[str, Any]] = {
 FAMILY = Family(
     model_type="marian",
     make=marian,
-    classes={"MarianMTModel": Class(), "MarianModel": Class({"head": False}, bare=True)},
+    classes={"MarianMTModel": Class(), "MarianModel": BARE},
     prefix="model.",
     is_encoder_decoder=True,
     fields=changed(FIELDS, Key("vocab_size", "vocab_size", 58101, also=("decoder_vocab_size",))),

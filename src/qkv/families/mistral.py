@@ -35,10 +35,10 @@ FAMILY = Family(
     prefix="model.",
     fields=changed(
         FIELDS,
-        Key("intermediate_size", "d_ff", 14336),
-        Key("num_key_value_heads", "n_kv_heads", 8),
-        Key("max_position_embeddings", "max_positions", 131072),
         Key("sliding_window", "windows", 4096),
+        intermediate_size=14336,
+        num_key_value_heads=8,
+        max_position_embeddings=131072,
     ),
     places=PLACES,
     names=NAMES,

@@ -4,67 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..attention.multi_head import Attention
 from ..hub.family import Family, Table
 from ..hub.keys import ACTIVATIONS, ANY, Key
 from ..hub.names import Row
 from ..hub.transforms import Grouped
-from ..layers.embedding import Embedding
-from ..layers.feedforward import Activation, FeedForward
-from ..layers.norm import LayerNorm
-from ..models.block import Block
-from ..models.heads.text import LanguageModel
-from ..models.initialization import Normal
-from ..models.stack import Stack
+from ..models.placement import Parallel
 from ..models.transformer import Transformer
-from ..patterns.basic import causal
-from ..positions.base import Position
 from ..positions.rotary import Rotary
 from .classes import decoders, scores
+from .factories import alike, based_on
+from .gpt2 import gpt
 from .places import heads, places
 from .rope import Rope
 
 
+@based_on(
+    gpt,
+    without=("n_kv_heads", "embedding_dropout", "bias"),
+    vocab_size=50432,
+    d_model=6144,
+    n_layers=44,
+    n_heads=64,
+    activation="gelu",
+    dropout=0.0,
+    tied=False,
+    max_positions=2048,
+)
 def neox(
     *,
-    vocab_size: int = 50432,
-    d_model: int = 6144,
-    n_layers: int = 44,
-    n_heads: int = 64,
     d_ff: int = 24576,
-    activation: Activation = "gelu",
     attention_bias: bool = True,
-    parallel: bool = True,
-    dropout: float = 0.0,
     attention_dropout: float = 0.0,
-    eps: float = 1e-5,
-    tied: bool = False,
-    position: Position | None = None,
-    max_positions: int = 2048,
-    head: bool = True,
+    parallel: bool = True,
+    **sizes: Any,
 ) -> Transformer:
-    """A decoder-only language model. Not `parallel`, it is GPT-2 with rotary positions."""
-    norm = LayerNorm(eps=eps)
-    block = Block(
-        attention=Attention(n_heads=n_heads, bias=attention_bias, pattern=causal(), dropout=attention_dropout),
-        feedforward=FeedForward(d_ff=d_ff, activation=activation),
-        norm=norm,
-        placement="parallel" if parallel else "pre",
-        dropout=dropout,
-    )
-    return Transformer(
-        vocab_size=vocab_size,
-        d_model=d_model,
-        max_positions=max_positions,
-        decoder=Stack(
-            embedding=Embedding(dropout=dropout),
-            position=position or Rotary(fraction=0.25),
-            blocks=(block,) * n_layers,
-            norm=norm,
-        ),
-        head=LanguageModel(tied=tied) if head else None,
-        initialization=Normal(),
-    )
+    """GPT-2 with rotary positions and, where `parallel`, the feed-forward layer beside attention."""
+    position = sizes["position"] or Rotary(fraction=0.25)
+    spec = gpt(**{**sizes, "position": position}, d_ff=d_ff, attention_dropout=attention_dropout)
+    own = {"attention.bias": attention_bias, "placement": "parallel" if parallel else "pre"}
+    return spec.replace(decoder=alike(spec.output, own))
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -119,7 +97,7 @@ FAMILY = Family(
     ),
     places={
         **places("decoder"),
-        "parallel": lambda spec: spec.decoder.blocks[0].placement.kind == "parallel",  # type: ignore[union-attr]
+        "parallel": lambda spec: isinstance(spec.output.blocks[0].placement, Parallel),
     },
     harmless={"rope_theta": ANY, "partial_rotary_factor": ANY},  # repeated beside the family's own keys
     names=names,

@@ -32,10 +32,11 @@ FAMILY = Family(
     classes={name: cls for name, cls in decoders("Olmo2").items() if "Token" not in name},
     prefix="model.",
     fields=changed(
-        tuple(field for field in FIELDS if field.size != "d_head"),
-        Key("vocab_size", "vocab_size", 50304),
-        Key("rms_norm_eps", "eps", 1e-5),
+        FIELDS,
         Key("attention_bias", "attention_bias", False),
+        without=("d_head",),
+        vocab_size=50304,
+        rms_norm_eps=1e-5,
     ),
     places={size: place for size, place in places("decoder").items() if size != "d_head"},
     names=(

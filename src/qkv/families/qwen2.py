@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..hub.family import Family
-from ..hub.keys import Config, Key, changed
+from ..hub.keys import Config, changed
 from ..hub.values import shown
 from ..positions.rotary import Rotary
 from .classes import decoders
@@ -92,11 +92,11 @@ FAMILY = Family(
     prefix="model.",
     fields=changed(
         FIELDS,
-        Key("vocab_size", "vocab_size", 151936),
-        Key("intermediate_size", "d_ff", 22016),
-        Key("num_key_value_heads", "n_kv_heads", 32),
-        Key("max_position_embeddings", "max_positions", 32768),
         LayerTypes(),
+        vocab_size=151936,
+        intermediate_size=22016,
+        num_key_value_heads=32,
+        max_position_embeddings=32768,
     ),
     places=places("decoder"),
     names=NAMES,

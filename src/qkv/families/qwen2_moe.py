@@ -10,26 +10,33 @@ from ..hub.family import UNSAID, Family, Table
 from ..hub.keys import ANY, Config, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Joined, Stacked
-from ..layers.feedforward import Activation, FeedForward, NoFeedForward
+from ..layers.feedforward import FeedForward, NoFeedForward
 from ..layers.moe import MixtureOfExperts
 from ..models.transformer import Transformer
-from ..positions.base import Position
 from ..positions.rotary import Rotary
 from .classes import decoders
+from .factories import based_on
 from .llama import FIELDS, NAMES, llama
 from .places import Place, places
 from .qwen2 import FULL, SLIDING, LayerTypes
 
 
+@based_on(
+    llama,
+    without=("feedforward_bias", "feedforwards", "qk_norm_over", "placement", "dropout", "unrotated"),
+    vocab_size=151936,
+    d_model=2048,
+    n_layers=24,
+    n_heads=16,
+    n_kv_heads=16,
+    d_ff=5632,
+    attention_bias=True,
+    out_bias=False,
+    eps=1e-6,
+    max_positions=8192,
+)
 def qwen2_moe(
     *,
-    vocab_size: int = 151936,
-    d_model: int = 2048,
-    n_layers: int = 24,
-    n_heads: int = 16,
-    n_kv_heads: int | None = 16,
-    d_head: int | None = None,
-    d_ff: int = 5632,
     d_expert: int = 1408,
     d_shared: int | None = 5632,
     n_experts: int = 60,
@@ -37,23 +44,14 @@ def qwen2_moe(
     renormalize: bool = False,
     sparse: Sequence[bool] | None = None,
     balance_weight: float = 0.001,
-    activation: Activation = "silu",
-    attention_bias: bool = True,
-    out_bias: bool | None = False,
-    qk_norm: bool = False,
-    attention_dropout: float = 0.0,
-    eps: float = 1e-6,
-    tied: bool = False,
-    position: Position | None = None,
-    windows: Sequence[int | None] | int | None = None,
-    max_positions: int | None = 8192,
-    head: bool = True,
+    **sizes: Any,
 ) -> Transformer:
     """A decoder-only language model.
 
-    `sparse` says of each layer whether it has experts (all by default); one without is of width `d_ff`. Experts are of
+    `sparse` tells for each layer whether it has experts (all by default); one without is of width `d_ff`. Experts are of
     width `d_expert`, the shared one of width `d_shared` (None: there is none).
     """
+    activation = sizes["activation"]
     shared = None if d_shared is None else FeedForward(d_ff=d_shared, activation=activation, gated=True, bias=False)
     experts = MixtureOfExperts(
         n_experts=n_experts,
@@ -66,27 +64,8 @@ def qwen2_moe(
         shared=shared or NoFeedForward(),
         shared_gate=shared is not None,
     )
-    return llama(
-        vocab_size=vocab_size,
-        d_model=d_model,
-        n_layers=n_layers,
-        n_heads=n_heads,
-        n_kv_heads=n_kv_heads,
-        d_head=d_head,
-        d_ff=d_ff,
-        activation=activation,
-        attention_bias=attention_bias,
-        out_bias=out_bias,
-        feedforwards=[experts if has else None for has in sparse or (True,) * n_layers],
-        qk_norm=qk_norm,
-        attention_dropout=attention_dropout,
-        eps=eps,
-        tied=tied,
-        position=position or Rotary(base=1e6),
-        windows=windows,
-        max_positions=max_positions,
-        head=head,
-    )
+    layers = [experts if has_experts else None for has_experts in sparse or (True,) * sizes["n_layers"]]
+    return llama(**{**sizes, "position": sizes["position"] or Rotary(base=1e6)}, feedforwards=layers)
 
 
 SIZES: dict[str, dict[str, Any]] = {"qwen1.5-moe-a2.7b": {}}
@@ -169,14 +148,14 @@ MATRICES = ("gate", "up", "down")
 
 KEYS = changed(
     FIELDS,
-    Key("vocab_size", "vocab_size", 151936),
-    Key("hidden_size", "d_model", 2048),
-    Key("num_hidden_layers", "n_layers", 24),
-    Key("max_position_embeddings", "max_positions", 32768),
     Key("num_experts_per_tok", "top_k", 4),
     Key("norm_topk_prob", "renormalize", False),
     Key("router_aux_loss_coef", "balance_weight", 0.001),
     SparseLayers(),
+    vocab_size=151936,
+    hidden_size=2048,
+    num_hidden_layers=24,
+    max_position_embeddings=32768,
 )
 """What both of Qwen's families with experts have."""
 
@@ -187,14 +166,14 @@ FAMILY = Family(
     prefix="model.",
     fields=changed(
         KEYS,
-        Key("num_attention_heads", "n_heads", 16),
-        Key("num_key_value_heads", "n_kv_heads", 16),
-        Key("intermediate_size", "d_ff", 5632),
         Key("moe_intermediate_size", "d_expert", 1408),
         Key("shared_expert_intermediate_size", "d_shared", 5632),
         Key("num_experts", "n_experts", 60),
         Key("qkv_bias", "attention_bias", True),
         LowerLayers(),
+        num_attention_heads=16,
+        num_key_value_heads=16,
+        intermediate_size=5632,
     ),
     places=PLACES,
     harmless={"output_router_logits": ANY},  # what to return; the balance loss is always part of training here

@@ -69,14 +69,14 @@ FAMILY = Family(
     prefix="model.",
     fields=changed(
         KEYS,
-        Key("num_attention_heads", "n_heads", 32),
-        Key("num_key_value_heads", "n_kv_heads", 4),
-        Key("intermediate_size", "d_ff", 6144),
         Key("moe_intermediate_size", "d_expert", 768),
         Key("num_experts", "n_experts", 128, also=("num_local_experts",)),
-        Key("num_experts_per_tok", "top_k", 8),
         Key("attention_bias", "attention_bias", False),
         EveryLayer(),
+        num_attention_heads=32,
+        num_key_value_heads=4,
+        intermediate_size=6144,
+        num_experts_per_tok=8,
     ),
     places=PLACES,
     harmless={

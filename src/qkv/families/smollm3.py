@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..hub.family import Family
-from ..hub.keys import Config, Key, changed
+from ..hub.keys import Config, changed
 from ..models.transformer import Transformer
 from ..positions.absolute import NoPosition
 from ..positions.rotary import Rotary
@@ -80,20 +80,18 @@ FAMILY = Family(
     make=smollm3,
     classes=decoders("SmolLM3"),
     prefix="model.",
-    fields=(
-        *changed(
-            LLAMA.fields,
-            Key("vocab_size", "vocab_size", 128256),
-            Key("hidden_size", "d_model", 2048),
-            Key("num_hidden_layers", "n_layers", 36),
-            Key("num_attention_heads", "n_heads", 16),
-            Key("num_key_value_heads", "n_kv_heads", 4),
-            Key("max_position_embeddings", "max_positions", 32768),
-            Key("tie_word_embeddings", "tied", True),
-            Rope(base=2e6),
-        ),
+    fields=changed(
+        LLAMA.fields,
+        Rope(base=2e6),
         Windows(),
         Unrotated(),
+        vocab_size=128256,
+        hidden_size=2048,
+        num_hidden_layers=36,
+        num_attention_heads=16,
+        num_key_value_heads=4,
+        max_position_embeddings=32768,
+        tie_word_embeddings=True,
     ),
     places={**places("decoder"), "unrotated": _unrotated},
     names=NAMES,

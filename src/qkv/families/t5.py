@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ..attention.multi_head import Attention
 from ..core.spec import nearest
-from ..hub.family import UNSAID, Class, Family
+from ..hub.family import Class, Family
 from ..hub.keys import ANY, Config, Field, Key, changed
 from ..hub.names import Row
 from ..hub.values import shown
@@ -24,7 +24,7 @@ from ..models.stack import Stack
 from ..models.transformer import Transformer
 from ..patterns.basic import causal
 from ..positions.bias import T5Buckets
-from .classes import dense
+from .classes import classifier, dense
 from .places import Place
 
 Kind = tuple[Activation, bool]  # the activation, and whether it gates
@@ -178,8 +178,8 @@ PLACES: dict[str, Place] = {
     "eps": "encoder.norm.eps",
     "buckets": "encoder.position.buckets",
     "max_distance": "encoder.position.max_distance",
-    "tied": lambda spec: getattr(spec.head, "tied", UNSAID),
-    "scale": lambda spec: getattr(spec.head, "scale", UNSAID),
+    "tied": "head.tied",
+    "scale": "head.scale",
 }
 
 
@@ -228,9 +228,7 @@ def _classes(name: str) -> dict[str, Class]:
     return {
         f"{name}ForConditionalGeneration": Class(),
         f"{name}Model": Class({"head": False}),
-        f"{name}ForSequenceClassification": Class(
-            {"head": False}, head=SequenceClassifier(pool="last"), dropout={"classifier_dropout": 0.0}
-        ),
+        f"{name}ForSequenceClassification": classifier(SequenceClassifier(pool="last"), {"classifier_dropout": 0.0}),
     }
 
 
@@ -251,12 +249,13 @@ MT5 = replace(
     make=partial(t5, vocab_size=250112, n_heads=6, d_ff=1024, n_layers=8, **V1_1),
     classes=_classes("MT5"),
     fields=changed(
-        tuple(f for f in FIELDS if f.size != "scale"),  # never scaled
-        Key("vocab_size", "vocab_size", 250112),
-        Key("num_heads", "n_heads", 6, also=("num_attention_heads",)),
-        Key("d_ff", "d_ff", 1024),
-        Key("num_layers", "encoder_layers", 8, also=("num_hidden_layers",)),
+        FIELDS,
         FeedForwardKind("gated-gelu"),
+        without=("scale",),  # never scaled
+        vocab_size=250112,
+        num_heads=6,
+        d_ff=1024,
+        num_layers=8,
     ),
     harmless={**FAMILY.harmless, "scale_decoder_outputs": ANY},
 )
