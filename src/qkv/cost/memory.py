@@ -193,7 +193,7 @@ def _batch(spec: ModelSpec, shape: Shape, plan: Plan) -> Batch:
         source_layout = _layout(shape.rows, shape.source, plan)
         inputs = {"ids": source, "layout": source_layout, "target": ids, "target_layout": layout}
     labels = torch.zeros_like(ids)
-    if getattr(getattr(spec, "head", None), "kind", None) == "sequence-classifier":
+    if spec.labels_sequences:
         labels = labels[:, 0]
     return Batch(inputs, labels, {"loss": labels.numel()}, shape.tokens, shape.tokens)
 

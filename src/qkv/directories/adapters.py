@@ -11,15 +11,13 @@ from ..families import family_of
 from ..hub import peft
 from ..hub.names import Names
 from ..layers.lora import insert, layers
+from ..models.heads.text import LanguageModel
 from ..models.transformer import TransformerModel
 from ..training.checkpoints.weights import read_tensors, replace_tensors
 from .build import build
 from .layout import read_json, write_json
 
 Model = TypeVar("Model", bound=TransformerModel)
-
-_TASKS = {"CausalLM": "CAUSAL_LM", "LMHeadModel": "CAUSAL_LM", "ConditionalGeneration": "SEQ_2_SEQ_LM"}
-_TASKS |= {"MTModel": "SEQ_2_SEQ_LM"}
 
 
 def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "") -> Path:
@@ -29,9 +27,9 @@ def save_adapter(model: TransformerModel, path: Path | str, base: Path | str = "
     the model has no adapter or is of no family of the Hub, whose names the format is made of.
     """
     folder = Path(path)
-    cls, names = _names(model)[0]
-    task = next((task for end, task in _TASKS.items() if cls.endswith(end)), None)
-    config, tensors = peft.to_theirs(model, names, str(base), task)
+    generates = isinstance(model.spec.head, LanguageModel) and model.spec.decoder is not None
+    task = ("SEQ_2_SEQ_LM" if model.spec.is_encoder_decoder else "CAUSAL_LM") if generates else None
+    config, tensors = peft.to_theirs(model, _names(model)[0], str(base), task)
     folder.mkdir(parents=True, exist_ok=True)
     replace_tensors(folder / peft.WEIGHTS, tensors)
     write_json(folder / peft.CONFIG, config)
@@ -51,7 +49,7 @@ def load_adapter(model: Model, path: Path | str) -> Model:
             raise ValueError(f"{folder} is no adapter's directory: it has no {name}")
     config, tensors = read_json(folder / peft.CONFIG), read_tensors(folder / peft.WEIGHTS)
     refusal: ValueError | None = None
-    for _, names in _names(model):
+    for names in _names(model):
         try:
             spec = peft.read_config(config)
             found = peft.sizes(model, names, config, spec, tensors)
@@ -68,9 +66,9 @@ def load_adapter(model: Model, path: Path | str) -> Model:
     raise refusal
 
 
-def _names(model: TransformerModel) -> list[tuple[str, Names]]:
-    """The model's class on the Hub with its table of names, and the table as classes without a prefix have it."""
-    found = family_of(model.spec)
-    (cls,) = found.config(model.spec)["architectures"]
-    bare, plain = found.classes[cls].bare, build(model.spec, device="meta")
-    return [(cls, Names.of(found.table(model.spec, way), plain)) for way in (bare, not bare)]
+def _names(model: TransformerModel) -> list[Names]:
+    """The tensor names of the model's Hub class, and the same with or without the prefix, whichever the class has not."""
+    family = family_of(model.spec)
+    (cls,) = family.config(model.spec)["architectures"]
+    bare, plain = family.classes[cls].bare, build(model.spec, device="meta")
+    return [Names.of(family.table(model.spec, way), plain) for way in (bare, not bare)]

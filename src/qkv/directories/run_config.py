@@ -102,11 +102,10 @@ def check_fit(tokenizer: Tokenizer, spec: ModelSpec, where: str) -> None:
             f"{where}: the tokenizer has {tokenizer.vocab_size:,} tokens and the model a vocabulary of "
             f"{spec.vocab_size:,}, so they don't belong together"
         )
-    places = getattr(spec, "source_vocab_size", None) or spec.vocab_size
-    if tokenizer.sources.vocab_size > places:
+    if tokenizer.sources.vocab_size > spec.source_vocabulary:
         raise ValueError(
             f"{where}: the tokenizer of sources has {tokenizer.sources.vocab_size:,} tokens and the model a vocabulary of "
-            f"{places:,} for them, so they don't belong together"
+            f"{spec.source_vocabulary:,} for them, so they don't belong together"
         )
 
 

@@ -10,7 +10,6 @@ from typing import Any, Literal, Protocol
 from ..generation import Generation
 from ..models.base import ModelSpec
 from ..models.electra import published
-from ..models.heads.text import LanguageModel
 from ..models.transformer import Transformer, TransformerModel
 from ..tokenizers.hub_export import save_for_hub
 from ..tokenizers.tokenizer import Tokenizer
@@ -106,7 +105,7 @@ def _origin(model: TransformerModel, tokenizer: Tokenizer | None, task: Use, lab
         config = {f"{role}_token_id": getattr(tokenizer, f"{role}_id") for role in ("bos", "eos", "pad")}
         if model.is_encoder_decoder:
             config["decoder_start_token_id"] = start_of(tokenizer, task)
-    if labels and getattr(model.spec.head, "labels", None) == len(labels):
+    if labels and model.spec.head is not None and model.spec.head.n_labels == len(labels):
         config["id2label"] = {str(i): name for i, name in enumerate(labels)}
         config["label2id"] = {name: i for i, name in enumerate(labels)}
     return Origin({**config, "qkv": {"task": task}})
@@ -114,9 +113,7 @@ def _origin(model: TransformerModel, tokenizer: Tokenizer | None, task: Use, lab
 
 def _reads_whole(spec: ModelSpec, task: Use, origin: Origin | None) -> bool:
     """Whether the model was trained by qkv on whole texts, and so with special tokens around them."""
-    head = getattr(spec, "head", None)
-    of_tokens = head is None or isinstance(head, LanguageModel)
-    return (origin is None or origin.is_ours) and (task == "read" or not of_tokens)
+    return (origin is None or origin.is_ours) and (task == "read" or not spec.predicts_tokens)
 
 
 def _save_tokenizer(folder: Path, tokenizer: Tokenizer | None, model: Any, whole: bool | None) -> None:
@@ -127,10 +124,4 @@ def _save_tokenizer(folder: Path, tokenizer: Tokenizer | None, model: Any, whole
         tokenizer.save(folder / TOKENIZER)
         return
     written = tokenizer.templated() if whole else tokenizer
-    save_for_hub(written, folder, model.max_positions, whole and _segments(model.spec) > 1)
-
-
-def _segments(spec: ModelSpec) -> int:
-    """How many kinds of segments a model tells apart."""
-    first = (spec.encoder or spec.output).embedding if isinstance(spec, Transformer) else None
-    return int(getattr(first, "token_types", 0))
+    save_for_hub(written, folder, model.max_positions, whole and model.spec.token_types > 1)

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..core.spec import nearest
+from ..attention.multi_head import Attention
+from ..core.spec import Spec, nearest
+from ..layers.embedding import Embedding
 from ..models.heads.sequence import SequenceClassifier
 from ..models.heads.text import Head, TokenClassifier
 from ..models.transformer import Transformer
+from ..positions.bias import T5Buckets
 from .keys import Config, Field, Labels, check_claimed, filled
 from .names import Row
 from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values, shown
@@ -237,40 +240,36 @@ def difference(a: Transformer, b: Transformer, beside: frozenset[str] = BESIDE) 
 
     Defaults that follow from other fields count as what they are; fields in `beside` don't count.
     """
-    one, other = dict(_leaves(a.to_dict(), a.d_model, beside)), dict(_leaves(b.to_dict(), b.d_model, beside))
+    one, other = dict(_leaves(a, a.d_model, beside)), dict(_leaves(b, b.d_model, beside))
     paths = dict.fromkeys([*one, *other])
     return {path: (one.get(path), other.get(path)) for path in paths if one.get(path) != other.get(path)}
 
 
 def _leaves(node: Any, d_model: int, beside: frozenset[str], path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(node, list) and node and all(isinstance(item, dict) for item in node):
-        runs = path.endswith(".blocks")
-        node = dict(enumerate([item["block"] for item in node for _ in range(item["repeat"])] if runs else node))
-    elif isinstance(node, dict):
-        node = _spelled_out(node, d_model, path)
-    if not isinstance(node, dict):
-        yield path, node
+    """The values in a spec that have no parts, by their dotted paths."""
+    if isinstance(node, Spec):
+        parts = _spelled_out(node, d_model, path)
+    elif isinstance(node, tuple) and node and all(isinstance(item, Spec) for item in node):
+        parts = {str(i): item for i, item in enumerate(node)}
+    else:
+        yield path, list(node) if isinstance(node, tuple) else node
         return
-    for key, value in node.items():
+    for key, value in parts.items():
         if key not in beside:
-            yield from _leaves(value, d_model, beside, f"{path}.{key}" if path else str(key))
+            yield from _leaves(value, d_model, beside, f"{path}.{key}" if path else key)
 
 
-def _spelled_out(node: dict[str, Any], d_model: int, path: str) -> dict[str, Any]:
-    """Fields that are None for "what follows from the others", with what that is."""
-
-    def default(key: str, value: Any) -> None:
-        if node.get(key) is None:
-            node[key] = value
-
-    if node.get("kind") in ("attention", "global-attention", "block-sparse"):
-        default("n_kv_heads", node["n_heads"])
-        default("d_head", d_model // node["n_heads"])
-        default("d_value", node["d_head"])
-        default("scale", node["d_head"] ** -0.5)
-        default("out_bias", node["bias"])
-    elif node.get("kind") == "embedding":
-        default("width", d_model)
-    elif node.get("kind") == "t5":
-        default("bidirectional", path.startswith("encoder"))
-    return node
+def _spelled_out(spec: Spec, d_model: int, path: str) -> dict[str, Any]:
+    """A spec's kind and fields, with the values that its fields stand for where they are None."""
+    fields: dict[str, Any] = {"kind": spec.kind} if spec.kind else {}
+    fields |= {name: getattr(spec, name) for name in type(spec).model_fields}
+    implied: dict[str, Any] = {}
+    if isinstance(spec, Attention):
+        _, n_kv_heads, d_head, d_value = spec.widths(d_model)
+        implied = {"n_kv_heads": n_kv_heads, "d_head": d_head, "d_value": d_value}
+        implied |= {"scale": d_head**-0.5, "out_bias": spec.bias}
+    elif isinstance(spec, Embedding):
+        implied = {"width": d_model}
+    elif isinstance(spec, T5Buckets):
+        implied = {"bidirectional": path.startswith("encoder")}
+    return fields | {name: value for name, value in implied.items() if fields[name] is None}

@@ -37,6 +37,26 @@ class ModelSpec(Spec, role="model"):
         def n_layers(self) -> int:
             """Number of layers; of the deeper stack if there are two."""
 
+    @property
+    def source_vocabulary(self) -> int:
+        """The size of the vocabulary that the source, or the only text, is read with."""
+        return self.vocab_size
+
+    @property
+    def predicts_tokens(self) -> bool:
+        """Whether the outputs are of tokens: logits over the vocabulary, or plain hidden states."""
+        return True
+
+    @property
+    def labels_sequences(self) -> bool:
+        """Whether there is one label for each sequence, and not for each token."""
+        return False
+
+    @property
+    def token_types(self) -> int:
+        """How many kinds of segments (BERT's sentences A and B) the model tells apart; 0 for none."""
+        return 0
+
     def stacks(self) -> list[tuple[str, Any]]:
         """Names and stacks of blocks; empty for a model without blocks."""
         return []

@@ -133,6 +133,23 @@ class Transformer(ModelSpec, kind="transformer"):
         return None if self.classification_head is None else self.classification_head.labels
 
     @property
+    def source_vocabulary(self) -> int:
+        return self.source_vocab_size or self.vocab_size
+
+    @property
+    def predicts_tokens(self) -> bool:
+        return self.head is None or self.head.predicts_tokens
+
+    @property
+    def labels_sequences(self) -> bool:
+        return self.head is not None and self.head.labels_sequences
+
+    @property
+    def token_types(self) -> int:
+        first = (self.encoder or self.output).embedding
+        return first.token_types if isinstance(first, Embedding) else 0
+
+    @property
     def shares_table(self) -> bool:
         """Whether two stacks read one table of tokens."""
         return self.tie_embeddings and all(isinstance(stack.embedding, Embedding) for _, stack in self.stacks())

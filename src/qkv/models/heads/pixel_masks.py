@@ -1,4 +1,4 @@
-"""A class for every pixel, drawn as finely as the picture is: a convolutional decoder that sees the pixels too."""
+"""A class for every pixel at the picture's full resolution: a convolutional decoder that sees the pixels too."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class PixelMasks(OfImages, kind="pixel-masks"):
         u_n = h,          u_i = C([up(u_{i+1}), d_i])        the patches' states h, twice as fine each time
         scores = W u_0 + b
 
-    C is a `DoubleConvolution`, pool the largest of 2 × 2, up repeats in 2 × 2. Tokens know
-    what a place is, pixels where its edges are: the decoder of TransUNet (Chen et al. 2021, §3.2) and UNETR (Hatamizadeh et
+    C is a `DoubleConvolution`, pool the largest of 2 × 2, up repeats in 2 × 2. Tokens know what a place is, pixels where its
+    edges are: the decoder of TransUNet (Chen et al. 2021, §3.2) and UNETR (Hatamizadeh et
     al. 2022), whose steps up take in what U-Net saw on its way down (Ronneberger et al. 2015).
 
     widths: of d_0, d_1 …, a number for each doubling. Where they are fewer than halve a patch to one pixel, the finest step
@@ -50,7 +50,7 @@ class PixelMasks(OfImages, kind="pixel-masks"):
             )
 
     def finest(self, seen: Patches) -> int:
-        """f: at every how manieth pixel the finest step is."""
+        """f: the stride of the finest step, in pixels."""
         return seen.patch[0] // 2 ** len(self.widths)
 
     def module_for(self, model: Any) -> PixelMasksHead:
@@ -67,7 +67,7 @@ class PixelMasks(OfImages, kind="pixel-masks"):
         return total + Cost((self.widths[0] + 1) * out, 2 * self.widths[0] * out * places)
 
     def _steps(self, d_model: int, d_in: int) -> list[tuple[int, int, int]]:
-        """Of each step, the finest first: the widths of what comes from the pixels, of itself, and of what is below."""
+        """For each step, the finest first: its input width from the pixels, its own width, and the width of the step below."""
         inside = pairwise((d_in, *self.widths))
         return [(a, b, below) for (a, b), below in zip(inside, (*self.widths[1:], d_model), strict=True)]
 
@@ -96,7 +96,7 @@ class PixelMasksHead(ImageHead):
         return F.pixel_shuffle(scores, self.finest)
 
     def _grid(self, hidden: Tensor, layout: Layout, pixels: Tensor) -> Float[Tensor, "B M rows columns"]:
-        """The patches' states as they stand in the picture."""
+        """The patches' states at their places in the picture."""
         grid = layout.grid
         assert grid is not None
         if layout.shape[1] != grid.tokens or pixels.shape[2:] != (grid.rows * self.patch, grid.columns * self.patch):
@@ -115,15 +115,11 @@ class PixelMasksHead(ImageHead):
             seen.append(x)
         return seen
 
-    def loss(
+    def output_loss(
         self,
-        hidden: Float[Tensor, "B T M"],
+        outputs: Float[Tensor, "B labels H W"],
         labels: Int[Tensor, "B H W"],
-        label_smoothing: float = 0.0,
-        z_loss: float = 0.0,
-        layout: Layout | None = None,
-        pixels: Float[Tensor, "B C H W"] | None = None,
+        label_smoothing: float,
+        z_loss: float,
     ) -> LossSums:
-        assert layout is not None and pixels is not None
-        scores = self(hidden, layout, pixels)
-        return cross_entropy(scores.movedim(1, -1), labels, label_smoothing, z_loss)
+        return cross_entropy(outputs.movedim(1, -1), labels, label_smoothing, z_loss)

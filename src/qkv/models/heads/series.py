@@ -1,8 +1,6 @@
-"""What stands on top of a stack that reads a series: the values that follow."""
+"""Heads for time series: forecasts of the values that follow."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -57,18 +55,16 @@ class ForecasterHead(ImageHead):
         x = hidden[:, patches_of(layout)].flatten(1)
         return self.out(dropout(x, self.dropout, self.training))
 
-    def loss(
+    def output_loss(
         self,
-        hidden: Float[Tensor, "B T M"],
+        outputs: Float[Tensor, "B labels"],
         labels: Float[Tensor, "B labels"] | Float[Tensor, "B 2 labels"],
-        label_smoothing: float = 0.0,
-        z_loss: float = 0.0,
-        layout: Layout | None = None,
+        label_smoothing: float,
+        z_loss: float,
     ) -> LossSums:
-        assert layout is not None
-        made: Any = self(hidden, layout).float()
-        values, scale = labels.float().unbind(1) if labels.ndim == 3 else (labels.float(), torch.ones_like(made))
-        if made.shape != values.shape:
-            raise ValueError(f"labels are {tuple(made.shape)} values here, not {tuple(values.shape)}")
-        loss = F.mse_loss(made * scale, values * scale, reduction="sum")
-        return LossSums(loss, loss.detach(), torch.tensor(values.numel(), device=made.device))
+        forecast = outputs.float()
+        values, scale = labels.float().unbind(1) if labels.ndim == 3 else (labels.float(), torch.ones_like(forecast))
+        if forecast.shape != values.shape:
+            raise ValueError(f"labels are {tuple(forecast.shape)} values here, not {tuple(values.shape)}")
+        loss = F.mse_loss(forecast * scale, values * scale, reduction="sum")
+        return LossSums(loss, loss.detach(), torch.tensor(values.numel(), device=forecast.device))

@@ -31,6 +31,11 @@ class Head(Spec, role="head"):
     labels_sequences: ClassVar[bool] = False
     predicts_tokens: ClassVar[bool] = False
 
+    @property
+    def n_labels(self) -> int | None:
+        """How many labels it has scores for; None for a head without `labels`."""
+        return getattr(self, "labels", None)
+
     def module(self, d_model: int, vocab_size: int) -> HeadModule:
         raise NotImplementedError
 
@@ -65,10 +70,16 @@ class HeadModule(nn.Module):
     takes_pixels = False
 
     def loss(
-        self, hidden: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0, **inputs: Any
+        self,
+        hidden: Tensor,
+        labels: Tensor,
+        label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
+        *more: Any,
+        **inputs: Any,
     ) -> LossSums:
         """The loss sums of labels; `inputs` are what `forward` takes beside the hidden states."""
-        return self.output_loss(self(hidden, **inputs), labels, label_smoothing, z_loss)
+        return self.output_loss(self(hidden, *more, **inputs), labels, label_smoothing, z_loss)
 
     def output_loss(self, outputs: Any, labels: Tensor, label_smoothing: float, z_loss: float) -> LossSums:
         """The loss sums of labels, given the outputs."""
@@ -261,12 +272,12 @@ class SpanHead(HeadModule):
         labels: Int[Tensor, "B 2"],
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
-        layout: Layout | None = None,
+        *,
+        layout: Layout,
     ) -> LossSums:
-        assert layout is not None
         if label_smoothing:
             raise ValueError(
-                f"label_smoothing is {label_smoothing}, but rows differ in how many tokens there are; set 0"
+                f"label_smoothing is {label_smoothing}, but rows differ in their number of tokens; set it to 0"
             )
         padding = ~layout.valid.expand(hidden.shape[:2]).unsqueeze(1)
         scores = self(hidden, layout).float().transpose(1, 2).masked_fill(padding, -math.inf)

@@ -1,4 +1,4 @@
-"""What stands on top of a stack that reads images: classes, pixels, masks of classes, and objects with their boxes."""
+"""Heads for images: classes, pixels, masks of classes, and objects with their boxes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .text import Head, HeadModule
 
 
 class OfImages(Head):
-    """A head that reads the states of an image's tokens."""
+    """Base class of heads that read the states of an image's tokens."""
 
     def check(self, seen: Input) -> None:
         if not isinstance(seen, Patches):
@@ -31,23 +31,13 @@ class OfImages(Head):
         self.check_patches(seen)
 
     def check_patches(self, seen: Patches) -> None:
-        """Raises ValueError where the tokens that it reads are not among these."""
+        """Raise ValueError where the head reads tokens that these patches lack."""
 
 
 class ImageHead(HeadModule):
-    """The module of a head that has to know how tokens stand in the image: it is called with their layout too."""
+    """Base class of heads that need the places of tokens in the image: they are called with the layout too."""
 
     takes_layout = True
-
-    def loss(
-        self,
-        hidden: Tensor,
-        labels: Tensor,
-        label_smoothing: float = 0.0,
-        z_loss: float = 0.0,
-        layout: Layout | None = None,
-    ) -> LossSums:
-        raise NotImplementedError
 
 
 # -- one class for an image --------------------------------------------------------------------------------------------
@@ -107,9 +97,9 @@ class ImageClassifierHead(ImageHead):
         labels: Int[Tensor, " B"] | Int[Tensor, "B 2"] | Float[Tensor, "B labels"],
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
-        layout: Layout | None = None,
+        *,
+        layout: Layout,
     ) -> LossSums:
-        assert layout is not None
         scores = self._scores(hidden, layout)
         if labels.is_floating_point():
             return soft_cross_entropy(scores, labels, label_smoothing, z_loss)
@@ -151,8 +141,8 @@ def soft_cross_entropy(
     The plain value is without smoothing; ζ log² Z is added as it is in `layers.losses`.
     """
     if labels.shape != (len(scores), scores.shape[2]):
-        wanted = (len(scores), scores.shape[2])
-        raise ValueError(f"shares of the classes are (batch, labels), here {wanted}, not {tuple(labels.shape)}")
+        shape = (len(scores), scores.shape[2])
+        raise ValueError(f"shares of the classes are (batch, labels), here {shape}, not {tuple(labels.shape)}")
     exact = torch.promote_types(scores.dtype, torch.float32)
     log_p = scores.to(exact).log_softmax(-1)
     nll = -(labels[:, None] * log_p).sum()
@@ -232,12 +222,12 @@ class PixelDecoderHead(ImageHead):
 
     def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Float[Tensor, "B N P"]:
         assert layout.grid is not None
-        whole = image_layout(layout.grid, hidden.device)
-        x = self.decoder(self._restored(self.project(hidden), layout), whole)
-        return self.out(x[:, patches_of(whole)])
+        full = image_layout(layout.grid, hidden.device)
+        x = self.decoder(self._restored(self.project(hidden), layout), full)
+        return self.out(x[:, patches_of(full)])
 
     def _restored(self, x: Float[Tensor, "B S W"], layout: Layout) -> Float[Tensor, "B T W"]:
-        """Every token in its place of the image, and the mask token where none is."""
+        """Tokens at their places in the image, and the mask token at the places without one."""
         assert layout.grid is not None
         if layout.shape[1] == layout.grid.tokens:
             return x
@@ -250,29 +240,31 @@ class PixelDecoderHead(ImageHead):
         labels: Float[Tensor, "B C H W"],
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
-        layout: Layout | None = None,
+        *,
+        layout: Layout,
     ) -> LossSums:
-        assert layout is not None
-        wanted = self.targets(labels)
-        made = self(hidden, layout)
-        if made.shape != wanted.shape:
-            raise ValueError(f"labels are pictures like the inputs, of {made.shape[1]} patches, not {wanted.shape[1]}")
-        error = (made.float() - wanted.float()).square().mean(-1)
+        targets = self.targets(labels)
+        pixels = self(hidden, layout)
+        if pixels.shape != targets.shape:
+            raise ValueError(
+                f"labels are pictures like the inputs, of {pixels.shape[1]} patches, not {targets.shape[1]}"
+            )
+        error = (pixels.float() - targets.float()).square().mean(-1)
         hidden_ones = self.hidden_patches(layout).expand(len(error), -1)
         loss = (error * hidden_ones).sum()
         return LossSums(loss, loss.detach(), hidden_ones.sum())
 
     def targets(self, pixels: Float[Tensor, "B C H W"]) -> Float[Tensor, "B N P"]:
-        """What is to be predicted for each patch."""
-        wanted = patchify(pixels, self.spec.patch, "last")
+        """The pixels to predict for each patch."""
+        targets = patchify(pixels, self.spec.patch, "last")
         if not self.spec.normalized:
-            return wanted
-        mean, variance = wanted.mean(-1, keepdim=True), wanted.var(-1, keepdim=True)
-        return (wanted - mean) / (variance + 1e-6).sqrt()
+            return targets
+        mean, variance = targets.mean(-1, keepdim=True), targets.var(-1, keepdim=True)
+        return (targets - mean) / (variance + 1e-6).sqrt()
 
     @staticmethod
     def hidden_patches(layout: Layout) -> Int[Tensor, "B N"]:
-        """1 for patches that the loss counts: those that were hidden, or all where none was."""
+        """1 for patches that count in the loss: those that were hidden, or all where none was."""
         assert layout.grid is not None
         shown = shown_patches(layout)
         ones = torch.ones(len(shown), layout.grid.patches, dtype=torch.int64, device=shown.device)
@@ -343,17 +335,14 @@ class MaskTokensHead(ImageHead):
         of_each = scores.unflatten(1, (-1, self.finer**2)).mT.flatten(2)
         return self.scale * unpatchify(of_each, layout.grid, (self.finer, self.finer))
 
-    def loss(
+    def output_loss(
         self,
-        hidden: Float[Tensor, "B T M"],
+        outputs: Float[Tensor, "B labels rows columns"],
         labels: Int[Tensor, "B H W"],
-        label_smoothing: float = 0.0,
-        z_loss: float = 0.0,
-        layout: Layout | None = None,
+        label_smoothing: float,
+        z_loss: float,
     ) -> LossSums:
-        assert layout is not None
-        scores = self(hidden, layout)
-        scores = F.interpolate(scores.float(), size=labels.shape[1:], mode="bilinear", align_corners=False)
+        scores = F.interpolate(outputs.float(), size=labels.shape[1:], mode="bilinear", align_corners=False)
         return cross_entropy(scores.movedim(1, -1), labels, label_smoothing, z_loss)
 
 
@@ -361,8 +350,8 @@ class MaskTokensHead(ImageHead):
 
 
 class Objects(NamedTuple):
-    """What detection tokens say: scores of each class and, last, of "no object"; boxes as (center x, center y, width,
-    height), each a share of the image."""
+    """The detections: scores of each class and, last, of "no object"; boxes as (center x, center y, width, height), each a
+    share of the image."""
 
     logits: Float[Tensor, "B n labels"]
     boxes: Float[Tensor, "B n 4"]
@@ -414,20 +403,13 @@ class DetectorHead(ImageHead):
     def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Objects:
         patches = patches_of(layout)
         if self.proposals == "tokens":
-            found = hidden[:, patches.stop :]
-            return Objects(self.classes(found), self.boxes(found).sigmoid())
-        found = hidden[:, patches]
-        beside = proposed(layout, self.size).logit()
-        return Objects(self.classes(found), (self.boxes(found) + beside).sigmoid())
+            states = hidden[:, patches.stop :]
+            return Objects(self.classes(states), self.boxes(states).sigmoid())
+        states = hidden[:, patches]
+        offsets = proposed(layout, self.size).logit()
+        return Objects(self.classes(states), (self.boxes(states) + offsets).sigmoid())
 
-    def loss(
-        self,
-        hidden: Tensor,
-        labels: Tensor,
-        label_smoothing: float = 0.0,
-        z_loss: float = 0.0,
-        layout: Layout | None = None,
-    ) -> LossSums:
+    def output_loss(self, outputs: Objects, labels: Tensor, label_smoothing: float, z_loss: float) -> LossSums:
         raise ValueError("a detector has no loss without a matching of detections with objects; call it without labels")
 
 

@@ -119,13 +119,17 @@ class Recurrent(ModelSpec, kind="recurrent"):
     def parts(self, tokens: int = 0, source: int = 0) -> dict[str, Cost]:
         """Cost of one sentence by part; the sum is `cost`."""
         encoder = (self.cell, self.d_e, self.d_h, self.encoder_layers, self.directions)
-        tables = self.d_e * (self.vocab_size + (self.source_vocab_size or self.vocab_size) * (not self.tie_embeddings))
+        tables = self.d_e * (self.vocab_size + self.source_vocabulary * (not self.tie_embeddings))
         return {
             "encoder": Cost(rnn_parameters(*encoder), rnn_flops(*encoder) * source),
             **self.context.cost(self.widths, tokens, source),
             "embedding tables": Cost(tables),
             "head": self.head.cost(self.d_o, self.vocab_size, tokens),
         }
+
+    @property
+    def source_vocabulary(self) -> int:
+        return self.source_vocab_size or self.vocab_size
 
     def cost(self, tokens: int = 0, source: int = 0) -> Cost:
         return sum(self.parts(tokens, source).values(), Cost())
@@ -136,7 +140,7 @@ class RecurrentModel(ModelModule):
 
     def __init__(self, spec: Recurrent) -> None:
         super().__init__(spec)
-        self.source_embedding = spec.embedding.module(spec.source_vocab_size or spec.vocab_size, spec.d_e)
+        self.source_embedding = spec.embedding.module(spec.source_vocabulary, spec.d_e)
         self.embedding = spec.embedding.module(spec.vocab_size, spec.d_e)
         self.encoder = RecurrentEncoder(
             spec.cell, spec.d_e, spec.d_h, spec.encoder_layers, spec.directions, spec.dropout, spec.reverse
