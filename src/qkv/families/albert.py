@@ -66,10 +66,7 @@ DROPOUT: Dropout = {"classifier_dropout_prob": 0.1}
 FAMILY = Family(
     model_type="albert",
     make=albert,
-    classes={
-        **encoders("Albert", DROPOUT),
-        "AlbertForPreTraining": Class(PRETRAINING),
-    },
+    classes={**encoders("Albert", DROPOUT), "AlbertForPreTraining": Class(PRETRAINING)},
     prefix="albert.",
     fields=changed(
         FIELDS,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..attention.bigbird import BlockSparseAttention
 from ..attention.multi_head import Attention
-from ..hub.family import Class, Family
+from ..hub.family import Class
 from ..hub.keys import Config, Key, changed
 from ..hub.names import Row
 from ..hub.values import shown
@@ -19,6 +19,7 @@ from ..models.heads.text import Span
 from ..models.transformer import Transformer
 from ..patterns.basic import Full, Pattern
 from ..patterns.bigbird import BigBird
+from .bert import FAMILY as BERT
 from .bert import FIELDS, PLACES, PREDICTIONS, PRETRAINING, bert, body
 from .classes import BERTS_DROPOUT, POOLED, dense, reading, tagger
 from .factories import based_on
@@ -91,7 +92,8 @@ class Blocks:
         raise ValueError(f"its pattern is of blocks or full, and this model's is {value}")
 
 
-FAMILY = Family(
+FAMILY = replace(
+    BERT,
     model_type="big_bird",
     make=bigbird,
     classes={
@@ -102,7 +104,6 @@ FAMILY = Family(
         "BigBirdForQuestionAnswering": Class({**POOLED.sizes, "answers": True}, may_lack_pooler=True),
         **tagger("BigBird", BERTS_DROPOUT),
     },
-    prefix="bert.",
     fields=changed(
         FIELDS,
         Key("use_bias", "attention_bias", True),
@@ -112,11 +113,7 @@ FAMILY = Family(
         hidden_act="gelu_new",
         max_position_embeddings=4096,
     ),
-    places={
-        **PLACES,
-        "pattern": "encoder.blocks.0.attention.pattern",
-        "embedding_scale": "encoder.embedding.scale",
-    },
+    places={**PLACES, "pattern": "encoder.blocks.0.attention.pattern", "embedding_scale": "encoder.embedding.scale"},
     names=reading(
         (
             *(row.renamed("bert.pooler.dense.", "bert.pooler.") for row in body("bert")),
@@ -128,5 +125,4 @@ FAMILY = Family(
         ),
         answers=Row("qa_classifier.qa_outputs.*", "head.out.*"),
     ),
-    harmless={"position_embedding_type": "absolute"},
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ..hub.family import Family, Table
+from ..hub.family import Table
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Grouped, Joined, Transform
 from ..models.transformer import Transformer
 from .classes import decoders
+from .gpt2 import FAMILY as GPT2
 from .gpt2 import FIELDS, gpt
 from .gpt2 import names as gpt2_names
 from .places import heads, places
@@ -22,7 +24,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "n_heads": 48,
         "n_kv_heads": 1,
         "max_positions": 8192,
-    },
+    }
 }
 
 
@@ -45,11 +47,11 @@ def _shared(spec: Transformer) -> int | None:
     return None if n_kv_heads == n_heads else 1
 
 
-FAMILY = Family(
+FAMILY = replace(
+    GPT2,
     model_type="gpt_bigcode",
     make=gpt,
     classes=decoders("GPTBigCode"),
-    prefix="transformer.",
     fields=changed(
         FIELDS,
         Key("activation_function", "activation", "gelu_pytorch_tanh", {"gelu_pytorch_tanh": "gelu-tanh"}),

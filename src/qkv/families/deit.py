@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..hub.family import Class, Family, Table
+from ..hub.family import Class, Table
 from ..hub.names import Row
 from ..models.heads.vision import ImageClassifier
 from ..models.transformer import Transformer
 from .classes import POOLED
-from .vit import FIELDS, HARMLESS, PLACES, body, vit
+from .vit import FAMILY as VIT
+from .vit import body, vit
 
 deit = partial(vit, before=2)
 
@@ -31,7 +33,8 @@ def names(spec: Transformer) -> Table:
     )
 
 
-FAMILY = Family(
+FAMILY = replace(
+    VIT,
     model_type="deit",
     make=deit,
     classes={
@@ -40,8 +43,5 @@ FAMILY = Family(
         "DeiTModel": POOLED,
     },
     prefix="deit.",
-    fields=FIELDS,
-    places=PLACES,
     names=names,
-    harmless=HARMLESS,
 )

@@ -17,10 +17,7 @@ from .factories import based_on
 
 @based_on(bert, without=("pooler", "labels"), d_model=256, n_heads=4, d_ff=1024)
 def electra(
-    *,
-    embedding_size: int = 128,
-    head: Literal["discriminator", "generator"] | None = "discriminator",
-    **sizes: Any,
+    *, embedding_size: int = 128, head: Literal["discriminator", "generator"] | None = "discriminator", **sizes: Any
 ) -> Transformer:
     """BERT whose embeddings are `embedding_size` wide.
 

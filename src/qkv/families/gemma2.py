@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..attention.multi_head import Attention
-from ..hub.family import Family
 from ..hub.keys import ACTIVATIONS, ANY, Config, Key, changed
 from ..hub.names import Row
 from ..layers.embedding import Embedding
@@ -20,6 +20,7 @@ from ..models.transformer import Transformer
 from ..positions.base import Position
 from ..positions.rotary import Rotary
 from .classes import decoders
+from .llama import FAMILY as LLAMA
 from .llama import FIELDS, NAMES
 from .places import heads, places, sliding
 from .qwen2 import FULL, SLIDING, LayerTypes
@@ -145,11 +146,11 @@ NORMS = (
     Row(f"{LAYER}.post_feedforward_layernorm.weight", f"{BLOCK}.norm_after.feedforward.weight"),
 )
 
-FAMILY = Family(
+FAMILY = replace(
+    LLAMA,
     model_type="gemma2",
     make=gemma2,
     classes=decoders("Gemma2"),
-    prefix="model.",
     fields=changed(
         FIELDS,
         Key("hidden_activation", "activation", "gelu_pytorch_tanh", {"gelu_pytorch_tanh": "gelu-tanh", **ACTIVATIONS}),

@@ -107,11 +107,7 @@ def names(spec: Transformer) -> Table:
         Row("transformer.wte.weight", "decoder.embedding.weight"),
         Row("transformer.wpe.weight", "decoder.position.weight"),
         Row("transformer.h.{i}.ln_1.*", "decoder.blocks.{i}.norm.attention.*"),
-        Row(
-            "transformer.h.{i}.attn.c_attn.*",
-            "decoder.blocks.{i}.attention.[q,k,v].*",
-            Chain(Transposed(), Joined()),
-        ),
+        Row("transformer.h.{i}.attn.c_attn.*", "decoder.blocks.{i}.attention.[q,k,v].*", Chain(Transposed(), Joined())),
         Row("transformer.h.{i}.attn.c_proj.*", "decoder.blocks.{i}.attention.out.*", Transposed()),
         Row("transformer.h.{i}.ln_2.*", "decoder.blocks.{i}.norm.feedforward.*"),
         Row("transformer.h.{i}.mlp.c_fc.*", "decoder.blocks.{i}.feedforward.up.*", Transposed()),

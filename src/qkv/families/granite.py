@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ..hub.family import UNSAID, Class, Family
+from ..hub.family import UNSAID, Class
 from ..hub.keys import Key, changed
 from ..models.heads.text import LanguageModel
 from ..models.transformer import Transformer
@@ -12,7 +13,7 @@ from ..positions.rotary import Rotary
 from .classes import BARE
 from .factories import based_on
 from .llama import FAMILY as LLAMA
-from .llama import NAMES, llama
+from .llama import llama
 from .places import places
 
 
@@ -56,7 +57,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "attention_multiplier": 1 / 64,
         "residual_multiplier": 0.22,
         "logits_scaling": 8.0,
-    },
+    }
 }
 
 
@@ -65,11 +66,11 @@ def _logits_scaling(spec: Transformer) -> Any:
     return 1 / spec.head.scale if scaled else UNSAID  # type: ignore[union-attr, operator]
 
 
-FAMILY = Family(
+FAMILY = replace(
+    LLAMA,
     model_type="granite",
     make=granite,
     classes={"GraniteForCausalLM": Class(), "GraniteModel": BARE},
-    prefix="model.",
     fields=changed(
         LLAMA.fields,
         Key("embedding_multiplier", "embedding_multiplier", 1.0),
@@ -85,5 +86,4 @@ FAMILY = Family(
         "residual_multiplier": "decoder.blocks.0.residual_multiplier",
         "logits_scaling": _logits_scaling,
     },
-    names=NAMES,
 )

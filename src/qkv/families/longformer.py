@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..attention.longformer import GlobalAttention
-from ..hub.family import Family
 from ..hub.keys import Config, changed
 from ..hub.names import Row
 from ..models.transformer import Transformer
 from ..patterns.algebra import Or
 from ..patterns.basic import Pattern, Window, global_tokens, window
 from ..positions.absolute import Learned
+from .bert import FAMILY as BERT
 from .bert import FIELDS, PLACES, bert, body
 from .classes import encoders, reading
 from .factories import based_on
@@ -87,7 +87,8 @@ _GLOBAL = Row(
     "encoder.blocks.{i}.attention.[q_global,k_global,v_global].*",
 )
 
-FAMILY = Family(
+FAMILY = replace(
+    BERT,
     model_type="longformer",
     make=longformer,
     classes=encoders("Longformer", {"hidden_dropout_prob": 0.1}),

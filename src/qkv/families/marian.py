@@ -24,7 +24,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "activation": "silu",
         "scaled": True,
         "max_positions": 512,
-    },
+    }
 }
 
 FAMILY = Family(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ..hub.family import Family
 from ..hub.keys import Key, changed
 from .classes import decoders
-from .llama import FIELDS, NAMES, llama
+from .llama import FAMILY as LLAMA
+from .llama import FIELDS, llama
 from .places import Place, places
 
 SIZES: dict[str, dict[str, Any]] = {
-    "mistral-7b": {"n_kv_heads": 8, "d_ff": 14336, "windows": 4096, "max_positions": 32768},
+    "mistral-7b": {"n_kv_heads": 8, "d_ff": 14336, "windows": 4096, "max_positions": 32768}
 }
 
 USUAL = places("decoder")
@@ -28,11 +29,11 @@ def _window(spec: Any) -> int | None:
 PLACES: dict[str, Place] = {**USUAL, "windows": _window}
 
 
-FAMILY = Family(
+FAMILY = replace(
+    LLAMA,
     model_type="mistral",
     make=llama,
     classes=decoders("Mistral"),
-    prefix="model.",
     fields=changed(
         FIELDS,
         Key("sliding_window", "windows", 4096),
@@ -41,5 +42,4 @@ FAMILY = Family(
         max_position_embeddings=131072,
     ),
     places=PLACES,
-    names=NAMES,
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ..hub.family import Family
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Joined, Stacked
@@ -13,6 +13,7 @@ from ..models.transformer import Transformer
 from ..positions.rotary import Rotary
 from .classes import decoders
 from .factories import based_on
+from .llama import FAMILY as LLAMA
 from .llama import FIELDS, NAMES, llama
 from .mistral import PLACES
 from .rope import Rope
@@ -56,11 +57,11 @@ EXPERTS = (
     Row(f"{LAYER}.mlp.experts.down_proj", f"{BLOCK}.down.weight"),
 )
 
-FAMILY = Family(
+FAMILY = replace(
+    LLAMA,
     model_type="mixtral",
     make=mixtral,
     classes=decoders("Mixtral"),
-    prefix="model.",
     fields=changed(
         FIELDS,
         Key("sliding_window", "windows", None),

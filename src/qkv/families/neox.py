@@ -95,10 +95,7 @@ FAMILY = Family(
         Key("tie_word_embeddings", "tied", False),
         Rope(fraction=0.25, theta_key="rotary_emb_base", fraction_key="rotary_pct"),
     ),
-    places={
-        **places("decoder"),
-        "parallel": lambda spec: isinstance(spec.output.blocks[0].placement, Parallel),
-    },
+    places={**places("decoder"), "parallel": lambda spec: isinstance(spec.output.blocks[0].placement, Parallel)},
     harmless={"rope_theta": ANY, "partial_rotary_factor": ANY},  # repeated beside the family's own keys
     names=names,
 )

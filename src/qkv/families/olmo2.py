@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..hub.family import Family
 from ..hub.keys import Key, changed
 from ..hub.names import Row
 from ..positions.rotary import Rotary
 from .classes import decoders
+from .llama import FAMILY as LLAMA
 from .llama import FIELDS, NAMES, llama
 from .places import places
 from .qwen3 import QK_NORM
@@ -26,17 +27,13 @@ SIZES: dict[str, dict[str, Any]] = {
 
 LAYER, BLOCK = "model.layers.{i}", "decoder.blocks.{i}"
 
-FAMILY = Family(
+FAMILY = replace(
+    LLAMA,
     model_type="olmo2",
     make=olmo2,
     classes={name: cls for name, cls in decoders("Olmo2").items() if "Token" not in name},
-    prefix="model.",
     fields=changed(
-        FIELDS,
-        Key("attention_bias", "attention_bias", False),
-        without=("d_head",),
-        vocab_size=50304,
-        rms_norm_eps=1e-5,
+        FIELDS, Key("attention_bias", "attention_bias", False), without=("d_head",), vocab_size=50304, rms_norm_eps=1e-5
     ),
     places={size: place for size, place in places("decoder").items() if size != "d_head"},
     names=(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ..hub.family import Class, Family, Table
+from ..hub.family import Class, Table
 from ..hub.keys import ANY, Key, changed
 from ..layers.norm import NoNorm
 from ..models.initialization import Normal
 from ..models.transformer import Transformer
 from .classes import BARE, LAST, classifier
 from .factories import alike, based_on
+from .gpt2 import FAMILY as GPT2
 from .gpt2 import FIELDS, SUMMARY, gpt
 from .gpt2 import names as gpt2_names
-from .places import places
 
 
 @based_on(gpt, without=("n_kv_heads", "d_ff", "bias"), vocab_size=40478, max_positions=512)
@@ -37,7 +38,8 @@ def names(spec: Transformer) -> Table:
     return rows
 
 
-FAMILY = Family(
+FAMILY = replace(
+    GPT2,
     model_type="openai-gpt",
     make=openai_gpt,
     classes={
@@ -45,7 +47,6 @@ FAMILY = Family(
         "OpenAIGPTModel": BARE,
         "OpenAIGPTForSequenceClassification": classifier(LAST),
     },
-    prefix="transformer.",
     fields=changed(
         FIELDS,
         # Their "gelu" is the approximation by a hyperbolic tangent.
@@ -54,10 +55,6 @@ FAMILY = Family(
         vocab_size=40478,
         n_positions=512,
     ),
-    places=places("decoder"),
-    harmless={
-        **dict.fromkeys(("n_ctx", "n_special", "predict_special_tokens"), ANY),
-        **SUMMARY,
-    },
+    harmless={**dict.fromkeys(("n_ctx", "n_special", "predict_special_tokens"), ANY), **SUMMARY},
     names=names,
 )

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ..hub.family import Family
 from ..hub.keys import ANY, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Joined
 from .classes import decoders
+from .llama import FAMILY as LLAMA
 from .llama import FIELDS, NAMES, llama
 from .mistral import PLACES
 from .rope import Rope
 
-SIZES: dict[str, dict[str, Any]] = {
-    "phi-3-mini": {"vocab_size": 32064, "d_model": 3072, "d_ff": 8192, "windows": 2047},
-}
+SIZES: dict[str, dict[str, Any]] = {"phi-3-mini": {"vocab_size": 32064, "d_model": 3072, "d_ff": 8192, "windows": 2047}}
 
 LAYER, BLOCK = "model.layers.{i}", "decoder.blocks.{i}"
 FUSED = (
@@ -24,11 +23,11 @@ FUSED = (
     Row(f"{LAYER}.mlp.down_proj.weight", f"{BLOCK}.feedforward.down.weight"),
 )
 
-FAMILY = Family(
+FAMILY = replace(
+    LLAMA,
     model_type="phi3",
     make=llama,
     classes=decoders("Phi3"),
-    prefix="model.",
     fields=changed(
         FIELDS,
         Key("resid_pdrop", "dropout", 0.0),

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..hub.family import Family
 from ..hub.keys import Config, changed
 from ..hub.values import shown
 from ..positions.rotary import Rotary
 from .classes import decoders
-from .llama import FIELDS, NAMES, llama
-from .places import places
+from .llama import FAMILY as LLAMA
+from .llama import FIELDS, llama
 
 SIZES: dict[str, dict[str, Any]] = {
     "qwen2-7b": {
@@ -26,7 +25,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "eps": 1e-6,
         "position": Rotary(base=1e6),
         "max_positions": 131072,
-    },
+    }
 }
 
 qwen2 = partial(llama, attention_bias=True, out_bias=False)
@@ -85,11 +84,11 @@ class LayerTypes:
         return {key: said[key] for key in self.keys if key in said}
 
 
-FAMILY = Family(
+FAMILY = replace(
+    LLAMA,
     model_type="qwen2",
     make=qwen2,
     classes=decoders("Qwen2"),
-    prefix="model.",
     fields=changed(
         FIELDS,
         LayerTypes(),
@@ -98,6 +97,4 @@ FAMILY = Family(
         num_key_value_heads=32,
         max_position_embeddings=32768,
     ),
-    places=places("decoder"),
-    names=NAMES,
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..hub.family import UNSAID, Family, Table
+from ..hub.family import UNSAID, Table
 from ..hub.keys import ANY, Config, Key, changed
 from ..hub.names import Row
 from ..hub.transforms import Joined, Stacked
@@ -16,6 +16,7 @@ from ..models.transformer import Transformer
 from ..positions.rotary import Rotary
 from .classes import decoders
 from .factories import based_on
+from .llama import FAMILY as LLAMA
 from .llama import FIELDS, NAMES, llama
 from .places import Place, places
 from .qwen2 import FULL, SLIDING, LayerTypes
@@ -159,11 +160,11 @@ KEYS = changed(
 )
 """What both of Qwen's families with experts have."""
 
-FAMILY = Family(
+FAMILY = replace(
+    LLAMA,
     model_type="qwen2_moe",
     make=qwen2_moe,
     classes=decoders("Qwen2Moe"),
-    prefix="model.",
     fields=changed(
         KEYS,
         Key("moe_intermediate_size", "d_expert", 1408),

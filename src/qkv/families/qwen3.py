@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..hub.family import Family
 from ..hub.keys import Key, changed
 from ..hub.names import Row
 from ..positions.rotary import Rotary
 from .classes import decoders
+from .llama import FAMILY as LLAMA
 from .llama import FIELDS, NAMES, llama
-from .places import places
 from .qwen2 import LayerTypes
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -44,11 +44,11 @@ qwen3 = partial(llama, qk_norm=True)
 
 QK_NORM = Row("model.layers.{i}.self_attn.[q,k]_norm.weight", "decoder.blocks.{i}.attention.[q,k]_norm.weight")
 
-FAMILY = Family(
+FAMILY = replace(
+    LLAMA,
     model_type="qwen3",
     make=qwen3,
     classes=decoders("Qwen3"),
-    prefix="model.",
     fields=changed(
         FIELDS,
         Key("attention_bias", "attention_bias", False),
@@ -59,6 +59,5 @@ FAMILY = Family(
         head_dim=128,
         max_position_embeddings=32768,
     ),
-    places=places("decoder"),
     names=(*NAMES, QK_NORM),
 )

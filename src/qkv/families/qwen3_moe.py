@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..hub.family import Family
 from ..hub.keys import ANY, Config, Key, changed
 from ..hub.names import Row
 from ..models.transformer import Transformer
 from .classes import decoders
 from .qwen2 import FULL, SLIDING, LayerTypes
-from .qwen2_moe import KEYS, PLACES, qwen2_moe
+from .qwen2_moe import FAMILY as QWEN2_MOE
+from .qwen2_moe import KEYS, qwen2_moe
 from .qwen2_moe import names as without_norms
 from .qwen3 import QK_NORM
 
@@ -62,11 +63,11 @@ def names(spec: Transformer) -> tuple[Row, ...]:
     return (*without_norms(spec), QK_NORM)
 
 
-FAMILY = Family(
+FAMILY = replace(
+    QWEN2_MOE,
     model_type="qwen3_moe",
     make=qwen3_moe,
     classes=decoders("Qwen3Moe"),
-    prefix="model.",
     fields=changed(
         KEYS,
         Key("moe_intermediate_size", "d_expert", 768),
@@ -78,7 +79,6 @@ FAMILY = Family(
         intermediate_size=6144,
         num_experts_per_tok=8,
     ),
-    places=PLACES,
     harmless={
         "output_router_logits": ANY,  # what to return; the balance loss is always part of training here
         "max_window_layers": ANY,  # all layers slide, or none

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..hub.family import Family
 from ..hub.keys import Config, Field, changed
 from ..hub.names import Row
 from ..positions.absolute import Learned
-from .bert import FIELDS, PLACES, bert, body
+from .bert import FAMILY as BERT
+from .bert import FIELDS, bert, body
 from .classes import BERTS_DROPOUT, dense, encoders, reading
 
 SIZES: dict[str, dict[str, Any]] = {
-    "roberta-base": {"vocab_size": 50265, "eps": 1e-5, "token_types": 1, "position": Learned(offset=2)},
+    "roberta-base": {"vocab_size": 50265, "eps": 1e-5, "token_types": 1, "position": Learned(offset=2)}
 }
 
 PADDING, LONGEST = "pad_token_id", "max_position_embeddings"
@@ -73,13 +73,12 @@ HEADS = (
     *dense("classifier"),
 )
 
-FAMILY = Family(
+FAMILY = replace(
+    BERT,
     model_type="roberta",
     make=bert,
     classes=encoders("Roberta", BERTS_DROPOUT),
     prefix="roberta.",
     fields=changed(FIELDS, *OWN, vocab_size=50265),
-    places=PLACES,
     names=reading((*body("roberta"), *HEADS)),
-    harmless={"position_embedding_type": "absolute"},
 )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..hub.family import Family
 from ..hub.keys import Config, changed
 from ..models.transformer import Transformer
 from ..positions.absolute import NoPosition
 from ..positions.rotary import Rotary
 from .classes import decoders
 from .llama import FAMILY as LLAMA
-from .llama import NAMES, llama
+from .llama import llama
 from .places import places
 from .qwen2 import FULL, SLIDING, LayerTypes
 from .rope import Rope
@@ -32,7 +31,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "position": Rotary(base=5e6),
         "unrotated": tuple(range(3, 36, 4)),
         "max_positions": 65536,
-    },
+    }
 }
 
 
@@ -75,11 +74,11 @@ def _unrotated(spec: Transformer) -> tuple[int, ...]:
     return tuple(i for i, block in enumerate(blocks) if isinstance(block.position, NoPosition))
 
 
-FAMILY = Family(
+FAMILY = replace(
+    LLAMA,
     model_type="smollm3",
     make=smollm3,
     classes=decoders("SmolLM3"),
-    prefix="model.",
     fields=changed(
         LLAMA.fields,
         Rope(base=2e6),
@@ -94,5 +93,4 @@ FAMILY = Family(
         tie_word_embeddings=True,
     ),
     places={**places("decoder"), "unrotated": _unrotated},
-    names=NAMES,
 )

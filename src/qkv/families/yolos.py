@@ -18,11 +18,7 @@ from .vit import ENCODER, PLACES, Sides, body, vit
 
 @based_on(vit, without=("before", "after", "distilled"), image=(512, 864), labels=91)
 def yolos(
-    *,
-    detections: int = 100,
-    proposals: Literal["tokens", "patches"] = "tokens",
-    between: bool = True,
-    **sizes: Any,
+    *, detections: int = 100, proposals: Literal["tokens", "patches"] = "tokens", between: bool = True, **sizes: Any
 ) -> Transformer:
     """ViT that predicts a class of `labels`, or none, and a box for each of its `detections`.
 
@@ -65,10 +61,7 @@ def names(spec: Transformer) -> Table:
 FAMILY = Family(
     model_type="yolos",
     make=yolos,
-    classes={
-        "YolosForObjectDetection": Class(),
-        "YolosModel": POOLED,
-    },
+    classes={"YolosForObjectDetection": Class(), "YolosModel": POOLED},
     prefix="vit.",
     fields=changed(
         ENCODER,
@@ -77,11 +70,7 @@ FAMILY = Family(
         Key("use_mid_position_embeddings", "between", True),
         Labels(),
     ),
-    places={
-        **PLACES,
-        "detections": "encoder.embedding.after",
-        "between": "encoder.position.between",
-    },
+    places={**PLACES, "detections": "encoder.embedding.after", "between": "encoder.position.between"},
     names=names,
     # How a loss would match detections with objects, and weigh what it finds.
     harmless=dict.fromkeys(

@@ -67,7 +67,7 @@ class PixelMasks(OfImages, kind="pixel-masks"):
         return total + Cost((self.widths[0] + 1) * out, 2 * self.widths[0] * out * places)
 
     def _steps(self, d_model: int, d_in: int) -> list[tuple[int, int, int]]:
-        """For each step, the finest first: its input width from the pixels, its own width, and the width of the step below."""
+        """For each step, the finest first: the widths of its pixels, of itself, and of the step below."""
         inside = pairwise((d_in, *self.widths))
         return [(a, b, below) for (a, b), below in zip(inside, (*self.widths[1:], d_model), strict=True)]
 
