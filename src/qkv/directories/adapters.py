@@ -52,13 +52,13 @@ def load_adapter(model: Model, path: Path | str) -> Model:
     for names in _names(model):
         try:
             spec = peft.read_config(config)
-            found = peft.sizes(model, names, config, spec, tensors)
+            adapted = peft.sizes(model, names, config, spec, tensors)
         except ValueError as error:
             refusal = refusal or ValueError(f"{folder}: {error}")
             continue
-        insert(model, spec.replace(layers=tuple(found)), {name: size for name, (size, _, _) in found.items()})
+        insert(model, spec.replace(layers=tuple(adapted)), {name: size for name, (size, _, _) in adapted.items()})
         for name, layer in layers(model).items():
-            _, a, b = found[name]
+            _, a, b = adapted[name]
             layer.lora_a.copy_(a)
             layer.lora_b.copy_(b)
         return model

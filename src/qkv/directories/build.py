@@ -16,7 +16,7 @@ from .save import Format, save
 
 
 class Saves:
-    """`save`, for a model without a run around it."""
+    """Mixin with `save`, for a model without a run."""
 
     def save(self, path: Path | str, to: Format | None = None) -> Path:
         """Write a directory that `qkv.load` reads: `qkv.load(path).model` is this model. It has no tokenizer.
@@ -35,11 +35,10 @@ class RecurrentGenerator(RecurrentModel, GenerationMixin, Saves):
 
 
 class GenerativeModel(ModelModule, GenerationMixin, Saves):
-    """What the module of another kind of model inherits: with its `forward`, `start` and `step` it generates, and can be
-    saved."""
+    """Base class of model modules defined outside qkv. With `forward`, `start` and `step` it generates, and can be saved."""
 
 
-_CLASSES = {Transformer: Model, Recurrent: RecurrentGenerator}  # of any other spec it is what `spec.module()` gives
+_CLASSES = {Transformer: Model, Recurrent: RecurrentGenerator}  # any other spec: the class of `spec.module()`
 
 
 def build(

@@ -27,7 +27,7 @@ from .origin import Origin
 T = TypeVar("T")
 
 
-def family(config: Mapping[str, Any], where: Path) -> Family:
+def read_family(config: Mapping[str, Any], where: Path) -> Family:
     """The family of a configuration. Raises ValueError naming the model type where there is none."""
     model_type = config.get("model_type")
     Maybe(Word()).check(model_type, f"{where}: model_type")
@@ -53,35 +53,36 @@ def load(
     that is found before anything is allocated.
     """
     config = _config(folder)
-    found = family(config, folder / CONFIG)
+    family = read_family(config, folder / CONFIG)
     weights = open_weights(folder, allow_pickle)
-    model, names = _fitting(found, config, weights, folder)
-    said, fields, ids = _generation(folder, config, found, model.spec.vocab_size or None)
+    model, names = _fitting(family, config, weights, folder)
+    generation, fields, ids = _generation(folder, config, family, model.spec.vocab_size or None)
     place(model, names, weights, where=str(folder), device=device, dtype=dtype)
-    return model.eval(), Origin(config, said, ids), fields
+    return model.eval(), Origin(config, generation, ids), fields
 
 
 def _generation(
-    folder: Path, config: Config, found: Family, vocab_size: int | None
+    folder: Path, config: Config, family: Family, vocab_size: int | None
 ) -> tuple[Config | None, dict[str, Any], Ids]:
-    """What `generation_config.json` says, or, without one, the configuration: as it is, as our fields, and the ids."""
+    """The generation settings of `generation_config.json`, or without one of the configuration: as written, as fields of
+    `Generation`, and the special token ids."""
     path = folder / GENERATION
-    said = read_json(path) if path.is_file() else None
-    if said is not None and not isinstance(said, dict):
+    content = read_json(path) if path.is_file() else None
+    if content is not None and not isinstance(content, dict):
         raise ValueError(f"{path} is not a JSON object")
     config = _known(config, folder / CONFIG, vocab_size)
-    settings = config if said is None else _known(said, path, vocab_size)
+    settings = config if content is None else _known(content, path, vocab_size)
     try:
-        return said, *generation_file.read(settings, config, found.is_encoder_decoder, vocab_size)
+        return content, *generation_file.read(settings, config, family.is_encoder_decoder, vocab_size)
     except ValueError as error:
-        raise ValueError(f"{folder / CONFIG if said is None else path}: {error}") from None
+        raise ValueError(f"{folder / CONFIG if content is None else path}: {error}") from None
 
 
-def _known(said: Config, path: Path, vocab_size: int | None) -> Config:
-    """What a file says, without tokens that the model does not have, each told in a warning."""
+def _known(settings: Config, path: Path, vocab_size: int | None) -> Config:
+    """Settings without token ids outside the vocabulary; warns about each."""
     if vocab_size is None:
-        return said
-    kept, unknown = generation_file.without_unknown(said, vocab_size)
+        return settings
+    kept, unknown = generation_file.without_unknown(settings, vocab_size)
     for key, value in unknown.items():
         warnings.warn(
             f"{path}: {key} is {shown(value)}, outside the model's vocabulary of {vocab_size:,} tokens; it is ignored",
@@ -93,7 +94,7 @@ def _known(said: Config, path: Path, vocab_size: int | None) -> Config:
 def spec(folder: Path) -> Transformer:
     """The spec of the model in a directory of the Hub, by its configuration and the headers of its weights."""
     config = _config(folder)
-    model, _ = _fitting(family(config, folder / CONFIG), config, open_weights(folder, False), folder)
+    model, _ = _fitting(read_family(config, folder / CONFIG), config, open_weights(folder, False), folder)
     return model.spec
 
 
@@ -104,19 +105,19 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _fitting(found: Family, config: Mapping[str, Any], weights: Weights, folder: Path) -> tuple[Model, Names]:
+def _fitting(family: Family, config: Mapping[str, Any], weights: Weights, folder: Path) -> tuple[Model, Names]:
     """The model on the meta device, of the class that the weights fit: the one that the configuration names, else
     another of its family, since checkpoints may hold more heads than the class they name, or lack a pooler. Names may lack
     the prefix, and a head that a configuration calls tied may have numbers of its own, which then count.
     """
     refusal: ValueError | None = None
-    check_depth(next(_candidates(found, config, folder))[0], weights, str(folder))
-    for spec, bare in _candidates(found, config, folder):
+    check_depth(next(_candidates(family, config, folder))[0], weights, str(folder))
+    for spec, bare in _candidates(family, config, folder):
         try:
-            model, names, reading = _on_meta(found, spec, bare, weights, folder)
+            model, names, reading = _on_meta(family, spec, bare, weights, folder)
             if all(equal_copies(entry, reading, weights) for entry in reading.again):
                 return model, names
-            model, names, _ = _on_meta(found, spec.replace({"head.tied": False}), bare, weights, folder)
+            model, names, _ = _on_meta(family, spec.replace({"head.tied": False}), bare, weights, folder)
             return model, names
         except ValueError as error:
             refusal = refusal or error
@@ -124,37 +125,37 @@ def _fitting(found: Family, config: Mapping[str, Any], weights: Weights, folder:
     raise refusal
 
 
-def _candidates(found: Family, config: Mapping[str, Any], folder: Path) -> Iterator[tuple[Transformer, bool]]:
-    """What the model may be, and whether its tensors' names lack the prefix; the class that is named comes first."""
-    named = _told(folder, found, lambda: found.class_of(config))
-    for cls in (named, *(name for name in found.classes if name != named)):
-        bare = found.classes[cls].bare
-        for variant in range(len(found.classes[cls].variants)):
-            spec = _told(folder, found, lambda a=cls, b=variant: _spec(found, config, a, b))  # type: ignore[misc]
+def _candidates(family: Family, config: Mapping[str, Any], folder: Path) -> Iterator[tuple[Transformer, bool]]:
+    """Specs that the model may have, each with whether tensor names lack the prefix; the configuration's class first."""
+    named = _naming_config(folder, family, lambda: family.class_of(config))
+    for cls in (named, *(name for name in family.classes if name != named)):
+        bare = family.classes[cls].bare
+        for variant in range(len(family.classes[cls].variants)):
+            spec = _naming_config(folder, family, lambda a=cls, b=variant: _spec(family, config, a, b))  # type: ignore[misc]
             yield spec, bare
             yield spec, not bare
 
 
 def _on_meta(
-    found: Family, spec: Transformer, bare: bool, weights: Weights, folder: Path
+    family: Family, spec: Transformer, bare: bool, weights: Weights, folder: Path
 ) -> tuple[Model, Names, Reading]:
-    """A model of the spec without memory, and how to read it. Raises ValueError where the weights don't fit it."""
+    """A model on the meta device, and how to read its weights. Raises ValueError where the weights don't fit."""
     model = build(spec, device="meta")
-    names = Names.of(found.table(spec, bare), model)
+    names = Names.of(family.table(spec, bare), model)
     return model, names, names.read(weights.shapes, str(folder))
 
 
-def _told(folder: Path, found: Family, make: Callable[[], T]) -> T:
-    """What `make` gives; its ValueErrors name the configuration and the family."""
+def _naming_config(folder: Path, family: Family, make: Callable[[], T]) -> T:
+    """Call `make`; its ValueErrors name the configuration and the family."""
     try:
         return make()
     except ValueError as error:
-        raise ValueError(f"{folder / CONFIG}, of model type {found.model_type!r}: {error}") from None
+        raise ValueError(f"{folder / CONFIG}, of model type {family.model_type!r}: {error}") from None
 
 
-def _spec(found: Family, config: Mapping[str, Any], cls: str, variant: int) -> Transformer:
+def _spec(family: Family, config: Mapping[str, Any], cls: str, variant: int) -> Transformer:
     """The spec by the family's keys, or the one that qkv wrote beside them where it says the same and more."""
-    spec = found.spec(config, cls, variant)
+    spec = family.spec(config, cls, variant)
     Maybe(Object()).check(config.get("qkv"), "qkv")
     own = (config.get("qkv") or {}).get("spec")
     Maybe(Object()).check(own, "qkv.spec")

@@ -29,29 +29,29 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
     """
     origin = origin or Origin({})
     before = dict(origin.config)
-    found = family_of(spec, before.get("model_type"))
-    made = found.config(spec)
-    cls = made["architectures"][0]
-    variant = found.variant(spec, cls)
-    if before.get("model_type") == found.model_type and not difference(found.spec(before, cls, variant), spec):
-        made = before | {"architectures": [cls]}
-    elif before.get("model_type") in (None, found.model_type):
-        kept = {key: value for key, value in before.items() if key not in {*found.claimed, *found.labels.keys}}
-        made = kept | found.labels.named(made, before)
-    key = "torch_dtype" if "torch_dtype" in made else "dtype"
-    if "model_type" not in before or made.get(key) is not None:
-        made[key] = str(dtype).removeprefix("torch.")
+    family = family_of(spec, before.get("model_type"))
+    config = family.config(spec)
+    cls = config["architectures"][0]
+    variant = family.variant(spec, cls)
+    if before.get("model_type") == family.model_type and not difference(family.spec(before, cls, variant), spec):
+        config = before | {"architectures": [cls]}
+    elif before.get("model_type") in (None, family.model_type):
+        kept = {key: value for key, value in before.items() if key not in {*family.claimed, *family.labels.keys}}
+        config = kept | family.labels.named(config, before)
+    key = "torch_dtype" if "torch_dtype" in config else "dtype"
+    if "model_type" not in before or config.get(key) is not None:
+        config[key] = str(dtype).removeprefix("torch.")
     own = {key: value for key, value in origin.own.items() if key != "spec"}
-    if difference(found.spec(made, cls, variant), spec, beside=frozenset()):
+    if difference(family.spec(config, cls, variant), spec, beside=frozenset()):
         own["spec"] = {"schema": SCHEMA, **spec.to_dict()}
-    made.pop("qkv", None)
-    return made | ({"qkv": own} if own else {})
+    config.pop("qkv", None)
+    return config | ({"qkv": own} if own else {})
 
 
 def names_of(model: TransformerModel, config: Mapping[str, Any]) -> Names:
     """The names of a model's tensors in the class that a configuration names."""
-    found = FAMILIES[config["model_type"]]
-    return Names.of(found.table(model.spec, found.classes[config["architectures"][0]].bare), model)
+    family = FAMILIES[config["model_type"]]
+    return Names.of(family.table(model.spec, family.classes[config["architectures"][0]].bare), model)
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:

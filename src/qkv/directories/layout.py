@@ -23,7 +23,7 @@ RECIPE = "recipe.yaml"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 SAMPLES = "samples.json"
-EVALUATION = "evaluation.json"  # of the finished run: a directory without it holds one that has not come to its end
+EVALUATION = "evaluation.json"  # a directory without it holds an unfinished run
 REPORT = "report.html"
 ADAPTER = "adapter"
 BASE = "base.json"  # what an adapter was trained over
@@ -37,12 +37,12 @@ _UNFINISHED = re.compile(r"\.tmp-.*|\.(?P<name>.+)\.\d+")  # a process that was 
 
 
 class State(Enum):
-    """What stands where a run is to be."""
+    """The state of a run directory."""
 
     FREE = "free"  # nothing, or an empty folder
-    STARTED = "started"  # a run that has not come to its end
+    STARTED = "started"  # an unfinished run
     FINISHED = "finished"
-    FOREIGN = "foreign"  # something that is no run of qkv
+    FOREIGN = "foreign"  # something that is not a qkv run
 
     @classmethod
     def of(cls, folder: Path) -> State:
@@ -56,19 +56,19 @@ class State(Enum):
 
 
 def _unfinished(path: Path) -> bool:
-    found = _UNFINISHED.fullmatch(path.name)
-    return found is not None and (found["name"] is None or found["name"] in FILES)
+    match = _UNFINISHED.fullmatch(path.name)
+    return match is not None and (match["name"] is None or match["name"] in FILES)
 
 
 def tidy(folder: Path) -> None:
-    """Remove what killed processes were writing. For who has the directory to himself."""
+    """Remove files that killed processes left unfinished. Call it only with the directory locked."""
     for path in folder.iterdir():
         if _unfinished(path):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def is_stub(folder: Path) -> bool:
-    """Whether no step is known to have been taken here: there is neither a checkpoint nor a line of the log."""
+    """Whether no training step is recorded: there is neither a checkpoint nor a training line in the log."""
     log = folder / METRICS
     saved = any((folder / CHECKPOINTS).glob("step-*"))
     return not saved and not (log.is_file() and any(line.get("type") == "train" for line in read_metrics(log)))

@@ -16,7 +16,7 @@ RUNS = "runs"  # where `qkv train` puts runs: no owner on the Hub
 
 
 def locate(path: Path | str, revision: str | None = None, allow_pickle: bool = False) -> Path:
-    """The directory that is meant: the one of that name, else the Hub's, in the cache."""
+    """The directory at `path`, else the Hub repository of that name, downloaded into the cache."""
     folder = Path(path)
     named = str(path)
     if folder.exists() or not huggingface.is_id(named) or folder.parts[0] == RUNS or Path(folder.parts[0]).exists():

@@ -1,4 +1,4 @@
-"""One process at a time trains in a run's directory: a lock that the system lets go of when its owner dies."""
+"""Lock a run directory, so that only one process trains in it. The system releases the lock when its owner dies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ LOCK, OWNER = ".lock", ".owner.json"
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Inside, nobody else gets this lock. The folder is made where there is none, and is gone again where nothing
-    was put in.
+    """Hold the lock of a folder. The folder is created if needed, and removed again if it is still empty at the end.
 
     Raises ValueError, with nothing in the folder touched, while another process trains there. Reading needs no lock.
     """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK)
     try:
@@ -40,14 +39,14 @@ def locked(folder: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):  # Windows deletes no open file; an empty one does no harm
                 (folder / name).unlink()
         lock.release()
-        with contextlib.suppress(OSError):  # until one of them holds something
-            for path in made:
+        with contextlib.suppress(OSError):  # stops at the first that is not empty
+            for path in new_folders:
                 path.rmdir()
 
 
 def owner_of(folder: Path) -> str | None:
-    """Who trains in a folder, as it is written down, without a try at the lock; None where nobody does, or where the owner
-    was a process of this machine that has died."""
+    """The process that trains in a folder, read from the owner file without trying the lock; None where there is none, or
+    where it was a process of this machine that has died."""
     try:
         owner = json.loads((folder / OWNER).read_text(encoding="utf-8"))
         began = datetime.fromisoformat(owner["since"]).timestamp()
@@ -65,7 +64,7 @@ def _myself() -> dict[str, object]:
 
 
 def _owner(folder: Path) -> str:
-    """Who holds the lock, as far as that is written down."""
+    """The holder of the lock, by the owner file."""
     try:
         owner = json.loads((folder / OWNER).read_text(encoding="utf-8"))
         return f"process {owner['pid']} on {owner['host']} since {owner['since']}"

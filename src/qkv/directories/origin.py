@@ -1,4 +1,4 @@
-"""What a directory in the Hub's format says besides its model, kept so that saving says it again."""
+"""What a Hub directory contains besides its model, kept so that saving writes it again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODEL_TYPE = "qkv"  # of what only qkv knows
 
 @dataclass(frozen=True)
 class Origin:
-    """What a Hub directory says besides its model.
+    """What a Hub directory contains besides its model.
 
     config, generation: the content of its `config.json` and `generation_config.json`.
     ids:                which tokens have roles in generation.

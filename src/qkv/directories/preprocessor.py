@@ -22,8 +22,8 @@ _FILTERS: dict[int, Filter] = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # by 
 
 @dataclass(frozen=True)
 class Within:
-    """A size in a picture's own proportions: its shorter side has so many pixels, or as many as leave the longer side no
-    more than `longest`; then both are cut to multiples of 16, the side of YOLOS's patches."""
+    """A size that keeps a picture's aspect ratio: the shorter side has `shortest` pixels, or fewer where the longer side
+    would exceed `longest`. Both are then rounded down to multiples of 16, the side of YOLOS's patches."""
 
     shortest: int
     longest: int
@@ -40,8 +40,8 @@ class Within:
 class Preprocessor:
     """A picture in the model's size, normalized: (x / 255 − mean) / std.
 
-    size: height and width that a picture is drawn to; one number is that of its shorter side.
-    crop: what is cut from the middle of that; None for all of it.
+    size: height and width that a picture is resized to; one number is the length of the shorter side.
+    crop: size of the center crop after that; None for no crop.
     """
 
     color: Color
@@ -53,7 +53,7 @@ class Preprocessor:
 
     @classmethod
     def of(cls, folder: Path, spec: Transformer) -> Preprocessor:
-        """That of a model's directory. Raises ValueError where there is none, or it asks for what is not built here."""
+        """The preprocessor of a model's directory. Raises ValueError where there is none, or one not supported."""
         path = folder / FILE
         if not path.is_file():
             raise ValueError(
@@ -62,56 +62,56 @@ class Preprocessor:
         seen = spec.output.embedding
         assert isinstance(seen, Patches)
         try:
-            said = {key: value for key, value in read_json(path).items() if value is not None}
-            return _read(said, seen.channels)
+            config = {key: value for key, value in read_json(path).items() if value is not None}
+            return _read(config, seen.channels)
         except KeyError as error:
             raise ValueError(f"{path} lacks {error}") from None
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: {error}") from None
 
     def read(self, path: str | Path) -> Pixels:
-        """The picture in a file, as it is. Raises ValueError that names the file where there is none."""
+        """Read a picture from a file. Raises ValueError naming the file where it holds none."""
         return read(path, self.color)
 
     def numbers(self, pixels: Pixels) -> NDArray[np.float32]:
-        """What the model reads (C, H, W) of a picture."""
+        """The model's input (C, H, W) for a picture."""
         return normalized(self._drawn(pixels), self.mean, self.std)
 
     def _drawn(self, pixels: Pixels) -> Pixels:
         size = _size_of(pixels.shape[1:], self.size)
-        whole = resized(pixels, size, self.filter)
+        full = resized(pixels, size, self.filter)
         if self.crop is None:
-            return whole
+            return full
         top, left = ((have - want) // 2 for have, want in zip(size, self.crop, strict=True))
-        return whole[:, top : top + self.crop[0], left : left + self.crop[1]]
+        return full[:, top : top + self.crop[0], left : left + self.crop[1]]
 
 
-def _read(said: Mapping[str, Any], channels: int) -> Preprocessor:
-    """Raises KeyError for what is missing, ValueError for what is not built."""
+def _read(config: Mapping[str, Any], channels: int) -> Preprocessor:
+    """Raise KeyError for missing keys, ValueError for values that are not supported."""
     for key in ("do_resize", "do_rescale"):
-        if not said.get(key, True):
+        if not config.get(key, True):
             raise ValueError(f"{key} is false, and what is built resizes pictures and reads 0 … 255 as 0 … 1")
-    if not math.isclose(said.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3):
-        raise ValueError(f"rescale_factor is {said['rescale_factor']}, and what is built is 1/255")
-    filter = said.get("resample", 2)
+    if not math.isclose(config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3):
+        raise ValueError(f"rescale_factor is {config['rescale_factor']}, and what is built is 1/255")
+    filter = config.get("resample", 2)
     if filter not in _FILTERS:
         known = ", ".join(f"{number} ({name})" for number, name in _FILTERS.items())
         raise ValueError(f"resample is {filter}, and what is built is {known}")
     mean, std = (0.0,) * channels, (1.0,) * channels
-    if said.get("do_normalize", True):
-        mean, std = tuple(said["image_mean"]), tuple(said["image_std"])
+    if config.get("do_normalize", True):
+        mean, std = tuple(config["image_mean"]), tuple(config["image_std"])
     if {len(mean), len(std)} != {channels}:
         raise ValueError(
             f"image_mean and image_std have {len(mean)} and {len(std)} channels, and the model reads {channels}"
         )
-    return Preprocessor("gray" if channels == 1 else "rgb", *_sizes(said), _FILTERS[filter], mean, std)
+    return Preprocessor("gray" if channels == 1 else "rgb", *_sizes(config), _FILTERS[filter], mean, std)
 
 
-def _sizes(said: Mapping[str, Any]) -> tuple[Size | int | Within, Size | None]:
-    """What a picture is drawn to, and what is cut from the middle of it."""
-    if (within := _within(said)) is not None:
+def _sizes(config: Mapping[str, Any]) -> tuple[Size | int | Within, Size | None]:
+    """The size that pictures are resized to, and the center crop."""
+    if (within := _within(config)) is not None:
         return within, None
-    size, crop = _size(said["size"]), _size(said["crop_size"]) if said.get("do_center_crop") else None
+    size, crop = _size(config["size"]), _size(config["crop_size"]) if config.get("do_center_crop") else None
     if isinstance(crop, int) or (crop is None and isinstance(size, int)):
         raise ValueError("it says one side alone, and a model reads a height and a width: give a crop_size of both")
     drawn = (size, size) if isinstance(size, int) else size
@@ -120,23 +120,23 @@ def _sizes(said: Mapping[str, Any]) -> tuple[Size | int | Within, Size | None]:
     return size, crop
 
 
-def _within(said: Mapping[str, Any]) -> Within | None:
-    """Bounds of both sides, where it says them. Older files have them as two numbers."""
-    size = said["size"]
+def _within(config: Mapping[str, Any]) -> Within | None:
+    """Bounds of both sides, if the configuration has them. Older files give them as two numbers."""
+    size = config["size"]
     if isinstance(size, Mapping):
         return Within(size["shortest_edge"], size["longest_edge"]) if "longest_edge" in size else None
-    return Within(int(size), int(said["max_size"])) if "max_size" in said else None
+    return Within(int(size), int(config["max_size"])) if "max_size" in config else None
 
 
-def _size(said: Any) -> Size | int:
+def _size(sides: Any) -> Size | int:
     """A height and a width, or the shorter side alone. One bare number is a square, as in older files."""
-    if isinstance(said, Mapping):
-        return int(said["shortest_edge"]) if "shortest_edge" in said else (int(said["height"]), int(said["width"]))
-    return (int(said), int(said))
+    if isinstance(sides, Mapping):
+        return int(sides["shortest_edge"]) if "shortest_edge" in sides else (int(sides["height"]), int(sides["width"]))
+    return (int(sides), int(sides))
 
 
 def _size_of(shape: tuple[int, ...], wanted: Size | int | Within) -> Size:
-    """What a picture of this height and width is drawn to."""
+    """The size that a picture of this height and width is resized to."""
     if isinstance(wanted, tuple):
         return wanted
     if isinstance(wanted, Within):

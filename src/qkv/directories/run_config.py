@@ -16,8 +16,8 @@ from .layout import CONFIG, GENERATION, RECIPE, read_json, read_text, write_json
 from .origin import MODEL_TYPE
 
 Use = Literal["translate", "answer", "continue", "read"]
-"""What a model does with a text: an encoder–decoder reads it as a source; a language model trained on pairs answers it
-as a prompt, which ends as a source does; one trained on running text goes on with it; an encoder only reads."""
+"""What a model does with a text: an encoder–decoder translates it; a language model trained on pairs answers it as a prompt,
+which ends as a source does; one trained on running text continues it; an encoder only reads it."""
 
 
 def write_settings(
@@ -53,8 +53,8 @@ def read_config(path: Path) -> tuple[Any, Use]:
     """The model's spec and its task, from the `config.json` of a run."""
     data = read_json(path)
     if not isinstance(data, dict) or data.get("model_type") != MODEL_TYPE or not isinstance(data.get("qkv"), dict):
-        found = data.get("model_type") if isinstance(data, dict) else None
-        raise ValueError(f"{path} is not qkv's: its model_type is {found!r}, not {MODEL_TYPE!r}")
+        model_type = data.get("model_type") if isinstance(data, dict) else None
+        raise ValueError(f"{path} is not qkv's: its model_type is {model_type!r}, not {MODEL_TYPE!r}")
     try:
         spec = ModelSpec.from_dict(data["qkv"])
     except ValueError as error:

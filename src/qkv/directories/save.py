@@ -24,7 +24,7 @@ COPIED = (
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
     "preprocessor_config.json",
 )
-"""Files that a model of the Hub keeps as they are."""
+"""Files of a Hub model that are copied unchanged."""
 
 
 class HasYaml(Protocol):
@@ -50,7 +50,7 @@ def save(
     """Write a directory that `qkv.load` reads back: each file under a temporary name, then renamed; the configuration last.
 
     to:      "hub" writes what `transformers` loads, and raises ValueError where no Hub family matches the model; "qkv"
-             writes our own model type. None is the Hub's format where a family matches, else ours, with a warning.
+             writes our own model type. None means the Hub's format where a family matches, else ours, with a warning.
     labels:  names of the classes or tags that the head tells apart.
     origin:  what the Hub directory said that the model was loaded from; source: that directory.
     max_shard_size: bytes, or "5GB"; larger weights in the Hub's format are split into several files.
@@ -99,7 +99,7 @@ def _refusal(model: Any, origin: Origin | None) -> str | None:
 
 
 def _origin(model: TransformerModel, tokenizer: Tokenizer | None, task: Use, labels: Sequence[str]) -> Origin:
-    """What the configuration of a model that qkv trained says besides the model: its task, special tokens and labels."""
+    """The parts of a new Hub configuration that are not of the model itself: its task, special tokens and labels."""
     config: dict[str, Any] = {}
     if tokenizer is not None:
         config = {f"{role}_token_id": getattr(tokenizer, f"{role}_id") for role in ("bos", "eos", "pad")}

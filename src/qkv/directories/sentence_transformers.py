@@ -1,4 +1,4 @@
-"""What a directory of the sentence-transformers library says of its vectors: which tokens are pooled, how, and what follows.
+"""Read how a sentence-transformers directory makes vectors: the pooling, the normalization, the prompt.
 
 `modules.json` lists the steps after tokens: the Transformer, a pooling, perhaps a normalization. Any other step, such as a
 dense layer, would change every vector, and is refused where vectors are asked for.
@@ -25,9 +25,9 @@ NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "cls", "max": "max", "lastto
 class Sentences:
     """How texts become vectors.
 
-    longest: tokens of a text that are read, those around it included; the rest is cut.
-    prompt:  stands before every text.
-    lower:   whether texts are read in lower case.
+    longest: maximum number of tokens, special tokens included; longer texts are truncated.
+    prompt:  prepended to every text.
+    lower:   whether texts are lower-cased.
     """
 
     pooling: Pooling = "mean"
@@ -38,7 +38,7 @@ class Sentences:
 
 
 def read(folder: Path) -> Sentences | None:
-    """How a directory makes vectors, or None where it says nothing of it.
+    """How a directory makes vectors, or None where it has no `modules.json`.
 
     Raises ValueError naming the file and what is not known.
     """
@@ -50,13 +50,13 @@ def read(folder: Path) -> Sentences | None:
         raise ValueError(f"{folder / MODULES} makes vectors by {shown(kinds)}; {_KNOWN}")
     if len(steps) == 3 and steps[2][0] != "Normalize":
         raise ValueError(f"{folder / MODULES} ends in {shown(steps[2][0])}, which is not built here; {_KNOWN}")
-    near = _object(folder / SETTINGS[0], {"max_seq_length": Whole(1, 1 << 30), "do_lower_case": Flag()})
-    prompt, after_prompt = _prompt(folder / SETTINGS[1]), _pooling(folder / steps[1][1] / "config.json")
-    pooling, whole = after_prompt
-    if prompt and not whole:
+    settings = _object(folder / SETTINGS[0], {"max_seq_length": Whole(1, 1 << 30), "do_lower_case": Flag()})
+    prompt, pooled = _prompt(folder / SETTINGS[1]), _pooling(folder / steps[1][1] / "config.json")
+    pooling, includes_prompt = pooled
+    if prompt and not includes_prompt:
         raise ValueError(f"{folder / steps[1][1]} leaves the prompt out of the pooling, which is not built here")
     return Sentences(
-        pooling, len(steps) == 3, near.get("max_seq_length"), prompt, bool(near.get("do_lower_case", False))
+        pooling, len(steps) == 3, settings.get("max_seq_length"), prompt, bool(settings.get("do_lower_case", False))
     )
 
 
@@ -66,7 +66,7 @@ _KNOWN = (
 
 
 def copy(folder: Path, target: Path) -> None:
-    """Write what a directory says of its vectors into another; files of steps that are not known here are not copied."""
+    """Copy the sentence-transformers settings of one directory to another, without the files of unknown steps."""
     if not (folder / MODULES).is_file():
         return
     paths = [f"{path}/config.json" for kind, path in _steps(folder) if kind == "Pooling"]
@@ -81,27 +81,27 @@ def _steps(folder: Path) -> list[tuple[str, str]]:
     steps = read_json(folder / MODULES)
     entry = Object({"type": Word(), "path": Word()}, 64)
     List(entry, 64, 1).check(steps, str(folder / MODULES))
-    found = []
+    named_steps = []
     for i, step in enumerate(steps):
         entry.check(step, f"{folder / MODULES}: {i}")
         path = step.get("path") or ""
         if Path(path).is_absolute() or "\\" in path or len(Path(path).parts) > 1 or ".." in path:
             raise ValueError(f"{folder / MODULES} names the folder {shown(path)}; a step's folder lies beside it")
-        found.append((str(step.get("type")).rpartition(".")[2], path))
-    return found
+        named_steps.append((str(step.get("type")).rpartition(".")[2], path))
+    return named_steps
 
 
 def _pooling(path: Path) -> tuple[Pooling, bool]:
-    """How tokens are pooled, and whether those of a prompt are too."""
+    """The pooling, and whether it includes the tokens of the prompt."""
     if not path.is_file():
         raise ValueError(f"{path} is missing, which says how tokens are pooled")
     config = _object(path, {"include_prompt": Flag(), "pooling_mode": Word()})
-    said = [name.removeprefix("pooling_mode_") for name, on in config.items() if name[:13] == "pooling_mode_" and on]
+    modes = [name.removeprefix("pooling_mode_") for name, on in config.items() if name[:13] == "pooling_mode_" and on]
     named = config.get("pooling_mode")
-    chosen = [NAMES.get(named)] if named is not None else [POOLINGS.get(name) for name in said or ["mean_tokens"]]
+    chosen = [NAMES.get(named)] if named is not None else [POOLINGS.get(name) for name in modes or ["mean_tokens"]]
     if len(chosen) != 1 or chosen[0] is None:
-        asked = shown(named if named is not None else ", ".join(said))
-        raise ValueError(f"{path} pools by {asked}, which is not built here; there is one of {', '.join(NAMES)}")
+        requested = shown(named if named is not None else ", ".join(modes))
+        raise ValueError(f"{path} pools by {requested}, which is not built here; there is one of {', '.join(NAMES)}")
     return chosen[0], config.get("include_prompt") is not False
 
 
@@ -117,6 +117,6 @@ def _prompt(path: Path) -> str:
 
 def _object(path: Path, inside: Mapping[str, Kind]) -> Mapping[str, Any]:
     """A JSON object; an empty one where there is no file."""
-    found = read_json(path) if path.is_file() else {}
-    Object({key: Maybe(kind) for key, kind in inside.items()}, 4096).check(found, str(path))
-    return cast("Mapping[str, Any]", found)
+    content = read_json(path) if path.is_file() else {}
+    Object({key: Maybe(kind) for key, kind in inside.items()}, 4096).check(content, str(path))
+    return cast("Mapping[str, Any]", content)

@@ -1,4 +1,4 @@
-"""Weights written as the Hub keeps them: one safetensors file, or shards beside an index of which tensor is where."""
+"""Write weights in the Hub's layout: one safetensors file, or shards with an index of which tensor is in which file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 
 def write(folder: Path, names: Names, ours: Mapping[str, Tensor], max_shard_size: int | str = MAX_SHARD_SIZE) -> None:
     """Write tensors under their names: in one file where `max_shard_size` holds them all, else in several.
 
-    Each file is written beside, then renamed, and the index after all of them; what an earlier save left and this one has
-    no use for is removed last. Only one shard at a time is in memory besides the model.
+    Each file is written under a temporary name and renamed, the index last. Files of an earlier save that are no longer
+    needed are removed after that. Only one shard at a time is in memory besides the model.
     """
     pieces = (piece for entry in names.written() for piece in _pieces(entry))
     shards = list(split(pieces, ours, parsed(max_shard_size)))
@@ -38,7 +38,7 @@ def write(folder: Path, names: Names, ours: Mapping[str, Tensor], max_shard_size
 
 
 def split(entries: Iterable[Entry], ours: Mapping[str, Tensor], limit: int) -> Iterable[list[Entry]]:
-    """The entries in their order, in runs of at most `limit` bytes; one that is larger stands alone."""
+    """Split the entries, in order, into groups of at most `limit` bytes; a larger entry gets a group of its own."""
     shard: list[Entry] = []
     room = limit
     for entry in entries:
@@ -53,15 +53,15 @@ def split(entries: Iterable[Entry], ours: Mapping[str, Tensor], limit: int) -> I
 
 def parsed(size: int | str) -> int:
     """Bytes: 5_000_000_000, "5GB" or "4.5 GiB". Raises ValueError for anything else."""
-    found = re.fullmatch(r"\s*([\d_]+(?:\.\d+)?)\s*([KMG]I?B|)\s*", str(size).upper())
-    count = int(float(found[1]) * UNITS[found[2]]) if found else 0
+    match = re.fullmatch(r"\s*([\d_]+(?:\.\d+)?)\s*([KMG]I?B|)\s*", str(size).upper())
+    count = int(float(match[1]) * UNITS[match[2]]) if match else 0
     if count < 1:
         raise ValueError(f"the size of a shard is a number of bytes such as 5GB or 500MiB, not {size!r}")
     return count
 
 
 def _pieces(entry: Entry) -> list[Entry]:
-    """An entry by its tensors, where none of them needs the others."""
+    """One entry for each tensor, where they are independent of each other."""
     if entry.how is not SAME:
         return [entry]
     alone = zip(entry.theirs, entry.ours, entry.shapes, strict=True)
@@ -77,7 +77,7 @@ def _named(number: int, count: int) -> str:
 
 
 def _remove_others(folder: Path, wanted: set[str]) -> None:
-    """The single file first: while it is there, it is what is read."""
+    """Remove files of earlier saves, the single file first: while it exists, it is read before any shards."""
     for path in (folder / WEIGHTS, folder / INDEX, *folder.glob("model-*-of-*.safetensors")):
         if path.name not in wanted:
             path.unlink(missing_ok=True)

@@ -75,7 +75,7 @@ def _decoder_start(folder: Path) -> int | None:
     if not is_hub(folder):
         return None
     config: dict[str, Any] = read_json(folder / CONFIG)
-    if not hub_load.family(config, folder / CONFIG).is_encoder_decoder or Origin(config).is_ours:
+    if not hub_load.read_family(config, folder / CONFIG).is_encoder_decoder or Origin(config).is_ours:
         return None
     said = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
     start = next((s for c in (config, said) if (s := c.get("decoder_start_token_id")) is not None), None)

@@ -1,4 +1,4 @@
-"""Families, one a file: what makes any size of each, named sizes of published models, and tables of the Hub's own form."""
+"""Model families, one file each: a factory for any size, named sizes of published models, and tables of the Hub's format."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ FAMILIES: dict[str, Family] = {
         *(vit.FAMILY, deit.FAMILY, vit_mae.FAMILY, yolos.FAMILY),
     )
 }
-"""The families that the Hub has too, by model type. A spec that several can say is saved as the first of them."""
+"""The families that the Hub has too, by model type. A spec that several can express is saved as the first of them."""
 
 FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
     (vanilla.transformer, vanilla.SIZES),
@@ -118,7 +118,7 @@ PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
 
 
 def presets() -> dict[str, tuple[Factory, dict[str, Any]]]:
-    """Every preset, and beside them the kinds of models that are defined outside qkv, whose sizes are their fields."""
+    """Every preset, and the kinds of models defined outside qkv, whose sizes are their fields."""
     outside = {kind: cls for kind, cls in ModelSpec.kinds.items() if not cls.__module__.startswith("qkv.")}
     return {**{kind: (cls, {}) for kind, cls in outside.items()}, **PRESETS}
 
@@ -138,29 +138,29 @@ def preset(name: str, **sizes: Any) -> Any:
             raise ValueError(f"preset {name!r} has no size {key!r}; {nearest(key, known)}")
         _check_size(name, known[key], sizes[key])
     if isinstance(sizes.get("position"), str | dict):
-        given = sizes["position"]
-        sizes["position"] = Position.from_dict({"kind": given} if isinstance(given, str) else given)
+        position = sizes["position"]
+        sizes["position"] = Position.from_dict({"kind": position} if isinstance(position, str) else position)
     return factory(**{**named, **sizes})
 
 
 _MAY_BE_0 = ("token_types", "labels", "before", "after", "detections")
 
 
-def _check_size(preset: str, size: inspect.Parameter, given: Any) -> None:
-    """Whole numbers are whole, and above 0: where 0 means none, None is what says so, but for what is counted as 0."""
+def _check_size(preset: str, size: inspect.Parameter, value: Any) -> None:
+    """Check that integer sizes are integers above 0; those in `_MAY_BE_0` may be 0, optional ones None."""
     if size.annotation not in ("int", "int | None"):
         return
-    if given is None and (size.annotation == "int | None" or size.name == "max_positions"):  # none, or no bound
+    if value is None and (size.annotation == "int | None" or size.name == "max_positions"):  # none, or no bound
         return
     least = 0 if size.name in _MAY_BE_0 else 1
-    if isinstance(given, bool) or not isinstance(given, int) or given < least:
-        raise ValueError(f"preset {preset!r}: {size.name} is a whole number from {least} on, not {given!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"preset {preset!r}: {size.name} is a whole number from {least} on, not {value!r}")
 
 
 def family_of(spec: ModelSpec, first: str | None = None) -> Family:
-    """The family that can say a spec, `first` being asked first.
+    """The family that can express a spec; `first` is tried first.
 
-    Raises ValueError where none can, with what stands in the way of the one that comes nearest.
+    Raises ValueError where none can, with the obstacles in the nearest family.
     """
     if not isinstance(spec, Transformer):
         raise ValueError(f"no Hub family matches a model of the kind {spec.kind}")
@@ -179,15 +179,15 @@ def family_of(spec: ModelSpec, first: str | None = None) -> Family:
         raise ValueError("no Hub family matches this model: none has the same parts")
     _, family, obstacles = min(refusals, key=lambda refusal: (refusal[1].model_type != first, refusal[0]))
     more = [f"and {len(obstacles) - _LISTED} more"] if len(obstacles) > _LISTED else []
-    said = "; ".join([*obstacles[:_LISTED], *more])
-    raise ValueError(f"no Hub family matches this model; {family.model_type} comes nearest: {said}")
+    reasons = "; ".join([*obstacles[:_LISTED], *more])
+    raise ValueError(f"no Hub family matches this model; {family.model_type} comes nearest: {reasons}")
 
 
 _LISTED = 8  # obstacles that are named
 
 
 def _distance(differences: Mapping[str, tuple[Any, Any]]) -> int:
-    """How many fields differ. A part of another kind counts once, one that a side lacks by all of its fields."""
+    """How many fields differ. A part of another kind counts once; a part that one side lacks counts by its fields."""
     swapped = [
         path.removesuffix("kind") for path, pair in differences.items() if path.endswith(".kind") and None not in pair
     ]
@@ -195,32 +195,32 @@ def _distance(differences: Mapping[str, tuple[Any, Any]]) -> int:
 
 
 def _obstacles(differences: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """What differs (theirs, ours), in words: a part of another kind as one, whatever its fields, and blocks that differ in
-    the same way together."""
+    """The differences (theirs, ours) in words: one for a part of another kind, whatever its fields, and one for all blocks
+    that differ in the same way."""
     kinds = sorted(path.removesuffix(".kind") for path in differences if path.endswith(".kind"))
     blocks: dict[tuple[str, str, str, str], list[int]] = {}
     for path, pair in differences.items():
         place = path.removesuffix(".kind")
         if any(place.startswith(f"{part}.") for part in kinds):
             continue
-        before, found, after = place.partition(".blocks.")
+        before, in_block, after = place.partition(".blocks.")
         number, _, rest = after.partition(".")
-        key = (before, rest, *_plain(place, *pair)) if found else (place, "", *_plain(place, *pair))
-        blocks.setdefault(key, []).append(int(number) if found else -1)
-    said = []
+        key = (before, rest, *_plain(place, *pair)) if in_block else (place, "", *_plain(place, *pair))
+        blocks.setdefault(key, []).append(int(number) if in_block else -1)
+    messages = []
     for (before, rest, theirs, ours), numbers in blocks.items():
         place = before if numbers[0] < 0 else f"{before}.blocks.{_range(numbers)}" + (f".{rest}" if rest else "")
-        said.append(f"{place} is {theirs} there and {ours} here")
-    return said
+        messages.append(f"{place} is {theirs} there and {ours} here")
+    return messages
 
 
 def _range(numbers: list[int]) -> str:
-    whole = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
-    return f"{numbers[0]}-{numbers[-1]}" if whole else ",".join(map(str, numbers))
+    consecutive = len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]}-{numbers[-1]}" if consecutive else ",".join(map(str, numbers))
 
 
 def _plain(place: str, theirs: Any, ours: Any) -> tuple[str, str]:
-    """Two values as words; a part that one side lacks is absent there, and present where it has no other name."""
+    """Two values as words; a part that one side lacks is "absent" there, and "present" on the other if it has no name."""
     own = {None: "absent"} | ({place.rpartition(".")[2]: "present"} if None in (theirs, ours) else {})
 
     def word(value: Any) -> str:

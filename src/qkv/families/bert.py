@@ -111,7 +111,7 @@ def body(prefix: str) -> tuple[Row, ...]:
     return (*rows, *legacy(rows))
 
 
-PREDICTIONS = (
+_PREDICTIONS = (
     Row("cls.predictions.transform.dense.*", "head.transform.dense.*"),
     Row("cls.predictions.transform.LayerNorm.*", "head.transform.norm.*"),
     Row("cls.predictions.decoder.weight", "head.weight"),
@@ -119,7 +119,7 @@ PREDICTIONS = (
     Row("cls.predictions.decoder.bias", "head.bias"),
     Row("cls.seq_relationship.*", "classification_head.out.*"),
 )
-PREDICTIONS = (*PREDICTIONS, *legacy(PREDICTIONS))
+PREDICTIONS = (*_PREDICTIONS, *legacy(_PREDICTIONS))
 """The names of the heads for masked tokens and for the next sentence."""
 
 

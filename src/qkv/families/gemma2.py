@@ -126,8 +126,10 @@ class Alternating(LayerTypes):
         return [SLIDING if (i + 1) % self.period else FULL for i in range(config["num_hidden_layers"])]
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        made = super().write(value, sizes)
-        return made | {"sliding_window": made["sliding_window"] or self.window}  # the Hub asks for one in any case
+        settings = super().write(value, sizes)
+        return settings | {
+            "sliding_window": settings["sliding_window"] or self.window
+        }  # the Hub asks for one in any case
 
 
 def _query_width(spec: Transformer) -> float:

@@ -38,7 +38,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 class Windows(base.Alternating):
-    """The field `windows`: five layers slide and one does not, where neither `layer_types` nor a pattern is said."""
+    """The field `windows`: by default, five layers slide and one does not."""
 
     @property
     def keys(self) -> Mapping[str, Any]:
@@ -53,17 +53,17 @@ class Ropes(Rope):
     """The field `position`, and with `layers` "sliding_attention" the field `local_position`.
 
     `rope_parameters` holds the parameters of both kinds of layers; before, `rope_theta` and `rope_scaling` were those of
-    full attention, and `rope_local_base_freq` the base of the others.
+    full attention, and `rope_local_base_freq` the base of the other layers.
     """
 
     layers = FULL
 
     def read(self, config: Config) -> Rotary:
-        given = config["rope_parameters"] or {}
-        if not {*given} <= {FULL, SLIDING}:
-            raise ValueError(f"rope_parameters {shown(given)} must hold {FULL!r} and {SLIDING!r}")
+        ropes = config["rope_parameters"] or {}
+        if not {*ropes} <= {FULL, SLIDING}:
+            raise ValueError(f"rope_parameters {shown(ropes)} must hold {FULL!r} and {SLIDING!r}")
         own = {} if self.layers == FULL else {"rope_scaling": None}
-        return super().read({**config, **own, "rope_parameters": given.get(self.layers)})
+        return super().read({**config, **own, "rope_parameters": ropes.get(self.layers)})
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
         ropes = {FULL: sizes["position"], SLIDING: sizes.get("local_position", Rotary())}

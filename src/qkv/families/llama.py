@@ -1,4 +1,4 @@
-"""Llama (Touvron et al. 2023): a pre-norm decoder with RMSNorm, rotary positions and SwiGLU; `llama` makes its kin too."""
+"""Llama (Touvron et al. 2023): a pre-norm decoder with RMSNorm, rotary positions and SwiGLU; base of many families."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ FIELDS: tuple[Field, ...] = (
     Key("tie_word_embeddings", "tied", False),
     Rope(),
 )
-"""What Llama and its kin have in common, with Llama's defaults."""
+"""The keys that Llama-like families share, with Llama's defaults."""
 
 NAMES = (
     Row("model.embed_tokens.weight", "decoder.embedding.weight"),

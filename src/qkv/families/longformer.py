@@ -70,8 +70,8 @@ class Windows:
         return {"attention_window": 512}
 
     def read(self, config: Config) -> int | tuple[int, ...]:
-        given = config["attention_window"]
-        return given if isinstance(given, int) else tuple(given)
+        window = config["attention_window"]
+        return window if isinstance(window, int) else tuple(window)
 
     def write(self, value: tuple[int, ...], sizes: Mapping[str, Any]) -> dict[str, Any]:
         return {"attention_window": list(value)}

@@ -1,4 +1,4 @@
-"""Where sizes stand in a spec, for stacks of equal blocks; families whose blocks differ say so themselves."""
+"""The places of sizes in a spec, for stacks of equal blocks. Families whose blocks differ define their own."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class LayerTypes:
     """The field `windows`, one for each layer.
 
     `layer_types` names each layer's kind; without it, layers from `max_window_layers` on slide where `use_sliding_window`.
-    Families that see it otherwise say so in `keys` and `types`.
+    Families with another rule override `keys` and `types`.
     """
 
     max_window_layers: int = 28
@@ -51,7 +51,7 @@ class LayerTypes:
         return keys | {"max_window_layers": self.max_window_layers}
 
     def types(self, config: Config) -> list[str]:
-        """The kinds of layers where `layer_types` is silent."""
+        """The kinds of layers without `layer_types`."""
         first = config["max_window_layers"] if config["use_sliding_window"] and config["sliding_window"] else None
         return [FULL if first is None or i < first else SLIDING for i in range(config["num_hidden_layers"])]
 
@@ -75,13 +75,13 @@ class LayerTypes:
         if len(windows) > 1:
             raise ValueError(f"its layers share one sliding window, and this model's have {sorted(windows)}")
         first = next((i for i, size in enumerate(value) if size is not None), self.max_window_layers)
-        said = {
+        settings = {
             "use_sliding_window": bool(windows),
             "sliding_window": next(iter(windows), None),
             "max_window_layers": first,
             "layer_types": [FULL if size is None else SLIDING for size in value],
         }
-        return {key: said[key] for key in self.keys if key in said}
+        return {key: settings[key] for key in self.keys if key in settings}
 
 
 FAMILY = replace(

@@ -109,7 +109,7 @@ def _of_experts(name: str) -> Place:
 
 
 def _dense_width(spec: Transformer) -> Any:
-    """The width of layers without experts; without any, there is nothing to say."""
+    """The width of layers without experts; UNSAID where every layer has experts."""
     blocks = spec.decoder.blocks if spec.decoder is not None else ()
     return next((b.feedforward.d_ff for b in blocks if isinstance(b.feedforward, FeedForward)), UNSAID)
 
@@ -158,7 +158,7 @@ KEYS = changed(
     num_hidden_layers=24,
     max_position_embeddings=32768,
 )
-"""What both of Qwen's families with experts have."""
+"""The keys that both of Qwen's families with experts share."""
 
 FAMILY = replace(
     LLAMA,

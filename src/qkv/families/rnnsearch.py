@@ -39,12 +39,14 @@ def rnnsearch(
     initialization: Initialization | Mapping[str, Any] | str = "glorot",
 ) -> Recurrent:
     """A recurrent encoder–decoder. `d_a` is the width of an additive score, where the context has one."""
-    given = {"kind": context} if isinstance(context, str) else context
-    how = given if isinstance(given, Context) else Context.from_dict(given)
+    fields = {"kind": context} if isinstance(context, str) else context
+    attention = fields if isinstance(fields, Context) else Context.from_dict(fields)
     if d_a is not None:
-        if not isinstance(getattr(how, "score", None), Additive):
-            raise ValueError(f"d_a is the width of an additive score, and the context {how!r} has none; leave it out")
-        how = how.replace({"score.d_a": d_a})
+        if not isinstance(getattr(attention, "score", None), Additive):
+            raise ValueError(
+                f"d_a is the width of an additive score, and the context {attention!r} has none; leave it out"
+            )
+        attention = attention.replace({"score.d_a": d_a})
     return Recurrent(
         vocab_size=vocab_size,
         source_vocab_size=source_vocab_size,
@@ -57,7 +59,7 @@ def rnnsearch(
         encoder_layers=encoder_layers or n_layers,
         decoder_layers=decoder_layers or n_layers,
         reverse=reverse,
-        context=how,
+        context=attention,
         dropout=dropout,
         tie_embeddings=tie_embeddings,
         head=LanguageModel(tied=tied_head, bias=True),

@@ -1,4 +1,4 @@
-"""The Hub's rotary parameters, in their new and old spelling, as `Rotary`."""
+"""Read and write the Hub's rotary parameters, in their new and old spelling, as `Rotary`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Rope:
     """The field `position` of families with rotary positions.
 
     `rope_parameters` holds everything since transformers 5; before, `rope_theta` and `partial_rotary_factor` stood beside
-    a `rope_scaling`, which could be null. `base` and `fraction` are what a family has where a configuration is silent.
-    `original` is the context of training in families that keep it beside the scaling.
+    a `rope_scaling`, which could be null. `base` and `fraction` are a family's defaults.
+    `original` is the context of training, in families that keep it beside the scaling.
     """
 
     base: float = 10000.0
@@ -52,16 +52,16 @@ class Rope:
 
     def read(self, config: Config) -> Rotary:
         where = "rope_parameters" if config["rope_parameters"] else "rope_scaling"
-        given = dict(config[where] or {})
-        old = given.pop("type", "default")
-        kind = str(given.pop("rope_type", old))
-        kind = "longrope" if "short_factor" in given else OLD.get(kind, kind)  # "yarn", in early Phi-3
-        base = given.pop("rope_theta", config[self.theta_key])
-        fraction = given.pop("partial_rotary_factor", None)
+        parameters = dict(config[where] or {})
+        old = parameters.pop("type", "default")
+        kind = str(parameters.pop("rope_type", old))
+        kind = "longrope" if "short_factor" in parameters else OLD.get(kind, kind)  # "yarn", in early Phi-3
+        base = parameters.pop("rope_theta", config[self.theta_key])
+        fraction = parameters.pop("partial_rotary_factor", None)
         fraction = config[self.fraction_key] if fraction is None else fraction
         if kind not in SCALINGS:
             raise ValueError(f"{where}: rope_type {shown(kind)} is not built here; {nearest(kind[:80], SCALINGS)}")
-        return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], given, config, where))
+        return Rotary(base=base, fraction=fraction, scaling=_scaling(SCALINGS[kind], parameters, config, where))
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
         if type(value) is not Rotary or value.pairs != "half":
@@ -73,26 +73,26 @@ class Rope:
         if self.fraction != 1.0 or value.fraction != 1.0:
             parameters["partial_rotary_factor"] = value.fraction
         for name in type(value.scaling).model_fields:
-            said = getattr(value.scaling, name)
-            if said is not None:
-                parameters[LENGTH if name == OURS else name] = list(said) if isinstance(said, tuple) else said
+            setting = getattr(value.scaling, name)
+            if setting is not None:
+                parameters[LENGTH if name == OURS else name] = list(setting) if isinstance(setting, tuple) else setting
         beside = {LENGTH: parameters[LENGTH]} if self.original and LENGTH in parameters else {}
         return {"rope_parameters": parameters, **beside}
 
 
-def _scaling(cls: type[Scaling], given: dict[str, Any], config: Config, where: str) -> Scaling:
+def _scaling(cls: type[Scaling], parameters: dict[str, Any], config: Config, where: str) -> Scaling:
     """A scaling by its parameters. Raises ValueError naming one that is not known."""
     longest = config["max_position_embeddings"]
     if cls is DynamicNTK:
-        given[LENGTH] = longest  # the library goes by the context, whatever is said
+        parameters[LENGTH] = longest  # the library goes by the context, whatever is said
     if OURS in cls.model_fields:
-        original = config[LENGTH] or given.get(LENGTH) or longest
-        given[LENGTH] = original
-        if cls is LongRoPE and given.get("factor") is None:
-            given["factor"] = longest / original
+        original = config[LENGTH] or parameters.get(LENGTH) or longest
+        parameters[LENGTH] = original
+        if cls is LongRoPE and parameters.get("factor") is None:
+            parameters["factor"] = longest / original
     else:
-        given.pop(LENGTH, None)
-    fields = {OURS if name == LENGTH else name: value for name, value in given.items() if value is not None}
+        parameters.pop(LENGTH, None)
+    fields = {OURS if name == LENGTH else name: value for name, value in parameters.items() if value is not None}
     try:
         return cls(**fields)
     except ValueError as error:

@@ -51,7 +51,7 @@ def t5(
 ) -> Transformer:
     """An encoder–decoder with one table for source and target, and for the output where `tied`.
 
-    A stack has `n_layers` where it is not said otherwise; a decoder as many as its encoder.
+    `encoder_layers` defaults to `n_layers`, `decoder_layers` to the encoder's.
 
     v1.1 has kind=("gelu-tanh", True), tied=False and scale="none": what meets the vocabulary is not multiplied by
     1/√d_model.
@@ -107,7 +107,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class FeedForwardKind:
-    """The field `kind`: `feed_forward_proj` is an activation, or "gated-" and one; gelu is exact only where it gates not."""
+    """The field `kind`: `feed_forward_proj` is an activation, or "gated-" and one; gelu is exact only without a gate."""
 
     default: str = "relu"
     size: str = "kind"
@@ -117,10 +117,10 @@ class FeedForwardKind:
         return {"feed_forward_proj": self.default, "dense_act_fn": None, "is_gated_act": None}
 
     def read(self, config: Config) -> Kind:
-        said = config["feed_forward_proj"]
-        if said not in KINDS:
-            raise ValueError(f"feed_forward_proj {shown(said)} is not built here; {nearest(said[:80], KINDS)}")
-        return KINDS[said]
+        name = config["feed_forward_proj"]
+        if name not in KINDS:
+            raise ValueError(f"feed_forward_proj {shown(name)} is not built here; {nearest(name[:80], KINDS)}")
+        return KINDS[name]
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
         names = [name for name, kind in KINDS.items() if kind == value]
@@ -132,7 +132,7 @@ class FeedForwardKind:
 
 @dataclass(frozen=True)
 class OutputScale:
-    """The field `scale`: said by `scale_decoder_outputs` since transformers 5, before by whether tables are tied."""
+    """The field `scale`: `scale_decoder_outputs` since transformers 5, before that whether tables are tied."""
 
     size: str = "scale"
 
@@ -141,10 +141,10 @@ class OutputScale:
         return {"scale_decoder_outputs": None}
 
     def read(self, config: Config) -> str:
-        said = config["scale_decoder_outputs"]
-        if said is None:
-            said = config["tie_word_embeddings"] is not False
-        return "rsqrt" if said else "none"
+        scaled = config["scale_decoder_outputs"]
+        if scaled is None:
+            scaled = config["tie_word_embeddings"] is not False
+        return "rsqrt" if scaled else "none"
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
         return {"scale_decoder_outputs": value == "rsqrt"}

@@ -48,8 +48,8 @@ def vit(
     distilled: bool = False,
     pooler: bool = False,
 ) -> Transformer:
-    """An encoder with a classifier of `labels` classes, which reads a distillation token too where it is `distilled`, and
-    a pooler, each where wanted. `stem`: widths of convolutions that make the patches (`layers.patches.Patches`)."""
+    """An encoder with a classifier of `labels` classes, or a pooler. Where `distilled`, the classifier also reads the
+    distillation token. `stem`: widths of convolutions that make the patches (`layers.patches.Patches`)."""
     block = Block(
         attention=Attention(n_heads=n_heads, dropout=attention_dropout, bias=attention_bias, out_bias=True),
         feedforward=FeedForward(d_ff=d_ff, activation=activation),
@@ -103,7 +103,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class Width:
-    """The field `d_model`, which is the width of what the pooler gives too."""
+    """The field `d_model`, which is also the width of the pooler's output."""
 
     size: str = "d_model"
 
@@ -150,7 +150,7 @@ HARMLESS = {"encoder_stride": ANY, "pooler_act": "tanh"}
 
 
 def stem(spec: Transformer, theirs: str, *tokens: str) -> Table:
-    """The names of what stands before the first layer: the tokens before the patches, the patches and their positions."""
+    """The names of the embedding's tensors: the tokens before the patches, the patches and their positions."""
     embedding = spec.output.embedding
     assert isinstance(embedding, Patches)
     convolution = Shaped((-1, embedding.channels, *embedding.patch))

@@ -1,4 +1,4 @@
-"""Masked autoencoders (He et al. 2022): ViT over the patches that are shown, and a light decoder that paints the others."""
+"""Masked autoencoders (He et al. 2022): ViT over the visible patches, and a light decoder that predicts the others."""
 
 from __future__ import annotations
 

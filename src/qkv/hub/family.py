@@ -20,7 +20,7 @@ from .names import Row
 from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values, shown
 
 Table = tuple[Row, ...]
-UNSAID = object()  # a size that a spec does not have: whether a head is tied, where there is none
+UNSAID = object()  # the value of a size that a spec lacks, such as whether its head is tied, for a spec without a head
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,14 @@ class Family:
 
     model_type: as the Hub calls it.
     make:       sizes → spec, the family's factory.
-    classes:    by name; the first is meant where a configuration names none.
+    classes:    by name; the first is the default where a configuration names none.
     fields:     configuration keys ↔ sizes.
     places:     where in a spec each size stands: a dotted path, or a function of the spec. A size that is not here
                 stands at the path of its own name. A function may answer `UNSAID`.
     names:      tensor names, the same for every spec or a function of it. Ours are those of the model's state_dict.
-    harmless:   keys besides `keys.BOOKKEEPING` that no size says, with the one value that changes nothing (or ANY).
-    prefix:     what stands before tensor names in classes with a head ("transformer.").
-    labels:     the keys that count the classes of sequences or of tokens, where a class tells some apart.
+    harmless:   keys besides `keys.BOOKKEEPING` that belong to no size, with the one value that changes nothing (or ANY).
+    prefix:     prefix of tensor names in classes with a head ("transformer.").
+    labels:     the keys that give the number of labels, for classes that label sequences or tokens.
     """
 
     model_type: str
@@ -89,31 +89,31 @@ class Family:
         full = filled(config, (*self.fields, self.labels))
         check_values(config, {key: value for f in (*self.fields, self.labels) for key, value in f.keys.items()})
         sizes = {f.size: f.read(full) for f in self.fields}
-        meant = self.classes[cls or self.class_of(config)]
-        for key in meant.dropout:
+        entry = self.classes[cls or self.class_of(config)]
+        for key in entry.dropout:
             Maybe(PROBABILITY).check(full.get(key), key)
-        said = (full.get(key, usual) for key, usual in meant.dropout.items())
-        dropout = next((value for value in said if value is not None), 0.0)
+        rates = (full.get(key, usual) for key, usual in entry.dropout.items())
+        dropout = next((value for value in rates if value is not None), 0.0)
         try:
-            return self._made(meant, meant.variants[variant], sizes, self.labels.read(full), dropout)
+            return self._made(entry, entry.variants[variant], sizes, self.labels.read(full), dropout)
         except ValueError as error:
             raise ValueError(self._in_keys(str(error), config)) from None
 
-    def _in_keys(self, said: str, config: Config) -> str:
-        """A message about sizes, with the configuration's keys for them."""
-        words = set(re.findall(r"\w+", said.lower()))
+    def _in_keys(self, message: str, config: Config) -> str:
+        """Add the configuration keys of the sizes that a message mentions."""
+        words = set(re.findall(r"\w+", message.lower()))
         stems = set(map(_stem, words))
-        told = []
+        notes = []
         for f in (*self.fields, self.labels):
             keys = [key for key in f.keys if key in config] or list(f.keys)[:1]
             if _stem(f.size) in stems and not words & set(keys):
-                told.append(f"{f.size} is {' or '.join(keys)}")
-        return f"{said} (in this configuration {', '.join(told)})" if told else said
+                notes.append(f"{f.size} is {' or '.join(keys)}")
+        return f"{message} (in this configuration {', '.join(notes)})" if notes else message
 
     def _made(
         self, cls: Class, decided: Mapping[str, Any], sizes: Mapping[str, Any], labels: int, dropout: float = 0.0
     ) -> Transformer:
-        """A class's model. What is decided may be a head of its own, whose labels are then counted too."""
+        """The spec of a class; `decided` are the sizes of one of its variants."""
         spec = self.make(**sizes, **decided)
         spec = spec if cls.head is None else spec.replace(head=cls.head)
         if cls.labels(spec) is None:
@@ -134,23 +134,23 @@ class Family:
     # -- to the Hub ---------------------------------------------------------------------------------------------
 
     def config(self, spec: Transformer) -> dict[str, Any]:
-        """The configuration that says a spec: its class, its model type, and every claimed key.
+        """The configuration of a spec: its class, its model type, and every claimed key.
 
-        Raises ValueError saying what differs where the family can't say it.
+        Raises ValueError naming the difference where the family can't express the spec.
         """
         cls, sizes = self.sizes(spec)
-        made: dict[str, Any] = {"architectures": [cls], "model_type": self.model_type}
+        config: dict[str, Any] = {"architectures": [cls], "model_type": self.model_type}
         for f in self.fields:
             if f.size in sizes:
-                made |= f.write(sizes[f.size], sizes)
+                config |= f.write(sizes[f.size], sizes)
         if (labels := self.classes[cls].labels(spec)) is not None:
-            made |= self.labels.write(labels, sizes)
+            config |= self.labels.write(labels, sizes)
         if self.is_encoder_decoder:
-            made["is_encoder_decoder"] = True
-        return made
+            config["is_encoder_decoder"] = True
+        return config
 
     def sizes(self, spec: Transformer) -> tuple[str, dict[str, Any]]:
-        """The class and the sizes that a spec is made of. Raises ValueError where the family can't say it."""
+        """The class and the sizes that make a spec. Raises ValueError where the family can't express it."""
         cls, sizes, differences = self.nearest(spec)
         if differences:
             path, (theirs, ours) = next(iter(differences.items()))
@@ -158,32 +158,32 @@ class Family:
         return cls, sizes
 
     def nearest(self, spec: Transformer) -> tuple[str, dict[str, Any], dict[str, tuple[Any, Any]]]:
-        """The class that comes nearest to a spec, the sizes, and at which paths they still differ (theirs, ours).
+        """The class nearest to a spec, the sizes, and the paths at which they still differ (theirs, ours).
 
-        A size that is not where the family has it is the factory's default, so that the part which lacks it differs.
+        A size that the spec lacks takes the factory's default, so that the missing part shows as a difference.
         Raises ValueError or TypeError where there is no such default.
         """
         sizes = {f.size: value for f in self.fields if (value := self._at(spec, f.size)) is not UNSAID}
-        tried = [
+        candidates = [
             (name, difference(self._made(cls, decided, sizes, _labels(spec)), spec))
             for name, cls in self.classes.items()
             for decided in cls.variants
         ]
-        cls, differences = min(tried, key=lambda found: len(found[1]))
+        cls, differences = min(candidates, key=lambda candidate: len(candidate[1]))
         return cls, sizes, differences
 
     def unwritable(self, sizes: Mapping[str, Any]) -> list[str]:
-        """Why no configuration can say some of the sizes, a sentence for each."""
-        said = []
+        """Why no configuration can express some of the sizes, one sentence for each."""
+        reasons = []
         for f in self.fields:
             try:
                 if f.size in sizes:
                     f.write(sizes[f.size], sizes)
             except ValueError as error:
-                said.append(str(error))
+                reasons.append(str(error))
             except (AttributeError, KeyError, TypeError):
-                continue  # it follows from another size, which is told already
-        return said
+                continue  # it depends on another size, which is reported already
+        return reasons
 
     def variant(self, spec: Transformer, cls: str) -> int:
         """Which variant of one of its classes a spec is: 1 where it lacks the pooler that the class may lack."""
@@ -198,7 +198,7 @@ class Family:
 
     @cached_property
     def claimed(self) -> frozenset[str]:
-        """Every key that some field says."""
+        """Every key that belongs to some field."""
         return frozenset(key for f in self.fields for key in f.keys)
 
     def _at(self, spec: Transformer, size: str) -> Any:
@@ -215,7 +215,7 @@ def _stem(size: str) -> str:
 
 
 def _labels(spec: Transformer) -> int:
-    """How many classes of sequences or of tokens a spec tells apart."""
+    """The number of labels of a classifier of sequences or tokens."""
     return spec.head.labels or 2 if isinstance(spec.head, SequenceClassifier | TokenClassifier) else 2
 
 

@@ -61,7 +61,7 @@ class Weights(Protocol):
         ...
 
     def forget(self, name: str) -> None:
-        """Give back the memory in which a tensor was read, as far as it is the file's: it was copied from there."""
+        """Release the file's memory pages of a tensor that was copied elsewhere."""
         ...
 
 
@@ -87,8 +87,8 @@ class Safetensors:
         self.stored: dict[str, Stored] = {}
         self.checksums: dict[Path, dict[str, int]] = {}
         for path in paths:
-            found, self.checksums[path] = read_stored(path)
-            for name, stored in found.items():
+            tensors, self.checksums[path] = read_stored(path)
+            for name, stored in tensors.items():
                 if name in self.stored:
                     raise ValueError(
                         f"{name!r} is in {self.stored[name].path.name} and in {path.name}, of {path.parent}"
@@ -114,8 +114,8 @@ class Safetensors:
         if stored.begin % stored.dtype.itemsize:  # no number may begin there
             raw = torch.frombuffer(self._mapped(stored), dtype=torch.uint8, count=stored.size, offset=stored.begin)
             return raw.clone().view(stored.dtype).view(stored.shape)
-        found = torch.frombuffer(self._mapped(stored), dtype=stored.dtype, count=count, offset=stored.begin)
-        return found.view(stored.shape)
+        values = torch.frombuffer(self._mapped(stored), dtype=stored.dtype, count=count, offset=stored.begin)
+        return values.view(stored.shape)
 
     def forget(self, name: str) -> None:
         stored, page = self.stored[name], mmap.PAGESIZE
@@ -139,12 +139,12 @@ class Pickled:
         self.tensors: dict[str, Tensor] = {}
         for path in paths:
             try:
-                found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+                tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             except Exception as error:
                 raise ValueError(f"{path} holds more than tensors, or is damaged: {_first_line(error)}") from None
-            if not isinstance(found, dict) or not all(isinstance(t, Tensor) for t in found.values()):
+            if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
                 raise ValueError(f"{path} is not a dictionary of tensors, as a model's weights are")
-            self.tensors |= found
+            self.tensors |= tensors
         self.shapes: Mapping[str, Shape] = {name: tuple(t.shape) for name, t in self.tensors.items()}
 
     def dtype(self, name: str) -> torch.dtype:
@@ -154,7 +154,7 @@ class Pickled:
         return self.tensors[name].clone(memory_format=torch.contiguous_format)
 
     def forget(self, name: str) -> None:
-        """Nothing: what was read is a copy already."""
+        """Do nothing: `read` copies."""
 
 
 def open_weights(folder: Path, allow_pickle: bool = False) -> Weights:
@@ -179,16 +179,16 @@ def open_weights(folder: Path, allow_pickle: bool = False) -> Weights:
 
 def _sharded(folder: Path) -> Safetensors:
     shards = _shards(folder, INDEX)
-    found = Safetensors(list(shards))
+    weights = Safetensors(list(shards))
     for path, names in shards.items():
         for name in names:
-            if name not in found.stored or found.stored[name].path != path:
+            if name not in weights.stored or weights.stored[name].path != path:
                 raise ValueError(f"{folder / INDEX} says that {name!r} is in {path.name}, and it is not")
     listed = {name for names in shards.values() for name in names}
-    for name, stored in found.stored.items():
+    for name, stored in weights.stored.items():
         if name not in listed:
             raise ValueError(f"{stored.path} holds {name!r}, which {INDEX} does not list")
-    return found
+    return weights
 
 
 def _shards(folder: Path, index: str) -> dict[Path, list[str]]:
@@ -212,7 +212,7 @@ def _shards(folder: Path, index: str) -> dict[Path, list[str]]:
 
 
 def read_stored(path: Path) -> tuple[dict[str, Stored], dict[str, int]]:
-    """Where each tensor of a safetensors file lies, and the checksums of those that have one.
+    """The place of each tensor in a safetensors file, and the checksums of those that have one.
 
     Raises ValueError naming the file where its header is damaged or too large, or the tensors' bytes overlap, leave
     gaps, or are not what the file has room for.
@@ -268,14 +268,14 @@ def read_header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 class _Unread(ValueError):
-    """A sound file that holds what PyTorch has no dtype for."""
+    """A valid file with a dtype that PyTorch lacks."""
 
 
 def _check_dtypes(entries: list[Mapping[str, Any]], path: Path) -> None:
     for entry in entries:
         if re.fullmatch(r"[A-Z]\w{1,15}", entry["dtype"]) and entry["dtype"] not in DTYPES:
             raise _Unread(
-                f"{path} holds numbers of the dtype {entry['dtype']}, which PyTorch has not; convert it to one of "
+                f"{path} holds numbers of the dtype {entry['dtype']}, which PyTorch lacks; convert it to one of "
                 f"{', '.join(DTYPES)}"
             )
 
@@ -292,14 +292,14 @@ def _check_entry(entry: Mapping[str, Any]) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         raise ValueError("a name occurs twice")
-    return made
+    return entries
 
 
 def read_json(path: Path, limit: int = 16 << 20) -> Any:
-    """A JSON file of bounded size. Raises ValueError naming it where it is none."""
+    """Read a JSON file of bounded size. Raises ValueError naming the file where it is too large or not valid."""
     if path.stat().st_size > limit:
         raise ValueError(f"{path} is larger than {limit >> 20} MiB, which no file of its kind is")
     try:

@@ -86,10 +86,10 @@ class Ids:
 
     def processors(self, width: int, max_new_tokens: int) -> list[Forced | Banned]:
         """What changes logits, for prompts of a width."""
-        made: list[Forced | Banned] = [Banned(self.banned)] if self.banned else []
+        processors: list[Forced | Banned] = [Banned(self.banned)] if self.banned else []
         places = (width, width + max_new_tokens - 1)
         forced = {place: token for place, token in zip(places, self.forced, strict=True) if token is not None}
-        return [*made, Forced(forced)] if forced else made
+        return [*processors, Forced(forced)] if forced else processors
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,13 @@ def without_unknown(said: Config, vocab_size: int) -> tuple[dict[str, Any], dict
 
 def _lengths(generation: Config, is_encoder_decoder: bool) -> dict[str, int]:
     """The bounds of new tokens. Those of an encoder–decoder's whole sequence count its start token too."""
-    found: dict[str, int] = {}
+    bounds: dict[str, int] = {}
     for new, whole, least in (("max_new_tokens", "max_length", 1), ("min_new_tokens", "min_length", 0)):
         if generation.get(new) is not None:
-            found[new] = generation[new]
+            bounds[new] = generation[new]
         elif generation.get(whole) is not None and is_encoder_decoder:
-            found[new] = max(generation[whole] - 1, least)
-    return found
+            bounds[new] = max(generation[whole] - 1, least)
+    return bounds
 
 
 def _ids(both: Config, is_encoder_decoder: bool, vocab_size: int | None) -> Ids:
@@ -191,9 +191,9 @@ def _ids(both: Config, is_encoder_decoder: bool, vocab_size: int | None) -> Ids:
         forced=(_token(both, "forced_bos_token_id"), _token(both, "forced_eos_token_id")),
         banned=tuple(tuple(words) for words in both.get("bad_words_ids") or ()),
     )
-    read: dict[str, tuple[int | None, ...]] = {"a forced token's id": ids.forced}
-    read["bad_words_ids"] = tuple(token for words in ids.banned for token in words)
-    for key, tokens in read.items():
+    used: dict[str, tuple[int | None, ...]] = {"a forced token's id": ids.forced}
+    used["bad_words_ids"] = tuple(token for words in ids.banned for token in words)
+    for key, tokens in used.items():
         unknown = [token for token in tokens if token is not None and vocab_size and token >= vocab_size]
         if unknown:
             raise ValueError(f"{key} is {unknown[0]}, and the model's vocabulary ends at {vocab_size - 1}")  # type: ignore[operator]
@@ -207,27 +207,27 @@ def write(fields: Mapping[str, Any], origin: Config, config: Config, samples: bo
     token is in play unless `top_k` says otherwise. The library wants `do_sample`, and has a `top_k` of its own. The ids come
     from the origin, or from the model's configuration.
     """
-    made = {key: config[key] for key in IDS if config.get(key) is not None} | dict(origin)
+    settings = {key: config[key] for key in IDS if config.get(key) is not None} | dict(origin)
     wanted = {theirs: fields[ours] for theirs, ours, _ in FIELDS} | {"do_sample": samples}
     usual = {theirs: default for theirs, _, default in (*FIELDS, *SAMPLING)}
     if samples:
         wanted |= {theirs: OFF[theirs] if fields[ours] is None else fields[ours] for theirs, ours, _ in SAMPLING}
     for theirs, value in wanted.items():
-        if value != _given(made, theirs, usual[theirs]):
-            made[theirs] = value
-    return _with_lengths(made, fields, bool(config.get("is_encoder_decoder")))
+        if value != _given(settings, theirs, usual[theirs]):
+            settings[theirs] = value
+    return _with_lengths(settings, fields, bool(config.get("is_encoder_decoder")))
 
 
-def _with_lengths(made: dict[str, Any], fields: Mapping[str, Any], is_encoder_decoder: bool) -> dict[str, Any]:
+def _with_lengths(settings: dict[str, Any], fields: Mapping[str, Any], is_encoder_decoder: bool) -> dict[str, Any]:
     """The bounds of new tokens, where those of the whole sequence don't say the same already."""
-    said = {"min_new_tokens": 0, **_lengths(made, is_encoder_decoder)}
+    bounds = {"min_new_tokens": 0, **_lengths(settings, is_encoder_decoder)}
     for new, whole in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):
-        if said.get(new) != fields[new] and not (
-            new not in said and fields[new] == USUAL_LENGTH and made.get(whole) is not None
+        if bounds.get(new) != fields[new] and not (
+            new not in bounds and fields[new] == USUAL_LENGTH and settings.get(whole) is not None
         ):
-            made[new] = fields[new]
-            made.pop(whole, None)  # of both, the library would take the stricter
-    return made
+            settings[new] = fields[new]
+            settings.pop(whole, None)  # of both, the library would take the stricter
+    return settings
 
 
 def _token(both: Config, key: str) -> int | None:

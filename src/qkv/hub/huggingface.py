@@ -43,11 +43,11 @@ def download(name: str, revision: str | None = None, allow_pickle: bool = False)
 
 def _why(error: Exception) -> str:
     """The first sentence of what `huggingface_hub` says; a network that isn't there in plain words."""
-    said = str(error).strip().split("\n")[0]
+    message = str(error).strip().split("\n")[0]
     unreachable = ("ConnectError", "ConnectTimeout", "ConnectionError", "Cannot find an appropriate cached snapshot")
-    if any(word in said or word in type(error).__name__ for word in unreachable):
+    if any(word in message or word in type(error).__name__ for word in unreachable):
         return "it can't be reached from here, and nothing of that name is in its cache"
-    return said
+    return message
 
 
 def _weights(name: str, folder: Path, revision: str | None, allow_pickle: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Keys of the Hub's configurations and the sizes that they are, both ways. Every key is claimed, harmless, or an error."""
+"""Configuration keys of the Hub and the sizes they stand for, both ways. Every key is claimed, harmless, or an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Config = Mapping[str, Any]
 
 
 class Anything:
-    """Stands for every value of a key that changes no output."""
+    """Any value: of keys that change no output whatever their value."""
 
     def __repr__(self) -> str:
         return "anything"
@@ -24,9 +24,9 @@ ANY = Anything()
 
 
 class Field(Protocol):
-    """One size of a family, and the configuration keys that say it.
+    """One size of a family, and the configuration keys that give it.
 
-    `keys` are those that it claims, with the value that a key has when a configuration leaves it out.
+    `keys` are the keys that it claims, with their defaults.
     """
 
     @property
@@ -38,7 +38,7 @@ class Field(Protocol):
         ...
 
     def write(self, value: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """The keys that say a size; `sizes` are all of them."""
+        """The keys and values of a size; `sizes` are all of them."""
         ...
 
 
@@ -79,8 +79,8 @@ class Key:
 
 @dataclass(frozen=True)
 class Labels:
-    """How many classes a head tells apart, `usual` where nothing is said. The Hub names each; those of a model made here are
-    LABEL_0, LABEL_1 …"""
+    """The number of labels of a head, `usual` by default. The Hub names each label; those of models made here are LABEL_0,
+    LABEL_1 …"""
 
     size: str = "labels"
     usual: int = 2
@@ -95,8 +95,8 @@ class Labels:
 
     def named(self, made: Config, before: Config) -> dict[str, Any]:
         """`made` with the names of classes that `before` has, unless it has more or fewer classes."""
-        said, known = made.get("id2label"), before.get("id2label") or ()
-        if said is not None and len(said) != len(known):
+        names, names_before = made.get("id2label"), before.get("id2label") or ()
+        if names is not None and len(names) != len(names_before):
             return dict(made)
         others = {key: value for key, value in made.items() if key not in self.keys}
         return others | {key: before[key] for key in self.keys if key in before}
@@ -121,7 +121,7 @@ ACTIVATIONS = {
     "relu2": "relu-squared",
     "linear": "identity",
 }
-"""The Hub's names of activations. Of several for one function the first is written."""
+"""The Hub's names of activations. Where several mean one function, the first is written."""
 
 # Keys of every configuration that say nothing about a model's outputs: what to return, how to train, what made the file,
 # which tokens have roles (the generation settings' business), and names of classes.
@@ -154,7 +154,7 @@ BOOKKEEPING: dict[str, Any] = {
 def changed(
     fields: tuple[Field, ...], *own: Field, without: Collection[str] = (), **defaults: Any
 ) -> tuple[Field, ...]:
-    """One family's fields as another's: those of the same size or key replaced by `own`, others added.
+    """Derive one family's fields from another's: `own` replaces fields of the same size or key, or is added.
 
     without:  sizes that the other family lacks.
     defaults: keys that stay as they are, with another default.
@@ -171,15 +171,15 @@ def changed(
 
 
 def filled(config: Config, fields: tuple[Field, ...]) -> Config:
-    """A configuration with the defaults of every claimed key that it leaves out."""
+    """A configuration with defaults for the claimed keys that it lacks."""
     defaults = {key: value for field in fields for key, value in field.keys.items()}
     return ChainMap(dict(config), defaults)
 
 
 def check_claimed(config: Config, fields: tuple[Field, ...], harmless: Mapping[str, Any]) -> None:
-    """That no key would be dropped silently.
+    """Check that no key would be dropped silently.
 
-    Raises ValueError naming the first key that no field claims and whose value is not the harmless one.
+    Raises ValueError naming the first key that no field claims and whose value is not harmless.
     """
     claimed = {key for field in fields for key in field.keys}
     harmless = {**BOOKKEEPING, **harmless}

@@ -21,9 +21,8 @@ from .transforms import SAME, Shape, Transform
 class Row:
     """Their names, our names, and the transform between: `Row("h.{i}.mlp.c_fc.*", "decoder.blocks.{i}.feedforward.up.*")`.
 
-    `{i}` is a number (`{e}`, in theirs alone, counts the slices of our tensor), `*` is whatever ends the name, and
-    `[q,k,v]` stands for several names. An empty name on our side is a tensor that means nothing to us: a mask, a table
-    that is computed.
+    `{i}` is a number (`{e}`, in theirs alone, numbers the slices of our tensor), `*` is any ending, and `[q,k,v]` stands for
+    several names. An empty name on our side marks a tensor that is ignored: a mask, a table that is computed.
     """
 
     theirs: str
@@ -39,9 +38,9 @@ class Row:
         return _alternatives(self.ours)
 
     def match(self, name: str) -> dict[str, str] | None:
-        """What stands for the placeholders where `name` is the first of ours."""
-        found = _regex(self.patterns[0]).fullmatch(name)
-        return None if found is None else found.groupdict()
+        """The values of the placeholders if `name` matches the first of our names, else None."""
+        match = _regex(self.patterns[0]).fullmatch(name)
+        return None if match is None else match.groupdict()
 
     def entry(self, bound: Mapping[str, str], shapes: Mapping[str, Shape], alias: Mapping[str, str]) -> Entry:
         """The row at one place of a model. `alias` gives the first name of what is shared."""
@@ -75,10 +74,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Names:
-    """A table at work on one model.
+    """A table of names applied to one model.
 
-    shapes:  of every tensor of ours, what is shared under its first name.
-    alias:   the first name of each further name of what is shared.
+    shapes:  of every tensor of ours; a shared tensor under its first name.
+    alias:   the first name of a shared tensor, by each of its other names.
     entries: every row at every place, in the table's order.
     """
 
@@ -155,14 +154,14 @@ class Names:
 
 @dataclass(frozen=True)
 class Reading:
-    """What to read from a file; `again` are further copies of what is shared, which have to be equal to it."""
+    """What to read from a file; `again` are further copies of shared tensors, which have to be equal to the first."""
 
     taken: tuple[Entry, ...]
     again: tuple[Entry, ...]
 
 
 def tensor_names(model: nn.Module) -> tuple[dict[str, Shape], dict[str, str]]:
-    """The shape of every tensor of a model, and for what is shared, the first name of each further one."""
+    """The shape of every tensor of a model, and for shared tensors the first name by each other name."""
     shapes: dict[str, Shape] = {}
     alias: dict[str, str] = {}
     first: dict[int, str] = {}
@@ -197,7 +196,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def _fill(pattern: str, bound: Mapping[str, str]) -> str:
-    return re.sub(r"\{\w\}|\*", lambda found: bound["rest" if found[0] == "*" else found[0][1]], pattern)
+    return re.sub(r"\{\w\}|\*", lambda match: bound["rest" if match[0] == "*" else match[0][1]], pattern)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -48,14 +48,14 @@ class Part:
 
     @property
     def turned(self) -> bool:
-        """Whether their weight is (d_in, d_out)."""
+        """Whether their weight is transposed, (d_in, d_out)."""
         rows, columns = self.entry.shapes[0][1] + 1, sum(shape[0] for shape in self.entry.shapes)
         return self.entry.how.shapes([(shape[0], rows) for shape in self.entry.shapes])[0] != (columns, rows)
 
     def joined(self, parts: Sequence[Tensor]) -> Tensor:
         """Rows of ours (d_out of each, n) as rows of theirs."""
-        (made,) = self.entry.how.to_theirs(list(parts))
-        return made.mT if self.turned else made
+        (rows,) = self.entry.how.to_theirs(list(parts))
+        return rows.mT if self.turned else rows
 
     def split(self, rows: Tensor) -> list[Tensor]:
         """Rows of theirs as rows of each of ours."""
@@ -64,9 +64,9 @@ class Part:
 
 
 def parts(model: nn.Module, names: Names) -> dict[str, Part]:
-    """Their modules that are made of linear layers of ours, by name."""
+    """Their modules that consist of linear layers of ours, by name."""
     linear = {name for name, module in model.named_modules() if isinstance(module, Linear)}
-    found = {}
+    modules = {}
     for whole in names.written():
         for entry in _apart(whole):
             ours = tuple(name.rpartition(".")[0] for name in entry.ours)
@@ -75,8 +75,8 @@ def parts(model: nn.Module, names: Names) -> dict[str, Part]:
             )
             if matrices and len(entry.theirs) == 1:
                 name = entry.theirs[0].removesuffix(".weight")
-                found[name] = Part(name, ours, entry)
-    return found
+                modules[name] = Part(name, ours, entry)
+    return modules
 
 
 def _apart(entry: Entry) -> list[Entry]:
@@ -171,8 +171,8 @@ def _config(
 def read_config(config: Any) -> LoRA:
     """The spec that an `adapter_config.json` describes. Raises ValueError naming what it asks for and is not here."""
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
-        given = config.get("peft_type") if isinstance(config, dict) else config
-        raise ValueError(f"it is an adapter of the type {given!r}, and only 'LORA' is known here")
+        kind = config.get("peft_type") if isinstance(config, dict) else config
+        raise ValueError(f"it is an adapter of the type {kind!r}, and only 'LORA' is known here")
     start = str(config.get("init_lora_weights") or "")
     if start.lower().startswith(_CHANGING):
         raise ValueError(
@@ -194,7 +194,7 @@ def sizes(
 ) -> dict[str, tuple[Size, Tensor, Tensor]]:
     """For each layer of ours its size, A and B. Raises ValueError naming a tensor that has no place in the model."""
     known = parts(model, names)
-    found: dict[str, tuple[Size, Tensor, Tensor]] = {}
+    adapted: dict[str, tuple[Size, Tensor, Tensor]] = {}
     spare = set(tensors)
     for name, part in known.items():
         a, b = (tensors.get(f"{PREFIX}{name}.lora_{which}.weight") for which in "AB")
@@ -207,11 +207,11 @@ def sizes(
                 f"the adapter of {name} is {tuple(b.shape)} · {tuple(a.shape)}, and the layer is {(d_out, d_in)}"
             )
         size = Size(len(a), spec.scale(len(a), _pattern(config.get("alpha_pattern"), name)))
-        found |= {ours: (size, a, rows) for ours, rows in zip(part.ours, part.split(b), strict=True)}
+        adapted |= {ours: (size, a, rows) for ours, rows in zip(part.ours, part.split(b), strict=True)}
     if spare:
         first = min(spare)
         raise ValueError(f"{first!r} belongs to no linear layer of this model; {nearest(_module(first), known)}")
-    return found
+    return adapted
 
 
 def _module(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Kind:
-    """What values a key may have."""
+    """The values that a key may have."""
 
     def fits(self, value: Any) -> bool:
         raise NotImplementedError
@@ -26,7 +26,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Whole(Kind):
-    """An integer within bounds; True and 3.0 are none."""
+    """An integer within bounds; True and 3.0 are not integers here."""
 
     least: int = 0
     most: int = 1 << 30
@@ -40,7 +40,7 @@ class Whole(Kind):
 
 @dataclass(frozen=True)
 class Real(Kind):
-    """A finite number within bounds; `above` and `below` leave out the bounds themselves."""
+    """A finite number within bounds; `above` and `below` exclude the bounds themselves."""
 
     least: float = 0.0
     most: float = 1e9
@@ -66,7 +66,7 @@ class Flag(Kind):
 
 
 class Word(Kind):
-    """A name; which names there are, those who read it know."""
+    """A string; the field that reads it checks which names there are."""
 
     def fits(self, value: Any) -> bool:
         return isinstance(value, str)
@@ -140,7 +140,7 @@ class Object(Kind):
 
 
 def shown(value: Any) -> str:
-    """A value as a message can hold it."""
+    """A value, shortened for a message."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = 80
     return short.repr(value)
@@ -228,13 +228,13 @@ KINDS: dict[str, Kind] = {
     **_each(Flag(), "scale_decoder_outputs", "scale_embedding", "tie_word_embeddings", "use_bias"),
     **_each(Flag(), "use_mid_position_embeddings", "use_parallel_residual", "use_sliding_window"),
 }
-"""By the Hub's name of a key, which means the same in every family that claims it."""
+"""By key of the Hub; a key means the same in every family that claims it."""
 
 ARCHITECTURES = Maybe(List(Word(), 64))
 
 
 def check_values(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """That every claimed key of a configuration has a value of its kind; `defaults` are the claimed keys.
+    """Check that every claimed key of a configuration has a value of its kind; `defaults` are the claimed keys.
 
     A key may be null where that is its default. One that is not in `KINDS` is of its default's kind.
     Raises ValueError naming the key.

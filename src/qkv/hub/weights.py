@@ -46,10 +46,10 @@ def place(
         ours = entry.to_ours({name: weights.read(name) for name in entry.theirs})
         if entry.how is SAME:
             return {name: t.to(device, dtype) for name, t in ours.items()}
-        made = {name: torch.empty(t.shape, device=device, dtype=dtype).copy_(t) for name, t in ours.items()}
+        copies = {name: torch.empty(t.shape, device=device, dtype=dtype).copy_(t) for name, t in ours.items()}
         for name in entry.theirs:
             weights.forget(name)
-        return made
+        return copies
 
     with ThreadPoolExecutor(min(READERS, os.cpu_count() or 1)) as pool:
         for tensors in pool.map(read, reading.taken):
