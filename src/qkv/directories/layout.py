@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from enum import Enum
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import atomic, plain_json
+from ..core.json_files import read_json, read_text  # noqa: F401  # used beside the functions that write them
 from ..tokenizers.tokenizer_json import CHAT_TEMPLATE
 from ..training.logging.metrics_file import read_metrics
 from ..training.logging.wandb import RUN_ID
@@ -90,21 +90,3 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, plain_json.dumps(value, indent=2) + "\n")
-
-
-def read_text(path: Path, limit: int = 16 << 20) -> str:
-    """A text file of bounded size. Raises ValueError naming the file where it is too large or no UTF-8."""
-    if path.stat().st_size > limit:
-        raise ValueError(f"{path} is larger than {limit >> 20} MiB, which no file of its kind is")
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text (byte {error.start})") from None
-
-
-def read_json(path: Path) -> Any:
-    text = read_text(path)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from None

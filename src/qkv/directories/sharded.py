@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ..hub.files import INDEX, WEIGHTS
 from ..hub.names import Entry, Names
-from ..hub.transforms import SAME
 from ..training.checkpoints.weights import replace_tensors
 from .layout import write_json
 
@@ -25,7 +24,7 @@ def write(folder: Path, names: Names, ours: Mapping[str, Tensor], max_shard_size
     Each file is written under a temporary name and renamed, the index last. Files of an earlier save that are no longer
     needed are removed after that. Only one shard at a time is in memory besides the model.
     """
-    pieces = (piece for entry in names.written() for piece in _pieces(entry))
+    pieces = (piece for entry in names.written() for piece in entry.split())
     shards = list(split(pieces, ours, parsed(max_shard_size)))
     files = [WEIGHTS] if len(shards) == 1 else [_named(i, len(shards)) for i in range(1, len(shards) + 1)]
     for file, shard in zip(files, shards, strict=True):
@@ -58,14 +57,6 @@ def parsed(size: int | str) -> int:
     if count < 1:
         raise ValueError(f"the size of a shard is a number of bytes such as 5GB or 500MiB, not {size!r}")
     return count
-
-
-def _pieces(entry: Entry) -> list[Entry]:
-    """One entry for each tensor, where they are independent of each other."""
-    if entry.how is not SAME:
-        return [entry]
-    alone = zip(entry.theirs, entry.ours, entry.shapes, strict=True)
-    return [Entry((theirs,), (ours,), SAME, (shape,)) for theirs, ours, shape in alone]
 
 
 def _bytes(entry: Entry, ours: Mapping[str, Tensor]) -> int:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ..core import checksums
+from ..core.json_files import read_json
 from .transforms import Shape
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -296,18 +297,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(entries) != len(pairs):
         raise ValueError("a name occurs twice")
     return entries
-
-
-def read_json(path: Path, limit: int = 16 << 20) -> Any:
-    """Read a JSON file of bounded size. Raises ValueError naming the file where it is too large or not valid."""
-    if path.stat().st_size > limit:
-        raise ValueError(f"{path} is larger than {limit >> 20} MiB, which no file of its kind is")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text (byte {error.start})") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from None
 
 
 def _first_line(error: Exception) -> str:

@@ -63,13 +63,20 @@ class Entry:
     def their_shapes(self) -> list[Shape]:
         return self.how.shapes(self.shapes)
 
+    def split(self) -> list[Entry]:
+        """One entry for each tensor, where they are the same on both sides, name for name; else this one."""
+        if self.how is not SAME:
+            return [self]
+        rows = zip(self.theirs, self.ours, self.shapes, strict=True)
+        return [Entry((theirs,), (ours,), SAME, (shape,)) for theirs, ours, shape in rows]
+
     def to_ours(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        made = self.how.to_ours([tensors[name] for name in self.theirs], self.shapes)
-        return dict(zip(self.ours, made, strict=True))
+        ours = self.how.to_ours([tensors[name] for name in self.theirs], self.shapes)
+        return dict(zip(self.ours, ours, strict=True))
 
     def to_theirs(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        made = self.how.to_theirs([tensors[name] for name in self.ours])
-        return dict(zip(self.theirs, made, strict=True))
+        theirs = self.how.to_theirs([tensors[name] for name in self.ours])
+        return dict(zip(self.theirs, theirs, strict=True))
 
 
 @dataclass(frozen=True)

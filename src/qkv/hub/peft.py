@@ -20,7 +20,6 @@ from ..core.spec import nearest
 from ..layers.linear import Linear
 from ..layers.lora import LoRA, LoRALinear, Size, layers
 from .names import Entry, Names
-from .transforms import SAME
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -67,8 +66,8 @@ def parts(model: nn.Module, names: Names) -> dict[str, Part]:
     """Their modules that consist of linear layers of ours, by name."""
     linear = {name for name, module in model.named_modules() if isinstance(module, Linear)}
     modules = {}
-    for whole in names.written():
-        for entry in _apart(whole):
+    for written in names.written():
+        for entry in written.split():
             ours = tuple(name.rpartition(".")[0] for name in entry.ours)
             matrices = all(name.endswith(".weight") for name in (*entry.ours, *entry.theirs)) and linear.issuperset(
                 ours
@@ -77,14 +76,6 @@ def parts(model: nn.Module, names: Names) -> dict[str, Part]:
                 name = entry.theirs[0].removesuffix(".weight")
                 modules[name] = Part(name, ours, entry)
     return modules
-
-
-def _apart(entry: Entry) -> list[Entry]:
-    """Each tensor of an entry that is the same on both sides, name for name, as an entry of its own."""
-    if entry.how is not SAME:
-        return [entry]
-    rows = zip(entry.theirs, entry.ours, entry.shapes, strict=True)
-    return [Entry((theirs,), (ours,), SAME, (shape,)) for theirs, ours, shape in rows]
 
 
 # -- ours into theirs -----------------------------------------------------------------------------------------------
