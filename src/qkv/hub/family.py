@@ -265,8 +265,8 @@ def _spelled_out(spec: Spec, d_model: int, path: str) -> dict[str, Any]:
     fields |= {name: getattr(spec, name) for name in type(spec).model_fields}
     implied: dict[str, Any] = {}
     if isinstance(spec, Attention):
-        _, n_kv_heads, d_head, d_value = spec.widths(d_model)
-        implied = {"n_kv_heads": n_kv_heads, "d_head": d_head, "d_value": d_value}
+        d_head = spec.d_head or d_model // spec.n_heads
+        implied = {"n_kv_heads": spec.n_heads, "d_head": d_head, "d_value": d_head}
         implied |= {"scale": d_head**-0.5, "out_bias": spec.bias}
     elif isinstance(spec, Embedding):
         implied = {"width": d_model}
