@@ -26,7 +26,7 @@ from .heads import pixel_masks, series, vision  # noqa: F401  # registers their 
 from .heads.sequence import RENAMED_TENSORS, SequenceClassifier, SequenceClassifierHead, with_classification_head
 from .heads.text import Head, HeadModule, LanguageModel
 from .initialization import Glorot, Initialization
-from .renamed import new_name
+from .renamed import rename_tensors
 from .stack import Recompute, Stack, StackModule
 
 
@@ -128,11 +128,6 @@ class Transformer(ModelSpec, kind="transformer"):
         return TransformerModel(self)
 
     @property
-    def n_sequence_labels(self) -> int | None:
-        """How many classes of sequences the classification head tells apart; None without one, or one that only pools."""
-        return None if self.classification_head is None else self.classification_head.labels
-
-    @property
     def source_vocabulary(self) -> int:
         return self.source_vocab_size or self.vocab_size
 
@@ -190,7 +185,7 @@ class TransformerModel(nn.Module):
         second = spec.classification_head
         self.classification_head = None if second is None else second.module(spec.d_model)
         self.tie()
-        self.register_load_state_dict_pre_hook(_rename_tensors)
+        self.register_load_state_dict_pre_hook(rename_tensors)
         self.register_load_state_dict_post_hook(_tie_again)
 
     encoder: StackModule | None
@@ -303,7 +298,7 @@ class TransformerModel(nn.Module):
         if classes is not None:
             if second is None or labels is None:
                 raise ValueError(
-                    "classes of sequences need labels of tokens beside them, and a model with a classification_head"
+                    "classes of sequences need labels of tokens too, and a model with a classification_head"
                 )
             ids, layout = self._laid(ids, layout, attention_mask)
             attention_mask = None
@@ -355,10 +350,7 @@ class TransformerModel(nn.Module):
         """
         head, hidden, layout = self._sequences(ids, **inputs)
         if head.out is None:
-            raise ValueError(
-                "this model's classification head has no labels, so it only pools; give it some: "
-                "spec.replace({'classification_head.labels': 2})"
-            )
+            raise ValueError("this model's classification head only pools: set classification_head.labels in its spec")
         return head(hidden, layout)
 
     def _sequences(
@@ -501,12 +493,6 @@ def _about(mixer: Mixer, d_model: int) -> dict[str, Any]:
         return {"mixer": mixer.to_dict()}
     _, heads, d_key, d_value = mixer.widths(d_model)
     return {"mixer": mixer.kind, "heads": heads, "d_key": d_key, "d_value": d_value, "window": mixer.remembers()}
-
-
-def _rename_tensors(model: TransformerModel, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Before `load_state_dict`: give tensors of earlier versions their present names."""
-    for name in [name for name in state_dict if name.startswith(prefix)]:
-        state_dict[prefix + new_name(model, name.removeprefix(prefix))] = state_dict.pop(name)
 
 
 def _tie_again(model: TransformerModel, keys: object) -> None:
