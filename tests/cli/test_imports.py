@@ -153,3 +153,11 @@ def test_installed_packages_are_imported_by_their_entry_points(tmp_path: Path) -
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=100, check=True
     )
     assert found.stdout.startswith("Backwards(")
+
+
+def test_a_part_that_the_imported_module_imports_itself_is_not_asked_about_again(recipe: Path, tmp_path: Path) -> None:
+    recipe.with_name("convolutions.py").rename(recipe.with_name("inner.py"))
+    recipe.with_name("convolutions.py").write_text("import inner", encoding="utf-8")
+    assert command("--yes", "train", str(recipe), "--out", "run", cwd=tmp_path).returncode == 0
+    used = command("generate", "run", "abc", "--max-new-tokens", "3", cwd=tmp_path)
+    assert used.returncode == 0, used.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -59,16 +60,16 @@ def read_config(path: Path) -> tuple[Any, Use]:
         spec = ModelSpec.from_dict(data["qkv"])
     except ValueError as error:
         undefined = "there is no " in str(error)
-        advice = advice_on_imports(read_imports(path.parent)) if undefined else ""
+        advice = advice_on_imports([*itertools.chain(*read_imports(path.parent))]) if undefined else ""
         raise ValueError(f"{path}: {error}{advice}") from None
     task = data.get("task", usual_task(spec))
     check_task(task, spec, path)
     return spec, task
 
 
-def read_imports(folder: Path) -> list[str]:
-    """The modules outside qkv that a run needs: those that its `recipe.yaml` names, and, by its `config.json`, those that
-    define parts of its model."""
+def read_imports(folder: Path) -> tuple[list[str], list[str]]:
+    """The modules outside qkv that a run needs: those that its `recipe.yaml` names, and those that define parts of its
+    model by its `config.json`. The first may import the others."""
     recipe = yamls.load(read_text(folder / RECIPE), str(folder / RECIPE)) if (folder / RECIPE).is_file() else None
     config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else None
     named, defining = (
@@ -76,7 +77,7 @@ def read_imports(folder: Path) -> list[str]:
         for names in (data.get("imports") if isinstance(data, dict) else None for data in (recipe, config))
     )
     files = {Path(name).stem for name in named}
-    return list(dict.fromkeys([*named, *(name for name in defining if name not in files)]))
+    return named, [name for name in defining if name not in {*named, *files}]
 
 
 def advice_on_imports(names: Sequence[str]) -> str:

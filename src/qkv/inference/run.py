@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from ..directories.save import Format, save
 from ..directories.sentence_transformers import Pooling
 from ..generation import Generation
 from ..recipes import imports as outside
+from ..recipes import places
 from ..recipes.recipe import Recipe
 from ..tokenizers.chat.conversations import Messages
 from ..tokenizers.tokenizer import Tokenizer
@@ -178,7 +180,8 @@ def load(
     folder, where = locate(path, revision, allow_pickle), choose(device)
     numbers = _dtype(dtype)
     if imports or outside.consent is not None:
-        outside.import_named(read_imports(folder), str(folder))
+        for names in read_imports(folder):
+            outside.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))
     if is_hub(folder):
         return _load_hub(folder, where, numbers, allow_pickle)
     _check_complete(folder)
@@ -219,7 +222,7 @@ def _recipe(folder: Path) -> Recipe | None:
     try:
         return Recipe.load(folder / RECIPE, imports=False)
     except ValueError as error:
-        names = outside.missing(read_imports(folder))
+        names = outside.missing(itertools.chain(*read_imports(folder)))
         raise ValueError(f"{error}{advice_on_imports(names)}" if names else str(error)) from None
 
 

@@ -1,4 +1,4 @@
-"""Import parts from outside qkv: the modules that a recipe names under `imports`, and those of `qkv --import`."""
+"""Import code from outside qkv: the modules under `imports` in a recipe or a run, and those of `qkv --import`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
+
+from ..core.installed_parts import ADDED_PATHS
 
 Consent = Callable[[Sequence[str], str], None]
 
 consent: Consent | None = None
-"""Called before the modules that a recipe or a run names are imported, with its file's name; raises ValueError where the
-user refuses. None asks nobody. The command line sets it."""
+"""Called with the modules and the name of their recipe or run before they are imported; raises ValueError where the user
+refuses. None imports without asking, which is how Python works; the command line sets it."""
 
-given: tuple[str, ...] = ()
-"""The modules of `qkv --import`, which every recipe that is loaded names from then on."""
+from_command_line: tuple[str, ...] = ()
+"""The modules of `qkv --import`. Every recipe that the command loads gets them under its `imports`."""
 
 
 def imports_of(tree: Any, absolute: bool = True) -> tuple[str, ...]:
-    """The modules that a recipe's tree names, files by absolute path. Raises ValueError where it is no list of names."""
+    """The modules under `imports` in a recipe's tree, files by absolute path. Raises ValueError for anything but names."""
     names = tree.get("imports") if isinstance(tree, dict) else None
     names = [names] if isinstance(names, str) else names or []
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
@@ -29,13 +32,21 @@ def imports_of(tree: Any, absolute: bool = True) -> tuple[str, ...]:
 
 
 def missing(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of some modules that this process has not imported."""
-    return tuple(name for name in names if _module_name(name) not in sys.modules)
+    """Filter `names` to the modules that this process has not imported, at least not from that file."""
+    return tuple(name for name in names if not _is_imported(name))
+
+
+def _is_imported(name: str) -> bool:
+    module = sys.modules.get(_module_name(name))
+    return module is not None and (not _is_file(name) or _same_file(getattr(module, "__file__", None), name))
 
 
 def import_named(names: Iterable[str], where: str) -> None:
     """Import the modules that a recipe or a run names, once the user agrees. Raises ValueError as `import_module` does."""
     names = missing(names)
+    for name in names:
+        if not name.isprintable():  # in a terminal it could hide the question
+            raise ValueError(f"{where} imports {name!r}, which is not the name of a module")
     if names and consent is not None:
         consent(names, where)
     for name in names:
@@ -44,35 +55,78 @@ def import_named(names: Iterable[str], where: str) -> None:
 
 
 def import_module(name: str) -> str:
-    """Import a module, `my_package.parts`, or a file, `parts.py`; a file's absolute path is given back, else the name.
+    """Import a module, `my_package.parts`, or a file, `parts.py`. Returns the absolute path of a file, else the name.
 
-    A module is also looked for in the current directory. Raises ValueError, in one sentence, where it can't be imported.
+    A module is also looked for in the current directory. Raises ValueError, in one sentence, where it can't be imported;
+    another file of the same module name is never imported in place of the one given.
     """
-    path = Path(name).expanduser()
-    is_file = name.endswith(".py")
-    if is_file and not path.is_file():
-        raise ValueError(f"there is no file {name} to import")
-    _add_to_path(str(path.absolute().parent) if is_file else str(Path.cwd()))
+    path = _path(name)
+    if _is_file(name):
+        if not path.is_file():
+            raise ValueError(f"there is no file {name} to import")
+        loaded = sys.modules.get(path.stem)
+        other = getattr(loaded, "__file__", "a part of Python") if loaded else next(reversed(files_of(name)), None)
+        if not _same_file(other, name):
+            raise ValueError(f"{name} can't be imported: the module {path.stem} is {other}; rename the file")
+    folder = _folder(name)
+    if folder not in sys.path:  # last, so that it hides nothing; worker processes inherit it
+        sys.path.append(folder)
+        ADDED_PATHS.add(folder)
     try:
-        module = importlib.import_module(_module_name(name))
+        importlib.import_module(_module_name(name))
     except Exception as error:  # whatever the module does wrong
         text = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{name} can't be imported: {type(error).__name__}: {text}") from error
-    if is_file and Path(str(module.__file__)).resolve() != path.resolve():
-        raise ValueError(f"{name} can't be imported: the module {path.stem} is {module.__file__}; rename the file")
     return _absolute(name)
+
+
+def files_of(name: str) -> list[Path]:
+    """The files that importing a module runs, its packages first, found without running any; [] where it is not found.
+
+    What these import in turn is not among them.
+    """
+    files: list[Path] = []
+    search: list[str] | None = None
+    parts = _module_name(name).split(".")
+    for i in range(len(parts)):
+        spec = _find(".".join(parts[: i + 1]), search, _folder(name))
+        if spec is None:
+            return []
+        if spec.origin is not None and Path(spec.origin).is_file():
+            files.append(Path(spec.origin))
+        search = list(spec.submodule_search_locations or ())
+    return files
+
+
+def _find(module: str, search: list[str] | None, folder: str) -> ModuleSpec | None:
+    """The spec that `import` would find in `search`, by default in `sys.path` and then in `folder`."""
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+    specs = (finder.find_spec(module, search, None) for finder in finders)
+    spec = next((spec for spec in specs if spec is not None), None)
+    return PathFinder.find_spec(module, [folder]) if spec is None and search is None else spec
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".py")
+
+
+def _path(name: str) -> Path:
+    return Path(os.path.expanduser(name))  # noqa: PTH111  (Path.expanduser would raise RuntimeError for an unknown user)
 
 
 def _absolute(name: str) -> str:
     """A file's absolute path; a module's name as it is."""
-    return os.path.normpath(Path(name).expanduser().absolute()) if name.endswith(".py") else name
+    return os.path.normpath(_path(name).absolute()) if _is_file(name) else name
 
 
 def _module_name(name: str) -> str:
-    return Path(name).stem if name.endswith(".py") else name
+    return Path(name).stem if _is_file(name) else name
 
 
-def _add_to_path(folder: str) -> None:
-    """Last, so that it hides nothing; worker processes inherit it."""
-    if folder not in sys.path:
-        sys.path.append(folder)
+def _folder(name: str) -> str:
+    """The folder that Python has to search for a file or a module."""
+    return str(_path(name).absolute().parent if _is_file(name) else Path.cwd())
+
+
+def _same_file(file: str | Path | None, name: str) -> bool:
+    return file is not None and Path(file).resolve() == _path(name).resolve()

@@ -179,8 +179,11 @@ class Recipe(Spec):
             raise ValueError(explained(error, data, cls)) from None
 
     def change(self, settings: Iterable[str]) -> Self:
-        """This recipe with `key=value` settings applied."""
-        return type(self).from_tree(given(_said(self, self.to_dict()), settings))
+        """This recipe with `key=value` settings applied. Of the modules under `imports`, only those that the settings add
+        are imported: `qkv.load` may have read this recipe without running its code."""
+        changed = given(_said(self, self.to_dict()), settings)
+        import_named([name for name in imports_of(changed) if name not in self.imports], self.name)
+        return type(self).from_tree(changed, imports=False)
 
     @property
     def vocab_size(self) -> int:
@@ -379,7 +382,9 @@ def packaged() -> dict[str, str]:
 def tree(name: str | Path, *, imports: bool = True) -> dict[str, Any]:
     """A recipe's YAML as data, not yet validated; the modules of `qkv --import` stand in it as if it named them."""
     found = _tree(name, imports)
-    return {**found, "imports": [*imports_of(found), *outside.given]} if outside.given else found
+    return (
+        {**found, "imports": [*imports_of(found), *outside.from_command_line]} if outside.from_command_line else found
+    )
 
 
 def _tree(name: str | Path, imports: bool) -> dict[str, Any]:
