@@ -11,7 +11,8 @@ from qkv.data.readers.coco_voc import Voc
 from qkv.experiments.tokenizer import make
 from qkv.positions.bias import ALiBi
 from qkv.positions.rotary import Rotary
-from qkv.recipes.recipe import ModelChoice, Recipe, packaged
+from qkv.recipes.model_choice import ModelChoice
+from qkv.recipes.recipe import Recipe, packaged
 
 
 @pytest.mark.parametrize("name", sorted(packaged()))

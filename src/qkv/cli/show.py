@@ -62,8 +62,8 @@ def load_recipe(name: str, changes: list[str]) -> Recipe:
 
 def load_preset(name: str, changes: list[str]) -> ModelSpec:
     """The spec of a preset with changes such as `d_model=64` or `decoder.position=alibi`."""
+    from ..recipes.model_choice import ModelChoice
     from ..recipes.overrides import apply
-    from ..recipes.recipe import ModelChoice
 
     tree = apply({"model": {"preset": name}}, [f"model.{text}" for text in changes])
     return ModelChoice.from_dict(tree["model"]).spec()

@@ -21,7 +21,7 @@ from ..models.build import AnyModel
 from ..models.replace import Replaced, replace
 from ..models.transformer import TransformerModel
 from ..models.vocabulary import resize_vocabulary
-from ..recipes.recipe import ModelChoice
+from ..recipes.model_choice import ModelChoice
 from ..tokenizers import tokenizer_json
 from ..tokenizers.tokenizer import Tokenizer
 from ..tokenizers.tokenizer_json import ROLES

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from ...core import yamls
 from ...core.spec import Spec
 from ...recipes import overrides
-from ...recipes.recipe import COMPARE, MEASURE, Recipe, given, tree
+from ...recipes.recipe import COMPARE, MEASURE, Recipe, override, tree
 from . import (  # noqa: F401  (their kinds)
     by_length,
     complexity,
@@ -44,7 +44,7 @@ class Comparison(Spec):
 
         A setting `compare.NAME=null` leaves a variant out.
         """
-        whole = given(tree(name), settings)
+        whole = override(tree(name), settings)
         if not whole.get(COMPARE):
             return None
         variants = {name: changes or {} for name, changes in whole[COMPARE].items() if changes is not None}
