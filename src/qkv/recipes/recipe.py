@@ -236,8 +236,7 @@ class Recipe(Spec):
                 f"the head {self.head.kind} is taught on an encoder or a decoder, and this model is both: take another, or "
                 "write the answer out (objective=sequence-to-sequence, with data of pairs)"
             )
-        second = spec.classification_head
-        if getattr(task, "next_sentence", False) and (second is None or second.labels is None):
+        if getattr(task, "next_sentence", False) and getattr(spec.classification_head, "labels", None) is None:
             raise ValueError(
                 "next-sentence prediction needs a pooler and a classifier, which this model lacks: give it "
                 "model.pooler=true model.labels=2, or learn without pairs: task.next_sentence=false"
