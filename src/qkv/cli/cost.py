@@ -84,7 +84,8 @@ def _lines(costs: Costs) -> list[str]:
         parts = ", ".join(f"{name} {_size(size)}" for name, size in sizes.items())
         lines.append(f"  memory    {_size(memory.peak)} at most{free}: {parts}")
     lines.append(f"  compute   {costs.flops:.3g} FLOPs; {costs.peak / 1e9:,.0f} GFLOP/s at best here")
-    lines.append(f"  time      about {costs.seconds:.2g} s, {costs.tokens_per_second:,.0f} tokens/s: an estimate")
+    seconds = f"{costs.seconds:.2g}" if costs.seconds < 100 else f"{costs.seconds:,.0f}"
+    lines.append(f"  time      about {seconds} s, {costs.tokens_per_second:,.0f} tokens/s: an estimate")
     if costs.cache is not None:
         (first, least), *others = costs.cache.items()
         caches = ", ".join(f"{_size(size)} in {name}" for name, size in costs.cache.items())
