@@ -394,7 +394,7 @@ def test_what_can_not_be_read_is_one_sentence(
     picture = str(files(boxes, tmp_path)[0])
     (tmp_path / "text.png").write_text("no picture")
     mistakes: list[tuple[Run, list[str], str]] = [
-        (tags, ["a", "--out", str(tmp_path / "out")], "there are no files"),
+        (tags, ["a", "--out", str(tmp_path / "out")], "these predictions have no files"),
         (answers, ["who?\tAnn.", "who?"], "text 2 is 'who?', and this run reads QUESTION<tab>CONTEXT"),
         (answers, ["who?\t "], "QUESTION<tab>CONTEXT"),
         (choices, ["who?\tAnn"], "text 1 is 'who?\\tAnn', and this run reads CONTEXT<tab>CHOICE<tab>CHOICE"),

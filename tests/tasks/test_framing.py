@@ -63,6 +63,9 @@ def test_one_text_alone_can_be_cut() -> None:
 
 
 def test_two_texts_need_something_between_them() -> None:
-    with pytest.raises(ValueError, match="parted by an end-of-sequence token, and this tokenizer has none"):
+    with pytest.raises(
+        ValueError,
+        match=r"separated by an end-of-sequence token, and this tokenizer has none; give it one as tokenizer\.eos",
+    ):
         framed(tokenizer(eos=None), [5], [6])
     assert framed(tokenizer(eos=None), [5]).ids.tolist() == [2, 5]

@@ -26,7 +26,6 @@ from ..tasks.pieces import visible
 from ..tasks.prediction import Prediction, TrainedModel
 from ..tasks.question_answering.task import Answer
 from ..tasks.tagging.task import Tag
-from ..tasks.text_regression.predict import number_prediction
 from .classify import chooses_global, classify, labels_of, numbers
 from .classify_files import classify_files
 from .loaded import LoadedModel
@@ -88,7 +87,7 @@ def _classes(run: LoadedModel, lines: Sequence[str], **_: Any) -> Iterable[Predi
     """Classify each text or tab-separated pair of texts; if the head has one label, predict a number."""
     sides = split_pairs(lines)
     if _labels(run) == 1:
-        return [number_prediction(line, one) for line, one in zip(lines, numbers(run, *sides), strict=True)]
+        return list(map(Prediction.of_number, lines, numbers(run, *sides)))
     return predictions(lines, classify(run, *sides))
 
 

@@ -1,3 +1,3 @@
-"""Metrics: how they are computed, what they are called, and whether higher is better."""
+"""Metrics: their computation, and the title, scale and direction with which they are displayed."""
 
 from . import text  # noqa: F401  (registers the metrics of texts)

@@ -1,4 +1,4 @@
-"""Average precision of detected boxes, mAP and AP50 (COCO, Lin et al. 2014), by pycocotools."""
+"""Average precision of object detection, mAP and AP50 (COCO, Lin et al. 2014), by pycocotools."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ register("map50", "AP at IoU 0.5", "fraction", higher_is_better=True)
 
 
 def average_precision(
-    images: list[dict[str, Any]], truths: list[dict[str, Any]], made: list[dict[str, Any]], classes: int
+    images: list[dict[str, Any]], truths: list[dict[str, Any]], detections: list[dict[str, Any]], classes: int
 ) -> tuple[float, float]:
-    """AP over IoU 0.5 … 0.95, and AP at 0.5, of boxes in COCO's form; classes without an object are left out.
+    """Return AP over IoU 0.5 … 0.95, and AP at 0.5, of boxes in COCO's format; classes without an object are left out.
 
-    Truths that are "ignored" but no crowd, as VOC has difficult ones, are matched by their IoU, each by any number.
+    "ignored" truths that are no crowd, such as VOC's difficult objects, are matched by IoU, each by any number of boxes.
     """
-    if not made:
-        return 0.0, 0.0  # pycocotools can't load none
+    if not detections:
+        return 0.0, 0.0  # pycocotools can't load an empty list
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
     class Ignoring(COCOeval):  # type: ignore[misc]
-        """pycocotools knows crowds alone as ignored. IoU is computed before the first `evaluateImg`."""
+        """pycocotools ignores crowds alone. It computes IoU before the first `evaluateImg`."""
 
         def evaluateImg(self, image: int, category: int, *limits: Any) -> Any:
             for truth in self._gts[image, category]:
                 truth["iscrowd"] = truth["ignore"] = truth.get("ignored", truth["iscrowd"])
             return super().evaluateImg(image, category, *limits)
 
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does
-        known = COCO()
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints its progress
+        truth = COCO()
         categories = [{"id": k + 1, "name": str(k)} for k in range(classes)]
-        known.dataset = {"info": {}, "images": images, "annotations": [*map(dict, truths)], "categories": categories}
-        known.createIndex()
-        judged = Ignoring(known, known.loadRes(made), "bbox")
-        judged.evaluate()
-        judged.accumulate()
-        judged.summarize()
-    return float(judged.stats[0]), float(judged.stats[1])
+        truth.dataset = {"info": {}, "images": images, "annotations": [*map(dict, truths)], "categories": categories}
+        truth.createIndex()
+        evaluation = Ignoring(truth, truth.loadRes(detections), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return float(evaluation.stats[0]), float(evaluation.stats[1])

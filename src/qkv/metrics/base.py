@@ -1,4 +1,4 @@
-"""The base class of metrics: `update` with a batch of outputs, `compute` when all are in, as in torchmetrics."""
+"""The base class of metrics: `update` with each batch of outputs, then `compute`, as in torchmetrics."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ from ..core.batch import Batch
 
 
 class MetricValue(NamedTuple):
-    """A number, and how it was computed where there is more than one way."""
+    """A number, and details of how it was computed."""
 
     value: float
     details: str = ""
 
 
 class Metric:
-    """Collects outputs batch by batch, then computes metrics and gives samples to show.
+    """Collects outputs batch by batch, then computes metrics and returns samples.
 
-    This base measures nothing beyond the loss; a task's own subclass defines `update` and `compute`.
+    This base class measures nothing beyond the loss; a task's own subclass defines `update` and `compute`.
     """
 
-    nans: int = 0  # batches of which an output is NaN
+    nans: int = 0  # batches with a NaN among the outputs
 
     def evaluate(self, model: nn.Module, batch: Batch) -> None:
-        """Run the model, which is in evaluation mode, on a batch on its device, and `update` with the head's outputs, on the
-        CPU, in fp32. A metric that needs something else of the model overrides this."""
+        """Run the model, which is in evaluation mode, on a batch on its device, and `update` with the head's outputs on the
+        CPU in fp32. A metric that needs more than these outputs overrides this."""
         if type(self).update is not Metric.update:
             outputs = model_outputs(model, batch)
             self.check_nan(outputs)
             self.update(outputs, batch)
 
     def check_nan(self, outputs: Any) -> None:
-        """Count a batch whose outputs hold NaN, which sorting and argmax would hide."""
+        """Count a batch if its outputs hold NaN, which sorting and argmax would hide."""
         tensors = (one for one in _pytree.tree_leaves(outputs) if isinstance(one, Tensor))
         self.nans += any(bool(one.isnan().any()) for one in tensors)
 
     def update(self, outputs: Any, batch: Batch) -> None:
-        """Add the outputs for a batch; `batch.texts` are the examples of its rows."""
+        """Add the outputs of a batch; `batch.texts` are the examples of its rows."""
 
     def compute(self) -> dict[str, MetricValue]:
-        """The metrics by name. Called once, after all batches."""
+        """Return the metrics by name. Called once, after all batches."""
         return {}
 
     def results(self) -> dict[str, MetricValue]:
-        """The metrics by name, all NaN where an output was NaN."""
+        """Return the metrics by name; all are NaN if any output was NaN."""
         if not self.nans:
             return self.compute()
         details = f"the model's outputs hold NaN, in {self.nans:,} batch{'es' if self.nans > 1 else ''}"
         return {name: MetricValue(math.nan, details) for name in self.compute()}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
-        """At most so many outputs beside the truth: `{"source", "output", "target"}`, texts, and perhaps a "picture". Where
-        they are numbers, which come near the truth rather than equal it, "graded" is true.
+        """Return at most `count` outputs beside the truth: texts "source", "output" and "target", and perhaps a "picture".
+        "graded" is true for numbers, which approach the truth rather than equal it.
 
-        A picture is `{"kind": …}` with numbers and lists, drawn by the function of that kind in `look.pictures`.
+        A picture is `{"kind": …}` with numbers and lists, drawn by the function registered for that kind (`look.pictures`).
         """
         return []
 
 
 def model_outputs(model: nn.Module, batch: Batch) -> Any:
-    """The outputs of a model's head for a batch on its device, on the CPU, in fp32."""
+    """Run a model on a batch on its device, and return the head's outputs on the CPU in fp32."""
     return _pytree.tree_map_only(Tensor, _to_cpu, model(**batch.inputs))
 
 

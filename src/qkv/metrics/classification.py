@@ -1,4 +1,4 @@
-"""Accuracy, F1 and Matthews' correlation of classes."""
+"""F1 and Matthews' correlation (MCC) of classification, from a confusion matrix."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ Array = NDArray[Any]
 
 
 def f1(table: Array) -> Array:
-    """2 · right / (true + said) of each class, by how often each class (row) was taken for each; NaN where it never was."""
+    """F1 = 2 · right / (true + predicted) of each class, from a confusion matrix (true × predicted); NaN for a class that
+    occurs in neither."""
     total = table.sum(0) + table.sum(1)
-    each: Array = np.where(total > 0, 2 * table.diagonal() / np.maximum(total, 1), np.nan)
-    return each
+    scores: Array = np.where(total > 0, 2 * table.diagonal() / np.maximum(total, 1), np.nan)
+    return scores
 
 
 def mcc(table: Array) -> float:
-    """Matthews' correlation, −1 to 1, of any number of classes (Gorodkin 2004, R_K); 0 where a side has one class alone."""
-    n, true, said = int(table.sum()), table.sum(1).astype(float), table.sum(0).astype(float)
-    spread = (n**2 - true @ true) * (n**2 - said @ said)
-    return float((table.trace() * n - true @ said) / math.sqrt(spread)) if spread > 0 else 0.0
+    """Matthews' correlation, −1 to 1, for any number of classes (Gorodkin 2004, R_K); 0 if all true or all predicted classes
+    are the same."""
+    n, true, predicted = int(table.sum()), table.sum(1).astype(float), table.sum(0).astype(float)
+    spread = (n**2 - true @ true) * (n**2 - predicted @ predicted)
+    return float((table.trace() * n - true @ predicted) / math.sqrt(spread)) if spread > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Spearman's and Pearson's correlation."""
+"""Spearman's rank correlation and Pearson's correlation."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ register("pearson", scale="correlation", higher_is_better=True)
 Array = NDArray[Any]
 
 
-def correlations(truth: Sequence[float], said: Sequence[float]) -> dict[str, MetricValue]:
-    """Of ranks (Spearman) and of values (Pearson), −1 to 1; 0 where either side is the same everywhere, and NaN where there
-    is nothing, or a value is NaN or infinite."""
-    a, b = np.asarray(truth, float), np.asarray(said, float)
+def correlations(truth: Sequence[float], predicted: Sequence[float]) -> dict[str, MetricValue]:
+    """Correlations of ranks (Spearman) and of values (Pearson), −1 to 1: 0 if all values of a side are equal, NaN if there
+    are no values, or one is NaN or infinite."""
+    a, b = np.asarray(truth, float), np.asarray(predicted, float)
     if not len(a) or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return {name: MetricValue(math.nan) for name in ("spearman", "pearson")}
     return {"spearman": MetricValue(pearson(ranks(a), ranks(b))), "pearson": MetricValue(pearson(a, b))}
 
 
 def pearson(a: Array, b: Array) -> float:
-    if np.ptp(a) == 0 or np.ptp(b) == 0:  # of equal values the mean may differ by a rounding, which would correlate
+    if np.ptp(a) == 0 or np.ptp(b) == 0:  # the mean of equal values may differ from them by a rounding error
         return 0.0
     a, b = a - a.mean(), b - b.mean()
     spread = float(np.sqrt((a @ a) * (b @ b)))
@@ -36,7 +36,7 @@ def pearson(a: Array, b: Array) -> float:
 
 
 def ranks(values: Array) -> Array:
-    """1 for the least; equal values share the mean of their ranks."""
+    """Ranks of values, 1 for the least; equal values share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     shared: Array = (ends - (counts - 1) / 2)[places]

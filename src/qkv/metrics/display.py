@@ -2,7 +2,7 @@
 
     register("accuracy", scale="fraction", higher_is_better=True)
 
-A metric from outside registers in the same way, before it is evaluated.
+A metric defined outside qkv registers in the same way, before it is evaluated.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Scale = Literal["fraction", "correlation", "points", "number"]
 class Display:
     """How a metric is displayed.
 
-    higher_is_better: None where neither is.
-    part:  whether it is a part of another metric, such as precision of F1, and is left out of headlines and charts.
-    about: what it is, in half a sentence.
+    higher_is_better: None if neither direction is better.
+    part:  whether it is a part of another metric, as precision is of F1; parts are left out of headlines and charts.
+    about: a short description.
     """
 
     title: str
@@ -42,23 +42,23 @@ def register(
     part: bool = False,
     about: str = "",
 ) -> None:
-    """Say how a metric, or a term of a loss, is displayed. Raises ValueError where another display has its name."""
+    """Set how a metric or a term of a loss is displayed. Raises ValueError if the name has another display."""
     display = Display(title or name.replace("_", " ").capitalize(), scale, higher_is_better, part, about)
     if DISPLAYS.setdefault(name, display) != display:
         raise ValueError(f"the metric {name!r} is already registered as {DISPLAYS[name]}; choose another name")
 
 
 def display_of(name: str) -> Display:
-    """How a metric is displayed; a plain number where it is not registered."""
+    """Return how a metric is displayed; as a plain number if it is not registered."""
     return DISPLAYS.get(name) or Display(name.replace("_", " ").capitalize())
 
 
 def qualities() -> list[str]:
-    """Metrics of which higher is better, fractions before points; parts of others left out."""
+    """Return the metrics of which higher is better, fractions before points, without parts of other metrics."""
     names = [name for name, one in DISPLAYS.items() if one.higher_is_better and not one.part]
     return sorted(names, key=lambda name: DISPLAYS[name].scale == "points")
 
 
 def errors() -> list[str]:
-    """Metrics of which lower is better."""
+    """Return the metrics of which lower is better."""
     return [name for name, one in DISPLAYS.items() if one.higher_is_better is False]

@@ -1,4 +1,4 @@
-"""Entities in rows of tags (IOB2, IOBES, CoNLL) and their precision, recall and F1, as CoNLL's shared tasks measure them."""
+"""Entities encoded by tags (IOB2, IOBES, CoNLL), and their precision, recall and F1 as in CoNLL's shared tasks (NER)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 Scheme = Literal["iob2", "iobes", "conll", "plain"]
-"""How tags spell entities.
+"""How tags encode entities.
 
-iob2:  an entity of the type X is B-X (I-X)*; an I-X that follows neither is none (Tjong Kim Sang & Veenstra 1999).
-iobes: it is S-X, or B-X (I-X)* E-X; what is not whole is none.
-conll: B- begins one, and so does any tag of X after one that is not of X: what conlleval counts, for files in which I-X
-       begins entities (IOB1), too.
-plain: tags that spell none, such as parts of speech.
+iob2:  an entity of the type X is B-X (I-X)*; an I-X after neither is no entity (Tjong Kim Sang & Veenstra 1999).
+iobes: an entity is S-X, or B-X (I-X)* E-X; incomplete ones are none.
+conll: B-X begins an entity, and so does any tag of X after one that is not of X, as conlleval counts; also for files in
+       which I-X begins entities (IOB1).
+plain: tags without entities, such as parts of speech.
 """
 
 
 class Entity(NamedTuple):
-    """A type, and the words `start` … `stop` − 1."""
+    """An entity of a type, the words `start` … `stop` − 1."""
 
     type: str
     start: int
@@ -25,7 +25,7 @@ class Entity(NamedTuple):
 
 
 def scheme_of(tags: Iterable[str]) -> Scheme:
-    """The scheme that a set of tags is of."""
+    """Recognize the scheme of a set of tags."""
     inside = {tag for tag in tags if tag != "O"}
     prefixes = {tag[:2] for tag in inside}
     if not inside or not prefixes <= {"B-", "I-", "E-", "S-"}:
@@ -37,48 +37,48 @@ def scheme_of(tags: Iterable[str]) -> Scheme:
 
 
 def entities(tags: Sequence[str], scheme: Scheme) -> list[Entity]:
-    """The entities in the tags of a sentence, from left to right."""
+    """Return the entities in the tags of a sentence, from left to right."""
     if scheme == "plain":
         return []
     split = [("O", "") if tag[1:2] != "-" else (tag[0], tag[2:]) for tag in tags]
     if scheme == "conll":
         return _chunks(split)
-    return _whole(split, closed=scheme == "iobes")
+    return _complete(split, closed=scheme == "iobes")
 
 
-def _whole(split: list[tuple[str, str]], closed: bool) -> list[Entity]:
-    """B (I)*, or S and B (I)* E where they have to be `closed`, each of one type."""
-    found, i = [], 0
+def _complete(split: list[tuple[str, str]], closed: bool) -> list[Entity]:
+    """Entities B (I)*, or if they must be `closed`, S and B (I)* E; each of one type."""
+    complete, i = [], 0
     while i < len(split):
         prefix, type_ = split[i]
         start, i = i, i + 1
         if prefix == "S" and closed:
-            found.append(Entity(type_, start, i))
+            complete.append(Entity(type_, start, i))
         elif prefix == "B":
             while i < len(split) and split[i] == ("I", type_):
                 i += 1
             if not closed:
-                found.append(Entity(type_, start, i))
+                complete.append(Entity(type_, start, i))
             elif i < len(split) and split[i] == ("E", type_):
                 i += 1
-                found.append(Entity(type_, start, i))
-    return found
+                complete.append(Entity(type_, start, i))
+    return complete
 
 
 def _chunks(split: list[tuple[str, str]]) -> list[Entity]:
     """Runs of one type, cut before B and S and after E and S."""
-    found: list[Entity] = []
+    chunks: list[Entity] = []
     before = ("O", "")
     for i, (prefix, type_) in enumerate(split):
         goes_on = prefix in "IE" and before[0] in "BI" and before[1] == type_
         if prefix != "O":
-            found.append(Entity(type_, found.pop().start if goes_on else i, i + 1))
+            chunks.append(Entity(type_, chunks.pop().start if goes_on else i, i + 1))
         before = (prefix, type_)
-    return found
+    return chunks
 
 
 class Agreement(NamedTuple):
-    """Micro-averaged over all entities: an entity is right where type, beginning and end are."""
+    """Counts of entities, for micro-averages: an entity is right if its type, beginning and end are."""
 
     right: int
     predicted: int
@@ -94,14 +94,14 @@ class Agreement(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """2 · right / (predicted + true); 0 where there is neither."""
+        """2 · right / (predicted + true); 0 if there are neither."""
         return 2 * self.right / (self.predicted + self.true) if self.predicted + self.true else 0.0
 
 
 def agreement(predicted: Iterable[Sequence[str]], true: Iterable[Sequence[str]], scheme: Scheme) -> Agreement:
-    """Compare the tags of sentences."""
+    """Count the entities in the predicted and the true tags of sentences, and those that agree."""
     right = n_predicted = n_true = 0
-    for mine, theirs in zip(predicted, true, strict=True):
-        found, wanted = set(entities(mine, scheme)), set(entities(theirs, scheme))
-        right, n_predicted, n_true = right + len(found & wanted), n_predicted + len(found), n_true + len(wanted)
+    for pair in zip(predicted, true, strict=True):
+        ours, theirs = (set(entities(tags, scheme)) for tags in pair)
+        right, n_predicted, n_true = right + len(ours & theirs), n_predicted + len(ours), n_true + len(theirs)
     return Agreement(right, n_predicted, n_true)

@@ -1,4 +1,4 @@
-"""Intersection over union (Jaccard index) of classes of pixels, and the share of pixels that are right."""
+"""Intersection over union (IoU, Jaccard index) of semantic segmentation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ register("pixel_accuracy", scale="fraction", higher_is_better=True)
 
 
 def ious(confusion: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The intersection over union of each class; NaN for one that is in neither truth nor prediction."""
+    """The IoU of each class, from a confusion matrix; NaN for a class that is in neither truth nor prediction."""
     both = np.diag(confusion).astype(float)
     either = confusion.sum(0) + confusion.sum(1) - both
     return np.divide(both, either, out=np.full(len(both), np.nan), where=either > 0)

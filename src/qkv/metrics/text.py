@@ -25,7 +25,7 @@ register("cer", "Character error rate", higher_is_better=False)
 
 
 def exact_match(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
-    """The fraction, 0 to 1, of outputs that equal the truth, character for character but for space around them."""
+    """The fraction, 0 to 1, of outputs that equal the truth, ignoring white space around them."""
     right = sum(a.strip() == b.strip() for a, b in zip(outputs, truths, strict=True))
     return MetricValue(right / len(truths), f"nrefs:1|n:{len(truths)}|strip:yes")
 
@@ -45,32 +45,32 @@ def chrf(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
 
 
 def word_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
-    """WER: the words to replace, insert and delete, of all outputs together, ÷ the words of all truths, by jiwer. 0 is best;
-    more than 1 where outputs are longer than the truth. NaN where no truth has a word."""
+    """WER: words to substitute, insert and delete in all outputs, divided by the words of all truths, by jiwer. 0 is best;
+    it may exceed 1 if outputs are longer than the truth. NaN if no truth has a word."""
     import jiwer
 
     return _error_rate(jiwer.process_words(list(truths), list(outputs)), "words")
 
 
 def character_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
-    """CER: as WER, of characters, spaces between words included."""
+    """CER: like WER, for characters, including spaces between words."""
     import jiwer
 
     return _error_rate(jiwer.process_characters(list(truths), list(outputs)), "characters")
 
 
-def _error_rate(found: Any, what: str) -> MetricValue:
-    edits = found.substitutions + found.insertions + found.deletions
-    size = found.hits + found.substitutions + found.deletions
-    return MetricValue(edits / size if size else math.nan, f"jiwer|edits:{edits}|{what}:{size}|case:as it is")
+def _error_rate(alignment: Any, unit: str) -> MetricValue:
+    edits = alignment.substitutions + alignment.insertions + alignment.deletions
+    size = alignment.hits + alignment.substitutions + alignment.deletions
+    return MetricValue(edits / size if size else math.nan, f"jiwer|edits:{edits}|{unit}:{size}|case:as it is")
 
 
 def rouge(outputs: Sequence[str], truths: Sequence[str], what: str) -> MetricValue:
     """ROUGE, 0 to 100 (Lin 2004): the mean over the texts of the F1 of words (`what` is "rouge1"), of pairs of words
     ("rouge2"), or of the longest common subsequence of words ("rougeL").
 
-    Words are runs of a–z and 0–9 after lowering case, without stemming, as in Google's `rouge-score`. Texts in other scripts
-    have none, and so score 0.
+    Words are runs of a–z and 0–9 in lower case, without stemming, as in Google's `rouge-score`. Texts in other scripts have
+    no words, and so score 0.
     """
     shares = [_rouge_f1(_words(a), _words(b), what) for a, b in zip(outputs, truths, strict=True)]
     return MetricValue(100 * math.fsum(shares) / len(shares), "mean F1|words:a-z0-9|case:lower|stemmer:no")
@@ -78,19 +78,19 @@ def rouge(outputs: Sequence[str], truths: Sequence[str], what: str) -> MetricVal
 
 def _rouge_f1(output: list[str], truth: list[str], what: str) -> float:
     if what == "rougeL":
-        same, said, true = _common(output, truth), len(output), len(truth)
+        same, predicted, true = _common(output, truth), len(output), len(truth)
     else:
         n = {"rouge1": 1, "rouge2": 2}[what]
         a, b = (Counter(zip(*(words[i:] for i in range(n)), strict=False)) for words in (output, truth))
-        same, said, true = (a & b).total(), a.total(), b.total()
-    return 2 * same / (said + true) if same else 0.0
+        same, predicted, true = (a & b).total(), a.total(), b.total()
+    return 2 * same / (predicted + true) if same else 0.0
 
 
 def _common(a: list[str], b: list[str]) -> int:
     """The length of the longest common subsequence."""
     row = [0] * (len(b) + 1)
     for word in a:
-        before = 0  # what stood to the upper left
+        before = 0  # the value to the upper left
         for j, other in enumerate(b, 1):
             before, row[j] = row[j], before + 1 if word == other else max(row[j], row[j - 1])
     return row[-1]
@@ -101,16 +101,16 @@ def _words(text: str) -> list[str]:
 
 
 def perplexity(nll: float, count: int) -> float:
-    """exp of the mean negative log-likelihood (nats) of a token; infinite where that overflows."""
+    """exp of the mean negative log-likelihood (nats) per token; infinite if that overflows."""
     mean = nll / count
     return math.exp(mean) if mean < 700 else math.inf
 
 
 def bits_per_byte(nll: float, size: int) -> float:
-    """Negative log-likelihood in bits, for each UTF-8 byte of the text: comparable between tokenizers."""
+    """Negative log-likelihood in bits per UTF-8 byte of the text, which is comparable between tokenizers."""
     return nll / (math.log(2) * size)
 
 
 def _sacre(metric: Any, outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
-    found = metric.corpus_score(list(outputs), [list(truths)])
-    return MetricValue(float(found.score), str(metric.get_signature()))
+    score = metric.corpus_score(list(outputs), [list(truths)])
+    return MetricValue(float(score.score), str(metric.get_signature()))

@@ -1,4 +1,4 @@
-"""Special tokens around texts: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>`, `<s> a </s>`."""
+"""Special tokens around one text or two: `[CLS] a [SEP] b [SEP]`, `<s> a </s></s> b </s>`, `<s> a </s>`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Ids = Sequence[int]
 
 
 class Framed(NamedTuple):
-    """One text, or two, as a model reads them.
+    """One text or two with the special tokens around them, as a model reads them.
 
-    ids, token_types: (T,) int64; the types are 0, or 1 for what belongs to the second text.
-    spans: where each text stands, (start, stop): `ids[start:stop]` are its tokens.
-    cut:   how many tokens of the texts there was no room for.
+    ids, token_types: (T,) int64; types are 0, or 1 for the tokens of the second text.
+    spans: (start, stop) of each text: `ids[start:stop]` are its tokens.
+    cut:   how many tokens of the texts were cut off for lack of room.
     """
 
     ids: NDArray[np.int64]
@@ -28,12 +28,12 @@ class Framed(NamedTuple):
     cut: int = 0
 
 
-class Around(NamedTuple):
-    """The tokens before, between and after so many texts, and the type of each of those and of the texts."""
+class Frame(NamedTuple):
+    """The special tokens before, between and after texts, their token types, and the token type of each text."""
 
     tokens: tuple[tuple[int, ...], ...]
     types: tuple[tuple[int, ...], ...]
-    of_texts: tuple[int, ...]
+    text_types: tuple[int, ...]
 
     @property
     def size(self) -> int:
@@ -48,82 +48,83 @@ def framed(
     room: int | None = None,
     cut: Literal["longest", "first", "second"] = "longest",
 ) -> Framed:
-    """The ids of one text or two, which came without special tokens, with what the tokenizer's model reads around them.
+    """Put special tokens around the ids of one text or two, as the tokenizer's model expects them.
 
-    That is what the tokenizer's own file says (its template); where it says nothing, the beginning and the end of a
-    sequence: `<s> a </s>` and `<s> a </s> b </s>`, as far as there are such tokens.
+    They are those of the template in the tokenizer's own file. Without a template they are the tokens for the beginning
+    and the end of a sequence, as far as the tokenizer has them: `<s> a </s>` and `<s> a </s> b </s>`.
 
-    room: of the whole; what is too much is cut from the end of the longest text, one token after the other, or of the
-          first or second alone.
+    room: the most tokens of the result. Excess tokens are cut from the end of the longest text, one by one, or of the
+          first or the second text alone.
 
-    Raises ValueError where there is no room for a token of each text that is not empty, or two texts and no token to part
-    them.
+    Raises ValueError if there is no room for a token of each text that is not empty, or no token to separate two texts.
     """
     texts = (a,) if b is None else (a, b)
     frame = frame_of(cast("Any", tokenizer), len(texts))
-    kept = _fitting([len(text) for text in texts], None if room is None else room - frame.size, cut, frame.size)
+    sizes = _fitting([len(text) for text in texts], None if room is None else room - frame.size, cut, frame.size)
     ids, types, spans = list(frame.tokens[0]), list(frame.types[0]), []
-    for text, size, kind, after, around in zip(
-        texts, kept, frame.of_texts, frame.tokens[1:], frame.types[1:], strict=True
+    for text, size, kind, after, after_types in zip(
+        texts, sizes, frame.text_types, frame.tokens[1:], frame.types[1:], strict=True
     ):
         spans.append((len(ids), len(ids) + size))
         ids += [*text[:size], *after]
-        types += [*[kind] * size, *around]
-    lost = sum(map(len, texts)) - sum(kept)
+        types += [*[kind] * size, *after_types]
+    lost = sum(map(len, texts)) - sum(sizes)
     return Framed(np.array(ids, np.int64), np.array(types, np.int64), tuple(spans), lost)
 
 
 @lru_cache(maxsize=32)
-def frame_of(tokenizer: Encoder, texts: Literal[1, 2] | int = 1) -> Around:
-    """What stands around one text, or around and between two."""
+def frame_of(tokenizer: Encoder, texts: Literal[1, 2] | int = 1) -> Frame:
+    """Return the special tokens around one text, or around and between two."""
     raw: Any = getattr(tokenizer, "raw", None)  # not every Encoder is the library's
     template = None if raw is None else _template(raw, texts)
-    return template if template is not None and template.size else _own(tokenizer, texts)
+    return template if template is not None and template.size else _default_frame(tokenizer, texts)
 
 
-def _template(raw: Any, texts: int) -> Around:
-    """The frame in a tokenizer's file, seen from what it makes of texts."""
-    made = raw.encode("a", *["a"] * (texts - 1), add_special_tokens=True)
+def _template(raw: Any, texts: int) -> Frame:
+    """The frame of a tokenizer's file, recovered from an encoded text; empty if a text gives no token."""
+    encoding = raw.encode("a", *["a"] * (texts - 1), add_special_tokens=True)
     tokens: list[list[int]] = [[]]
     types: list[list[int]] = [[]]
-    of_texts: list[int] = []
-    for token, kind, text in zip(made.ids, made.type_ids, made.sequence_ids, strict=True):
+    text_types: list[int] = []
+    for token, kind, text in zip(encoding.ids, encoding.type_ids, encoding.sequence_ids, strict=True):
         if text is None:
             tokens[-1].append(token)
             types[-1].append(kind)
-        elif text == len(of_texts):  # the first token of a text
-            of_texts.append(kind)
+        elif text == len(text_types):  # the first token of a text
+            text_types.append(kind)
             tokens.append([])
             types.append([])
-    missing = texts - len(of_texts)  # a tokenizer may have no token for an "a"
-    if missing:
-        return Around(((),) * (texts + 1), ((),) * (texts + 1), (0,) * texts)
-    return Around(tuple(map(tuple, tokens)), tuple(map(tuple, types)), tuple(of_texts))
+    if len(text_types) < texts:  # a tokenizer may have no token for an "a"
+        return Frame(((),) * (texts + 1), ((),) * (texts + 1), (0,) * texts)
+    return Frame(tuple(map(tuple, tokens)), tuple(map(tuple, types)), tuple(text_types))
 
 
-def _own(tokenizer: Encoder, texts: int) -> Around:
+def _default_frame(tokenizer: Encoder, texts: int) -> Frame:
+    """Beginning and end of a sequence, for a tokenizer without a template."""
     bos, eos = (() if i is None else (i,) for i in (tokenizer.bos_id, tokenizer.eos_id))
     if texts == 2 and not eos:
-        raise ValueError("two texts are parted by an end-of-sequence token, and this tokenizer has none; give it one")
+        raise ValueError(
+            "two texts are separated by an end-of-sequence token, and this tokenizer has none; give it one as tokenizer.eos"
+        )
     kinds = tuple(range(texts))
-    return Around((bos, *(eos for _ in kinds)), ((0,) * len(bos), *((kind,) * len(eos) for kind in kinds)), kinds)
+    return Frame((bos, *(eos for _ in kinds)), ((0,) * len(bos), *((kind,) * len(eos) for kind in kinds)), kinds)
 
 
 def _fitting(sizes: list[int], room: int | None, cut: str, frame: int) -> list[int]:
     """How many tokens of each text are kept."""
-    over = 0 if room is None else sum(sizes) - room
-    if over <= 0:
+    excess = 0 if room is None else sum(sizes) - room
+    if excess <= 0:
         return sizes
     kept = list(sizes)
     if cut == "longest" and len(kept) == 2:
         gap = kept[0] - kept[1]
-        alone = min(over, abs(gap))  # until both are of one length
+        alone = min(excess, abs(gap))  # until both are of one length
         kept[0 if gap > 0 else 1] -= alone
-        kept[1] -= (over - alone + 1) // 2
-        kept[0] -= (over - alone) // 2
+        kept[1] -= (excess - alone + 1) // 2
+        kept[0] -= (excess - alone) // 2
     else:
-        kept[1 if cut == "second" and len(kept) == 2 else 0] -= over
-    if any(size <= 0 < given for size, given in zip(kept, sizes, strict=True)):
+        kept[1 if cut == "second" and len(kept) == 2 else 0] -= excess
+    if any(left <= 0 < size for left, size in zip(kept, sizes, strict=True)):
         raise ValueError(
             f"{sum(sizes)} tokens of text with {frame} around them don't fit {frame + (room or 0)}; give them more room"
         )

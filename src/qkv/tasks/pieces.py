@@ -1,4 +1,4 @@
-"""Character offsets of tokens: which tokens belong to a word or a span."""
+"""Character offsets of tokens: which tokens belong to a word or a span of characters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Pieces:
     """The tokens of one text.
 
     ids:    of each token.
-    starts: the first character of each that is no white space; the text's length where it has none.
+    starts: the first character of each token that is not white space; the text's length if there is none.
     ends:   the character after its last.
     """
 
@@ -30,24 +30,24 @@ class Pieces:
 
 
 def pieces_of(texts: Sequence[str], tokenizer: Encoder | None) -> list[Pieces]:
-    """The tokens of texts in their places. Raises ValueError without a tokenizer that tells them."""
+    """Tokenize texts with character offsets. Raises ValueError if there is no tokenizer that knows offsets."""
     if not isinstance(tokenizer, Tokenizer):
-        raise ValueError("what labels words or finds spans needs a tokenizer that says where its tokens stand")
+        raise ValueError("tasks that label words or find spans need a tokenizer that says where its tokens stand")
     try:
         encoded = tokenizer.raw.encode_batch(list(texts), add_special_tokens=False)
     except Exception:
-        tokenizer.encode_batch(list(texts))  # raises the same as a ValueError that says which text can't be read
+        tokenizer.encode_batch(list(texts))  # raises the same as a ValueError that names the text
         raise
-    return [_placed(text, e.ids, e.offsets) for text, e in zip(texts, encoded, strict=True)]
+    return [_pieces(text, e.ids, e.offsets) for text, e in zip(texts, encoded, strict=True)]
 
 
-def _placed(text: str, ids: list[int], offsets: list[tuple[int, int]]) -> Pieces:
+def _pieces(text: str, ids: list[int], offsets: list[tuple[int, int]]) -> Pieces:
     starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
     return Pieces(ids, visible(text)[starts], ends)
 
 
 def visible(text: str) -> Index:
-    """(n + 1,): for each place in a text the first from there on that is no white space, n where there is none."""
+    """(n + 1,): for each position in a text, the next position that is not white space; n where there is none."""
     n = len(text)
     own = np.fromiter((i if not c.isspace() else n for i, c in enumerate(text)), np.int64, n)
     return np.minimum.accumulate(np.append(own, n)[::-1])[::-1]

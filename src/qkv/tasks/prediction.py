@@ -1,4 +1,4 @@
-"""Predictions of tasks: what a task is given of a trained model, and what it returns for each input."""
+"""Predictions of tasks: the trained model that a task predicts with, and the prediction for each input."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..tokenizers.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """What a task's `predict` is given of a trained model.
+    """A trained model with what a task needs to predict with it.
 
     model:     in evaluation mode, on its device.
-    tokenizer: the one that it was trained with; None where it reads no text.
+    tokenizer: the tokenizer that it was trained with; None if it reads no text.
     batching:  how large batches are.
-    source:    the data that it was trained on; None where they are not known.
+    source:    the data that it was trained on; None if unknown.
     """
 
     model: AnyModel
@@ -31,7 +31,7 @@ class TrainedModel:
 
     @property
     def words(self) -> Tokenizer:
-        """The tokenizer. Raises ValueError where there is none."""
+        """The tokenizer. Raises ValueError if there is none."""
         if self.tokenizer is None:
             raise ValueError("this model has no tokenizer, so it reads no texts")
         return self.tokenizer
@@ -41,12 +41,12 @@ class TrainedModel:
 class Prediction:
     """The prediction for one input.
 
-    input:  as given.
-    value:  the prediction as a Python value; the task's `predict` says of which type.
+    input:  the text or path that was given.
+    value:  the prediction as a Python value; the docstring of the task's `predict` says of which type.
     text:   the same as text, in one line or several.
     fields: the same for JSON, by name.
-    name:   of an input that is a file, its name without the ending: how the names of output files begin.
-    draw:   returns the content of those files, by how their names end; None where there are none.
+    name:   for an input file, its name without the suffix: what the names of output files begin with.
+    draw:   returns the contents of the output files, by suffix; None if there are none.
     """
 
     input: str
@@ -56,15 +56,20 @@ class Prediction:
     name: str = ""
     draw: Callable[[], Mapping[str, bytes]] | None = None
 
-    def write(self, folder: Path) -> list[Path]:
-        """Write the files into a folder, which is created where it is missing, each wholly or not at all.
+    @classmethod
+    def of_number(cls, line: str, score: float) -> Prediction:
+        """A number as the prediction for a line of text."""
+        return cls(line, score, f"{score:.4f}", {"score": score})
 
-        Raises ValueError where there is nothing to write.
+    def write(self, folder: Path) -> list[Path]:
+        """Write the output files atomically into a folder, which is created if it is missing; return their paths.
+
+        Raises ValueError if there is nothing to write.
         """
         if self.draw is None:
-            raise ValueError("there are no files of these predictions; leave out --out, and use --json to keep them")
+            raise ValueError("these predictions have no files to write; leave out --out, and use --json to keep them")
         folder.mkdir(parents=True, exist_ok=True)
-        contents = {folder / f"{self.name}{ending}": content for ending, content in self.draw().items()}
+        contents = {folder / f"{self.name}{suffix}": content for suffix, content in self.draw().items()}
         for path, content in contents.items():
             write_file(path, content)
         return list(contents)

@@ -1,21 +1,42 @@
-"""Choice of the samples that an evaluation shows, and their texts."""
+"""Samples for a report: which outputs of an evaluation are kept and shown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
+
+import numpy as np
 
 from ..data.source import Example
 
 T = TypeVar("T")
 
 
-def evenly(shown: Sequence[T], count: int) -> list[T]:
-    """So many, evenly from all: what stands beside one another is often alike."""
-    count = min(count, len(shown))
-    return [shown[(2 * i + 1) * len(shown) // (2 * count)] for i in range(count)]
+def evenly(items: Sequence[T], count: int) -> list[T]:
+    """Pick at most `count` items, evenly spaced, as neighbors are often alike."""
+    count = min(count, len(items))
+    return [items[(2 * i + 1) * len(items) // (2 * count)] for i in range(count)]
 
 
 def read_of(example: Example) -> str:
-    """A text, or both texts of a pair."""
+    """The text of an example, or both texts of a pair."""
     return " | ".join(example[name] for name in ("text", "pair") if name in example)
+
+
+class Reservoir(Generic[T]):
+    """A uniform random sample of a stream, of at most `size` items (Vitter 1985, algorithm R), with a fixed seed."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._seen = size, 0
+        self._kept: list[tuple[int, T]] = []
+        self._random = np.random.default_rng(0)
+
+    def add(self, item: T) -> None:
+        place = len(self._kept) if self._seen < self._size else int(self._random.integers(self._seen + 1))
+        if place < self._size:
+            self._kept[place : place + 1] = [(self._seen, item)]
+        self._seen += 1
+
+    def take(self, count: int) -> list[T]:
+        """Return at most `count` of the items kept, in the order in which they came."""
+        return evenly([item for _, item in sorted(self._kept, key=lambda pair: pair[0])], count)

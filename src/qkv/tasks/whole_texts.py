@@ -1,4 +1,4 @@
-"""The base of tasks on whole texts: special tokens, truncation, one or several rows an example."""
+"""Base class of tasks on whole texts or pairs of texts: special tokens, truncation, one or several rows per example."""
 
 from __future__ import annotations
 
@@ -17,38 +17,40 @@ from ..data.source import Example, OnError, Skipped, Source
 from ..data.task import Item, RandomContext, Task, format_value, joined
 from ..layers.embedding import Input
 from ..tokenizers.protocol import Encoder
+from .classes import skip_or_raise
 from .framing import Framed, framed
 
 TEXTS = ("text", "pair")
-_AT_ONCE = 1000  # texts given to the tokenizer in one call
+_AT_ONCE = 1000  # texts tokenized in one call
 
 
 @dataclass(frozen=True, eq=False)
 class Framings(Item):
-    """An example with the rows that its texts become."""
+    """An example with its rows."""
 
     rows: tuple[Framed, ...] = ()
 
     @property
     def cut(self) -> bool:
-        """Whether there was no room for all of a text."""
+        """Whether a text was truncated."""
         return any(row.cut for row in self.rows)
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """The slots of its rows, padded to the longest, so that no batch is larger than it may be."""
+        """Slots of the rows, padded to the longest, so that no batch exceeds its size."""
         return len(self.rows) * max(len(row.ids) for row in self.rows), 0
 
 
 class Sentences(Task):
-    """longest: tokens of a row at most, special ones counted.
-    over_long:  texts with more are cut at their ends, the longer of two first, or the example is skipped; both are counted.
-    on_error:   for an example whose label is of another kind than the task's, out of range, or a class that is not in the
-                training data: "raise" an error that says where it is, or "skip" and count it.
-    segments:   how many kinds of token types the model tells apart; by default as many as it does.
-    global_tokens: which token of a row sees all others and is seen by them, where the model has such tokens: the `first`, by
-                which classes are told, and which is taken where nothing is said (Longformer, Beltagy et al. 2020, §3); or
-                `none`.
+    """Base class of tasks on whole texts.
+
+    longest:    the most tokens in a row, special tokens included.
+    over_long:  "cut" longer texts at their ends, the longer of two first, or "skip" the example; both are counted.
+    on_error:   for an example whose label is of the wrong type, out of range, or a class that is not in the training data:
+                "raise" an error that says where it is, or "skip" and count it.
+    segments:   the number of token types; by default the model's.
+    global_tokens: which token of a row has global attention, in a model that has it: the `first`, from which classes are
+                predicted, and the default there (Longformer, Beltagy et al. 2020, §3); or `none`.
     """
 
     renamed: ClassVar[dict[str, str]] = {"strange": "on_error"}
@@ -63,16 +65,14 @@ class Sentences(Task):
         return self if self.global_tokens else self.replace(global_tokens="first")
 
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
-        """Raises ValueError where the data have no labels, or none that tell anything apart."""
+        """Raises ValueError if the data have no labels, or only one class."""
         return self._filled(inputs)
 
     def texts(self, example: Example) -> Iterator[str]:
         yield from (text for row in self.sides(example) for text in row)
 
-    # -- what a task says -----------------------------------------------------------------------------------------
-
     def sides(self, example: Example) -> list[tuple[str, ...]]:
-        """The rows of an example, each a text or two that are read together. By default one."""
+        """Return the rows of an example, each one text or two that are read together. By default there is one row."""
         return [tuple(example[name] for name in TEXTS if name in example)]
 
     # -- batches --------------------------------------------------------------------------------------------------
@@ -89,9 +89,9 @@ class Sentences(Task):
         ]
 
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
-        """The rows of all examples one after the other. `rows` of the targets says which are whose, (B, K), −1 for none."""
-        owned = [cast(Framings, item).rows for item in items]
-        rows = [row for some in owned for row in some]
+        """Stack the rows of all examples. The targets' `rows` (B, K) are the indices of each example's rows, −1 for none."""
+        groups = [cast(Framings, item).rows for item in items]
+        rows = [row for group in groups for row in group]
         arrays = {"ids": joined([row.ids for row in rows], "ids", pad)}
         if (self.segments or 0) > 1:
             arrays["token_types"] = joined([row.token_types for row in rows], "token_types", 0)
@@ -102,7 +102,7 @@ class Sentences(Task):
             arrays,
             {"ids": spans},
             labels,
-            {"rows": _numbers([len(some) for some in owned])},
+            {"rows": _row_numbers([len(group) for group in groups])},
             counts={"loss": len(items)},
             tokens=sum(spans.lengths),
             slots=arrays["ids"].size,
@@ -110,7 +110,7 @@ class Sentences(Task):
         )
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        """The rows of one example, and what is to be said of it."""
+        """Return the rows of one example, and its label."""
         lines: list[tuple[str, str]] = []
         for at in (number for number in batch.targets["rows"][row].tolist() if number >= 0):
             real = batch.inputs["layout"].lengths[at]
@@ -119,17 +119,15 @@ class Sentences(Task):
                     lines.append((name, format_value(batch.inputs[name][at][:real], tokenizer, name)))
         return lines if batch.labels is None else [*lines, ("label", self.label_text(batch.labels[row].item()))]
 
-    # -- parts ----------------------------------------------------------------------------------------------------
-
     def _ids(self, texts: list[str], tokenizer: Any, randomness: RandomContext) -> Iterator[Sequence[int]]:
-        """Of each text in turn; split by chance where the tokenizer does that in training."""
-        drawn = randomness.training and bool(getattr(tokenizer, "dropout", 0))
+        """Tokenize texts; in training with the tokenizer's dropout, if it has one."""
+        sampled = randomness.training and bool(getattr(tokenizer, "dropout", 0))
         for start in range(0, len(texts), _AT_ONCE):
-            some = texts[start : start + _AT_ONCE]
-            if drawn:
-                yield from tokenizer.sample(some, randomness.generator.integers(2**62, size=len(some)).tolist())
+            part = texts[start : start + _AT_ONCE]
+            if sampled:
+                yield from tokenizer.sample(part, randomness.generator.integers(2**62, size=len(part)).tolist())
             else:
-                yield from tokenizer.encode_batch(some)
+                yield from tokenizer.encode_batch(part)
 
     def _inputs(
         self, example: Example, rows: list[tuple[Sequence[int], ...]], tokenizer: Encoder
@@ -138,31 +136,29 @@ class Sentences(Task):
         inputs = Framings({"ids": framings[0].ids}, example=example, rows=framings)
         return Skipped(OVER_LONG) if self.over_long == "skip" and inputs.cut else [inputs]
 
-    def _filled(self, inputs: Input, **found: Any) -> Self:
-        """With what was found in every field that is not given."""
-        found["segments"] = int(getattr(inputs, "token_types", 0))
-        return self.replace({name: value for name, value in found.items() if getattr(self, name) in (None, ())})
+    def _filled(self, inputs: Input, **defaults: Any) -> Self:
+        """Fill in every field that is not set."""
+        defaults["segments"] = int(getattr(inputs, "token_types", 0))
+        return self.replace({name: value for name, value in defaults.items() if getattr(self, name) in (None, ())})
 
-    def _refused(self, example: Example, what: str, reason: str) -> Skipped:
-        """An example that the task has no use for. Raises ValueError where it must not be."""
-        if self.on_error == "skip":
-            return Skipped(reason)
-        raise ValueError(f"{example.get('where', 'an example')}: {what}, or skip such examples by task.on_error=skip")
+    def _refused(self, example: Example, problem: str, reason: str) -> Skipped:
+        """Skip an unusable example, or raise ValueError, as `on_error` says."""
+        return skip_or_raise(example, self.on_error, problem, reason)
 
 
-def _numbers(sizes: list[int]) -> Array:
-    """(B, K): 0, 1, 2 … in the order of the rows, −1 behind the last of each example."""
+def _row_numbers(sizes: list[int]) -> Array:
+    """(B, K): 0, 1, 2 … in the order of the rows, −1 after the last of each example."""
     ends = np.cumsum(sizes)
     places = (ends - sizes)[:, None] + np.arange(max(sizes))
     return np.where(places < ends[:, None], places, -1)
 
 
 def number(value: Any) -> float | None:
-    """A finite number, of which a text may be the written form; None for all else."""
+    """Parse a finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        found = float(value)
+        parsed = float(value)
     except ValueError:
         return None
-    return found if np.isfinite(found) else None
+    return parsed if np.isfinite(parsed) else None

@@ -1,4 +1,4 @@
-"""Exact match and BLEU of captions and answers that the model generates greedily."""
+"""Exact match and BLEU of captions and answers, which the model generates greedily."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _KEPT = 32  # pictures kept to be shown
 
 
 class CaptionMetric(Metric):
-    """exact: the share of outputs that are the truth to the letter, and of captions and answers each where there are both;
+    """exact: the share of outputs that equal the truth, also for captions and answers apart if there are both;
     bleu: of the captions (Papineni et al. 2002), by sacreBLEU.
 
-    `longest` bounds what is written, in tokens.
+    `longest` is the most tokens of a prompt and its output.
     """
 
     def __init__(
@@ -40,40 +40,40 @@ class CaptionMetric(Metric):
     def evaluate(self, model: nn.Module, batch: Batch) -> None:
         outputs = written(model, batch.inputs["ids"], _prompts(batch), self._tokenizer, self._longest)
         for row, (about, output) in enumerate(zip(batch.texts, outputs, strict=True)):
-            one = {"source": about["question"], "output": output, "target": about["answer"]}
+            sample = {"source": about["question"], "output": output, "target": about["answer"]}
             if len(self._shown) < _KEPT:
                 pixels = denormalized(batch.inputs["ids"][row].cpu().numpy(), *self._scale)
-                one["picture"] = {"kind": "image", "image": png(pixels)}
-            self._shown.append(one)
+                sample["picture"] = {"kind": "image", "image": png(pixels)}
+            self._shown.append(sample)
 
     def compute(self) -> dict[str, MetricValue]:
         if not self._shown:
             return {}
-        asked = [one for one in self._shown if one["source"]]
-        said = [one for one in self._shown if not one["source"]]
-        found = {"exact": _exact(self._shown)}
-        if asked and said:
-            found |= {"exact_captions": _exact(said), "exact_answers": _exact(asked)}
-        if said:
-            found["bleu"] = bleu([one["output"] for one in said], [one["target"] for one in said])
-        return found
+        answers = [one for one in self._shown if one["source"]]
+        captions = [one for one in self._shown if not one["source"]]
+        values = {"exact": _exact(self._shown)}
+        if answers and captions:
+            values |= {"exact_captions": _exact(captions), "exact_answers": _exact(answers)}
+        if captions:
+            values["bleu"] = bleu([one["output"] for one in captions], [one["target"] for one in captions])
+        return values
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [one for one in self._shown if "picture" in one][:count]
 
 
 def written(model: Any, pictures: Tensor, prompts: Sequence[list[int]], tokenizer: Any, longest: int) -> list[str]:
-    """What a model says of each picture (C, H, W) after its prompt, greedily: at most `longest` tokens with that, whatever
-    other prompts there are."""
+    """Generate a text for each picture (C, H, W) and prompt, greedily: at most `longest` tokens with the prompt, whatever
+    the length of the other prompts."""
     width, end = max(map(len, prompts)), tokenizer.eos_id
-    most = [max(longest - len(prompt), 1) for prompt in prompts]
-    made = model.generate(pictures, target=prompts, eos_id=end, pad_id=end, max_new_tokens=max(most))
-    rows = (row[:n] for row, n in zip(made[:, width:].tolist(), most, strict=True))
+    limits = [max(longest - len(prompt), 1) for prompt in prompts]
+    ids = model.generate(pictures, target=prompts, eos_id=end, pad_id=end, max_new_tokens=max(limits))
+    rows = (row[:n] for row, n in zip(ids[:, width:].tolist(), limits, strict=True))
     return [tokenizer.decode(row[: row.index(end)] if end in row else row) for row in rows]
 
 
 def _prompts(batch: Batch) -> list[list[int]]:
-    """Of each row's decoder, the tokens before the first that is learned."""
+    """The decoder's tokens of each row before the first label."""
     assert batch.labels is not None
     first = (batch.labels != IGNORE).to(torch.int8).argmax(1).tolist()
     return [row[: n + 1] for row, n in zip(batch.inputs["target"].tolist(), first, strict=True)]

@@ -1,4 +1,4 @@
-"""Objectives of denoising: cross-entropy of the decoder's tokens, of the missing spans (T5) or the whole text (BART)."""
+"""Objectives of span corruption (T5) and denoising (BART): cross-entropy of the missing spans or of the whole text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ...core.batch import Batch, Terms
 from ...training.objective import LabelObjective
 
 
-class _OfTargets(LabelObjective):
-    """The loss of the decoder's tokens, for batches that an encoder reads."""
+class _TargetObjective(LabelObjective):
+    """Cross-entropy of the decoder's tokens."""
 
     predicts_next = True
 
@@ -21,9 +21,9 @@ class _OfTargets(LabelObjective):
         return super().__call__(model, batch)
 
 
-class SpanCorruption(_OfTargets, kind="span-corruption"):
-    """T5's: the spans that sentinels stand for are said one after the other (Raffel et al. 2020, §3.1.4)."""
+class SpanCorruption(_TargetObjective, kind="span-corruption"):
+    """Cross-entropy of the spans that sentinels replace (T5; Raffel et al. 2020, §3.1.4)."""
 
 
-class Denoising(_OfTargets, kind="denoising"):
-    """BART's: the whole text is said as it was (Lewis et al. 2020, §2.2)."""
+class Denoising(_TargetObjective, kind="denoising"):
+    """Cross-entropy of the original text (BART; Lewis et al. 2020, §2.2)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -11,6 +11,7 @@ from ...data.batching.encoded import Encoded
 from ...data.batching.packing import packed_pairs
 from ...data.batching.ragged import Ids, Ragged
 from ...data.batching.rows import Limits, Rows, frame_of_pairs, pair_rows
+from ...data.batching.settings import Batching
 from ...data.source import Counts, Source
 from ...data.task import RandomContext, TextTask
 from ...layers.embedding import Input
@@ -19,11 +20,8 @@ from ...tokenizers.protocol import Encoder
 from ...tokenizers.tokenizer import Tokenizer
 from ..pretraining import corruption
 from ..pretraining.lexicon import lexicon
-from ..pretraining.rows import TOO_SHORT, leave_out, mask_of, room_for
+from ..pretraining.rows import cut_rows, mask_of, room_for
 from .metric import DenoisingMetric
-
-if TYPE_CHECKING:
-    from ...data.batching.settings import Batching
 
 SENTINEL = "<extra_id_{}>"
 
@@ -31,30 +29,27 @@ Rate = Annotated[float, Field(gt=0.0, lt=1.0)]
 Length = Annotated[float, Field(ge=1.0, allow_inf_nan=False)]
 
 
-class _Rewriting(TextTask):
-    """Texts are cut into rows of `batching.context` tokens; of each the encoder reads one rewriting, and the decoder says
-    another. A text of a single token is skipped and counted."""
+class _EncoderDecoderTask(TextTask):
+    """Base of tasks that cut texts into rows of `batching.context` tokens, and each row into a source and a target. A text
+    of a single token is skipped and counted."""
 
     def rows(
-        self, found: Encoded, tokenizer: Encoder, batching: Batching, randomness: RandomContext, counts: Counts
+        self, encoded: Encoded, tokenizer: Encoder, batching: Batching, randomness: RandomContext, counts: Counts
     ) -> Rows:
-        texts, frame = found.sides[0].compact(), frame_of_pairs(tokenizer)
+        frame = frame_of_pairs(tokenizer)
         room = room_for(batching.context, len(frame.before) + len(frame.after))
-        cut, _ = corruption.windows(texts, room, randomness.generator if randomness.training else None)
-        leave_out(counts, TOO_SHORT, texts.lengths < 2)
-        whole = cut.compact()
-        nothing = np.zeros(len(whole), np.int32)
-        sides = self.rewritten(whole, tokenizer, randomness.generator)
-        pairs = Encoded(np.arange(len(whole)), sides, nothing)
+        cut = cut_rows(encoded.sides[0].compact(), room, randomness, counts)[0].compact()
+        sides = self.source_and_target(cut, tokenizer, randomness.generator)
+        pairs = Encoded(np.arange(len(cut)), sides, np.zeros(len(cut), np.int32))
         rows = pair_rows(pairs, tokenizer, Limits(self.longest(batching.context), "cut"), Counts())
         return packed_pairs(rows, batching.context) if batching.packing else rows
 
-    def rewritten(self, rows: Ragged, tokenizer: Encoder, random: np.random.Generator) -> tuple[Ragged, Ragged]:
-        """What is read of rows without gaps, and what is said."""
+    def source_and_target(self, rows: Ragged, tokenizer: Encoder, random: np.random.Generator) -> tuple[Ragged, Ragged]:
+        """Corrupt rows without gaps: return what the encoder reads, and what the decoder learns."""
         raise NotImplementedError
 
     def longest(self, context: int) -> int:
-        """Tokens of the longer side, with what stands around it."""
+        """The most tokens of a side, special tokens included."""
         return context
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
@@ -62,15 +57,15 @@ class _Rewriting(TextTask):
         return DenoisingMetric(tokenizer)
 
 
-class SpanCorruption(_Rewriting, kind="span-corruption"):
-    """T5's pre-training (Raffel et al. 2020, §3.1.4): spans of text are replaced by sentinels, `<extra_id_0>` and on, and
-    said behind these.
+class SpanCorruption(_EncoderDecoderTask, kind="span-corruption"):
+    """T5's pre-training (Raffel et al. 2020, §3.1.4): sentinels `<extra_id_0>`, `<extra_id_1>` … replace spans of the
+    source; the target is these spans, each after its sentinel.
 
         Thank you <extra_id_0> me to your party <extra_id_1> week → <extra_id_0> for inviting <extra_id_1> last <extra_id_2>
 
-    rate:      share of the tokens that is replaced.
-    mean:      length of a span.
-    sentinels: how many a tokenizer that is trained has; one of a loaded model gets those that it lacks.
+    rate:      the share of the tokens that is replaced.
+    mean:      mean length of a span.
+    sentinels: their number. A tokenizer that is trained here gets them; that of a loaded model gets those that it lacks.
     """
 
     rate: Rate = 0.15
@@ -85,27 +80,27 @@ class SpanCorruption(_Rewriting, kind="span-corruption"):
         self._ids(tokenizer)
         return self
 
-    def rewritten(self, rows: Ragged, tokenizer: Encoder, random: np.random.Generator) -> tuple[Ragged, Ragged]:
+    def source_and_target(self, rows: Ragged, tokenizer: Encoder, random: np.random.Generator) -> tuple[Ragged, Ragged]:
         noise = corruption.noise_spans(rows.lengths, self.rate, self.mean, random)
         return corruption.with_sentinels(rows, noise, self._ids(tokenizer))
 
     def _ids(self, tokenizer: Encoder | None) -> Ids:
-        found = [None if not isinstance(tokenizer, Tokenizer) else tokenizer.raw.token_to_id(s) for s in self.special]
-        if None in found:
+        ids = [None if not isinstance(tokenizer, Tokenizer) else tokenizer.raw.token_to_id(s) for s in self.special]
+        if None in ids:
             raise ValueError(
                 f"the task span-corruption needs a tokenizer with {self.sentinels} sentinels, and this one has no "
-                f"{self.special[found.index(None)]}; lower task.sentinels, or name them in tokenizer.special"
+                f"{self.special[ids.index(None)]}; lower task.sentinels, or name them in tokenizer.special"
             )
-        return np.array(found, np.int32)
+        return np.array(ids, np.int32)
 
 
-class Denoising(_Rewriting, kind="denoising"):
-    """BART's pre-training (Lewis et al. 2020, §2.2): sentences in another order, and spans of Poisson(mean) tokens behind
-    one mask each; the decoder says the text as it was.
+class Denoising(_EncoderDecoderTask, kind="denoising"):
+    """BART's pre-training (Lewis et al. 2020, §2.2): sentences are shuffled, and one mask replaces each span of
+    Poisson(mean) tokens; the target is the original text.
 
-    rate:    share of the tokens that is behind masks.
-    mean:    length of a span; one of none is a mask put in between.
-    permute: whether sentences change places; `ends` is what a sentence ends with.
+    rate:    the share of the tokens that is replaced.
+    mean:    mean length of a span; a span of length 0 inserts a mask.
+    permute: whether sentences are shuffled; `ends` are the ends of sentences.
     """
 
     roles: ClassVar[tuple[str, ...]] = ("mask",)
@@ -119,7 +114,7 @@ class Denoising(_Rewriting, kind="denoising"):
         mask_of(tokenizer)
         return self
 
-    def rewritten(self, rows: Ragged, tokenizer: Encoder, random: np.random.Generator) -> tuple[Ragged, Ragged]:
+    def source_and_target(self, rows: Ragged, tokenizer: Encoder, random: np.random.Generator) -> tuple[Ragged, Ragged]:
         assert isinstance(tokenizer, Tokenizer)
         source = rows
         if self.permute:

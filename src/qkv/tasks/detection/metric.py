@@ -1,4 +1,4 @@
-"""COCO's average precision of detected objects (Lin et al. 2014)."""
+"""Average precision of detected objects, as COCO computes it (mAP, Lin et al. 2014), with pictures of samples."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ...metrics.average_precision import average_precision
 from ...metrics.base import Metric, MetricValue
 
 _KEPT = 16  # pictures kept to be shown
-SHOWN = 0.5  # how sure a detection is that is shown
-_MOST = 100  # detections of a picture, the surest, that COCO counts
+SHOWN = 0.5  # probability of a detection from which on it is shown
+_MOST = 100  # detections of a picture, the most probable ones, that COCO counts
 
 
 class Detections(NamedTuple):
-    """What is found in a picture: the likeliest class of each object, its edges (left, top, right, bottom) as shares of the
-    picture, and how likely the class is."""
+    """Detected objects of a picture: the most probable class of each, its edges (left, top, right, bottom) as shares of the
+    picture, and the probability of the class."""
 
     classes: NDArray[np.int64]
     boxes: NDArray[np.float32]
     sure: NDArray[np.float32]
 
     def surer(self, threshold: float) -> Detections:
-        """Those that are at least so sure."""
+        """Keep detections of at least this probability."""
         return self._of(self.sure >= threshold)
 
     def surest_first(self) -> Detections:
@@ -42,48 +42,48 @@ class Detections(NamedTuple):
 
 
 class BoxMetric(Metric):
-    """map: the mean over classes and over IoU 0.5, 0.55 … 0.95 of the average precision; map50: at IoU 0.5 alone.
+    """map: the mean of the average precision over classes and over IoU 0.5, 0.55 … 0.95; map50: at IoU 0.5 alone.
 
-    Every detection counts once, for the class that it finds likeliest, "no object" left aside. What lies on an ignored
-    object of its class counts not at all: in a crowd any number of detections, by the share of them that is in it.
+    Every detection counts once, for its most probable class other than "no object". Detections on an ignored object of
+    their class do not count: on a crowd any number of them, matched by the share of the detection that lies in the crowd.
     """
 
     def __init__(self, classes: tuple[str, ...], mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         self._classes, self._scale = classes, (mean, std)
         self._images: list[dict[str, Any]] = []
         self._truths: list[dict[str, Any]] = []
-        self._made: list[dict[str, Any]] = []
-        self._objects = 0  # that are to be found
+        self._predicted: list[dict[str, Any]] = []
+        self._objects = 0  # not counting ignored ones
         self._kept: list[dict[str, Any]] = []
 
     def update(self, outputs: Any, batch: Batch) -> None:
-        said = detections(outputs)
+        predictions = detections(outputs)
         truths = corners(batch.targets["boxes"].cpu())
         for row, about in enumerate(batch.texts):
             real = batch.targets["classes"][row].cpu() != IGNORE
-            named = batch.targets["classes"][row].cpu()[real].numpy(), truths[row][real].numpy()
-            self._take(about, named, said[row])
+            truth = batch.targets["classes"][row].cpu()[real].numpy(), truths[row][real].numpy()
+            self._add(about, truth, predictions[row])
             if len(self._kept) < _KEPT:
-                self._keep(batch.inputs["ids"][row], about, named, said[row])
+                self._keep(batch.inputs["ids"][row], about, truth, predictions[row])
 
-    def _take(self, about: dict[str, Any], truth: tuple[Any, Any], made: Detections) -> None:
-        """An image as COCO has it, in pixels of the picture as it was."""
+    def _add(self, about: dict[str, Any], truth: tuple[Any, Any], predicted: Detections) -> None:
+        """Add a picture in COCO's format, in pixels of the original picture."""
         height, width = about["size"]
         image, scale = len(self._images) + 1, edges_of(about["size"])
         self._images.append({"id": image, "height": height, "width": width})
         for number, box in zip(*truth, strict=True):
-            self._true(_entry(image, number, box * scale))
+            self._add_truth(_entry(image, number, box * scale))
         for number, box, crowd in about.get("ignored", ()):
-            self._true(_entry(image, number, box * scale), ignored=True, crowd=crowd)
-        for number, box, score in sorted(zip(*made, strict=True), key=lambda one: -one[2])[:_MOST]:
-            self._made.append({**_entry(image, number, box * scale), "score": float(score)})
+            self._add_truth(_entry(image, number, box * scale), ignored=True, crowd=crowd)
+        for number, box, score in sorted(zip(*predicted, strict=True), key=lambda one: -one[2])[:_MOST]:
+            self._predicted.append({**_entry(image, number, box * scale), "score": float(score)})
 
-    def _true(self, entry: dict[str, Any], ignored: bool = False, crowd: bool = False) -> None:
+    def _add_truth(self, entry: dict[str, Any], ignored: bool = False, crowd: bool = False) -> None:
         self._objects += not ignored
         self._truths.append({**entry, "id": len(self._truths) + 1, "iscrowd": int(crowd), "ignored": int(ignored)})
 
-    def _keep(self, pixels: torch.Tensor, about: dict[str, Any], truth: tuple[Any, Any], made: Detections) -> None:
-        shown = made.surer(SHOWN)
+    def _keep(self, pixels: torch.Tensor, about: dict[str, Any], truth: tuple[Any, Any], predicted: Detections) -> None:
+        shown = predicted.surer(SHOWN)
         self._kept.append(
             {
                 "source": about["where"],
@@ -102,7 +102,7 @@ class BoxMetric(Metric):
     def compute(self) -> dict[str, MetricValue]:
         if not self._objects:
             return {}
-        precision = average_precision(self._images, self._truths, self._made, len(self._classes))
+        precision = average_precision(self._images, self._truths, self._predicted, len(self._classes))
         how = f"COCO's average precision, by pycocotools, {self._objects:,} objects"
         ignored = len(self._truths) - self._objects
         how += f" and {ignored:,} ignored" if ignored else ""
@@ -113,27 +113,27 @@ class BoxMetric(Metric):
 
 
 def detections(outputs: Any) -> list[Detections]:
-    """What a detector says of each picture of a batch: `outputs.logits` (B, N, classes + 1), the last class "no object",
-    and `outputs.boxes` (B, N, 4)."""
+    """Convert a detector's outputs to the detections of each picture: `logits` (B, N, classes + 1), the last class "no
+    object", and `boxes` (B, N, 4)."""
     sure, classes = outputs.logits.softmax(-1)[..., :-1].max(-1)
     parts = (part.numpy() for part in (classes, corners(outputs.boxes), sure))
     return [Detections(*row) for row in zip(*parts, strict=True)]
 
 
 def edges_of(size: tuple[int, int]) -> NDArray[np.int64]:
-    """What shares are of in a picture of this height and width, so that edges are in pixels."""
+    """(width, height, width, height), which turns edges as shares of a picture into pixels."""
     height, width = size
     return np.array([width, height, width, height])
 
 
 def counted(numbers: NDArray[np.int64], names: Sequence[str]) -> str:
-    """2 circle, 1 square"""
-    found = Counter(numbers.tolist())
-    return ", ".join(f"{found[k]} {names[k]}" for k in sorted(found)) or "nothing"
+    """Count objects by class: "2 circle, 1 square"."""
+    counts = Counter(numbers.tolist())
+    return ", ".join(f"{counts[k]} {names[k]}" for k in sorted(counts)) or "nothing"
 
 
 def drawn(names: Sequence[str], numbers: Any, boxes: Any, scores: Any = None) -> list[dict[str, Any]]:
-    """Objects as `tasks.detection.picture` draws them."""
+    """Describe objects for `tasks.detection.picture`."""
     return [
         {
             "name": names[number],

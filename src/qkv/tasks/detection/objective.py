@@ -25,7 +25,7 @@ Weight = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class Matched(NamedTuple):
-    """Pairs of a detection and an object, each by its row and its number there."""
+    """Matched detections and objects: the row of each pair, and their indices in it."""
 
     rows: Int[Tensor, " n"]
     detections: Int[Tensor, " n"]
@@ -34,15 +34,15 @@ class Matched(NamedTuple):
 
 class Detection(Objective, kind="detection"):
     """class_weight · CE + box_weight · |b − b̂|₁ + giou_weight · (1 − GIoU(b, b̂)), over detections b̂ that are matched with
-    the objects b of their image so that the sum of
+    the objects b of their image so as to minimize the sum of
 
         −class_cost · p̂(c) + box_cost · |b − b̂|₁ − giou_cost · GIoU(b, b̂)
 
-    is least (Kuhn 1955, the Hungarian method). Detections without an object learn to say so, each weighing `no_object`.
+    (Kuhn 1955, the Hungarian method). Unmatched detections learn the class "no object", with the weight `no_object`.
 
-    The batch's targets are `classes` (B, M), −100 where there is no object, and `boxes` (B, M, 4), (center x, center y,
-    width, height) as shares of the image; `box` and `giou` are divided by the number of objects. `class` is the weighted
-    mean over all detections of the batch, and counts the images, so that each weighs alike.
+    The batch's targets are `classes` (B, M), −100 for padding, and `boxes` (B, M, 4), (center x, center y, width, height)
+    as shares of the image; `box` and `giou` are divided by the number of objects. `class` is the weighted mean over all
+    detections of the batch, and counts images, so that each has the same weight.
     """
 
     class_cost: Weight = 1.0
@@ -54,48 +54,47 @@ class Detection(Objective, kind="detection"):
     no_object: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
-        found = model(**batch.inputs)
-        if not isinstance(found, Objects) or not {"classes", "boxes"} <= batch.targets.keys():
+        outputs = model(**batch.inputs)
+        if not isinstance(outputs, Objects) or not {"classes", "boxes"} <= batch.targets.keys():
             raise ValueError(
                 "the objective 'detection' needs a model with the head 'detector', and batches of the task 'detect'"
             )
-        found = Objects(found.logits.float(), found.boxes.float())
+        outputs = Objects(outputs.logits.float(), outputs.boxes.float())
         classes, boxes = batch.targets["classes"], batch.targets["boxes"].float()
-        pairs = self.match(found, classes, boxes)
-        made, wanted = found.boxes[pairs.rows, pairs.detections], boxes[pairs.rows, pairs.objects]
-        giou = overlap(corners(made), corners(wanted))[1]
+        pairs = self.match(outputs, classes, boxes)
+        predicted, true = outputs.boxes[pairs.rows, pairs.detections], boxes[pairs.rows, pairs.objects]
+        giou = overlap(corners(predicted), corners(true))[1]
         counts = self.counts(batch)
-        of_class = self._of_class(found.logits, classes, pairs) * counts["class"]
+        class_loss = self._class_loss(outputs.logits, classes, pairs) * counts["class"]
         return {
-            "class": Term(of_class, counts["class"], weight=self.class_weight),
-            "box": Term((made - wanted).abs().sum(), counts["box"], weight=self.box_weight),
+            "class": Term(class_loss, counts["class"], weight=self.class_weight),
+            "box": Term((predicted - true).abs().sum(), counts["box"], weight=self.box_weight),
             "giou": Term((1 - giou).sum(), counts["giou"], weight=self.giou_weight),
         }
 
-    def _of_class(self, logits: Float[Tensor, "B n C"], classes: Int[Tensor, "B M"], pairs: Matched) -> Tensor:
-        """The mean cross-entropy of a batch, in which what has no object weighs less."""
+    def _class_loss(self, logits: Float[Tensor, "B n C"], classes: Int[Tensor, "B M"], pairs: Matched) -> Tensor:
+        """The mean cross-entropy of a batch, with the weight `no_object` for that class."""
         none = logits.shape[-1] - 1
-        wanted = torch.full(logits.shape[:2], none, dtype=torch.int64, device=logits.device)
-        wanted[pairs.rows, pairs.detections] = classes[pairs.rows, pairs.objects]
+        labels = torch.full(logits.shape[:2], none, dtype=torch.int64, device=logits.device)
+        labels[pairs.rows, pairs.detections] = classes[pairs.rows, pairs.objects]
         weight = torch.ones(none + 1, device=logits.device)
         weight[none] = self.no_object
-        return F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), weight)
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), weight)
 
     @torch.no_grad()
-    def match(self, found: Objects, classes: Int[Tensor, "B M"], boxes: Float[Tensor, "B M 4"]) -> Matched:
-        """For each image, the pairs of least cost: as many as there are objects, or detections where these are fewer."""
+    def match(self, outputs: Objects, classes: Int[Tensor, "B M"], boxes: Float[Tensor, "B M 4"]) -> Matched:
+        """Match detections and objects of each image at the least cost: as many pairs as the fewer of the two."""
         from scipy.optimize import linear_sum_assignment
 
-        there = classes != IGNORE
-        named = classes.clamp(min=0)[:, None].expand(-1, found.logits.shape[1], -1)
-        likely = found.logits.softmax(-1).gather(2, named)
-        giou = overlap(corners(found.boxes)[:, :, None], corners(boxes)[:, None])[1]
-        apart = torch.cdist(found.boxes, boxes, p=1)
-        cost = self.box_cost * apart - self.class_cost * likely - self.giou_cost * giou
-        cost = cost.nan_to_num(nan=1e6, posinf=1e6, neginf=1e6).cpu()  # the step sees by its loss that it was bad
+        indices = classes.clamp(min=0)[:, None].expand(-1, outputs.logits.shape[1], -1)
+        likely = outputs.logits.softmax(-1).gather(2, indices)
+        giou = overlap(corners(outputs.boxes)[:, :, None], corners(boxes)[:, None])[1]
+        distance = torch.cdist(outputs.boxes, boxes, p=1)
+        cost = self.box_cost * distance - self.class_cost * likely - self.giou_cost * giou
+        cost = cost.nan_to_num(nan=1e6, posinf=1e6, neginf=1e6).cpu()  # the loss itself shows that the step is bad
         pairs: list[Sequence[Tensor]] = []
-        for row, (costs, real) in enumerate(zip(cost, there.cpu(), strict=True)):
+        for row, (costs, real) in enumerate(zip(cost, (classes != IGNORE).cpu(), strict=True)):
             numbers = real.nonzero()[:, 0]
-            made, object_ = map(torch.from_numpy, linear_sum_assignment(costs[:, numbers].numpy()))
-            pairs.append((torch.full_like(made, row), made, numbers[object_]))
+            detections, objects = map(torch.from_numpy, linear_sum_assignment(costs[:, numbers].numpy()))
+            pairs.append((torch.full_like(detections, row), detections, numbers[objects]))
         return Matched(*(torch.cat(parts).to(classes.device) for parts in zip(*pairs, strict=True)))

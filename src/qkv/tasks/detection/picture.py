@@ -15,8 +15,8 @@ _WIDTH = 380
 
 @draws("boxes")
 def boxes(picture: Mapping[str, Any]) -> Markup:
-    """`image` is a PNG in base64 of the `size` (height, width); `truth` and `made` are boxes with `name`, `color`, perhaps a
-    `score`, and edges (left, top, right, bottom) as shares of the picture."""
+    """Draw boxes over an `image`, a PNG in base64 of the `size` (height, width). `truth` and `made` are true and predicted
+    boxes with `name`, `color`, perhaps a `score`, and edges (left, top, right, bottom) as shares of the picture."""
     height, width = picture["size"]
     high = _WIDTH * height / width
     image = tag(
@@ -27,22 +27,22 @@ def boxes(picture: Mapping[str, Any]) -> Markup:
         preserveAspectRatio="none",
         style="image-rendering:pixelated",
     )
-    drawn = [*_drawn(picture["truth"], high, dashed=True), *_drawn(picture["made"], high, dashed=False)]
+    drawn = [*_boxes(picture["truth"], high, dashed=True), *_boxes(picture["made"], high, dashed=False)]
     place = {"viewBox": f"0 0 {_WIDTH} {high:.1f}", "width": _WIDTH, "height": high}
     return tag("svg", image, *drawn, **place, role="img", xmlns="http://www.w3.org/2000/svg")  # also a file of its own
 
 
-def _drawn(found: Sequence[Mapping[str, Any]], high: float, dashed: bool) -> list[Markup]:
+def _boxes(objects: Sequence[Mapping[str, Any]], high: float, dashed: bool) -> list[Markup]:
     parts = []
-    for one in found:
+    for one in objects:
         left, top, right, bottom = (
             share * side for share, side in zip(one["box"], (_WIDTH, high, _WIDTH, high), strict=True)
         )
-        said = one["name"] + (f" {one['score']:.2f}" if "score" in one else "")
+        label = one["name"] + (f" {one['score']:.2f}" if "score" in one else "")
         place = {"x": left, "y": top, "width": max(right - left, 0.0), "height": max(bottom - top, 0.0)}
         line = {"fill": "none", "stroke": "#222" if dashed else one["color"], "stroke_width": 1.2 if dashed else 2}
-        parts.append(tag("rect", tag("title", said), **place, **line, stroke_dasharray="5 4" if dashed else None))
+        parts.append(tag("rect", tag("title", label), **place, **line, stroke_dasharray="5 4" if dashed else None))
         if not dashed:
             style = "paint-order:stroke;stroke:#fff;stroke-width:3px"
-            parts.append(tag("text", said, x=left + 2, y=max(top - 3, 10.0), font_size=11, fill="#222", style=style))
+            parts.append(tag("text", label, x=left + 2, y=max(top - 3, 10.0), font_size=11, fill="#222", style=style))
     return parts

@@ -1,8 +1,8 @@
-"""The task `detect`: classes and bounding boxes of the objects in a picture."""
+"""The task `detect`: object detection, the class and the bounding box of each object in a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -19,97 +19,80 @@ from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
-from ..pictures import PictureTask, lit
+from ..pictures import SceneTask
 from .metric import BoxMetric
 
 Boxes = NDArray[np.float32]  # (n, 4): left, top, right and bottom edge, in pixels
-_EDGE = 1.0  # pixels that a box may go over the edge of its picture, as annotation tools have it, and is cut there
+_EDGE = 1.0  # pixels by which a box may exceed its picture, as some annotation tools write; it is cut there
 
 
-class Detect(PictureTask, kind="detect"):
+class Detect(SceneTask, kind="detect"):
     """Pictures with "boxes" (n, 4), the left, top, right and bottom edges of objects in pixels, and their "names".
 
-    What is "ignored" (a list of {"name", "box", "crowd"}) is no target, and counts neither as found nor as missed.
+    "ignored" objects (a list of {"name", "box", "crowd"}) are no targets, and count neither as found nor as missed.
 
-    classes: names that there are; those in the training data by default.
-    on_error: for an object outside its picture, of no area, or of an unknown class: "raise" an error, or "skip" and count
+    classes: the names of the classes; by default those in the training data.
+    on_error: for an object outside its picture, without area, or of an unknown class: "raise" an error, or "skip" and count
              it.
-    flip:    turn training pictures around by chance, left and right; vertical_flip: and upside down.
-    crop:    a training picture is cut by chance to no less than this share of its sides; 1 for none.
-    visible: the share of an object that a crop must show for it to be one there.
-    crops:   how often a training picture is shown in each epoch, each time cut and turned around anew.
-    light:   how much brighter or darker training pictures are made at most, as a share.
+    vertical_flip: turn training pictures upside down at random.
+    crop:    the least share of a training picture's sides that a random crop keeps; 1 does not crop.
+    visible: the least share of an object that a crop must show to keep the object.
 
-    Pictures are drawn to the model's size, whatever their shape.
+    Pictures are stretched to the model's size, whatever their shape.
     """
 
     renamed: ClassVar[dict[str, str]] = {"turn": "vertical_flip", "bad": "on_error"}
 
     classes: tuple[str, ...] = ()
     on_error: OnError = "raise"
-    flip: bool = True
     vertical_flip: bool = False
     crop: float = Field(default=1.0, gt=0, le=1)
     visible: float = Field(default=0.4, gt=0, le=1)
-    crops: int = Field(default=1, ge=1)
-    light: float = Field(default=0.0, ge=0, lt=1)
 
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
-        made = super().resolve(source, tokenizer, inputs)
-        if made.classes:
-            return made
+        task = super().resolve(source, tokenizer, inputs)
+        if task.classes:
+            return task
         names = {name for example in source.examples("train", shuffle=False) for name in example.get("names", ())}
         if not names:
             raise ValueError("no training picture has an object, with its name and its box")
-        return made.replace({"classes": tuple(sorted(names))})
+        return task.replace({"classes": tuple(sorted(names))})
 
     @property
     def n_labels(self) -> int:
         return len(self.classes)
 
     def inputs(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        """The picture alone, for prediction: augmentation moves picture and objects together, so `items` makes both."""
+        """Return the picture alone, for prediction."""
         pixels = self.pixels(example)
         if isinstance(pixels, Skipped):
             return pixels
         about = {"where": example.get("where", ""), "size": pixels.shape[1:]}
-        return Item({"ids": self.numbers(self.drawn(pixels))}, tokens=self.tokens, example=about)
+        return Item({"ids": self.normalize(self.resize(pixels))}, tokens=self.tokens, example=about)
 
-    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        return self.items([example], tokenizer, randomness)[0]
+    def labelled(self, example: Example, pixels: Pixels, randomness: RandomContext) -> Iterator[Item | Skipped]:
+        boxes, classes, reasons = self._objects(example, pixels)
+        for _ in range(self.crops if randomness.training else 1):
+            yield self._labelled_item(pixels, boxes, classes, example, randomness)
+        yield from reasons
 
-    def items(
-        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
-    ) -> list[Item | Skipped]:
-        made: list[Item | Skipped] = []
-        for example in examples:
-            pixels = self.pixels(example)
-            if isinstance(pixels, Skipped):
-                made.append(pixels)
-                continue
-            boxes, classes, reasons = self._objects(example, pixels)
-            times = self.crops if randomness.training else 1  # read once, which takes as long as the rest
-            made += [self._made(pixels, boxes, classes, example, randomness) for _ in range(times)]
-            made += reasons
-        return made
-
-    def _made(
+    def _labelled_item(
         self, pixels: Pixels, boxes: Boxes, classes: NDArray[np.int64], example: Example, randomness: RandomContext
     ) -> Item:
         about = {"where": example.get("where", ""), "size": pixels.shape[1:]}
-        if not randomness.training:
-            about["ignored"] = self._ignored(example, pixels)
         if randomness.training:
-            pixels, boxes, kept = self._changed(pixels, boxes, randomness.generator)
+            pixels, boxes, kept = self._augmented(pixels, boxes, randomness.generator)
             classes = classes[kept]
-        numbers = self.numbers(self.drawn(pixels))
-        if randomness.training and self.light:
-            numbers = lit(numbers, self.light, randomness.generator)
+        else:
+            about["ignored"] = self._ignored(example, pixels)
+        numbers = self.normalize(self.resize(pixels))
+        if randomness.training:
+            numbers = self.relit(numbers, randomness.generator)
         targets = {"boxes": centered(boxes / sides(*pixels.shape[1:])), "classes": classes}
         return Item({"ids": numbers}, targets=targets, tokens=self.tokens, example=about)
 
     def _ignored(self, example: Example, pixels: Pixels) -> list[tuple[int, NDArray[Any], bool]]:
-        """The class, the edges as shares of the picture, and whether it is a crowd, of whatever evaluation ignores."""
+        """The class, the edges as shares of the picture, and whether it is a crowd, of each ignored object."""
         bounds = sides(*pixels.shape[1:])
         return [
             (self.classes.index(one["name"]), np.asarray(one["box"], np.float32).clip(0, bounds) / bounds, one["crowd"])
@@ -118,11 +101,11 @@ class Detect(PictureTask, kind="detect"):
         ]
 
     def _objects(self, example: Example, pixels: Pixels) -> tuple[Boxes, NDArray[np.int64], list[Skipped]]:
-        """The good objects of a picture, cut at its edges, and why others are none."""
+        """The edges and classes of a picture's objects, cut at its border, and the reasons why others are skipped."""
         height, width = pixels.shape[1:]
-        given = np.asarray(example.get("boxes", ()), np.float32).reshape(-1, 4)
+        all_boxes = np.asarray(example.get("boxes", ()), np.float32).reshape(-1, 4)
         boxes, classes, reasons = [], [], []
-        for number, (box, name) in enumerate(zip(given, example.get("names", ()), strict=True), 1):
+        for number, (box, name) in enumerate(zip(all_boxes, example.get("names", ()), strict=True), 1):
             reason = self._fault(box, name, width, height)
             if reason is None:
                 boxes.append(box.clip(0, sides(height, width)))
@@ -130,15 +113,15 @@ class Detect(PictureTask, kind="detect"):
             elif self.on_error == "skip":
                 reasons.append(Skipped(f"objects {reason}"))
             else:
-                said = f"; {nearest(name, self.classes)}" if name not in self.classes else ""
+                hint = f"; {nearest(name, self.classes)}" if name not in self.classes else ""
                 raise ValueError(
                     f"{example.get('where', 'an example')}: object {number} ({name}, {box.tolist()} in {width} × {height} "
-                    f"pixels) is {reason}{said}; correct it, or skip such objects with task.on_error=skip"
+                    f"pixels) is {reason}{hint}; correct it, or skip such objects with task.on_error=skip"
                 )
         return np.array(boxes, np.float32).reshape(-1, 4), np.array(classes, np.int64), reasons
 
     def _fault(self, box: NDArray[Any], name: str, width: int, height: int) -> str | None:
-        """Why an object can't be used; None where it can."""
+        """Why an object can't be used; None if it can."""
         left, top, right, bottom = box.tolist()
         if name not in self.classes:
             return "of unknown class"
@@ -147,26 +130,26 @@ class Detect(PictureTask, kind="detect"):
         inside = left >= -_EDGE and top >= -_EDGE and right <= width + _EDGE and bottom <= height + _EDGE
         return None if inside else "outside the picture"
 
-    def _changed(self, pixels: Pixels, boxes: Boxes, random: np.random.Generator) -> tuple[Pixels, Boxes, Array]:
-        """NumpyBatch and turned around by chance; and which objects are still there."""
+    def _augmented(self, pixels: Pixels, boxes: Boxes, random: np.random.Generator) -> tuple[Pixels, Boxes, Array]:
+        """Crop and flip a picture with its boxes at random; also return a mask of the objects that are kept."""
         kept = np.ones(len(boxes), bool)
         if self.crop < 1:
             pixels, boxes, kept = self._cropped(pixels, boxes, random)
-        for axis, wanted in ((2, self.flip), (1, self.vertical_flip)):
-            if wanted and random.random() < 0.5:
+        for axis, enabled in ((2, self.flip), (1, self.vertical_flip)):
+            if enabled and random.random() < 0.5:
                 pixels, boxes = np.flip(pixels, axis), flipped(boxes, pixels.shape[axis], across=axis == 2)
         return np.ascontiguousarray(pixels), boxes, kept
 
     def _cropped(self, pixels: Pixels, boxes: Boxes, random: np.random.Generator) -> tuple[Pixels, Boxes, Array]:
-        whole = pixels.shape[1:]
-        high, wide = (max(1, round(side * random.uniform(self.crop, 1))) for side in whole)
-        top, left = (int(random.integers(side - part + 1)) for side, part in zip(whole, (high, wide), strict=True))
+        size = pixels.shape[1:]
+        high, wide = (max(1, round(side * random.uniform(self.crop, 1))) for side in size)
+        top, left = (int(random.integers(side - part + 1)) for side, part in zip(size, (high, wide), strict=True))
         moved = (boxes - sides(top, left)).clip(0, sides(high, wide))
         kept = area(moved) >= self.visible * area(boxes)
         return pixels[:, top : top + high, left : left + wide], moved[kept], kept
 
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
-        """Objects of an image on the right of which there are fewer are padded: the class −100, a box of zeros."""
+        """Pad the objects of each picture on the right, with the class −100."""
         if "classes" not in items[0].targets:
             return super().collate(items, pad)
         most = max(len(item.targets["classes"]) for item in items)
@@ -192,30 +175,30 @@ class Detect(PictureTask, kind="detect"):
         lines = [line for line in super().preview(batch, row, tokenizer) if line[0] not in ("classes", "boxes")]
         for number, box in zip(batch.targets["classes"][row], batch.targets["boxes"][row], strict=True):
             if number != IGNORE:
-                said = " ".join(f"{share:.3f}" for share in box.tolist())
-                lines.append(("object", f"{self.classes[int(number)]} at {said} (center, width and height)"))
+                place = " ".join(f"{share:.3f}" for share in box.tolist())
+                lines.append(("object", f"{self.classes[int(number)]} at {place} (center, width and height)"))
         return lines
 
 
 def sides(height: int, width: int) -> Boxes:
-    """By what the edges of a box are divided, or bounded, in a picture of this size."""
+    """(width, height, width, height) of a picture, which bounds the edges of its boxes."""
     return np.array([width, height, width, height], np.float32)
 
 
 def centered(boxes: Boxes) -> Boxes:
-    """(center x, center y, width, height) of boxes by their edges."""
+    """Convert the edges of boxes to (center x, center y, width, height)."""
     first, last = boxes[:, :2], boxes[:, 2:]
     return np.concatenate([(first + last) / 2, last - first], 1)
 
 
 def flipped(boxes: Boxes, side: int, across: bool) -> Boxes:
-    """Boxes in a picture that is turned around, left and right or else upside down."""
+    """Mirror boxes, left to right (`across`) or upside down."""
     a, b = (0, 2) if across else (1, 3)
-    made = boxes.copy()
-    made[:, a], made[:, b] = side - boxes[:, b], side - boxes[:, a]
-    return made
+    mirrored = boxes.copy()
+    mirrored[:, a], mirrored[:, b] = side - boxes[:, b], side - boxes[:, a]
+    return mirrored
 
 
 def area(boxes: Boxes) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    return found
+    areas: NDArray[np.float32] = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    return areas

@@ -1,14 +1,18 @@
-"""Mean squared and mean absolute error of forecasts."""
+"""Mean squared and mean absolute error of forecasts (MSE, MAE), and their charts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ...core.batch import Batch
+from ...look.chart import Series, line_chart
+from ...look.pictures import draws
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
 
@@ -22,7 +26,7 @@ _KEPT = 64  # forecasts from which samples are chosen
 class ForecastMetric(Metric):
     """Mean squared and mean absolute error, over every value of every column of every window, in the source's units.
 
-    `last_value_mse` is the error of saying that nothing changes any more, what a forecast has to beat.
+    `last_value_mse` is the error of repeating the last value, the baseline that a forecast has to beat.
     """
 
     def __init__(self) -> None:
@@ -32,14 +36,14 @@ class ForecastMetric(Metric):
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
-        labels = batch.labels[:, 0] if batch.labels.ndim == 3 else batch.labels  # without what they were divided by
-        past, made, truth = (restored(x, batch) for x in (batch.inputs["ids"][:, 0, 0], outputs, labels))
-        self.squared += float(((made - truth) ** 2).sum())
-        self.absolute += float(np.abs(made - truth).sum())
+        labels = batch.labels[:, 0] if batch.labels.ndim == 3 else batch.labels  # without the deviation
+        past, forecast, truth = (restored(x, batch) for x in (batch.inputs["ids"][:, 0, 0], outputs, labels))
+        self.squared += float(((forecast - truth) ** 2).sum())
+        self.absolute += float(np.abs(forecast - truth).sum())
         self.still += float(((past[:, -1:] - truth) ** 2).sum())
         self.count += truth.size
         for i in range(min(len(truth), _KEPT - len(self.kept))):
-            self.kept.append({"about": batch.texts[i], "past": past[i], "made": made[i], "truth": truth[i]})
+            self.kept.append({"about": batch.texts[i], "past": past[i], "made": forecast[i], "truth": truth[i]})
 
     def compute(self) -> dict[str, MetricValue]:
         if not self.count:
@@ -57,10 +61,10 @@ class ForecastMetric(Metric):
 
 
 def restored(values: Tensor, batch: Batch) -> NDArray[np.float64]:
-    """Values (B, n), each row normalized by its own history, in the source's units."""
+    """Convert values (B, n), each row normalized by its own history, to the source's units."""
     scale, mean = (np.array([[one[name]] for one in batch.texts]) for name in ("scale", "mean"))
-    made: NDArray[np.float64] = np.asarray(values.cpu(), np.float64) * scale + mean
-    return made
+    scaled: NDArray[np.float64] = np.asarray(values.cpu(), np.float64) * scale + mean
+    return scaled
 
 
 def _sample(one: dict[str, Any]) -> dict[str, Any]:
@@ -71,3 +75,13 @@ def _sample(one: dict[str, Any]) -> dict[str, Any]:
         "output": f"mean squared error {error:.3f}",
         "picture": {"kind": "forecast", **lines},
     }
+
+
+@draws("forecast")
+def forecast(picture: Mapping[str, Any]) -> Markup:
+    """Draw the values of `past`, `truth` and `made`, the forecast; time 0 is the last of the history."""
+    past, lines = picture["past"], []
+    for name, values in (("history", past), ("truth", picture["truth"]), ("forecast", picture["made"])):
+        start = 1 - len(past) if name == "history" else 1
+        lines.append(Series(name, [(start + i, value) for i, value in enumerate(values)]))
+    return line_chart("", lines, x_label="time")

@@ -1,4 +1,4 @@
-"""Prediction of the next values of a series, in the units of its file."""
+"""Prediction of forecasting: the next values of the series in CSV files, in their units."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from ...data.readers.time_series import Numbers, Series
 from ...data.source import Source
-from ...metrics.base import model_outputs
 from ..prediction import Prediction, TrainedModel
-from ..prediction_batches import prediction_batches
+from ..prediction_batches import predict_examples
 from .metric import restored
 from .task import Forecast
 
@@ -24,32 +23,30 @@ Values = NDArray[np.float64]
 
 @Forecast.predicts
 def predict(task: Forecast, trained: TrainedModel, paths: Sequence[str], **_: Any) -> Iterator[Prediction]:
-    """A `forecast` of each file."""
+    """Make a `forecast` for each file."""
     yield from (forecast(task, trained, path) for path in paths)
 
 
 def forecast(task: Forecast, trained: TrainedModel, path: str) -> Prediction:
-    """The next values (horizon, columns) of a CSV file, one row a time, the oldest first. Files: these as CSV.
+    """Forecast the next values (horizon, columns) of a CSV file with one row per time step, the oldest first. Output file:
+    the values as CSV.
 
-    The file is read as the data of training were (`columns`, `gaps`), and scaled as they were; a column that was not among
-    them by its own history.
+    The file is read and scaled as the training data were (`columns`, `gaps`); a new column is scaled by its own history.
 
-    Raises ValueError for a file that is no such table, or shorter than the history that a forecast looks back on.
+    Raises ValueError if the file is no such table, or shorter than the history that a forecast needs.
     """
-    values, names = _read(trained.source, path)
-    if len(values) < task.history:
-        raise ValueError(f"{path} has {len(values):,} rows, and a forecast looks back on {task.history:,}; give more")
-    past = values[-task.history :]
+    series, names = _read(trained.source, path)
+    if len(series) < task.history:
+        raise ValueError(f"{path} has {len(series):,} rows, and a forecast looks back on {task.history:,}; give more")
+    past = series[-task.history :]
     center, spread = _scaling(task, path, names, past)
     scaled = (past - center) / spread
     examples = [{"history": scaled[:, j : j + 1], "names": (name,), "where": path} for j, name in enumerate(names)]
-    made = np.empty((task.horizon, len(names)))
-    for numbers, batch in prediction_batches(trained, task, examples):
-        made[:, numbers] = restored(model_outputs(trained.model, batch), batch).T
-    made = made * spread + center
-    table = _table(names, made)
-    fields = {"columns": list(names), "values": made.tolist()}
-    return Prediction(path, made, table, fields, Path(path).stem, lambda: {".forecast.csv": f"{table}\n".encode()})
+    forecasts = np.array(predict_examples(trained, task, examples, restored), np.float64)
+    values: Values = forecasts.T * spread + center
+    table = _table(names, values)
+    fields = {"columns": list(names), "values": values.tolist()}
+    return Prediction(path, values, table, fields, Path(path).stem, lambda: {".forecast.csv": f"{table}\n".encode()})
 
 
 def _read(source: Source | None, path: str) -> tuple[Numbers, tuple[str, ...]]:
@@ -60,7 +57,7 @@ def _read(source: Source | None, path: str) -> tuple[Numbers, tuple[str, ...]]:
 
 
 def _scaling(task: Forecast, path: str, names: Sequence[str], past: Numbers) -> tuple[Numbers, Numbers]:
-    """What is taken from each column, and what it is divided by."""
+    """The values to subtract from each column and to divide it by."""
     known = dict(zip(task.columns, zip(task.center, task.spread, strict=True), strict=True))
     new = [name for name in names if name not in known]
     if new and not task.normalized:
@@ -72,7 +69,7 @@ def _scaling(task: Forecast, path: str, names: Sequence[str], past: Numbers) -> 
 
 
 def _table(names: Sequence[str], values: Values) -> str:
-    """CSV, to six digits."""
+    """Format values as CSV, to six significant digits."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)

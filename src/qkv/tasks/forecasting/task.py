@@ -1,4 +1,4 @@
-"""The task `forecast`: the next values of a time series, from patches of its history (PatchTST)."""
+"""The task `forecast`: forecasting, the next values of a time series from patches of its history (PatchTST)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ EPSILON = 1e-5  # of the variance, as RevIN has it
 class Forecast(Task, kind="forecast"):
     """The `horizon` values that follow a history, each column for itself (PatchTST, Nie et al. 2023).
 
-    A column of a window is an image one pixel high: the model's patches are stretches of it. It is normalized by the mean
-    and the standard deviation √(σ² + ε) of its own history, and what the model says is scaled back by them (Kim et al. 2022,
+    A column of a window is an image one pixel high, which the model reads in patches. It is normalized by the mean and the
+    standard deviation √(σ² + ε) of its own history, and the model's outputs are scaled back by them (Kim et al. 2022,
     reversible instance normalization, without its learned scale); `normalized: false` leaves values as the source has them.
-    The loss is that of the values scaled back: in units of the history's own deviation, one that is flat would outweigh all
+    The loss is on the values scaled back: in units of the history's own deviation, a flat history would outweigh all
     others. So labels are (2, horizon), the values and the deviation that they were divided by.
 
-    All else comes from the data: `history` and `horizon`, and of each of the `columns` the mean and the standard deviation
-    in the training split, `center` and `spread`, by which the source has scaled it.
+    The other fields come from the data: `history` and `horizon`, and for each of the `columns` the mean and the standard
+    deviation in the training split, `center` and `spread`, by which the source has scaled it.
     """
 
     pool: ClassVar[int] = 512
@@ -69,24 +69,15 @@ class Forecast(Task, kind="forecast"):
     def inputs_of(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[Sequence[Item] | Skipped]:
-        """One item for each column of each window."""
+        """Return one item for each column of each window."""
         return [[self._column(one, j) for j in range(one["history"].shape[1])] for one in examples]
 
     def _column(self, example: Example, column: int) -> Item:
         past = example["history"][:, column]
         mean, scale = (float(past.mean()), math.sqrt(past.var() + EPSILON)) if self.normalized else (0.0, 1.0)
-        about = {
-            "mean": mean,
-            "scale": scale,
-            "number": column,
-            "column": example["names"][column],
-            "where": example["where"],
-        }
-        return Item(
-            {"ids": ((past - mean) / scale)[None, None]},
-            tokens=self.tokens,
-            example={**about, "where": example["where"]},
-        )
+        about = {"mean": mean, "scale": scale, "number": column, "column": example["names"][column]}
+        pixels = ((past - mean) / scale)[None, None]
+        return Item({"ids": pixels}, tokens=self.tokens, example={**about, "where": example["where"]})
 
     def labels(self, example: Example, inputs: Item) -> Any | Skipped:
         future, scale = example["future"][:, inputs.example["number"]], inputs.example["scale"]

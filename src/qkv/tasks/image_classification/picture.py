@@ -1,4 +1,4 @@
-"""Drawing of a picture, or the frames of a video, with its likeliest classes."""
+"""Drawing of image and video classification for a report: a picture or frames, and the most probable classes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ...look.pictures import draws
 from ...look.pictures.bitmap import drawn
 from ...look.svg import tag
 
-_ALONE = "height:112px"  # of the page
-_FRAME = "flex:1 1 40px;min-width:0;max-width:96px"  # of several, which fill a line
-_BAR, _LINE = 130, 22  # of a class
+_ALONE = "height:112px"  # of a single picture
+_FRAME = "flex:1 1 40px;min-width:0;max-width:96px"  # of several frames, which fill a line
+_BAR, _LINE = 130, 22  # width and height of a class, in pixels
 
 
 @draws("scores")
 def scores(picture: Mapping[str, Any]) -> Markup:
-    """`frames` are PNGs in base64, one or several; `scores` [name, probability] of classes, the likeliest first."""
+    """Draw `frames`, PNGs in base64, beside the `scores`, pairs [class, probability], the most probable first."""
     frames = picture["frames"]
     alone = len(frames) == 1
     shown = ((data, "picture" if alone else f"frame {i}") for i, data in enumerate(frames, 1))

@@ -1,11 +1,13 @@
-"""Explained variance of reconstructed pixels."""
+"""Explained variance of reconstructed pixels (MAE), with pictures of samples."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from markupsafe import Markup
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -14,66 +16,70 @@ from ...core.layout import Grid
 from ...data.media.images import denormalized
 from ...data.media.png import png
 from ...layers.patches import patchify, unpatchify
+from ...look.pictures import draws
+from ...look.pictures.bitmap import beside
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
-from ..image_classification.metric import Some
+from ..samples import Reservoir
 
 register("explained", scale="fraction", higher_is_better=True)
 
-_HIDDEN = 0.5  # the brightness of what is hidden, 0 … 1
+_HIDDEN = 0.5  # brightness of hidden patches, 0 … 1
 
 
 class ReconstructionMetric(Metric):
-    """explained: 1 − Σ (x̂ − x)² / Σ (x − x̄)² over the pixels x of all patches that the loss is on, x̄ being the mean of
-    each channel: 0 for a model that knows the mean color alone, 1 for one that knows every pixel."""
+    """explained: 1 − Σ (x̂ − x)² / Σ (x − x̄)² over the pixels x of all patches that the loss is on, with the mean x̄ of each
+    channel: 0 for a model that predicts the mean color, 1 for a perfect reconstruction."""
 
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         self._scale = (mean, std)
         self._wrong, self._count = 0.0, 0
         self._sum, self._squares = np.zeros(len(mean)), 0.0
-        self._given = False  # whether mean and deviation of each patch are taken from the truth
-        self._pictures: Some[tuple[str, dict[str, NDArray[Any]], float]] = Some(32)
+        self._from_truth = False  # whether mean and deviation of each patch come from the truth
+        self._pictures: Reservoir[tuple[str, dict[str, NDArray[Any]], float]] = Reservoir(32)
 
     def evaluate(self, model: nn.Module, batch: Batch) -> None:
         head: Any = model.head
         assert batch.labels is not None
         patch, layout, pixels = head.spec.patch, batch.inputs.get("layout"), batch.labels
         truth = patchify(pixels, patch, "last").float()
-        made = model(**batch.inputs).float()
-        self._given = head.spec.normalized
-        if self._given:
-            made = made * (truth.var(-1, keepdim=True) + 1e-6).sqrt() + truth.mean(-1, keepdim=True)
+        output = model(**batch.inputs).float()
+        self._from_truth = head.spec.normalized
+        if self._from_truth:
+            output = output * (truth.var(-1, keepdim=True) + 1e-6).sqrt() + truth.mean(-1, keepdim=True)
         counted = torch.ones(truth.shape[:2], dtype=torch.bool, device=truth.device)
         if layout is not None:
             counted = head.hidden_patches(layout).bool()
-        self._measure(made[counted], truth[counted])
+        self._measure(output[counted], truth[counted])
         grid = Grid(pixels.shape[2] // patch[0], pixels.shape[3] // patch[1])
         masked = layout is not None
         for row in range(len(truth)):
-            now = counted[row, :, None]
-            whole = torch.where(now, made[row], truth[row])
+            shown = counted[row, :, None]
+            whole = torch.where(shown, output[row], truth[row])
             inputs = patchify(batch.inputs["ids"][row : row + 1].float(), patch, "last")[0]
             parts = {
                 "seen": inputs,
                 "made": whole,
                 "truth": truth[row],
-                "hidden": (now & masked).expand_as(whole).float(),
+                "hidden": (shown & masked).expand_as(whole).float(),
             }
-            error = float((whole - truth[row]).square().sum() / now.sum() / truth.shape[2])
-            shown = {name: unpatchify(part[None], grid, patch, "last")[0].cpu().numpy() for name, part in parts.items()}
-            self._pictures.add((str(batch.texts[row].get("where", "")), shown, error))
+            error = float((whole - truth[row]).square().sum() / shown.sum() / truth.shape[2])
+            images = {
+                name: unpatchify(part[None], grid, patch, "last")[0].cpu().numpy() for name, part in parts.items()
+            }
+            self._pictures.add((str(batch.texts[row].get("where", "")), images, error))
 
-    def _measure(self, made: Tensor, truth: Tensor) -> None:
-        """Add up patches (n, h · w · C)."""
+    def _measure(self, output: Tensor, truth: Tensor) -> None:
+        """Add patches (n, h · w · C) to the sums."""
         channels = truth.unflatten(-1, (-1, len(self._sum))).double()
-        self._wrong += float((made - truth).square().sum(dtype=torch.float64))
+        self._wrong += float((output - truth).square().sum(dtype=torch.float64))
         self._count += channels.shape[0] * channels.shape[1]
         self._sum += channels.sum((0, 1)).cpu().numpy()
         self._squares += float(channels.square().sum())
 
     def compute(self) -> dict[str, MetricValue]:
         spread = self._squares - float((self._sum**2).sum()) / max(self._count, 1)
-        how = "mean and deviation of each patch taken from the truth" if self._given else ""
+        how = "mean and deviation of each patch taken from the truth" if self._from_truth else ""
         return {"explained": MetricValue(1 - self._wrong / spread, how)} if spread > 0 else {}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
@@ -86,3 +92,10 @@ class ReconstructionMetric(Metric):
         seen, made, truth = (denormalized(shown[name], *self._scale) for name in ("seen", "made", "truth"))
         seen = np.where(shown["hidden"] > 0, np.uint8(255 * _HIDDEN), seen)
         return {"kind": "patches", "seen": png(seen), "made": png(made), "truth": png(truth)}
+
+
+@draws("patches")
+def patches(picture: Mapping[str, Any]) -> Markup:
+    """Draw `seen`, `made` and `truth`, PNGs in base64, side by side; hidden patches are gray in `seen`."""
+    titles = {"seen": "seen", "made": "reconstructed", "truth": "truth"}
+    return beside(((title, picture[key]) for key, title in titles.items()), widest=150)

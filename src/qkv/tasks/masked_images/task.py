@@ -22,21 +22,21 @@ from ...layers.embedding import Input
 from ...layers.patches import Patches, shown_patches
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
-from ..augmented_pictures import AugmentedTask
+from ..pictures import AugmentedTask
 from .metric import ReconstructionMetric
 
-_ORDER = "order"  # of the patches of a picture: a number for each, those with the least are shown
+_ORDER = "order"  # the target with a random number for each patch of a picture; those with the least are shown
 
 
 class MaskedPatches(AugmentedTask, kind="masked-patches"):
-    """Pictures of which the model sees a part, and paints the whole (He et al. 2022, MAE). The head is one of `pixels`.
+    """The model reads a part of each picture and reconstructs the whole (He et al. 2022, MAE). The head is one of `pixels`.
 
-    masked: the share of patches that is hidden, others in each picture and each time. The loss is on these.
-    noise:  how much noise is added to what is seen, in standard deviations of the pictures (denoising, Vincent et al.
+    masked: the share of patches that is hidden, drawn anew for each picture and epoch. The loss is on these.
+    noise:  standard deviation of Gaussian noise added to the input, in units of the pictures' (denoising, Vincent et al.
             2008).
-    coarse: squares of so many pixels by so many are seen as their mean (super-resolution).
+    coarse: replaces squares of `coarse` × `coarse` pixels of the input by their mean (super-resolution).
 
-    Without `masked` the loss is on all patches. Labels are the pictures as they were.
+    Without `masked` the loss is on all patches. Labels are the original pictures.
     """
 
     masked: float = Field(default=0.75, ge=0, lt=1)
@@ -51,33 +51,33 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
         return self
 
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
-        made = super().resolve(source, tokenizer, inputs)
+        task = super().resolve(source, tokenizer, inputs)
         assert isinstance(inputs, Patches)
-        grid = inputs.grid_of(made.size)
+        grid = inputs.grid_of(task.size)
         shown = int(grid.patches * (1 - self.masked))
         if not shown or (self.masked and shown == grid.patches):
             what = "all" if not shown else "none"
             raise ValueError(f"task.masked={self.masked} hides {what} of {grid.patches} patches")
-        if any(side % self.coarse for side in made.size):
-            height, width = made.size
+        if any(side % self.coarse for side in task.size):
+            height, width = task.size
             raise ValueError(f"task.coarse={self.coarse} does not divide pictures of {height} × {width} pixels")
-        return made.replace({"grid": tuple(grid), "tokens": grid.before + shown + grid.after})
+        return task.replace({"grid": tuple(grid), "tokens": grid.before + shown + grid.after})
 
     def items(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[Item | Skipped]:
         assert self.grid is not None
         stack = self.stacked(examples, randomness)
-        made = dict[int, Item | Skipped](stack.skipped)
-        seen = self.corrupted(stack.pictures, randomness.generator)
-        order = randomness.generator.random((len(seen), self.grid.patches), np.float32)
-        for i, picture, truth, places in zip(stack.kept, seen, stack.pictures, order, strict=True):
-            about = {} if randomness.training else {"where": examples[i].get("where", "")}
-            made[i] = Item({"ids": picture}, truth, {_ORDER: places}, self.tokens, about)
-        return [made[i] for i in range(len(examples))]
+        inputs = self.corrupted(stack.pictures, randomness.generator)
+        orders = randomness.generator.random((len(inputs), self.grid.patches), np.float32)
+        abouts = ({} if randomness.training else {"where": examples[i].get("where", "")} for i in stack.kept)
+        rows = zip(inputs, stack.pictures, orders, abouts, strict=True)
+        return stack.with_skipped(
+            Item({"ids": picture}, truth, {_ORDER: order}, self.tokens, about) for picture, truth, order, about in rows
+        )
 
     def corrupted(self, pictures: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
-        """What is seen of pictures (N, C, H, W), before patches are hidden."""
+        """Add noise to pictures (N, C, H, W) and coarsen them, before patches are hidden."""
         if self.coarse > 1:
             n, channels, height, width = pictures.shape
             k = self.coarse
@@ -89,21 +89,21 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
         return pictures
 
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
-        cut = super().collate(items, pad)
+        batch = super().collate(items, pad)
         assert self.grid is not None
-        order: Array = cut.targets[_ORDER]
+        order: Array = batch.targets[_ORDER]
         placed = {"ids": MaskedPatchLayout(self.grid, order, self.masked)} if self.masked else {}
-        return replace(cut, placed=dict(placed), targets={})
+        return replace(batch, placed=dict(placed), targets={})
 
     def counts(self, labels: Array | None, targets: dict[str, Any]) -> dict[str, int]:
-        """The patches that the loss is on."""
+        """Count the patches that the loss is on."""
         assert self.grid is not None
         patches = self.grid.patches
         counted = patches - int(patches * (1 - self.masked)) if self.masked else patches
         return {"loss": 0 if labels is None else len(labels) * counted}
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        """What is left of the picture, and the picture that is to be made of it."""
+        """Return the visible part of the picture, and the picture to reconstruct."""
         assert self.grid is not None and batch.labels is not None
         seen, truth = batch.inputs["ids"][row], batch.labels[row]
         layout = batch.inputs.get("layout")
@@ -112,8 +112,8 @@ class MaskedPatches(AugmentedTask, kind="masked-patches"):
         else:
             hidden = torch.ones(self.grid.patches, dtype=torch.bool)
             hidden[shown_patches(layout)[row if len(layout.positions) > 1 else 0]] = False
-            whole = hidden.view(1, self.grid.rows, self.grid.columns).float()
-            away = F.interpolate(whole[None], truth.shape[1:], mode="nearest")[0, 0].bool()
+            grid = hidden.view(1, 1, self.grid.rows, self.grid.columns).float()
+            away = F.interpolate(grid, truth.shape[1:], mode="nearest")[0, 0].bool()
             first = [("ids", f"{int((~hidden).sum())} of {len(hidden)} patches; the others are dots")]
             first += [("", line) for line in ascii_art.picture(seen, away)]
         return [

@@ -15,30 +15,30 @@ register("accuracy", scale="fraction", higher_is_better=True)
 
 
 class ChoiceMetric(Metric):
-    """The candidate with the highest score is chosen."""
+    """The share of examples whose right candidate has the highest score."""
 
     def __init__(self) -> None:
         self._shown: list[tuple[dict[str, Any], int, int]] = []
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
-        said = of_candidates(outputs, batch).argmax(-1).tolist()
-        self._shown += zip(batch.texts, batch.labels.tolist(), said, strict=True)
+        chosen = candidate_scores(outputs, batch).argmax(-1).tolist()
+        self._shown += zip(batch.texts, batch.labels.tolist(), chosen, strict=True)
 
     def compute(self) -> dict[str, MetricValue]:
         if not self._shown:
             return {}
-        return {"accuracy": MetricValue(sum(truth == said for _, truth, said in self._shown) / len(self._shown))}
+        return {"accuracy": MetricValue(sum(truth == chosen for _, truth, chosen in self._shown) / len(self._shown))}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [
-            {"source": example["text"], "target": example["choices"][truth], "output": example["choices"][said]}
-            for example, truth, said in evenly(self._shown, count)
+            {"source": example["text"], "target": example["choices"][truth], "output": example["choices"][chosen]}
+            for example, truth, chosen in evenly(self._shown, count)
         ]
 
 
-def of_candidates(outputs: Tensor, batch: Batch) -> Tensor:
-    """(B, K): the score of each candidate, −∞ where there is none. Each output is one; the targets' `rows` (B, K) say whose,
-    −1 for none."""
-    rows = batch.targets["rows"].cpu()
+def candidate_scores(outputs: Tensor, batch: Batch) -> Tensor:
+    """(B, K): the score of each candidate, −∞ for padding, from one output per row; the targets' `rows` (B, K) are the rows
+    of each example, −1 for none."""
+    rows = batch.targets["rows"].to(outputs.device)
     return outputs.flatten()[rows.clamp(min=0)].masked_fill(rows < 0, float("-inf"))

@@ -1,22 +1,29 @@
-"""The task `choice`: which of several candidates answers a question or continues a text."""
+"""The task `choice`: multiple choice among candidates that answer a question or continue a text; objective, prediction."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from torch import nn
+from torch.nn import functional as F
 
+from ...core.batch import Batch, Term, Terms
 from ...data.source import Example, Skipped
 from ...data.task import Item
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
+from ...training.objective import Objective
+from ..prediction import Prediction, TrainedModel
+from ..prediction_batches import predict_examples
 from ..whole_texts import Sentences
-from .metric import ChoiceMetric
+from .metric import ChoiceMetric, candidate_scores
 
 
 class Choice(Sentences, kind="choice"):
-    """Each candidate is read together with the text, and scored; the scores of a text's candidates meet in a softmax: the
-    objective `choice` (Radford et al. 2018, §3.3). The head is a `sequence-classifier` with one label.
+    """Each candidate is read together with the text and gets a score; the objective `choice` is a soft-max over the scores
+    of a text's candidates (Radford et al. 2018, §3.3). The head is a `sequence-classifier` with one label.
     """
 
     @property
@@ -40,3 +47,48 @@ class Choice(Sentences, kind="choice"):
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return ChoiceMetric()
+
+
+class Choose(Objective, kind="choice"):
+    """−log softmax over the scores of an example's candidates, at the right one (Radford et al. 2018, §3.3).
+
+    The model gives one score per row; the targets' `rows` (B, K) are the rows of each example, −1 for none; labels (B,) are
+    the index of the right one. In nats per example.
+    """
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Terms:
+        if batch.labels is None or "rows" not in batch.targets:
+            raise ValueError("the objective 'choice' needs examples with candidates; give the task choice")
+        scores = model(**batch.inputs)
+        if scores.ndim != 2 or scores.shape[1] != 1:
+            raise ValueError(
+                f"the objective 'choice' needs one score for each candidate, and the model gives {tuple(scores.shape)}; "
+                "give it the head sequence-classifier"
+            )
+        logits = candidate_scores(scores.float(), batch)
+        return {"loss": Term(F.cross_entropy(logits, batch.labels, reduction="sum"), len(batch.labels))}
+
+
+@Choice.predicts
+def predict(task: Choice, trained: TrainedModel, lines: Sequence[str], **_: Any) -> list[Prediction]:
+    """Predict the index of the best candidate, from 0, of each line TEXT<tab>CHOICE<tab>CHOICE<tab>…; `fields` have the
+    probability of each candidate, in their order.
+    """
+    examples = [_example(line, f"text {i}") for i, line in enumerate(lines, 1)]
+    rows = predict_examples(trained, task, examples, lambda *one: candidate_scores(*one).softmax(-1).tolist())
+    return [_prediction(line, one["choices"], row) for line, one, row in zip(lines, examples, rows, strict=True)]
+
+
+def _example(line: str, where: str) -> Example:
+    text, *choices = line.split("\t")
+    if len(choices) < 2 or not all(part.strip() for part in (text, *choices)):
+        raise ValueError(f"{where} is {line[:60]!r}, and this run reads CONTEXT<tab>CHOICE<tab>CHOICE<tab>…")
+    return {"text": text, "choices": choices, "where": where}
+
+
+def _prediction(line: str, choices: Sequence[str], probabilities: Sequence[float]) -> Prediction:
+    pairs = list(zip(choices, probabilities, strict=False))  # rows of a batch are as wide as its longest
+    best = max(range(len(pairs)), key=lambda i: pairs[i][1])
+    text = "  ".join(f"{choice} {share:.3f}" for choice, share in sorted(pairs, key=lambda pair: -pair[1]))
+    described = [{"choice": choice, "probability": share} for choice, share in pairs]
+    return Prediction(line, best, text, {"number": best, "choice": choices[best], "choices": described})

@@ -1,4 +1,4 @@
-"""Drawing of piano rolls: a piece as the model continues it, and as it is."""
+"""Drawing of piano rolls for a report: a piece as the model continues it, and the original."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Runs = Sequence[tuple[int, int, int]]
 
 @draws("roll")
 def roll(picture: Mapping[str, Any]) -> Markup:
-    """`made` and `true` are (note, first frame, frame after the last) of each note held; the first `prompt` frames were
-    given. `midi`, a file in base64, is offered beside them."""
-    made, true = picture["made"], picture["true"]
-    notes = [note for note, _, _ in (*made, *true)] or [60]
-    frames = max([stop for _, _, stop in (*made, *true)], default=1)
+    """Draw `made` and `true`, (note, first frame, frame after the last) of each note; the first `prompt` frames are the
+    prompt. `midi`, a file in base64, gets a link."""
+    output, true = picture["made"], picture["true"]
+    notes = [note for note, _, _ in (*output, *true)] or [60]
+    frames = max([stop for _, _, stop in (*output, *true)], default=1)
     place = (min(notes), max(notes), frames, int(picture["prompt"]))
-    parts = [_one("the model goes on", made, place), _one("the piece itself", true, place)]
+    parts = [_roll("the model goes on", output, place), _roll("the piece itself", true, place)]
     if picture.get("midi"):
         link = f"data:audio/midi;base64,{picture['midi']}"
         parts.append(tag("p", tag("a", "what the model made, as a MIDI file", href=link, download="continued.mid")))
     return tag("div", *parts)
 
 
-def _one(title: str, runs: Runs, place: tuple[int, int, int, int]) -> Markup:
+def _roll(title: str, runs: Runs, place: tuple[int, int, int, int]) -> Markup:
     low, high, frames, prompt = place
     wide = min(_WIDE, _LONGEST / frames)
     height, width = (high - low + 3) * _HIGH, frames * wide

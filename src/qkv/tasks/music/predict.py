@@ -1,4 +1,4 @@
-"""Prediction of how a piece of music continues."""
+"""Prediction of music: how pieces in MIDI files continue."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..prediction import Prediction, TrainedModel
 from .metric import continued
 from .task import Music
 
-NEW = "piece"  # the name of one that has no beginning
+NEW = "piece"  # the name of a piece without a prompt
 
 
 class Piece(NamedTuple):
-    """The beginning of one, the file that it is of, and what files of it are named."""
+    """The frames of a piece, the input file, and the name of output files."""
 
     frames: list[Frame]
     input: str
@@ -30,18 +30,18 @@ class Piece(NamedTuple):
 def predict(
     task: Music, trained: TrainedModel, paths: Sequence[str], *, seed: int = 0, **_: Any
 ) -> Iterator[Prediction]:
-    """The frames that follow each piece in some files (MIDI, or chords in JSON), `task.goes_on` of them at most; those of a
-    piece from its beginning where there are no files. Files: the piece with what follows, as MIDI.
+    """Sample the next frames of each piece in files (MIDI, or chords in JSON), at most `task.goes_on`; without files, of a
+    new piece. Output files: the piece with its continuation, as MIDI.
 
-    Each piece is drawn by chance by a seed of its own, from `seed` on.
+    Each piece is sampled with a seed of its own, from `seed` on.
     """
     steps = trained.source.steps if isinstance(trained.source, Scores) else 1
     pieces = [piece for path in paths for piece in _pieces(path, steps)] or [Piece([], "", NEW)]
     for number, piece in enumerate(pieces, seed):
         new = continued(trained.model, trained.words, piece.frames, task.goes_on, number)
         fields = {"prompt": frames_to_text(piece.frames), "output": frames_to_text(new)}
-        said = f"{piece.input}: {frames_to_text(new)}" if piece.input else frames_to_text(new)
-        yield Prediction(piece.input, new, said, fields, piece.name, partial(_file, [*piece.frames, *new], steps))
+        text = f"{piece.input}: {frames_to_text(new)}" if piece.input else frames_to_text(new)
+        yield Prediction(piece.input, new, text, fields, piece.name, partial(_file, [*piece.frames, *new], steps))
 
 
 def _file(frames: Sequence[Frame], steps: int) -> Mapping[str, bytes]:
@@ -49,15 +49,15 @@ def _file(frames: Sequence[Frame], steps: int) -> Mapping[str, bytes]:
 
 
 def _pieces(path: str, steps: int) -> Iterator[Piece]:
-    """The pieces of a file; of one alone, and of several with their numbers."""
+    """The pieces of a file, numbered if there are several."""
     table = Scores(path=path, steps=steps, shortest=1).open("train")
     for number in range(len(table)):
-        found = table[number]
-        if found is None or isinstance(found, Skipped):
-            raise ValueError(f"{path}, piece {number + 1:,}, is {found}: there is nothing to go on with")
+        example = table[number]
+        if example is None or isinstance(example, Skipped):
+            raise ValueError(f"{path}, piece {number + 1:,}, is {example}: there is nothing to go on with")
         alone, stem = len(table) == 1, Path(path).stem
         yield Piece(
-            found["frames"],
+            example["frames"],
             path if alone else f"{path}, piece {number + 1:,}",
             f"{stem}.continued" if alone else f"{stem}-{number + 1}.continued",
         )

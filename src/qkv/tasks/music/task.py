@@ -1,4 +1,4 @@
-"""The task `music`: each note is predicted from those before it."""
+"""The task `music`: language modeling of music, notes as words."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .metric import MusicMetric
 
 
 class Music(Task, kind="music"):
-    """A piece is a row of words, its frames (what sounds at one time) with a full stop behind each: `C5 G4 E4 C3 .`
+    """A piece is a sequence of frames, the notes that sound at one time, as words with a full stop: `C5 G4 E4 C3 .`
 
-    In training, a piece is moved by up to `transpose` semitones, up or down, another number each time, and of one that is
-    longer than `longest` tokens a part is read. In evaluation, a long piece is read in windows that overlap by half, and
-    every note counts once.
+    Training transposes a piece by a random number of up to `transpose` semitones, up or down, and reads a random part of
+    one that is longer than `longest` tokens. Evaluation reads a long piece in windows that overlap by half, and counts
+    every note once.
 
-    prompt, goes_on: frames of a sample that are given, and that the model is to go on for.
+    prompt, goes_on: the number of frames of a sample's prompt, and of the model's continuation.
     """
 
     predicts_without_input: ClassVar[bool] = True
@@ -35,7 +35,7 @@ class Music(Task, kind="music"):
     goes_on: int = Field(default=24, ge=1)
 
     def texts(self, example: Example) -> Iterator[str]:
-        """In every key, so that no note is unknown."""
+        """The piece in every key, so that no note is unknown."""
         for steps in range(-self.transpose, self.transpose + 1):
             yield frames_to_text(transposed(_frames(example), steps))
 
@@ -47,27 +47,25 @@ class Music(Task, kind="music"):
             int(randomness.generator.integers(-self.transpose, self.transpose + 1)) if randomness.training else 0
             for _ in examples
         ]
-        played = [transposed(_frames(example), by) for example, by in zip(examples, steps, strict=True)]
-        made: list[Item | Skipped] = []
+        texts = [frames_to_text(transposed(_frames(one), by)) for one, by in zip(examples, steps, strict=True)]
+        items: list[Item | Skipped] = []
         before, after = (() if i is None else (i,) for i in (tokenizer.bos_id, tokenizer.eos_id))
-        for example, ids in zip(
-            examples, tokenizer.encode_batch([frames_to_text(frames) for frames in played]), strict=True
-        ):
-            whole = np.array([*before, *ids, *after], np.int64)
-            if len(whole) < 2:
-                made.append(Skipped("of one token"))
+        for example, encoded in zip(examples, tokenizer.encode_batch(texts), strict=True):
+            ids = np.array([*before, *encoded, *after], np.int64)
+            if len(ids) < 2:
+                items.append(Skipped("of one token"))
             elif randomness.training:
-                start = int(randomness.generator.integers(max(1, len(whole) - self.longest)))
-                made.append(_row(example, whole, start, start, self.longest))
+                start = int(randomness.generator.integers(max(1, len(ids) - self.longest)))
+                items.append(_row(example, ids, start, start, self.longest))
             else:
-                made += self._windows(example, whole)
-        return made
+                items += self._windows(example, ids)
+        return items
 
-    def _windows(self, example: Example, whole: np.ndarray) -> Iterator[Item]:
-        """Rows that overlap by half; what a row has in common with the one before is read and not counted again."""
+    def _windows(self, example: Example, ids: np.ndarray) -> Iterator[Item]:
+        """Rows that overlap by half, of which the tokens shared with the row before have no labels."""
         start = seen = 0
-        while seen < len(whole) - 1:
-            yield _row(example, whole, start, seen, self.longest)
+        while seen < len(ids) - 1:
+            yield _row(example, ids, start, seen, self.longest)
             seen = start + self.longest
             start += self.longest // 2
 
@@ -78,13 +76,13 @@ class Music(Task, kind="music"):
 def _frames(example: Example) -> list[Frame]:
     if "frames" not in example:
         raise ValueError("music is made of frames, and these data have none; take scores or progressions")
-    found: list[Frame] = example["frames"]
-    return found
+    frames: list[Frame] = example["frames"]
+    return frames
 
 
-def _row(example: Example, whole: np.ndarray, start: int, seen: int, longest: int) -> Item:
-    """A stretch of a piece, each token beside the one after it; what was predicted before `seen` is not counted."""
-    part = whole[start : start + longest + 1]
+def _row(example: Example, ids: np.ndarray, start: int, seen: int, longest: int) -> Item:
+    """A part of a piece with the next token as the label of each; tokens up to `seen` are not labels."""
+    part = ids[start : start + longest + 1]
     labels = part[1:].copy()
     labels[: seen - start] = IGNORE
     return Item({"ids": part[:-1]}, labels, example={**example, "begins": start == 0})

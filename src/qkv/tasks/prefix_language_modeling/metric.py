@@ -1,4 +1,4 @@
-"""Token accuracy behind the prefix, with samples that the model generates greedily."""
+"""Token accuracy of prefix language modeling, with samples that the model generates greedily."""
 
 from __future__ import annotations
 
@@ -8,31 +8,14 @@ import torch
 
 from ...core.batch import IGNORE, Batch
 from ...core.layout import Layout, Role
-from ...tokenizers.tokenizer import Tokenizer
-from ..tokens import TokenMetric
-
-SHOWN = 8  # rows kept to be shown
+from ..tokens import GeneratedTextMetric
 
 
-class PrefixMetric(TokenMetric):
-    """Accuracy of the tokens behind the prefix. Samples are greedy; the prefix is read from both sides, as in training."""
+class PrefixMetric(GeneratedTextMetric):
+    """Accuracy of the tokens after the prefix. Samples continue prefixes, which attend to themselves as in training."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__()
-        self.tokenizer = tokenizer
-        self.kept: tuple[Any, Batch] | None = None
-
-    def evaluate(self, model: Any, batch: Batch) -> None:
-        super().evaluate(model, batch)
-        self.kept = self.kept or (model, batch)
-
-    @torch.inference_mode()
-    def samples(self, count: int) -> list[dict[str, Any]]:
-        if self.kept is None:
-            return []
-        model, batch = self.kept
-        rows = range(min(count, batch.rows, SHOWN))
-        return [self._sample(model, batch, row) for row in rows]
+    def generate(self, model: Any, batch: Batch, count: int) -> list[dict[str, Any]]:
+        return [self._sample(model, batch, row) for row in range(count)]
 
     def _sample(self, model: Any, batch: Batch, row: int) -> dict[str, Any]:
         assert batch.labels is not None
@@ -40,7 +23,6 @@ class PrefixMetric(TokenMetric):
         ids = batch.inputs["ids"][row : row + 1, :size]
         layout = Layout.full(size, device=ids.device).with_roles(torch.full_like(ids, Role.PREFIX))
         target = batch.labels[row][batch.labels[row] != IGNORE].tolist()
-        made = model.generate(ids, layout=layout, eos_id=self.tokenizer.eos_id, max_new_tokens=len(target))
-        said = made[0, size:].tolist()
-        texts = (self.tokenizer.decode(some) for some in (ids[0].tolist(), said, target))
+        output = model.generate(ids, layout=layout, eos_id=self.tokenizer.eos_id, max_new_tokens=len(target))
+        texts = map(self.tokenizer.decode, (ids[0].tolist(), output[0, size:].tolist(), target))
         return dict(zip(("source", "output", "target"), texts, strict=True))

@@ -1,1 +1,1 @@
-"""What pre-training tasks on text share: corruption, the lexicon of a vocabulary, pairs of sentences."""
+"""Shared by the pre-training tasks on text: corruption, classes of tokens, sentence pairs, rows."""

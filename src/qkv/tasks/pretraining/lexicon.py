@@ -1,4 +1,4 @@
-"""Classes of tokens in a vocabulary: beginnings of words, ends of sentences, special tokens."""
+"""Classes of tokens in a vocabulary: which begin words, which end sentences, which are special."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ...tokenizers.tokenizer import Tokenizer
 from ...tokenizers.training.wordpiece import CONTINUES
 from .corruption import Flags, begins_of
 
-_CLOSING = "\"'`)]}▁”’»"  # may stand between the end of a sentence and the end of its last token
+_CLOSING = "\"'`)]}▁”’»"  # closing characters after the end of a sentence
 _LINE_END = "↵"  # as `Tokenizer.tokens` shows it
 
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """Of every id of a vocabulary:
+    """Classes of the ids of a vocabulary.
 
     ordinary: the ids of text, which are neither control tokens nor markers.
-    joins, opens: a token that `joins` goes on with the word of the token before it, where that one `opens`.
-    ends:     whether it is the last of a sentence.
+    joins, opens: a token that `joins` continues the word of a token before it that `opens`.
+    ends:     whether a token ends a sentence.
     """
 
     ordinary: Ids
@@ -32,19 +32,19 @@ class Lexicon:
     ends: Flags
 
     def words(self, rows: Ragged) -> Flags:
-        """Where words begin in rows without gaps."""
+        """Flag the tokens that begin words, in rows without gaps."""
         ids = rows.flat
         return begins_of(rows, ~(np.append(self.joins[ids[1:]], False) & self.opens[ids])) if len(ids) else ids > 0
 
     def sentences(self, rows: Ragged) -> Flags:
-        """Where sentences begin."""
+        """Flag the tokens that begin sentences."""
         return begins_of(rows, self.ends[rows.flat])
 
 
 @lru_cache(maxsize=8)
 def lexicon(tokenizer: Tokenizer, ends: tuple[str, ...] = (".", "!", "?", "\n")) -> Lexicon:
-    """The lexicon of a tokenizer. A sentence ends with a token that ends in one of `ends`, brackets and quotes aside, or
-    that has a line's end anywhere in it, where that is among them."""
+    """Build the lexicon of a tokenizer. A sentence ends with a token that ends in one of `ends`, ignoring closing brackets
+    and quotes, or that contains the end of a line, if that is one of `ends`."""
     shown = tokenizer.tokens(range(tokenizer.vocab_size))
     special = {*tokenizer.controls.values(), *(tokenizer.id(marker) for marker in tokenizer.markers)}
     ordinary = [i for i, token in enumerate(shown) if token and i not in special]
@@ -65,7 +65,7 @@ def lexicon(tokenizer: Tokenizer, ends: tuple[str, ...] = (".", "!", "?", "\n"))
 
 
 def _of_word(character: str, token: str) -> bool:
-    """Whether a token has a part of a word at one of its ends: a letter, a digit, or half a character."""
+    """Whether a character at the end of a token is part of a word: a letter, a digit, or a byte of a character."""
     return character.isalnum() or character == "_" or (token.startswith("<0x") and token.endswith(">"))
 
 

@@ -1,4 +1,4 @@
-"""SQuAD's exact match and F1 of answers, the best spans over all windows of a text."""
+"""Exact match and F1 of question answering (SQuAD), with the best span over all windows of a text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from torch import Tensor
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
 from ...metrics.squad import exact, token_f1
+from ..samples import evenly
 
 
 @dataclass
-class Asked:
-    """A question with the best answer in what was read of its text so far, where that begins in the context, and how sure
-    it is that there is none."""
+class Question:
+    """A question with the best answer in the windows read so far.
+
+    start:       the character of the context with which the answer begins.
+    score, none: the score of the answer, and the least score of "no answer".
+    """
 
     example: dict[str, Any]
     answer: str = ""
@@ -26,38 +30,39 @@ class Asked:
 
 
 class AnswerMetric(Metric):
-    """Reads scores (B, T, 2) of windows: `batch.texts` say by `"spans"` which characters of the context each token from
-    `"at"` on shows.
+    """Reads scores (B, T, 2) of windows. In `batch.texts`, `"spans"` are the characters of the context that each token
+    covers, from the token `"at"` on.
 
-    The answer is the span with the highest score start + end in any window, at most `longest` tokens. Where there may be
-    none (`unanswerable`), there is none if the first token scores higher in every window, by more than `margin`.
+    The answer is the span of at most `longest` tokens with the highest score start + end in any window. If a question may
+    be `unanswerable`, the prediction is "no answer" if the first token's score exceeds it in every window by more than
+    `margin`.
     """
 
     def __init__(self, longest: int, unanswerable: bool, margin: float = 0.0) -> None:
         self._longest, self._unanswerable, self._margin = longest, unanswerable, margin
-        self._all: dict[int, Asked] = {}
+        self._all: dict[int, Question] = {}
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         for scores, example in zip(outputs, batch.texts, strict=True):
-            asked = self._all.setdefault(id(example["text"]), Asked(example))
+            question = self._all.setdefault(id(example["text"]), Question(example))
             spans, at = example["spans"], example["at"]
             first, last, score = best_span(scores[at : at + len(spans)], self._longest)
-            if score > asked.score:
-                asked.start, asked.score = spans[first][0], score
-                asked.answer = example["context"][asked.start : spans[last][1]]
-            asked.none = min(asked.none, float(scores[0].sum()))
+            if score > question.score:
+                question.start, question.score = spans[first][0], score
+                question.answer = example["context"][question.start : spans[last][1]]
+            question.none = min(question.none, float(scores[0].sum()))
 
-    def asked(self, example: dict[str, Any]) -> Asked:
-        """What was found for an example, whose "text" is the very object that its windows were made of."""
+    def question(self, example: dict[str, Any]) -> Question:
+        """Return the results for an example, whose "text" is the same object as in its windows."""
         return self._all[id(example["text"])]
 
-    def said(self, asked: Asked) -> str:
-        """The best answer; "" where it is that there is none."""
-        nothing = self._unanswerable and asked.none - asked.score > self._margin
-        return "" if nothing else asked.answer
+    def answer(self, question: Question) -> str:
+        """Return the best answer; "" for no answer."""
+        nothing = self._unanswerable and question.none - question.score > self._margin
+        return "" if nothing else question.answer
 
     def compute(self) -> dict[str, MetricValue]:
-        pairs = [(self.said(asked), asked.example["answers"]) for asked in self._all.values()]
+        pairs = [(self.answer(question), question.example["answers"]) for question in self._all.values()]
         if not pairs:
             return {}
         n, none = len(pairs), sum(truths == ("",) for _, truths in pairs)
@@ -68,18 +73,16 @@ class AnswerMetric(Metric):
         }
 
     def samples(self, count: int) -> list[dict[str, Any]]:
-        shown = list(self._all.values())
-        count = min(count, len(shown))
-        return [self._sample(shown[(2 * i + 1) * len(shown) // (2 * count)]) for i in range(count)]
+        return [self._sample(question) for question in evenly(list(self._all.values()), count)]
 
-    def _sample(self, asked: Asked) -> dict[str, Any]:
-        example, none = asked.example, "(no answer)"
-        output, target = self.said(asked) or none, example["answers"][0] or none
+    def _sample(self, question: Question) -> dict[str, Any]:
+        example, none = question.example, "(no answer)"
+        output, target = self.answer(question) or none, example["answers"][0] or none
         return {"source": f"{example['question']}\n{example['context']}", "output": output, "target": target}
 
 
 def best_span(scores: Tensor, longest: int) -> tuple[int, int, float]:
-    """(first, last, start + end) of the span of at most `longest` tokens whose score is highest; scores are (T, 2)."""
+    """(first, last, score) of the span of at most `longest` tokens with the highest score start + end; scores are (T, 2)."""
     n = len(scores)
     sums = scores[:, 0, None] + scores[None, :, 1]
     fits = torch.ones(n, n, dtype=torch.bool).triu().tril(longest - 1)

@@ -1,4 +1,4 @@
-"""Prediction of answers to questions, as spans of given texts."""
+"""Prediction of question answering: answers to new questions, as spans of new texts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NONE = "(no answer)"
 
 @dataclass(frozen=True)
 class Found:
-    """An answer with the character of the context that it begins with; both None where there is no answer.
+    """An answer, and the index of its first character in the context; both None for no answer.
 
-    score: of the best span, start + end, and none: of "no answer", the least of any window.
+    score, none: the score start + end of the best span, and the least score of "no answer" in any window.
     """
 
     answer: str | None
@@ -29,25 +29,22 @@ class Found:
 
 @Answer.predicts
 def predict(task: Answer, trained: TrainedModel, lines: Sequence[str], **options: Any) -> list[Prediction]:
-    """A `Found` for each line, which is a question, a tab, and the text that it is about.
-
-    A long text is read in windows; the answer is the best of all of them.
-    """
+    """Predict a `Found` for each line QUESTION<tab>CONTEXT. A long context is read in windows; the best answer counts."""
     examples = [_example(line, f"text {number}") for number, line in enumerate(lines, 1)]
     metric = task.metric(trained.tokenizer)
     for _, batch in prediction_batches(trained, task, examples):
         metric.evaluate(trained.model, batch)
-    made = []
+    predictions = []
     for line, example in zip(lines, examples, strict=True):
-        best = metric.asked(example)
-        said = metric.said(best)
-        found = Found(said or None, best.start if said else None, best.score, best.none)
-        made.append(Prediction(line, found, said or NONE, vars(found)))
-    return made
+        question = metric.question(example)
+        answer = metric.answer(question)
+        result = Found(answer or None, question.start if answer else None, question.score, question.none)
+        predictions.append(Prediction(line, result, answer or NONE, vars(result)))
+    return predictions
 
 
 def _example(line: str, where: str) -> Example:
     question, context = split_tabs(line, ("QUESTION", "CONTEXT"), where)
-    # The text is an object of its own, by which the metric knows the windows of a question.
+    # A new object for each question, as the metric recognizes a question's windows by it
     text = f"{question}\n{context}"
     return {"text": text, "question": question, "context": context, "where": where}

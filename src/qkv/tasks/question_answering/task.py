@@ -1,4 +1,4 @@
-"""The task `answer`: the span of a text that answers a question (extractive question answering)."""
+"""The task `answer`: extractive question answering, the span of a text that answers a question (SQuAD)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .metric import AnswerMetric
 
 @dataclass(frozen=True, eq=False)
 class Window(Item):
-    """A row with a window of a context: its tokens `start` … `stop` − 1."""
+    """A row with a window of a context, its tokens `start` … `stop` − 1."""
 
     context: Pieces = field(kw_only=True)
     start: int = 0
@@ -30,21 +30,20 @@ class Window(Item):
 
 
 class Answer(Task, kind="answer"):
-    """The model reads a question and a context, and says with which token the answer begins and with which it ends
-    (Devlin et al. 2019, §4.2 and §4.3).
+    """The model reads a question and a context, and predicts the first and the last token of the answer (Devlin et al. 2019,
+    §4.2 and §4.3).
 
-    An example has a `"question"`, a `"context"`, and its true `"answers"` with their first characters in the context, the
-    `"starts"`; the one answer "" where there is none. A long context is read in windows. In one that does not hold the
-    whole answer, the first token of the row stands for it, as it does where there is none.
+    An example has a `"question"`, a `"context"`, and its true `"answers"` with the index of their first characters in the
+    context, the `"starts"`; the only answer "" means that there is none. A long context is read in windows. The label of a
+    window without the whole answer is the first token of the row, as for a question without an answer.
 
-    longest:        tokens of a row: the question, a window, and what stands around them.
-    overlap:        tokens that a window has in common with the next.
-    longest_answer: tokens that an answer may have.
-    margin:         by how much the score of "no answer" has to be higher than that of the best span.
+    longest:        the most tokens in a row: the question, a window and special tokens.
+    overlap:        the number of tokens that consecutive windows share.
+    longest_answer: the most tokens in an answer.
+    margin:         by how much the score of "no answer" must exceed that of the best span.
     unanswerable:   whether a question may have no answer; by default as in the training data.
-    global_tokens:  which tokens see all others and are seen by them, where the model has such tokens: those of the
-                    `question`, and what stands before it, which are taken where nothing is said (Longformer, Beltagy et al.
-                    2020, §3); or `none`.
+    global_tokens:  which tokens have global attention, in a model that has it: those of the `question` and before it, the
+                    default there (Longformer, Beltagy et al. 2020, §3); or `none`.
     """
 
     longest: int = Field(default=384, ge=16)
@@ -77,17 +76,17 @@ class Answer(Task, kind="answer"):
     def inputs_of(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[Sequence[Item] | Skipped]:
-        asked = pieces_of([example["question"] for example in examples], tokenizer)
-        read = pieces_of([example["context"] for example in examples], tokenizer)
-        made: list[Sequence[Item] | Skipped] = []
-        for example, question, context in zip(examples, asked, read, strict=True):
+        questions = pieces_of([example["question"] for example in examples], tokenizer)
+        contexts = pieces_of([example["context"] for example in examples], tokenizer)
+        items: list[Sequence[Item] | Skipped] = []
+        for example, question, context in zip(examples, questions, contexts, strict=True):
             if not len(context):
-                made.append(Skipped("without a token"))
+                items.append(Skipped("without a token"))
             elif randomness.training and len(question) > self.longest // 4:
-                made.append(Skipped("with a question that fills the row"))
+                items.append(Skipped("with a question that fills the row"))
             else:
-                made.append(list(self._windows(example, question.ids[: self.longest // 4], context, tokenizer)))
-        return made
+                items.append(list(self._windows(example, question.ids[: self.longest // 4], context, tokenizer)))
+        return items
 
     def _windows(
         self, example: Example, question: list[int], context: Pieces, tokenizer: Encoder | None
@@ -115,18 +114,18 @@ class Answer(Task, kind="answer"):
         return np.array(span, np.int64) - inputs.start + inputs.example["at"]
 
     def collate(self, items: Sequence[Item], pad: int) -> NumpyBatch:
-        made = super().collate(items, pad)
+        batch = super().collate(items, pad)
         if self.global_tokens != "question":
-            return made
-        asked = tuple(item.example["asked"] for item in items)
-        spans = PaddedLayout([len(item.arrays["ids"]) for item in items], global_tokens=asked)
-        return replace(made, placed={**made.placed, "ids": spans})
+            return batch
+        questions = tuple(item.example["asked"] for item in items)
+        layout = PaddedLayout([len(item.arrays["ids"]) for item in items], global_tokens=questions)
+        return replace(batch, placed={**batch.placed, "ids": layout})
 
     def metric(self, tokenizer: Encoder | None) -> AnswerMetric:
         return AnswerMetric(self.longest_answer, bool(self.unanswerable), self.margin)
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        """The row's tokens, with the answer between brackets."""
+        """Return the row's tokens, with the answer in brackets."""
         assert batch.labels is not None
         tokens = tokenizer.tokens(batch.inputs["ids"][row].tolist()[: batch.inputs["layout"].lengths[row]])
         first, last = batch.labels[row].tolist()
@@ -138,11 +137,11 @@ class Answer(Task, kind="answer"):
 def _answers(example: Example, source: Source) -> Sequence[str]:
     if "answers" not in example:
         raise ValueError(f"the {source.kind} source gives no questions; give one that does, such as questions")
-    found: Sequence[str] = example["answers"]
-    return found
+    answers: Sequence[str] = example["answers"]
+    return answers
 
 
 def _tokens_of(answer: str, start: int, context: Pieces) -> tuple[int, int] | None:
-    """The first and the last token that show something of an answer; None where there is none."""
-    seen = np.flatnonzero((context.ends > start) & (context.starts < start + len(answer)))
-    return (int(seen[0]), int(seen[-1])) if answer and len(seen) else None
+    """The first and the last token that overlap an answer; None if there is none."""
+    overlapping = np.flatnonzero((context.ends > start) & (context.starts < start + len(answer)))
+    return (int(overlapping[0]), int(overlapping[-1])) if answer and len(overlapping) else None

@@ -16,8 +16,9 @@ register("generator", "Loss of the generator")
 
 
 class ReplacedTokens(Objective, kind="replaced-tokens"):
-    """L = L_generator + λ · L_discriminator (Clark et al. 2020, §2): cross-entropy of the hidden tokens under the generator,
-    and binary cross-entropy of every real token, replaced or not, under the model. No gradient goes through the words.
+    """L = L_generator + λ · L_discriminator (Clark et al. 2020, §2): cross-entropy of the masked tokens under the generator,
+    and binary cross-entropy of every real token, replaced or not, under the model. No gradient flows through the sampled
+    tokens.
 
     weight: λ. The term `loss` is the discriminator's, `generator` the other.
     """
@@ -31,13 +32,13 @@ class ReplacedTokens(Objective, kind="replaced-tokens"):
                 "the objective 'replaced-tokens' needs a model with a generator and hidden tokens: head=replaced-tokens and "
                 "task=replaced-tokens"
             )
-        made = head.replace(batch.inputs, batch.labels)
+        corrupted = head.replace(batch.inputs, batch.labels)
         real = batch.inputs["layout"].valid
-        sums = model(**{**batch.inputs, "ids": made.ids}, labels=made.replaced.long().where(real, IGNORE))
+        sums = model(**{**batch.inputs, "ids": corrupted.ids}, labels=corrupted.replaced.long().where(real, IGNORE))
         counts = self.counts(batch)
         return {
             "loss": Term(sums.loss, counts["loss"], self.weight, sums.nll),
-            "generator": Term(made.sums.loss, counts["generator"], value=made.sums.nll),
+            "generator": Term(corrupted.sums.loss, counts["generator"], value=corrupted.sums.nll),
             **extra_terms(sums.extras or {}, counts["loss"]),
         }
 

@@ -1,4 +1,4 @@
-"""The task `replaced-tokens` (ELECTRA): a generator fills in masked tokens, and the model detects them."""
+"""The task `replaced-tokens`: replaced-token detection (ELECTRA), masked text that a generator fills in."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .metric import ReplacedTokenMetric
 
 
 class ReplacedTokens(MaskedLanguageModel, kind="replaced-tokens"):
-    """What ELECTRA's generator reads (Clark et al. 2020, §2): rows of text, all of the predicted tokens hidden.
+    """The input of ELECTRA's generator (Clark et al. 2020, §2): rows of text in which all predicted tokens are masked.
 
-    The model has the head `replaced-tokens`, which is that generator too, and learns by the objective of the same name.
+    The model's head and objective are both `replaced-tokens`; the head contains the generator.
     """
 
     masked: Share = 1.0

@@ -1,14 +1,15 @@
-"""Mean IoU and pixel accuracy, all tiles of a picture put together."""
+"""Mean IoU and pixel accuracy of semantic segmentation, with pictures assembled from their tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from markupsafe import Markup
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -16,26 +17,29 @@ from torch.nn import functional as F
 from ...core.batch import IGNORE, Batch
 from ...data.media.images import denormalized
 from ...data.media.png import class_color, class_png, png
+from ...look.pictures import draws
+from ...look.pictures.bitmap import beside
+from ...look.svg import tag
 from ...metrics.base import Metric, MetricValue, model_outputs
 from ...metrics.intersection_over_union import ious
 
 Views = Literal[1, 2, 4, 8]
 _FLIPS: tuple[tuple[int, ...], ...] = ((), (3,), (2,), (2, 3))  # the axes of each
-_KEPT = 16  # pictures that are put together from their tiles
+_KEPT = 16  # pictures kept to be shown
 
 
 @dataclass
 class _Canvas:
-    """A picture with its truth and prediction, as far as its tiles have come."""
+    """A picture with its truth and prediction, assembled from the tiles seen so far."""
 
     image: NDArray[np.uint8]
     truth: NDArray[np.int64]
-    made: NDArray[np.int64]
+    predicted: NDArray[np.int64]
     confusion: NDArray[np.int64]
 
 
 class SegmentationMetric(Metric):
-    """What is said of pictures in `views` (`seen_in`), and how good it is.
+    """Measures predictions that are averaged over `views` (`seen_in`).
 
     miou: the mean over the classes of |truth ∩ prediction| / |truth ∪ prediction| in pixels, all pictures together;
     classes that are in neither are left out. pixel_accuracy: the share of pixels with the right class.
@@ -49,40 +53,42 @@ class SegmentationMetric(Metric):
         self._kept: dict[str, _Canvas] = {}
 
     def evaluate(self, model: nn.Module, batch: Batch) -> None:
-        said = seen_in(self._views, model, batch)
-        self.check_nan(said)
-        self.update(said, batch)
+        outputs = seen_in(self._views, model, batch)
+        self.check_nan(outputs)
+        self.update(outputs, batch)
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
         labels = batch.labels.cpu()
-        for row, (made, truth) in enumerate(zip(likeliest(outputs, labels.shape[1:]), labels, strict=True)):
+        for row, (predicted, truth) in enumerate(zip(likeliest(outputs, labels.shape[1:]), labels, strict=True)):
             n, counted = len(self._classes), truth != IGNORE
-            pairs = torch.bincount(n * truth[counted] + made[counted], minlength=n * n)
+            pairs = torch.bincount(n * truth[counted] + predicted[counted], minlength=n * n)
             confusion = pairs.reshape(n, n).numpy()
             self._confusion += confusion
-            self._keep(batch, row, truth.numpy(), made.numpy(), confusion)
+            self._keep(batch, row, truth.numpy(), predicted.numpy(), confusion)
 
     def _keep(
-        self, batch: Batch, row: int, truth: NDArray[Any], made: NDArray[Any], confusion: NDArray[np.int64]
+        self, batch: Batch, row: int, truth: NDArray[Any], predicted: NDArray[Any], confusion: NDArray[np.int64]
     ) -> None:
+        """Copy a tile into the picture that it belongs to."""
         about = batch.texts[row]
-        top, left, whole = about["place"]
+        top, left, size = about["place"]
         canvas = self._kept.get(about["where"])
         if canvas is None:
             if len(self._kept) == _KEPT:
                 return
-            empty = np.full(whole, IGNORE)
-            image = np.zeros((len(batch.inputs["ids"][row]), *whole), np.uint8)
+            empty = np.full(size, IGNORE)
+            image = np.zeros((len(batch.inputs["ids"][row]), *size), np.uint8)
             canvas = self._kept[about["where"]] = _Canvas(image, empty, empty.copy(), 0 * confusion)
         canvas.confusion = canvas.confusion + confusion
-        high, wide = (min(n, end - at) for n, end, at in zip(truth.shape, whole, (top, left), strict=True))
+        high, wide = (min(n, end - at) for n, end, at in zip(truth.shape, size, (top, left), strict=True))
         here, part = (slice(top, top + high), slice(left, left + wide)), (slice(high), slice(wide))
         pixels = denormalized(batch.inputs["ids"][row].cpu().numpy(), *self._scale)
         canvas.image[:, here[0], here[1]] = pixels[:, part[0], part[1]]
         own = truth[part] != IGNORE
         canvas.truth[here][own] = truth[part][own]
-        canvas.made[here] = np.where(own | (canvas.made[here] == IGNORE), made[part], canvas.made[here])
+        free = own | (canvas.predicted[here] == IGNORE)
+        canvas.predicted[here] = np.where(free, predicted[part], canvas.predicted[here])
 
     def compute(self) -> dict[str, MetricValue]:
         shares = ious(self._confusion)
@@ -105,7 +111,7 @@ class SegmentationMetric(Metric):
                     "kind": "mask",
                     "image": png(canvas.image),
                     "truth": class_png(canvas.truth),
-                    "made": class_png(canvas.made),
+                    "made": class_png(canvas.predicted),
                     "classes": names,
                 },
             }
@@ -114,28 +120,39 @@ class SegmentationMetric(Metric):
 
 
 def seen_in(views: Views, model: nn.Module, batch: Batch) -> Tensor:
-    """What a model says of a batch: scores (B, classes, h, w), or the mean of their soft-max over views of each picture, put
-    back upright: 2 are the picture and its mirror image, 4 both upside down too, 8 all of these with rows as columns.
+    """Run a model on a batch: scores (B, classes, h, w), or the mean of their soft-max over views of each picture, turned
+    back: 2 are the picture and its mirror image, 4 both upside down too, 8 all of these transposed.
 
-    A model without a sense of orientation errs otherwise in each (Ronneberger et al. 2015 average so over their test set).
+    Errors differ between views, so that averaging reduces them (test-time augmentation, Ronneberger et al. 2015).
     """
     if views == 1:
         outputs: Tensor = model_outputs(model, batch)
         return outputs
-    found = []
-    pixels = batch.inputs["ids"]
-    for axes, turned in product(_FLIPS[:views], (False, True)[: 1 + (views == 8)]):
-        seen = pixels.flip(axes)
-        said = model_outputs(model, replace(batch, inputs={**batch.inputs, "ids": seen.mT if turned else seen}))
-        found.append((said.mT if turned else said).flip(axes).softmax(1))
-    return torch.stack(found).mean(0)
+    probabilities = []
+    for axes, transposed in product(_FLIPS[:views], (False, True)[: 1 + (views == 8)]):
+        pixels = batch.inputs["ids"].flip(axes)
+        scores = model_outputs(
+            model, replace(batch, inputs={**batch.inputs, "ids": pixels.mT if transposed else pixels})
+        )
+        probabilities.append((scores.mT if transposed else scores).flip(axes).softmax(1))
+    return torch.stack(probabilities).mean(0)
 
 
 def likeliest(outputs: Tensor, size: Sequence[int]) -> Tensor:
-    """(B, H, W): the number of each pixel's class, by scores (B, classes, h, w) for less or as many of them."""
+    """(B, H, W): the class index of each pixel, from scores (B, classes, h, w) at the same or a lower resolution."""
     return F.interpolate(outputs, size=tuple(size), mode="bilinear", align_corners=False).argmax(1)
 
 
 def _mean(shares: NDArray[np.float64]) -> float:
-    """Over the classes that occur; NaN where none does."""
+    """The mean over the classes that occur; NaN if none does."""
     return float(np.nanmean(shares)) if np.isfinite(shares).any() else float("nan")
+
+
+@draws("mask")
+def mask(picture: Mapping[str, Any]) -> Markup:
+    """Draw `image`, `truth` and `made` (PNGs in base64) side by side above the names and colors of `classes`."""
+    swatch = "display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 1em;background:"
+    names = [tag("span", tag("span", "", style=f"{swatch}{color}"), name) for name, color in picture["classes"]]
+    titles = {"image": "picture", "truth": "truth", "made": "prediction"}
+    row = beside(((title, picture[key]) for key, title in titles.items()), widest=220)
+    return tag("div", row, tag("p", *names, style="margin:.4em 0 0 -1em"))

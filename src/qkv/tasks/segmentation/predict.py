@@ -1,4 +1,4 @@
-"""Prediction of the class of every pixel of a picture."""
+"""Prediction of semantic segmentation: the class of every pixel of new pictures."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from .task import Place, Segment
 
 @Segment.predicts
 def predict(task: Segment, trained: TrainedModel, paths: Sequence[str], **_: Any) -> Iterator[Prediction]:
-    """Of each picture a mask (H, W) of its size, the number of every pixel's class; `fields` have the share of each class.
-    Files: the mask, whose values are these numbers, and the picture under its colors.
+    """Predict a mask (H, W) for each picture: the class index of every pixel; `fields` have the share of each class. Output
+    files: the mask with these indices, and the picture overlaid with colors.
 
-    Raises ValueError for a file that holds no picture.
+    Raises ValueError if a file holds no picture.
     """
-    for path in paths:  # one after the other: the tiles of one may be many
+    for path in paths:  # one at a time, as a picture may have many tiles
         pixels = task.read(path)
         yield _prediction(task, path, _mask(task, trained, path, pixels))
 
 
 def _mask(task: Segment, trained: TrainedModel, path: str, pixels: Pixels) -> Mask:
-    """Put together from the pixels that are each tile's own, as in evaluation."""
+    """Assemble the mask from the pixels that each tile owns, as in evaluation."""
     high, wide = (max(n, side) for n, side in zip(pixels.shape[1:], task.size, strict=True))
     mask = np.empty((high, wide), np.uint8)
     for _, batch in prediction_batches(trained, task, [{"image": pixels, "where": path}]):
         classes = likeliest(seen_in(task.views, trained.model, batch), task.size).numpy().astype(np.uint8)
-        for about, found in zip(batch.texts, classes, strict=True):
+        for about, indices in zip(batch.texts, classes, strict=True):
             place: Place = about["place"]
             tile = mask[place.top : place.top + task.size[0], place.left : place.left + task.size[1]]
-            tile[about["own"]] = found[about["own"]]
+            tile[about["own"]] = indices[about["own"]]
     return np.ascontiguousarray(mask[: pixels.shape[1], : pixels.shape[2]])
 
 
@@ -47,10 +47,10 @@ def _prediction(task: Segment, path: str, mask: Mask) -> Prediction:
     counts = np.bincount(mask.ravel(), minlength=len(task.classes))
     shares = {name: count / mask.size for name, count in zip(task.classes, counts.tolist(), strict=True)}
     height, width = mask.shape
-    said = ", ".join(f"{name} {share:.1%}" for name, share in shares.items() if share)
+    summary = ", ".join(f"{name} {share:.1%}" for name, share in shares.items() if share)
     fields = {"size": [height, width], "shares": shares}
-    return Prediction(path, mask, f"{path}: {said}", fields, Path(path).stem, partial(_drawn, task, path, mask))
+    return Prediction(path, mask, f"{path}: {summary}", fields, Path(path).stem, partial(_files, task, path, mask))
 
 
-def _drawn(task: Segment, path: str, mask: Mask) -> Mapping[str, bytes]:
+def _files(task: Segment, path: str, mask: Mask) -> Mapping[str, bytes]:
     return {".mask.png": class_png_bytes(mask), ".classes.png": png_bytes(laid_over(task.read(path), mask))}

@@ -1,4 +1,4 @@
-"""The task `segment`: the class of every pixel of a picture, which is read in tiles."""
+"""The task `segment`: semantic segmentation, the class of every pixel of a picture, which is read in tiles."""
 
 from __future__ import annotations
 
@@ -21,39 +21,34 @@ from ...data.task import Item, RandomContext, Task
 from ...layers.embedding import Input
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
-from ..pictures import PictureTask, lit
+from ..pictures import SceneTask
 from .metric import SegmentationMetric, Views
 
-_SEEN = 200  # training masks that are looked at for their values
-VOID = 255  # a pixel of no class, where masks hold classes by their numbers
+_MASKS_SAMPLE = 200  # training masks from which the values of masks are taken
+VOID = 255  # a pixel without a class, in masks that hold class numbers
 _UNKNOWN = -1
 
 
-class Segment(PictureTask, kind="segment"):
+class Segment(SceneTask, kind="segment"):
     """Pictures with a mask of the same size: an array (H, W), or the path of a picture of one channel.
 
-    classes: their names; those that the source has by default, or numbers.
-    values:  what stands for each class in a mask. By default 0 and 255 where there are no others; else 0, 1, 2 …, where
-             255 is a pixel of no class, which isn't counted.
-    crops:   how many random pieces of a training picture are shown in each epoch.
-    flip:    turn training pictures around by chance, left and right; rotate: and by right angles, where up is like down.
-    light:   how much brighter or darker training pictures are made at most, as a share.
+    classes: their names; by default those of the source, or numbers.
+    values:  the value of each class in a mask. By default 0 and 255 if there are no others; else 0, 1, 2 …, where 255 is a
+             pixel without a class, which isn't counted.
+    rotate:  rotate training pictures by right angles at random, for pictures without an up and down.
     overlap: by how many pixels the tiles of a larger picture overlap in evaluation, where each pixel is predicted once, in
-             the tile in whose middle it stands most; a quarter of a tile by default.
-    views:   in how many orientations evaluation sees each tile, to take the mean of what is said
-             (`tasks.segmentation.metric.seen_in`): 2 suit what `flip` has taught, 8 what `rotate` has.
+             the tile whose middle is nearest; by default a quarter of a tile.
+    views:   the number of orientations in which evaluation reads each tile, to average the predictions
+             (`tasks.segmentation.metric.seen_in`): 2 suit a model trained with `flip`, 8 one trained with `rotate`.
 
-    Pictures smaller than what the model reads stand on black, which isn't counted.
+    Pictures smaller than the model's input are padded with black, which isn't counted.
     """
 
     renamed: ClassVar[dict[str, str]] = {"turn": "rotate"}
 
     classes: tuple[str, ...] = ()
     values: tuple[int, ...] = ()
-    crops: int = Field(default=1, ge=1)
-    flip: bool = True
     rotate: bool = False
-    light: float = Field(default=0.0, ge=0, lt=1)
     overlap: int | None = Field(default=None, ge=0)
     views: Views = 1
 
@@ -66,48 +61,35 @@ class Segment(PictureTask, kind="segment"):
         return self
 
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
-        made = super().resolve(source, tokenizer, inputs)
-        if self.views == 8 and made.size[0] != made.size[1]:
-            height, width = made.size
+        task = super().resolve(source, tokenizer, inputs)
+        if self.views == 8 and task.size[0] != task.size[1]:
+            height, width = task.size
             raise ValueError(
                 f"task.views=8 turns tiles by right angles, and these are {height} × {width}; take at most 4"
             )
-        classes = made.classes or getattr(source, "classes", ())
-        values = made.values or _values(source, len(classes))
-        return made.replace({"values": values, "classes": classes or tuple(map(str, range(len(values))))})
+        classes = task.classes or getattr(source, "classes", ())
+        values = task.values or _values(source, len(classes))
+        return task.replace({"values": values, "classes": classes or tuple(map(str, range(len(values))))})
 
     @property
     def n_labels(self) -> int:
         return len(self.values)
 
-    def item(self, example: Example, tokenizer: Encoder | None, randomness: RandomContext) -> Item | Skipped:
-        return self.items([example], tokenizer, randomness)[0]
-
-    def items(
-        self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
-    ) -> list[Item | Skipped]:
-        made: list[Item | Skipped] = []
-        for example in examples:
-            pixels = self.pixels(example)
-            if isinstance(pixels, Skipped):
-                made.append(pixels)
-                continue
-            labels = self._labels(example, pixels)
-            if randomness.training:
-                made += self._crops(example, pixels, labels, randomness)
-            else:
-                made += [replace(one, labels=self._own(labels, one)) for one in self._tiles(example, pixels)]
-        return made
+    def labelled(self, example: Example, pixels: Pixels, randomness: RandomContext) -> Iterator[Item]:
+        labels = self._labels(example, pixels)
+        if randomness.training:
+            return self._crops(example, pixels, labels, randomness.generator)
+        return (replace(tile, labels=self._own(labels, tile)) for tile in self._tiles(example, pixels))
 
     def inputs_of(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[Sequence[Item] | Skipped]:
-        """The tiles of each picture, for prediction."""
+        """Return the tiles of each picture, for prediction."""
         pictures = ((one, self.pixels(one)) for one in examples)
         return [p if isinstance(p, Skipped) else list(self._tiles(one, p)) for one, p in pictures]
 
     def _labels(self, example: Example, pixels: Pixels) -> NDArray[np.int64]:
-        """(H, W) the number of each pixel's class. Raises ValueError where the mask is not of the picture or the classes."""
+        """(H, W): the class index of each pixel. Raises ValueError if the mask's size or values are wrong."""
         mask, where = mask_of(example), example.get("where", "an example")
         if mask.shape != pixels.shape[1:]:
             sizes = (f"{size[1]} × {size[0]}" for size in (mask.shape, pixels.shape[1:]))
@@ -125,13 +107,11 @@ class Segment(PictureTask, kind="segment"):
             )
         return labels
 
-    # -- training ---------------------------------------------------------------------------------------------------
-
     def _crops(
-        self, example: Example, pixels: Pixels, labels: NDArray[np.int64], randomness: RandomContext
+        self, example: Example, pixels: Pixels, labels: NDArray[np.int64], random: np.random.Generator
     ) -> Iterator[Item]:
+        """Random crops for training, flipped and rotated with their labels."""
         pixels, labels = _padded(pixels, self.size, 0), _padded(labels, self.size, IGNORE)
-        random = randomness.generator
         for _ in range(self.crops):
             top, left = (int(random.integers(n - side + 1)) for n, side in zip(labels.shape, self.size, strict=True))
             down, across = slice(top, top + self.size[0]), slice(left, left + self.size[1])
@@ -141,27 +121,23 @@ class Segment(PictureTask, kind="segment"):
             if self.rotate:
                 turns = int(random.integers(4)) if self.size[0] == self.size[1] else 2 * int(random.integers(2))
                 both = np.rot90(both[0], turns, (1, 2)), np.rot90(both[1], turns)
-            numbers = self.numbers(both[0])
-            if self.light:
-                numbers = lit(numbers, self.light, random)
+            numbers = self.relit(self.normalize(both[0]), random)
             yield self._item(numbers, np.ascontiguousarray(both[1]), example, Place(0, 0, labels.shape))
 
-    # -- evaluation -------------------------------------------------------------------------------------------------
-
     def _tiles(self, example: Example, pixels: Pixels) -> Iterator[Item]:
-        """The picture in pieces of the model's size, and which of its pixels are each one's own."""
+        """Tiles of the model's size for evaluation, and which of its pixels each tile owns."""
         size = pixels.shape[1:]
         pixels = _padded(pixels, self.size, 0)
         axes = (tiles(n, side, self._overlap(side)) for n, side in zip(pixels.shape[1:], self.size, strict=True))
         for rows, columns in product(*axes):
             down, across = (slice(one.start, one.start + n) for one, n in zip((rows, columns), self.size, strict=True))
             item = self._item(
-                self.numbers(pixels[:, down, across]), None, example, Place(rows.start, columns.start, size)
+                self.normalize(pixels[:, down, across]), None, example, Place(rows.start, columns.start, size)
             )
             yield replace(item, example={**item.example, "own": (rows.own, columns.own)})
 
     def _own(self, labels: NDArray[np.int64], tile: Item) -> NDArray[np.int64]:
-        """The labels of a tile's own pixels, −100 for all others."""
+        """The labels of the pixels that a tile owns, −100 for all others."""
         place: Place = tile.example["place"]
         here = _padded(labels, self.size, IGNORE)[
             place.top : place.top + self.size[0], place.left : place.left + self.size[1]
@@ -191,7 +167,7 @@ class Segment(PictureTask, kind="segment"):
         ]
 
     def notes(self, example: Example) -> tuple[str, ...]:
-        """Pictures are cut into pieces, and keep their scale."""
+        """Pictures are cut into tiles and keep their scale, so their size needs no note."""
         return Task.notes(self, example)
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
@@ -199,7 +175,7 @@ class Segment(PictureTask, kind="segment"):
 
 
 class Place(NamedTuple):
-    """Where a tile stands in its picture, and how large that is."""
+    """The position of a tile in its picture, and the picture's size."""
 
     top: int
     left: int
@@ -207,14 +183,14 @@ class Place(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A piece along one side of a picture, and what of it is its own, counted from its start."""
+    """A tile along one side of a picture, and the part that it owns, counted from its start."""
 
     start: int
     own: slice
 
 
 def tiles(length: int, side: int, overlap: int) -> list[Tile]:
-    """Pieces of one length that cover another, evenly, by at least so much overlap; each place is one's own."""
+    """Cover a length evenly with tiles of one length that overlap by at least `overlap`; one tile owns each position."""
     count = 1 + max(0, -(-(length - side) // (side - overlap)))
     starts = [round(k * (length - side) / max(count - 1, 1)) for k in range(count)]
     edges = [0, *((a + side + b) // 2 for a, b in pairwise(starts)), length]
@@ -222,24 +198,24 @@ def tiles(length: int, side: int, overlap: int) -> list[Tile]:
 
 
 def mask_of(example: Example) -> Mask:
-    found = example.get("mask")
-    if found is None:
-        raise ValueError(f"{example.get('where', 'an example')} has no mask, which segmentation is taught by")
-    return read_mask(found) if isinstance(found, Path) else found
+    mask = example.get("mask")
+    if mask is None:
+        raise ValueError(f"{example.get('where', 'an example')} has no mask, which the task 'segment' learns from")
+    return read_mask(mask) if isinstance(mask, Path) else mask
 
 
 def _values(source: Source, classes: int) -> tuple[int, ...]:
-    """What stands for the classes in the masks of some training examples."""
-    found: set[int] = set()
-    for example in islice(source.examples("train", shuffle=False), _SEEN):
-        found |= set(np.flatnonzero(np.bincount(mask_of(example).ravel(), minlength=256)).tolist())
-    if found <= {0, VOID} and classes in (0, 2):
+    """The value of each class in the masks of some training examples."""
+    values: set[int] = set()
+    for example in islice(source.examples("train", shuffle=False), _MASKS_SAMPLE):
+        values |= set(np.flatnonzero(np.bincount(mask_of(example).ravel(), minlength=256)).tolist())
+    if values <= {0, VOID} and classes in (0, 2):
         return (0, VOID)
-    return tuple(range(classes or max(found - {VOID}) + 1))
+    return tuple(range(classes or max(values - {VOID}) + 1))
 
 
 def _padded(values: NDArray[Any], size: Size, fill: int) -> NDArray[Any]:
-    """An array (…, H, W) of at least this size, filled up on the right and below."""
+    """Pad an array (…, H, W) on the right and at the bottom to at least this size."""
     more = [(0, max(0, want - have)) for want, have in zip(size, values.shape[-2:], strict=True)]
     if not any(after for _, after in more):
         return values

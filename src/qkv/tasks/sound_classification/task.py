@@ -1,7 +1,8 @@
-"""The task `sound`: the class of a sound, from its log-mel spectrogram (AST)."""
+"""The task `sound`: sound classification from a log-mel spectrogram (AST), and its prediction."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, ClassVar, Self
 
@@ -13,6 +14,7 @@ from pydantic import Field
 from ...core.batch import Batch
 from ...data import ascii_art
 from ...data.classes import class_index, classes_of_source
+from ...data.media import audio
 from ...data.media.audio import Wave, log_mel, resampled
 from ...data.source import Example, OnError, Skipped, Source
 from ...data.task import Item, RandomContext, Task
@@ -20,21 +22,24 @@ from ...layers.embedding import Input
 from ...layers.patches import Patches
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
+from ..classes import class_predictions
+from ..prediction import Prediction, TrainedModel
+from ..prediction_batches import in_parts
 from .metric import SoundClassMetric
 
-_SEEN = 200  # training sounds that mean and deviation are taken of
+_STATISTICS_SAMPLE = 200  # training sounds from which mean and deviation are taken
 
 
 class Sound(Task, kind="sound"):
     """The class of a sound, from patches of its log-mel spectrogram (AST, Gong et al. 2021).
 
-    The model reads an image of `n_mels` × frames; a sound is cut off where that ends, or filled up with silence. In
-    training it begins at any place that leaves it whole, and stretches of up to `mask` of the time and of the pitches are
-    hidden (SpecAugment, Park et al. 2019).
+    The model reads an image of `n_mels` × frames; a longer sound is cut, a shorter one padded with silence, in training at
+    a random position. Training also masks stretches of up to the share `mask` of the time and of the mel bands
+    (SpecAugment, Park et al. 2019).
 
     n_fft, hop: samples in a frame, and from one frame to the next.
-    mean, std:  of all spectrograms, by which they are normalized; those of some training sounds by default.
-    rate:       samples a second of the training sounds, by default.
+    mean, std:  of all spectrograms, for normalization; by default those of some training sounds.
+    rate:       samples per second that the model reads; by default those of the training sounds.
     on_error:   for an example with a class that is not in the training data: "raise" an error, or "skip" and count it.
     """
 
@@ -59,15 +64,15 @@ class Sound(Task, kind="sound"):
             raise ValueError(
                 "sounds are read as images of one channel, mel bands × frames; give the model patches of such"
             )
-        made = self.replace({"image": inputs.image, "tokens": inputs.grid.tokens})
-        if not made.classes:
-            made = made.replace({"classes": classes_of_source(source)})
-        if made.mean is None or made.std is None or made.rate is None:
-            examples = list(islice(source.examples("train", shuffle=True), _SEEN))
-            all_ = np.stack([made.spectrogram(example["audio"], example["rate"]) for example in examples])
-            found = {"mean": float(all_.mean()), "std": float(all_.std()), "rate": examples[0]["rate"]}
-            made = made.replace({name: value for name, value in found.items() if getattr(made, name) is None})
-        return made
+        task = self.replace({"image": inputs.image, "tokens": inputs.grid.tokens})
+        if not task.classes:
+            task = task.replace({"classes": classes_of_source(source)})
+        if task.mean is None or task.std is None or task.rate is None:
+            examples = list(islice(source.examples("train", shuffle=True), _STATISTICS_SAMPLE))
+            mels = np.stack([task.spectrogram(example["audio"], example["rate"]) for example in examples])
+            values = {"mean": float(mels.mean()), "std": float(mels.std()), "rate": examples[0]["rate"]}
+            task = task.replace({name: value for name, value in values.items() if getattr(task, name) is None})
+        return task
 
     @property
     def n_labels(self) -> int | None:
@@ -85,27 +90,27 @@ class Sound(Task, kind="sound"):
         return number if isinstance(number, Skipped) else np.int64(number)
 
     def picture(self, samples: Wave, rate: int, randomness: RandomContext | None = None) -> NDArray[np.float32]:
-        """What the model reads of a sound; one of another rate than the training sounds' is resampled."""
+        """Return the normalized spectrogram of a sound, resampled to the rate of the training sounds."""
         assert self.mean is not None and self.std is not None
-        wanted = self.rate or rate
-        mels = self.spectrogram(resampled(samples, rate, wanted), wanted, randomness)
+        target = self.rate or rate
+        mels = self.spectrogram(resampled(samples, rate, target), target, randomness)
         return (mels - np.float32(self.mean)) / np.float32(self.std)
 
     def spectrogram(self, samples: Wave, rate: int, randomness: RandomContext | None = None) -> NDArray[np.float32]:
-        """(mels, frames) of a sound, in powers of ten."""
+        """(mels, frames): the log-mel spectrogram of a sound, log10."""
         mels, frames = self.image
-        samples = _placed(samples, frames * self.hop, randomness)
-        found = log_mel(torch.from_numpy(samples)[None], rate, n_mels=mels, n_fft=self.n_fft, hop=self.hop)
-        return found[0].numpy()
+        samples = _fitted(samples, frames * self.hop, randomness)
+        return log_mel(torch.from_numpy(samples)[None], rate, n_mels=mels, n_fft=self.n_fft, hop=self.hop)[0].numpy()
 
     def _hide(self, picture: NDArray[np.float32], random: np.random.Generator) -> None:
+        """Mask a stretch of the mel bands and one of the time, in place."""
         for axis, size in enumerate(picture.shape):
             width = random.integers(0, int(size * self.mask) + 1)
             start = random.integers(0, size - width + 1)
             picture[(slice(None),) * axis + (slice(start, start + width),)] = 0
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        """The spectrogram, high pitches above low ones, and the class."""
+        """Return the spectrogram, high pitches above low ones, and the class."""
         lines = [line for line in super().preview(batch, row, tokenizer) if line[0]]
         drawn = ascii_art.picture(batch.inputs["ids"][row].flip(1))
         return [lines[0], *(("", line) for line in drawn), *lines[1:]]
@@ -114,14 +119,23 @@ class Sound(Task, kind="sound"):
         return SoundClassMetric(self.classes)
 
 
-def _placed(samples: Wave, length: int, randomness: RandomContext | None) -> Wave:
-    """So many samples: silence around a shorter sound, a part of a longer one; where is by chance in training."""
+@Sound.predicts
+def predict(task: Sound, trained: TrainedModel, paths: Sequence[str], **_: Any) -> Iterator[Prediction]:
+    """Predict a `Classified` for each file. Raises ValueError if one holds no sound."""
+    for part in in_parts(paths):
+        sounds = ((path, *audio.read(path)) for path in part)
+        examples = [{"audio": samples, "rate": rate, "where": path} for path, samples, rate in sounds]
+        yield from class_predictions(task, task.classes, trained, part, examples)
+
+
+def _fitted(samples: Wave, length: int, randomness: RandomContext | None) -> Wave:
+    """Pad a shorter sound with silence and crop a longer one, at a random position in training."""
     room = abs(length - len(samples))
     start = (
         int(randomness.generator.integers(0, room + 1)) if randomness is not None and randomness.training else room // 2
     )
     if len(samples) >= length:
         return samples[start : start + length]
-    whole = np.zeros(length, np.float32)
-    whole[start : start + len(samples)] = samples
-    return whole
+    padded = np.zeros(length, np.float32)
+    padded[start : start + len(samples)] = samples
+    return padded

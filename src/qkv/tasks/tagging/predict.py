@@ -1,4 +1,4 @@
-"""Prediction of tags of words, and of the entities that these spell."""
+"""Prediction of token classification: the tags of words in new texts, and the entities that they encode."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ def predict(
     in_words: Callable[[str], Example] | None = None,
     **options: Any,
 ) -> list[Prediction]:
-    """Of each text its tags, one for each word; `fields` have the words too and, where tags spell entities, each of these
+    """Predict the tags of each text, one per word; `fields` also have the words and, if tags encode entities, each entity
     with its type, its text and its words `start` … `stop` − 1.
 
-    Words stand between white space, as the training data have them, unless `in_words` says which there are; of symbols, each
-    is one.
+    Texts are split into words by `in_words`, or else at white space; if the task is on symbols, each symbol is a word.
     """
-    cut = in_words or task.untagged
-    examples: list[Example] = [{**cut(text), "where": f"text {number}"} for number, text in enumerate(texts, 1)]
+    split = in_words or task.untagged
+    examples: list[Example] = [{**split(text), "where": f"text {number}"} for number, text in enumerate(texts, 1)]
     metric = task.metric(trained.tokenizer)
     for _, batch in prediction_batches(trained, task, examples):
         metric.evaluate(trained.model, batch)
@@ -39,13 +38,13 @@ def predict(
     ]
 
 
-def _prediction(task: Tag, given: str, example: Example, tags: list[str]) -> Prediction:
+def _prediction(task: Tag, line: str, example: Example, tags: list[str]) -> Prediction:
     text, words = example["text"], example["words"]
-    found: dict[str, Any] = {"words": list(words), "tags": tags}
+    fields: dict[str, Any] = {"words": list(words), "tags": tags}
     scheme = task.scheme or scheme_of(task.tags)
     if scheme != "plain":
         begins = places_of(text, words)
-        found["entities"] = [
+        fields["entities"] = [
             {
                 "type": one.type,
                 "text": text[begins[one.start] : begins[one.stop - 1] + len(words[one.stop - 1])],
@@ -54,4 +53,4 @@ def _prediction(task: Tag, given: str, example: Example, tags: list[str]) -> Pre
             }
             for one in entities(tags, scheme)
         ]
-    return Prediction(given, tags, marked(words, tags), found)
+    return Prediction(line, tags, marked(words, tags), fields)

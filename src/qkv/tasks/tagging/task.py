@@ -1,4 +1,4 @@
-"""The task `tag`: a tag for each word of a text or each symbol of a string (token classification)."""
+"""The task `tag`: token classification, a tag for each word of a text or each symbol of a string (NER, POS tags)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from .metric import TagMetric
 
 
 class Tag(Task, kind="tag"):
-    """Each word has a tag: entities, parts of speech, the secondary structure at each place of a protein.
+    """Each word has a tag: entities, parts of speech, the secondary structure at each position of a protein.
 
-    An example has a `"text"`, the `"words"` that stand in it in this order (the text itself, where each of its symbols is
-    one), and their `"tags"`; "" is a tag that nobody knows and nothing counts. The label stands at a word's first token,
-    and the other tokens have none (Devlin et al. 2019, §5.3).
+    An example has a `"text"`, the `"words"` in it from left to right (the text itself, if each symbol is a word), and their
+    `"tags"`; "" is an unknown tag, which is not counted. The label is at a word's first token; its other tokens have none
+    (Devlin et al. 2019, §5.3).
 
-    tags:    by number; by default those of the training data in order.
-    scheme:  how tags spell entities, see `judges.entities`; by default as the tags look.
+    tags:    the names of the tags, by index; by default those of the training data in order.
+    scheme:  how tags encode entities, see `qkv.metrics.entities`; by default recognized from the tags.
     symbols: whether each symbol of a text is a word; by default as in the training data.
-    longest: tokens of a row with those around it. A longer text becomes several rows, each beginning with a word.
+    longest: the most tokens in a row, special tokens included. A longer text becomes several rows, each beginning with a
+             word.
     """
 
     tags: tuple[str, ...] = ()
@@ -40,7 +41,7 @@ class Tag(Task, kind="tag"):
     longest: int = Field(default=256, ge=8)
 
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
-        """Raises ValueError where the data have no tags, or only one."""
+        """Raises ValueError if the data have no tags, or only one."""
         tags = self.tags or getattr(source, "tags", ()) or _tags_in(source)
         if len(tags) < 2:
             raise ValueError(f"a tagger needs at least two tags to tell apart, and the data have {list(tags)}")
@@ -53,46 +54,46 @@ class Tag(Task, kind="tag"):
 
     def why_missing(self, metric: str) -> str | None:
         if metric.startswith("entity_") and self.scheme == "plain":
-            some = ", ".join(self.tags[:4]) + (" …" if len(self.tags) > 4 else "")
-            return f"the tags spell no entities ({some}); give training.metric=accuracy"
+            tags = ", ".join(self.tags[:4]) + (" …" if len(self.tags) > 4 else "")
+            return f"the tags spell no entities ({tags}); give training.metric=accuracy"
         return None
 
     def inputs_of(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[Sequence[Item] | Skipped]:
-        made: list[Sequence[Item] | Skipped] = []
+        items: list[Sequence[Item] | Skipped] = []
         for example, pieces in zip(examples, pieces_of([e["text"] for e in examples], tokenizer), strict=True):
             first = first_pieces(example, pieces)
             if (first < 0).all():
-                made.append(Skipped("without a token"))
+                items.append(Skipped("without a token"))
             elif randomness.training and not self._has_known_tag(example, first):
-                made.append(Skipped("without a tag that is known"))
+                items.append(Skipped("without a tag that is known"))
             else:
-                made.append(list(self._rows(example, pieces, first, tokenizer)))
-        return made
+                items.append(list(self._rows(example, pieces, first, tokenizer)))
+        return items
 
     def _has_known_tag(self, example: Example, first: Index) -> bool:
         """Whether there is a label to learn from. Raises ValueError for a tag that is not one of the task's."""
-        known = self._numbers(example) != IGNORE
+        known = self._indices(example) != IGNORE
         for i in np.flatnonzero(~known).tolist():
             if tag := example["tags"][i]:
                 where = f"{example['where']}: " if "where" in example else ""
                 raise ValueError(f"{where}{example['words'][i]!r} has the tag {tag!r}; {nearest(tag, self.tags)}")
         return bool(known[first >= 0].any())
 
-    def _numbers(self, example: Example) -> Index:
-        """The number of each word's tag, −100 for one that is unknown."""
-        numbers = {tag: i for i, tag in enumerate(self.tags)}
-        return np.array([numbers.get(tag, IGNORE) for tag in example["tags"]], np.int64)
+    def _indices(self, example: Example) -> Index:
+        """The index of each word's tag, −100 for an unknown tag."""
+        indices = {tag: i for i, tag in enumerate(self.tags)}
+        return np.array([indices.get(tag, IGNORE) for tag in example["tags"]], np.int64)
 
     def labels(self, example: Example, inputs: Item) -> Any | Skipped:
         labels, at = np.full(len(inputs.arrays["ids"]), IGNORE, np.int64), np.array(inputs.example["at"], np.int64)
         word = inputs.example["first"]
-        labels[at[at >= 0]] = self._numbers(example)[word : word + len(at)][at >= 0]
+        labels[at[at >= 0]] = self._indices(example)[word : word + len(at)][at >= 0]
         return labels
 
     def _rows(self, example: Example, pieces: Pieces, first: Index, tokenizer: Encoder | None) -> Iterator[Item]:
-        """A text in rows of at most `longest` tokens, cut where a word begins; in the middle of one that is longer."""
+        """Cut a text into rows of at most `longest` tokens, at the beginnings of words, or within a word that is longer."""
         assert tokenizer is not None
         room = self.longest - frame_of(tokenizer).size
         words = np.flatnonzero(first >= 0)
@@ -105,21 +106,20 @@ class Tag(Task, kind="tag"):
                 stop = int(fit[-1]) if len(fit) else stop
                 later = words[begins >= stop]
                 until = int(later[0]) if len(later) else len(first)
-            if until > word:  # else the part is the rest of a long word, at which no label stands
+            if until > word:  # else the row is the rest of a long word, without a label
                 yield _row(example, framed(tokenizer, pieces.ids[start:stop]), first[word:until] - start, word)
             start, word = stop, until
 
     def untagged(self, text: str) -> Example:
-        """A text without tags as an example: each of its symbols is a word, or what stands between white space."""
+        """Make an example of a text without tags, in which words are separated by white space, or are single symbols."""
         words: Sequence[str] = text.strip() if self.symbols else text.split()
-        whole = words if isinstance(words, str) else " ".join(words)
-        return {"text": whole, "words": words}
+        return {"text": words if isinstance(words, str) else " ".join(words), "words": words}
 
     def metric(self, tokenizer: Encoder | None) -> TagMetric:
         return TagMetric(self.tags, self.scheme or scheme_of(self.tags))
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        """The tokens, each label beside the token that it stands at."""
+        """Return the tokens, with the tags beside the tokens that have one."""
         ids, labels = batch.inputs["ids"][row].tolist(), batch.labels
         assert labels is not None
         tokens = tokenizer.tokens(ids[: batch.inputs["layout"].lengths[row]])
@@ -131,18 +131,18 @@ class Tag(Task, kind="tag"):
 
 
 def _row(example: Example, row: Framed, at: Index, word: int) -> Item:
-    """Words from `word` on, whose first tokens are at these places of the text's part; −1 and less are nowhere."""
+    """The row of the words from index `word` on; `at` are the indices of their first tokens, negative for none."""
     places = np.where(at >= 0, at + row.spans[0][0], -1)
     return Item({"ids": row.ids}, example={**example, "first": word, "at": places.tolist()})
 
 
 def first_pieces(example: Example, pieces: Pieces) -> Index:
-    """Which token is the first of each word, −1 where none is. Raises ValueError where words are not those of the text."""
+    """The index of the first token of each word, −1 for none. Raises ValueError if the words are not in the text."""
     text, words = example["text"], example["words"]
     if "tags" in example and len(words) != len(example["tags"]):
         raise ValueError(f"{example.get('where', text[:40])}: {len(words)} words have {len(example['tags'])} tags")
     begins = places_of(text, words)
-    seen = np.flatnonzero(pieces.starts < pieces.ends)  # the others show nothing but white space
+    seen = np.flatnonzero(pieces.starts < pieces.ends)  # the others cover white space alone
     word_of = np.searchsorted(begins, pieces.starts[seen], side="right") - 1
     known, places = np.unique(word_of, return_index=True)
     first = np.full(len(words), -1, np.int64)
@@ -151,27 +151,27 @@ def first_pieces(example: Example, pieces: Pieces) -> Index:
 
 
 def places_of(text: str, words: Sequence[str]) -> Index:
-    """The first character of each word, from left to right. Raises ValueError where one does not stand in the text."""
+    """The first character of each word, from left to right. Raises ValueError if a word is not in the text."""
     if words is text:
         return np.arange(len(text))
-    found, at = [], 0
+    places, at = [], 0
     for word in words:
         place = text.find(word, at)
         if not word or place < 0:
             raise ValueError(f"the word {word!r} does not stand in {text[at : at + 60]!r}, where it has a tag")
-        found.append(place)
+        places.append(place)
         at = place + len(word)
-    return np.array(found, np.int64)
+    return np.array(places, np.int64)
 
 
 def _tags_in(source: Source) -> tuple[str, ...]:
-    """All tags of the training data, `O` first. Raises ValueError where an example has none."""
-    found: set[str] = set()
+    """All tags of the training data, `O` first. Raises ValueError if an example has none."""
+    tags: set[str] = set()
     for example in source.examples("train", shuffle=False):
         if "tags" not in example:
             raise ValueError(f"the {source.kind} source gives no tags; give one that does, such as columns")
-        found.update(example["tags"])
-    return tuple(sorted(found - {""}, key=lambda tag: (tag != "O", tag)))
+        tags.update(example["tags"])
+    return tuple(sorted(tags - {""}, key=lambda tag: (tag != "O", tag)))
 
 
 def _of_symbols(source: Source) -> bool:

@@ -1,22 +1,22 @@
-"""The task `classify`: the class of a text or of two texts (sentiment, topics, inference, acceptability)."""
+"""The task `classify`: text classification of one text or two (sentiment, topics, inference), and its prediction."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
-from ...core.spec import nearest
 from ...data.classes import class_name, sorted_classes
 from ...data.source import Example, Skipped, Source
 from ...data.task import Item
 from ...layers.embedding import Input
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
+from ..classes import class_predictions, known_class, split_pairs
+from ..prediction import Prediction, TrainedModel
 from ..whole_texts import Sentences, number
 from .metric import ClassMetric
 
-_DECIMALS = 20  # of which half stars may be classes; more are numbers
+_DECIMALS = 20  # decimal labels that may be classes, such as half stars; more are numbers to learn
 _NO_CLASS = "whose label is no class"
 
 
@@ -38,47 +38,55 @@ class Classify(Sentences, kind="classify"):
     def resolve(self, source: Source, tokenizer: Encoder | None, inputs: Input) -> Self:
         if self.classes:
             return self._filled(inputs)
-        found: set[str] = set()
+        names: set[str] = set()
         for example in source.examples("train", shuffle=False):
             name = class_name(example.get("label"))
             if name is None and _only_scored(example):
-                raise ValueError(_other_kind(example))  # skipping would leave none
+                raise ValueError(_why_no_class(example))  # skipping would leave no example
             if name is None:
-                self._refused(example, _other_kind(example), _NO_CLASS)
+                self._refused(example, _why_no_class(example), _NO_CLASS)
             else:
-                found.add(name)
-        if len(found) < 2:
-            there = f"only the class {next(iter(found))!r}" if found else "no class"
+                names.add(name)
+        if len(names) < 2:
+            there = f"only the class {next(iter(names))!r}" if names else "no class"
             raise ValueError(f"the training data have {there}, and there is nothing to tell apart; give two at least")
-        if len(found) > _DECIMALS and all(number(name) is not None for name in found) and any("." in n for n in found):
+        if len(names) > _DECIMALS and all(number(name) is not None for name in names) and any("." in n for n in names):
             raise ValueError(
-                f"the labels are {len(found):,} numbers such as {min(found)!r}, which are hardly classes; to learn numbers, "
+                f"the labels are {len(names):,} numbers such as {min(names)!r}, which are hardly classes; to learn numbers, "
                 "give task=regress, and data.score in place of data.label"
             )
-        return self._filled(inputs, classes=sorted_classes(found))
+        return self._filled(inputs, classes=sorted_classes(names))
 
     @property
     def n_labels(self) -> int | None:
         return len(self.classes) or None
 
     def labels(self, example: Example, inputs: Item) -> Any | Skipped:
-        name = class_name(example.get("label"))
-        if name is None:
-            return self._refused(example, _other_kind(example), _NO_CLASS)
-        if name not in self.classes:
-            what = f"the class {name!r} is not in the training data; {nearest(name, self.classes)}"
-            return self._refused(example, f"{what}; give it examples to learn from", "of a class unseen in training")
-        return np.int64(self.classes.index(name))
+        if class_name(example.get("label")) is None:
+            return self._refused(example, _why_no_class(example), _NO_CLASS)
+        return known_class(example, self.classes, self.on_error)
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return ClassMetric(self.classes)
+
+
+@Classify.predicts
+def predict(task: Classify, trained: TrainedModel, lines: Sequence[str], **_: Any) -> list[Prediction]:
+    """Predict a `Classified` for each line TEXT or TEXT<tab>TEXT. Long texts are truncated."""
+    texts, pairs = split_pairs(lines)
+    sides = [texts] if pairs is None else [texts, pairs]
+    examples = [dict(zip(("text", "pair"), row, strict=False)) for row in zip(*sides, strict=True)]
+    for i, example in enumerate(examples, 1):
+        if not all(text.strip() for text in example.values()):
+            raise ValueError(f"text {i} is empty, so there is nothing to read")
+    return class_predictions(task.replace(over_long="cut"), task.classes, trained, lines, examples)
 
 
 def _only_scored(example: Example) -> bool:
     return "score" in example and "label" not in example
 
 
-def _other_kind(example: Example) -> str:
+def _why_no_class(example: Example) -> str:
     if _only_scored(example):
         return "there is a score and no label; task=regress learns scores"
     if "label" not in example:

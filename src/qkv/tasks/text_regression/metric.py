@@ -1,4 +1,4 @@
-"""Correlations of predicted numbers with the true ones."""
+"""Correlations of predicted scores with true ones (text regression)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..samples import evenly, read_of
 
 
 class NumberMetric(Metric):
-    """The head's only output is the number, of which `score` makes what it means."""
+    """Measures models whose only output is a number, which `score` converts to the units of the data."""
 
     def __init__(self, score: Callable[[float], float]) -> None:
         self._score = score
@@ -26,15 +26,15 @@ class NumberMetric(Metric):
         self._shown += zip(map(read_of, batch.texts), batch.labels.tolist(), numbers, strict=True)
 
     def compute(self) -> dict[str, MetricValue]:
-        return correlations([truth for _, truth, _ in self._shown], [said for _, _, said in self._shown])
+        return correlations([truth for _, truth, _ in self._shown], [predicted for _, _, predicted in self._shown])
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [
             {
                 "source": text,
                 "target": f"{self._score(truth):.2f}",
-                "output": f"{self._score(said):.2f}",
+                "output": f"{self._score(output):.2f}",
                 "graded": True,
             }
-            for text, truth, said in evenly(self._shown, count)
+            for text, truth, output in evenly(self._shown, count)
         ]

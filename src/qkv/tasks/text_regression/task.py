@@ -1,7 +1,8 @@
-"""The task `regress`: a number for a text or for two texts read together."""
+"""The task `regress`: text regression, a number for one text or two texts read together, and its prediction."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,6 +12,8 @@ from ...data.task import Item
 from ...layers.embedding import Input
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
+from ..prediction import Prediction, TrainedModel
+from ..prediction_batches import predict_examples, split_tabs
 from ..whole_texts import Sentences, number
 from .metric import NumberMetric
 
@@ -18,7 +21,7 @@ from .metric import NumberMetric
 class Regress(Sentences, kind="regress"):
     """The head is a `sequence-classifier` with one label, and learns (score − center) / spread by its squared error.
 
-    low, high:      what a score lies between, where it has bounds.
+    low, high:      bounds of the scores, if there are any.
     center, spread: by default mean and standard deviation of the training scores.
     """
 
@@ -46,7 +49,7 @@ class Regress(Sentences, kind="regress"):
         return score if isinstance(score, Skipped) else np.float32((score - (self.center or 0)) / (self.spread or 1))
 
     def score(self, output: float) -> float:
-        """The score that the head means by its output."""
+        """Convert the head's output to a score."""
         return output * (self.spread or 1) + (self.center or 0)
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
@@ -56,22 +59,32 @@ class Regress(Sentences, kind="regress"):
         return f"{self.score(label):.4g}"
 
 
+@Regress.predicts
+def predict(task: Regress, trained: TrainedModel, lines: Sequence[str], **_: Any) -> list[Prediction]:
+    """Predict the score of each line TEXT or TEXT<tab>TEXT, in the units of the training data."""
+    examples: list[Example] = []
+    for i, line in enumerate(lines, 1):
+        texts = split_tabs(line, ("TEXT", "TEXT") if "\t" in line else ("TEXT",), f"text {i}")
+        examples.append({**dict(zip(("text", "pair"), texts, strict=False)), "where": f"text {i}"})
+    scores = predict_examples(trained, task, examples, lambda outputs, _: map(task.score, outputs.flatten().tolist()))
+    return list(map(Prediction.of_number, lines, scores))
+
+
 def score_of(task: Sentences, example: Example, low: float | None, high: float | None) -> float | Skipped:
-    """The score of an example within its bounds; or why it is skipped."""
-    given = example.get("score")
-    found = number(given)
-    if found is None:
-        what = f"the score is {given!r}, which is no number" if "score" in example else "there is no score"
+    """Return the score of an example, or why it is skipped."""
+    score = number(example.get("score"))
+    if score is None:
+        what = f"the score is {example['score']!r}, which is no number" if "score" in example else "there is no score"
         return task._refused(example, f"{what}; name its column as data.score=…", "whose score is no number")
-    if (low is not None and found < low) or (high is not None and found > high):
-        return task._refused(example, f"the score {found:g} is outside {low} … {high}", "whose score is out of range")
-    return found
+    if (low is not None and score < low) or (high is not None and score > high):
+        return task._refused(example, f"the score {score:g} is outside {low} … {high}", "whose score is out of range")
+    return score
 
 
 def scores_of(task: Any, source: Source) -> list[float]:
-    """The scores of the training data. Raises ValueError where there is none."""
-    found = [score_of(task, example, task.low, task.high) for example in source.examples("train", shuffle=False)]
-    scores = [score for score in found if not isinstance(score, Skipped)]
+    """Return the scores of the training data. Raises ValueError if there are none."""
+    parsed = [score_of(task, example, task.low, task.high) for example in source.examples("train", shuffle=False)]
+    scores = [score for score in parsed if not isinstance(score, Skipped)]
     if not scores:
         raise ValueError("no example of the training data has a score; name its column as data.score=…")
     return scores

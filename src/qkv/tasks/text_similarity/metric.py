@@ -1,4 +1,4 @@
-"""Correlations of cosines with true similarities, and accuracy of retrieval in a batch."""
+"""Correlations of cosines with true similarities (text similarity), and accuracy of retrieval within a batch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..samples import evenly, read_of
 
 
 class SimilarityMetric(Metric):
-    """The outputs are vectors, the targets' `rows` (B, 2) say which two are a pair. Pairs without a label belong together:
-    then what counts is whether the nearest of the batch's second vectors is the first one's own."""
+    """Measures models that output a vector for each text; the targets' `rows` (B, 2) are the rows of each pair. Pairs
+    without labels are positive: then accuracy says how often a first text's nearest second text in the batch is its own."""
 
     def __init__(self) -> None:
         self._shown: list[tuple[str, float | None, float]] = []
@@ -24,15 +24,15 @@ class SimilarityMetric(Metric):
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         first, second = _pairs(outputs, batch)
-        found = cosines(outputs, batch).tolist()
-        truths = [None] * len(found) if batch.labels is None else batch.labels.tolist()
+        scores = cosines(outputs, batch).tolist()
+        truths = [None] * len(scores) if batch.labels is None else batch.labels.tolist()
         self._right += ((first @ second.T).argmax(-1) == torch.arange(len(first))).tolist()
-        self._shown += zip(map(read_of, batch.texts), truths, found, strict=True)
+        self._shown += zip(map(read_of, batch.texts), truths, scores, strict=True)
 
     def compute(self) -> dict[str, MetricValue]:
-        judged = [(truth, said) for _, truth, said in self._shown if truth is not None]
-        if judged:
-            return correlations(*zip(*judged, strict=True))
+        labelled = [(truth, output) for _, truth, output in self._shown if truth is not None]
+        if labelled:
+            return correlations(*zip(*labelled, strict=True))
         if not self._right:
             return {}
         how = "whether a text's own pair is the nearest of the batch's"
@@ -42,20 +42,20 @@ class SimilarityMetric(Metric):
         return [
             {
                 "source": text,
-                "output": f"{said:.2f}",
+                "output": f"{output:.2f}",
                 **({} if truth is None else {"target": f"{truth:.2f}", "graded": True}),
             }
-            for text, truth, said in evenly(self._shown, count)
+            for text, truth, output in evenly(self._shown, count)
         ]
 
 
 def cosines(outputs: Tensor, batch: Batch) -> Tensor:
-    """The cosine of both vectors of each pair."""
+    """The cosine of the two vectors of each pair."""
     first, second = _pairs(outputs, batch)
     return (first * second).sum(-1)
 
 
 def _pairs(outputs: Tensor, batch: Batch) -> tuple[Tensor, ...]:
-    """Both vectors of each pair, of length 1."""
+    """The two vectors of each pair, normalized to length 1."""
     rows = batch.targets["rows"].cpu()
     return tuple(F.normalize(outputs[rows[:, side]], dim=-1) for side in (0, 1))

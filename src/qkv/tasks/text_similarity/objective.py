@@ -15,7 +15,7 @@ from ...training.objective import Objective
 
 
 class Cosine(Objective, kind="cosine"):
-    """(cos(u, v) − y)², with y from 0 to 1 how alike the texts of u and v are (Reimers & Gurevych 2019, §3)."""
+    """(cos(u, v) − y)², where y from 0 to 1 is the similarity of the texts (Reimers & Gurevych 2019, §3)."""
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         if batch.labels is None:
@@ -26,12 +26,12 @@ class Cosine(Objective, kind="cosine"):
 
 
 class Contrastive(Objective, kind="contrastive"):
-    """−log exp(cos(u_i, v_i)/τ) / Σ_j exp(cos(u_i, v_j)/τ): a text is to tell the one that belongs to it from all others of
-    the batch (Henderson et al. 2017; Gao et al. 2021). `both` adds the same for each v among all u, and halves the sum.
+    """−log exp(cos(u_i, v_i)/τ) / Σ_j exp(cos(u_i, v_j)/τ): each text identifies its own pair among all pairs of the batch
+    (InfoNCE; Henderson et al. 2017; Gao et al. 2021). `both` adds the same for each v among all u, and halves the sum.
 
-    What a pair is told from are the pairs of its own micro-batch on its own rank, which is the term's `scope`: to
-    accumulate micro-batches is not the same as a larger batch, though each pair weighs as much. The value is in nats a pair;
-    chance is log of the pairs in a batch.
+    Negatives are the pairs of the same micro-batch on the same rank, which is the term's `scope`: accumulating
+    micro-batches is not the same as a larger batch, though each pair has the same weight. The value is in nats per pair;
+    chance is the logarithm of the number of pairs in a batch.
     """
 
     scope: ClassVar[str] = "micro-batch"
@@ -41,16 +41,16 @@ class Contrastive(Objective, kind="contrastive"):
 
     def __call__(self, model: nn.Module, batch: Batch) -> Terms:
         u, v = _pairs(model, batch, self.kind)
-        likeness = u @ v.T / self.temperature
-        own = torch.arange(len(u), device=u.device)
-        loss = F.cross_entropy(likeness, own, reduction="sum")
+        logits = u @ v.T / self.temperature
+        labels = torch.arange(len(u), device=u.device)
+        loss = F.cross_entropy(logits, labels, reduction="sum")
         if self.both:
-            loss = (loss + F.cross_entropy(likeness.T, own, reduction="sum")) / 2
+            loss = (loss + F.cross_entropy(logits.T, labels, reduction="sum")) / 2
         return {"loss": Term(loss, len(u))}
 
 
 def _pairs(model: nn.Module, batch: Batch, kind: str) -> tuple[Float[Tensor, "B M"], Float[Tensor, "B M"]]:
-    """Both vectors of each pair, of length 1 in fp32. The targets' `rows` (B, 2) say which rows they are."""
+    """The two vectors of each pair, normalized to length 1 in fp32. The targets' `rows` (B, 2) are their rows."""
     rows = batch.targets.get("rows")
     if rows is None or rows.shape[1] != 2:
         raise ValueError(f"the objective {kind!r} needs pairs of texts; give the task similarity")

@@ -1,4 +1,4 @@
-"""The task `similarity`: how alike two texts are, by the cosine of their vectors (Sentence-BERT)."""
+"""The task `similarity`: text similarity by the cosine of two vectors (Sentence-BERT), and its prediction."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from ...data.task import Item, RandomContext
 from ...layers.embedding import Input
 from ...metrics.base import Metric
 from ...tokenizers.protocol import Encoder
+from ..prediction import Prediction, TrainedModel
+from ..prediction_batches import predict_examples, split_tabs
 from ..text_regression.task import score_of, scores_of
 from ..whole_texts import Sentences
-from .metric import SimilarityMetric
+from .metric import SimilarityMetric, cosines
 
 
 class Similarity(Sentences, kind="similarity"):
-    """Both texts of a pair are rows of one batch. The head is a `sentence-vector`; the objective is `cosine`, which wants
-    scores, or `contrastive`, which wants pairs that belong together.
+    """Both texts of a pair are rows of one batch. The head is a `sentence-vector`; the objective is `cosine`, which needs
+    scores, or `contrastive`, which needs positive pairs.
 
-    low, high: the scores of what has nothing in common and of what is the same; by default the least and the greatest of
-               the training data. Data without scores are pairs that belong together.
-    positive:  train on pairs with this score at least, as those that belong together. Validation and test have all.
+    low, high: the scores of unrelated and of equivalent texts; by default the least and the greatest of the training data.
+               Pairs in data without scores are all positive.
+    positive:  train on pairs with at least this score, as positive pairs. Validation and test use all pairs.
 
     A text without a second one is paired with itself: by dropout it has two vectors (Gao et al. 2021, SimCSE).
     """
@@ -45,10 +47,10 @@ class Similarity(Sentences, kind="similarity"):
                 raise ValueError("task.positive chooses pairs by their score, and these data have none; leave it out")
             return self._filled(inputs)
         scores = scores_of(self, source)
-        made = self._filled(inputs, low=min(scores), high=max(scores))
-        if made.low == made.high:
-            raise ValueError(f"every pair of the training data has the score {made.low:g}; there is nothing to learn")
-        return made
+        task = self._filled(inputs, low=min(scores), high=max(scores))
+        if task.low == task.high:
+            raise ValueError(f"every pair of the training data has the score {task.low:g}; there is nothing to learn")
+        return task
 
     def sides(self, example: Example) -> list[tuple[str, ...]]:
         return [(example["text"],), (example["pair"] if "pair" in example else example["text"],)]
@@ -65,14 +67,23 @@ class Similarity(Sentences, kind="similarity"):
     def items(
         self, examples: Sequence[Example], tokenizer: Encoder | None, randomness: RandomContext
     ) -> list[Item | Skipped]:
-        made = super().items(examples, tokenizer, randomness)
+        items = super().items(examples, tokenizer, randomness)
         if self.positive is None or not randomness.training:
-            return made
-        together = (float(example["score"]) >= self.positive for example in examples)
+            return items
+        positive = (float(example["score"]) >= self.positive for example in examples)
         return [
             item if isinstance(item, Skipped) or fits else Skipped("too unlike to belong together")
-            for item, fits in zip(made, together, strict=True)
+            for item, fits in zip(items, positive, strict=True)
         ]
 
     def metric(self, tokenizer: Encoder | None) -> Metric:
         return SimilarityMetric()
+
+
+@Similarity.predicts
+def predict(task: Similarity, trained: TrainedModel, lines: Sequence[str], **_: Any) -> list[Prediction]:
+    """Predict the cosine of the two vectors of each line TEXT<tab>TEXT. Long texts are truncated."""
+    pairs = [split_tabs(line, ("TEXT", "TEXT"), f"text {i}") for i, line in enumerate(lines, 1)]
+    examples = [{"text": a, "pair": b} for a, b in pairs]
+    scores = predict_examples(trained, task.replace(over_long="cut"), examples, lambda *one: cosines(*one).tolist())
+    return list(map(Prediction.of_number, lines, scores))

@@ -1,4 +1,4 @@
-"""The task `video-classify`: the class of a video, from tubelets of space and time (ViViT)."""
+"""The task `video-classify`: video classification from tubelets of space and time (ViViT)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ..image_classification.task import ImageClassify
 class VideoClassify(ImageClassify, kind="video-classify"):
     """Examples with a "video", frames (T, C, H, W), and a "label". The head is an `image-classifier`.
 
-    The model reads a video as one picture (`video.tubelets`): `tubelet` frames of C channels as tubelet · C channels, and
-    frames / tubelet such groups below one another. So of 8 frames of 16 × 16 pixels, two in a tubelet, `model.image` is
-    [64, 16].
+    The model reads a video as one picture (`video.tubelets`): `tubelet` frames of C channels become tubelet · C channels,
+    and the frames / tubelet groups are stacked below one another. For 8 frames of 16 × 16 pixels with two frames per
+    tubelet, `model.image` is [64, 16].
 
-    frames:  how many, evenly from all of a video; as many as the first training video has by default.
-    tubelet: how many of them a patch reaches over; as many as the model's channels hold by default.
+    frames:  the number of frames, evenly from all of a video; by default that of the first training video.
+    tubelet: the number of frames per patch; by default what the model's channels hold.
     """
 
     reads: ClassVar[str] = "video"
@@ -42,7 +42,9 @@ class VideoClassify(ImageClassify, kind="video-classify"):
         first = next(source.examples("train", shuffle=False), {})
         shape = np.shape(first.get("video", ()))
         if len(shape) != 4:
-            raise ValueError(f"the task {self.kind!r} is on videos, and {source.kind!r} gives none")
+            raise ValueError(
+                f"the task {self.kind!r} is on videos, and {source.kind!r} gives none; take a source of videos"
+            )
         channels = inputs.channels if isinstance(inputs, Patches) else 0
         frames, depth = self.frames or shape[0], self.tubelet or max(1, channels // shape[1])
         if frames % depth or depth * shape[1] != channels:
@@ -51,13 +53,13 @@ class VideoClassify(ImageClassify, kind="video-classify"):
                 f"{channels} channels; give model.channels as {shape[1]} for each frame of a tubelet (such as "
                 f"{2 * shape[1]}), and as task.frames a number of whole tubelets"
             )
-        made = self.replace({"frames": frames, "tubelet": depth})
-        height = (made.image or (inputs.image if isinstance(inputs, Patches) else (0, 0)))[0]
+        task = self.replace({"frames": frames, "tubelet": depth})
+        height = (task.image or (inputs.image if isinstance(inputs, Patches) else (0, 0)))[0]
         if height % (frames // depth):
             raise ValueError(
                 f"model.image is {height} high, which the {frames // depth} tubelets in time do not divide"
             )
-        return super(VideoClassify, made).resolve(source, tokenizer, inputs)
+        return super(VideoClassify, task).resolve(source, tokenizer, inputs)
 
     def pixels(self, example: Example) -> Pixels | Skipped:
         video = example.get("video")
@@ -69,11 +71,11 @@ class VideoClassify(ImageClassify, kind="video-classify"):
         return tubelets(resized(evenly(video, self.frames), self._frame, self.fit), self.tubelet)
 
     def read(self, path: str | Path) -> Frames:
-        """The frames in a file, with the model's channels. Raises ValueError that names the file where there are none."""
+        """Read the frames of a file with the model's channels. Raises ValueError, naming the file, if it holds no video."""
         return read(path, "gray" if self.channels == self.tubelet else "rgb", bits=self.bits or 16)
 
     def preview(self, batch: Batch, row: int, tokenizer: Any) -> list[tuple[str, str]]:
-        """The first frame of every tubelet, from left to right, and the class."""
+        """Return the first frame of every tubelet, from left to right, and the class."""
         seen = batch.inputs["ids"][row]
         moments = seen[: len(seen) // self.tubelet].unflatten(1, (-1, self._frame[0]))  # (C, T, H, W)
         lines = [line for line in super().preview(batch, row, tokenizer) if line[0]]
@@ -84,10 +86,10 @@ class VideoClassify(ImageClassify, kind="video-classify"):
         if count == self.frames and tuple(have) == self._frame:
             return Task.notes(self, example)
         wanted = f"{self.frames} frames of {self._frame[0]} × {self._frame[1]} pixels"
-        said = f"the first video has {count} frames of {have[0]} × {have[1]} pixels, and the model reads {wanted}"
-        return (*Task.notes(self, example), f"{said}; see task.frames and model.image")
+        note = f"the first video has {count} frames of {have[0]} × {have[1]} pixels, and the model reads {wanted}"
+        return (*Task.notes(self, example), f"{note}; see task.frames and model.image")
 
     @property
     def _frame(self) -> Size:
-        """Height and width of a frame in the model."""
+        """Height and width of a frame in the model's input."""
         return self.size[0] * self.tubelet // self.frames, self.size[1]

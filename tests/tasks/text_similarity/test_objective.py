@@ -1,4 +1,4 @@
-"""What is minimized where texts are compared: by hand, by finite differences of nothing but the formula."""
+"""Objectives of sentence vectors, computed by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from qkv.core.batch import Batch
-from qkv.tasks.multiple_choice.objective import Choose
+from qkv.tasks.multiple_choice.task import Choose
 from qkv.tasks.text_similarity.objective import Contrastive, Cosine
 
 
@@ -23,16 +23,6 @@ class Says(nn.Module):
 
 def batch(outputs: Tensor, rows: Any, labels: Tensor | None) -> Batch:
     return Batch({"ids": outputs}, labels, {"loss": len(rows)}, targets={"rows": torch.tensor(rows)})
-
-
-def test_candidates_meet_in_a_softmax() -> None:
-    scores = torch.tensor([[1.0], [2.0], [0.5], [0.0], [-1.0]], requires_grad=True)
-    term = Choose()(Says(), batch(scores, [[0, 1, -1], [2, 3, 4]], torch.tensor([1, 0])))["loss"]
-    a, b = scores[:2, 0].log_softmax(0)[1], scores[2:, 0].log_softmax(0)[0]
-    torch.testing.assert_close(term.sum, -(a + b))
-    assert term.count == 2
-    term.sum.backward()
-    assert scores.grad is not None and scores.grad.isfinite().all() and scores.grad.abs().min() > 0
 
 
 def test_cosines_are_drawn_to_the_scores() -> None:

@@ -1,12 +1,10 @@
-"""Pictures judged: classes among the first five, what is explained of hidden pixels, and samples that are drawn."""
+"""Explained variance of reconstructed pixels, and the pictures of samples."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,46 +13,7 @@ from qkv.core.batch import Batch
 from qkv.core.layout import Grid
 from qkv.layers.patches import masked_layout, patchify
 from qkv.look.pictures import draw
-from qkv.tasks.image_classification.metric import ImageClassMetric, Some
 from qkv.tasks.masked_images.metric import ReconstructionMetric
-
-NAMES = tuple("abcdefg")
-
-
-def pictures(count: int, name: str = "image") -> list[dict[str, Any]]:
-    shape = (3, 4, 4) if name == "image" else (2, 3, 4, 4)
-    return [{name: np.full(shape, i, np.uint8), "where": f"picture {i}"} for i in range(count)]
-
-
-@pytest.mark.parametrize("name", ["image", "video"])
-def test_accuracy_and_the_first_five(name: str) -> None:
-    metric, scores = ImageClassMetric(NAMES), torch.arange(7.0).flip(0).expand(7, 7)  # a first, b second, …, g last
-    metric.update(scores, Batch({}, torch.arange(7), texts=tuple(pictures(7, name))))
-    found = metric.compute()
-    assert found["accuracy"].value == pytest.approx(1 / 7) and found["top5"].value == pytest.approx(5 / 7)
-    samples = metric.samples(3)
-    assert [s["output"] for s in samples] == ["a"] * 3 and samples[0]["target"] in NAMES
-    json.dumps(samples)
-    drawn = str(draw(samples[0]["picture"]))
-    assert drawn.count("<img") == (1 if name == "image" else 2) and ">a 63 %</text>" in drawn
-
-
-def test_five_classes_have_no_first_five() -> None:
-    metric = ImageClassMetric(NAMES[:5])
-    metric.update(torch.eye(5), Batch({}, torch.arange(5), texts=tuple(pictures(5))))
-    assert "top5" not in metric.compute() and metric.compute()["accuracy"].value == 1
-
-
-def test_a_few_of_many_are_drawn_evenly() -> None:
-    counts = Counter[int]()
-    kept: Some[int] = Some(50)
-    for i in range(1000):
-        kept.add(i)
-    counts.update(i // 250 for i in kept.take(50))
-    assert min(counts.values()) > 5 and kept.take(50) == sorted(kept.take(50)) and len(kept.take(4)) == 4
-    few: Some[int] = Some(50)
-    few.add(3)
-    assert few.take(9) == [3]
 
 
 class Painter(torch.nn.Module):
@@ -75,6 +34,8 @@ class Painter(torch.nn.Module):
 
 
 PIXELS = torch.randn(5, 3, 4, 8, generator=torch.Generator().manual_seed(0))
+
+
 TRUTH = patchify(PIXELS, (2, 2), "last")
 
 

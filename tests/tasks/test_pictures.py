@@ -1,0 +1,28 @@
+"""Base classes of tasks on pictures: channels, and skipped examples in their places."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qkv.data.source import Skipped
+from qkv.data.task import Item
+from qkv.tasks.pictures import Stack, with_channels
+
+
+def test_gray_becomes_color_and_color_gray() -> None:
+    gray = np.arange(4, dtype=np.uint8).reshape(1, 2, 2)
+    assert with_channels(gray, 1) is gray
+    assert with_channels(gray, 3).tolist() == [gray[0].tolist()] * 3
+    red = np.zeros((3, 1, 1), np.uint8)
+    red[0] = 255
+    assert with_channels(red, 1).tolist() == [[[76]]]  # 0.299 · 255
+    with pytest.raises(ValueError, match=r"of 3 channels is none for a model of 2; give model\.channels=3"):
+        with_channels(red, 2)
+
+
+def test_skipped_examples_stay_in_their_places() -> None:
+    stack = Stack(np.zeros((2, 1, 1, 1), np.float32), [0, 2], {1: Skipped("broken")})
+    items = [Item({"ids": np.array([i])}) for i in (5, 6)]
+    first, skipped, last = stack.with_skipped(items)
+    assert (first, skipped, last) == (items[0], "broken", items[1])
