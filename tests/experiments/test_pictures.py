@@ -104,7 +104,7 @@ def test_a_run_tells_what_is_in_files(place: Path, tmp_path: Path, capsys: pytes
     assert main([*short(words), "--out", str(tmp_path / "run")]) == 0, capsys.readouterr().err
     said = " ".join(capsys.readouterr().out.split())
     assert "Task: 2 classes: 'cat', 'dog'." in said
-    assert "pixels, and the model reads 8 × 8; pictures are brought to its size, which is model.image." in said
+    assert "pixels, and the model reads 8 × 8; pictures are resized to that (model.image)." in said
     run = qkv.load(tmp_path / "run", device="cpu")
     paths = [place / "photos" / "dog" / "1.png", place / "photos" / "cat" / "0.png"]
     found = classify_files(run, paths)

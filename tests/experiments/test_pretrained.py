@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from run_tiny import TINY
 from safetensors.torch import load_file, save_file
 
 import tokenizers
-from qkv.data import Batching, Pairs, stream
+from qkv.data import Batching, Pairs, Reverse, stream
 from qkv.experiments.pretrained import check_base, keep_base, tokenizer_of
 from qkv.experiments.train import train
 from qkv.inference.run import load
@@ -210,3 +213,30 @@ def test_a_decoder_that_begins_with_nothing_known_is_told(tmp_path: Path) -> Non
         (tmp_path / "base/generation_config.json").unlink(missing_ok=True)
         with pytest.raises(ValueError, match=said):
             tokenizer_of(str(tmp_path / "base"))
+
+
+class Marked(Reverse, kind="marked-reverse"):
+    """Reversal whose sources may begin with a marker that no tokenizer has."""
+
+    @property
+    def special(self) -> tuple[str, ...]:
+        return ("<new>",)
+
+
+def test_an_adapter_says_which_tables_leave_new_tokens_untrained(trained: Path, tmp_path: Path) -> None:
+    def said(out: str, *more: str) -> str:
+        stream = io.StringIO()
+        train(recipe(trained, LORA, *more), tmp_path / out, device="cpu", console=Console(file=stream, width=500))
+        return stream.getvalue()
+
+    assert "new token" not in said("old")
+    note = said("new", "data.kind=marked-reverse")
+    match = re.search(
+        r"the rows of 1 new token untrained, in .*; adapter\.train=(\[.*\]) trains these tables whole", note
+    )
+    assert match, note
+    advised = LORA.replace("}", f", train: {match[1]}}}")
+    assert "new token" not in said("advised", "data.kind=marked-reverse", advised)
+    table = match[1].strip("[]").split(",")[0]
+    before, after = state(trained)[table], state(tmp_path / "advised")[table]
+    assert len(after) == len(before) + 1 and not torch.equal(after[: len(before)], before)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from qkv.data.media.png import png_bytes
 from qkv.data.source import Skipped
 from qkv.data.task import Item
+from qkv.tasks.image_classification.task import ImageClassify
 from qkv.tasks.pictures import Stack, with_channels
+
+RED = np.stack([np.full((4, 4), 200), np.zeros((4, 4)), np.zeros((4, 4))]).astype(np.uint8)
+GRAY = np.full((3, 4, 4), 90, np.uint8)
 
 
 def test_gray_becomes_color_and_color_gray() -> None:
@@ -26,3 +31,16 @@ def test_skipped_examples_stay_in_their_places() -> None:
     items = [Item({"ids": np.array([i])}) for i in (5, 6)]
     first, skipped, last = stack.with_skipped(items)
     assert (first, skipped, last) == (items[0], "broken", items[1])
+
+
+@pytest.mark.parametrize("encoded", [False, True])
+@pytest.mark.parametrize(("pixels", "channels", "told"), [(RED, 1, True), (RED, 3, False), (GRAY, 1, False)])
+def test_colors_for_a_model_of_one_channel(pixels: np.ndarray, channels: int, told: bool, encoded: bool) -> None:
+    task = ImageClassify(image=(4, 4), channels=channels, classes=("a",))
+    notes = task.notes({"image": png_bytes(pixels) if encoded else pixels, "label": "a"})
+    assert any("is in color, and the model has one channel" in note for note in notes) == told
+
+
+def test_a_picture_of_another_size() -> None:
+    (note,) = (n for n in ImageClassify(image=(2, 4), classes=("a",)).notes({"image": RED}) if "pixels" in n)
+    assert note.startswith("the first picture has 4 × 4 pixels, and the model reads 2 × 4")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from .plurals import counted
 from .spec import nearest
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -21,7 +22,7 @@ def choose(name: str | torch.device = "auto") -> torch.device:
     if kind == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(index or 0) >= count:
-            seen = f"{count} CUDA device{'s' if count != 1 else ''}" if count else "no CUDA device"
+            seen = counted(count, "CUDA device") if count else "no CUDA device"
             raise ValueError(
                 f"this machine has {seen} that PyTorch {torch.__version__} can use; take --device cpu or auto"
             )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
+from ..core.plurals import counted
 from ..core.shuffle import Shuffle, mix
 from ..core.spec import Spec
 
@@ -79,6 +80,7 @@ class Counts:
             self.first.setdefault(str(entry), entry.where)
 
     def add(self, other: Counts) -> None:
+        """Add the counts of other examples."""
         self.read += other.read
         self.skipped += other.skipped
         self.first = other.first | self.first
@@ -86,13 +88,26 @@ class Counts:
         self.tokens += other.tokens
         self.slots += other.slots
 
+    def update_epoch(self, epoch: Counts, pool: Counts) -> None:
+        """Count a pool of examples. Of several epochs only the one with the most examples counts, since they are the same
+        examples again: `epoch` is the sum of its pools. Tokens and slots are of all batches."""
+        if epoch.read >= self.read:
+            self.read, self.skipped, self.first, self.cut = epoch.read, epoch.skipped, epoch.first, epoch.cut
+        self.tokens += pool.tokens
+        self.slots += pool.slots
+
+    @property
+    def mostly_skipped(self) -> bool:
+        """Whether more than half of the examples were skipped."""
+        return 2 * self.skipped.total() > self.read
+
     @property
     def fill(self) -> float:
         """Real tokens ÷ slots: 1.0 means no padding."""
         return self.tokens / self.slots if self.slots else 0.0
 
     def __str__(self) -> str:
-        text = f"{self.read:,} examples read"
+        text = f"{counted(self.read, 'example')} read"
         if self.skipped:
             reasons = ", ".join(self._reason(reason, n) for reason, n in self.skipped.most_common())
             text += f"; {self.skipped.total():,} skipped ({reasons}), {_share(self.skipped.total(), self.read)} of all"

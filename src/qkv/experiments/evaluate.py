@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -332,8 +332,10 @@ class Evaluator:
 
 
 def said(batches: Stream) -> list[str]:
-    """What the data's reader has to say: what was skipped, or cut."""
-    return [str(batches.report)] if batches.report.skipped or batches.report.cut else []
+    """What was skipped or cut. Notes on the data themselves are printed before training."""
+    report = replace(batches.report, notes=())
+    warning = "most examples were skipped: " if report.mostly_skipped else ""
+    return [f"{warning}{report}"] if report.skipped or report.cut else []
 
 
 def _rows(batch: Batch) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,9 +15,10 @@ from torch import nn
 
 from ..core.batch import Batch
 from ..core.device import choose
+from ..core.plurals import counted
 from ..cost.throughput import flops_per_token, peak_flops
 from ..data.loader.stream import Stream, count, stream
-from ..data.source import SPLITS, Example, Split
+from ..data.source import SPLITS, Counts, Example, Split
 from ..data.vectors.word_vectors import Vectors
 from ..directories.adapters import save_adapter
 from ..directories.build import build
@@ -37,6 +38,7 @@ from ..directories.layout import (
 )
 from ..directories.lock import locked
 from ..directories.run_config import Use, check_fit, write_settings
+from ..directories.spec import spec_of
 from ..inference.unknown_words import unknown_words
 from ..layers.lora import adapt, fold
 from ..look.formatting import taken
@@ -186,7 +188,10 @@ class Job:
         with stream(
             recipe.data, self.tokenizer, batching, seq2seq=seq2seq, task=recipe.task, seed=recipe.seed
         ) as batches:
-            return [next(batches), *itertools.islice(batches, SAMPLE - 1)]
+            sample = [next(batches), *itertools.islice(batches, SAMPLE - 1)]
+        if batches.report.mostly_skipped:
+            self.notes.append(f"Warning: {data_summary(replace(batches.report, slots=0), recipe.data.notes())}.")
+        return sample
 
     def largest(self, batches: list[Batch]) -> Batch | None:
         """The largest of some batches where a task makes what its objective reads; None where ids and labels are all."""
@@ -230,8 +235,9 @@ class Job:
             if overwrite and State.of(self.out) is not State.FREE:
                 clear(self.out)
             (self.out / EVALUATION).unlink(missing_ok=True)  # until it is made anew, the run is not finished
+            resumed = resume and (self.out / RECIPE).is_file()
             self.write()
-            self._tell()
+            self._tell(resumed)
 
         outcome = fit(
             model,
@@ -250,7 +256,7 @@ class Job:
         )
         self._say(f"{str(outcome)[0].upper()}{str(outcome)[1:]}.")
         if self.opened is not None and (self.opened.report.skipped or self.opened.report.cut):
-            self._say(f"Training data: {self.opened.report}.")
+            self._say(f"{data_summary(self.opened.report, self.recipe.data.notes())}.")
         if recipe.adapter is not None:
             self._deliver(model)
         return Trained(self.out, outcome) if outcome.interrupted else self._finish(model, outcome)
@@ -267,7 +273,24 @@ class Job:
         else:
             model = build(self.spec, device=self.device, seed=recipe.seed)
         self._begin_with_vectors(model)
-        return model if recipe.adapter is None else adapt(model, recipe.adapter, seed=recipe.seed)
+        if recipe.adapter is None:
+            return model
+        adapted = adapt(model, recipe.adapter, seed=recipe.seed)
+        if loaded and (untrained := self._untrained_tables(adapted, loaded)):
+            new = self.spec.vocab_size - spec_of(loaded).vocab_size
+            self._say(
+                f"Note: the adapter leaves the rows of {counted(new, 'new token')} untrained, in {', '.join(untrained)}; "
+                f"adapter.train=[{','.join(untrained)}] trains these tables whole."
+            )
+        return adapted
+
+    def _untrained_tables(self, model: nn.Module, loaded: str) -> list[str]:
+        """The parameters with a row for each token which got new rows and don't train."""
+        size = self.spec.vocab_size
+        if size <= spec_of(loaded).vocab_size:
+            return []
+        named = model.named_parameters()
+        return [name for name, p in named if p.ndim == 2 and len(p) == size and not p.requires_grad]
 
     def _begin_with_vectors(self, model: nn.Module) -> None:
         choice = self.recipe.vectors
@@ -353,7 +376,8 @@ class Job:
         write_json(self.out / EVALUATION, result.to_dict())
         return Trained(self.out, outcome, result, write_report(self.out))
 
-    def _tell(self) -> None:
+    def _tell(self, resumed: bool) -> None:
+        """Describe the training. Notes on data and settings are left out on resume: the first session printed them."""
         sizes = f"{self.spec.n_parameters:,} parameters"
         if self.tokenizer is not None:
             sizes += f", {self.tokenizer.vocab_size:,} tokens in the vocabulary"
@@ -362,6 +386,8 @@ class Job:
         self._say(f"Training {self.recipe.name} on {self.device}: {sizes}, run in {self.out}.")
         if self.recipe.training.max_time is not None:
             self._say(f"Training stops after {span(self.recipe.training.max_time)} at the latest.")
+        if resumed:
+            return
         for note in self.notes:
             self._say(note)
         for note in self.recipe.data.notes():
@@ -374,6 +400,12 @@ class Job:
 def tell(console: Console, text: str) -> None:
     with suppress(OSError):  # the terminal was closed: the run is not to be lost with it
         console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def data_summary(report: Counts, told: Sequence[str]) -> str:
+    """What was read, skipped and cut of the training data, without the notes that were `told` before."""
+    report = replace(report, notes=tuple(note for note in report.notes if note not in told))
+    return f"{'Most training examples are skipped' if report.mostly_skipped else 'Training data'}: {report}"
 
 
 def unknown_notes(recipe: Recipe, tokenizer: Tokenizer | None) -> list[str]:
@@ -425,9 +457,8 @@ def small_splits(recipe: Recipe) -> Iterator[str]:
         examples = recipe.data.examples(split, seed=recipe.seed, shuffle=False)
         size = sum(1 for _ in itertools.islice(examples, SMALL))
         if size < SMALL:
-            plural = "" if size == 1 else "s"
             use = "there is little to learn from" if split == "train" else "figures on so few are chance"
-            yield f"Warning: the {split} split has {size} example{plural}; {use}."
+            yield f"Warning: the {split} split has {counted(size, 'example')}; {use}."
 
 
 def use_of(spec: ModelSpec, example: Example) -> Use:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.plurals import counted
 from ..metrics.display import display_of
 from .svg import readable
 
@@ -14,8 +15,10 @@ def taken(evaluation: Mapping[str, Any]) -> str:
     """Return how many examples were evaluated, and of how many."""
     examples, available = evaluation["examples"], evaluation.get("available")
     if "available" not in evaluation or available == examples:  # a file of an older version does not say
-        return f"{examples:,} examples"
-    return f"{examples:,} of {available:,} examples" if available else f"the first {examples:,} examples of more"
+        return counted(examples, "example")
+    if available:
+        return f"{examples:,} of {counted(available, 'example')}"
+    return f"the first {counted(examples, 'example')} of more"
 
 
 def scaled(name: str, value: float) -> float:

@@ -64,15 +64,25 @@ class PictureTask(Task):
         return task.replace({"mean": task.mean or mean, "std": task.std or std})
 
     def notes(self, example: Example) -> tuple[str, ...]:
-        pixels = self.pixels(example)
-        size = None if isinstance(pixels, Skipped) else pixels.shape[1:]
-        if size is None or size == self.size:
-            return super().notes(example)
-        note = (
-            f"the first picture has {size[0]} × {size[1]} pixels, and the model reads {self.size[0]} × {self.size[1]}; "
-            "pictures are brought to its size, which is model.image"
-        )
-        return (*super().notes(example), note)
+        pixels, notes = self.pixels(example), [*super().notes(example)]
+        if isinstance(pixels, Skipped):
+            return tuple(notes)
+        height, width = pixels.shape[1:]
+        if (height, width) != self.size:
+            notes.append(
+                f"the first picture has {height} × {width} pixels, and the model reads {self.size[0]} × {self.size[1]}; "
+                "pictures are resized to that (model.image)"
+            )
+        if self.channels == 1 and self._in_color(example):
+            notes.append(
+                "the first picture is in color, and the model has one channel; pictures are converted to gray "
+                "(model.channels=3 reads the colors)"
+            )
+        return tuple(notes)
+
+    def _in_color(self, example: Example) -> bool:
+        pixels = self.replace({"channels": 3}).pixels(example)
+        return not isinstance(pixels, Skipped) and bool((pixels != pixels[:1]).any())
 
     @property
     def size(self) -> Size:

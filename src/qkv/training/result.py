@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..core.plurals import counted
 from .checkpoints.state import State
 
 Ending = Literal["max_steps", "max_epochs", "max_time", "patience", "data", "interrupted", "bad steps"]
@@ -45,10 +46,14 @@ class TrainingResult:
 
     def __str__(self) -> str:
         state, guard = self.state, self.state.guard
-        steps = f"{state.step:,} step{'s' if state.step != 1 else ''}"
+        steps = counted(state.step, "step")
         said = [f"{_WORDS[self.ending]} after {steps} and {state.elapsed:,.0f} s"]
-        said += [f"{guard.bad:,} steps with a NaN or infinite loss or gradient made no update"] if guard.bad else []
-        said += [f"{guard.empty:,} steps had no label to learn from"] if guard.empty else []
+        said += (
+            [f"{counted(guard.bad, 'step')} with a NaN or infinite loss or gradient made no update"]
+            if guard.bad
+            else []
+        )
+        said += [f"{counted(guard.empty, 'step')} had no label to learn from"] if guard.empty else []
         return "; ".join(said) + f"; {self.weights} holds {self.source}"
 
 

@@ -49,7 +49,7 @@ class RunLog:
                 else f"{100 * trained / parameters:.0f}"
             )
             self.display.say(f"Training {trained:,} of {parameters:,} parameters ({share} %); the others are frozen.")
-        remark = self.training.schedule.remark(self.training.max_steps)
+        remark = self.training.schedule.remark(self.training.max_steps, self.training.paced)
         if remark:
             self.display.say(f"Note: {remark}.")
         if before is None:
@@ -85,7 +85,7 @@ class RunLog:
 
     def end(self, step: int, ending: Ending) -> None:
         self.event("interrupted" if ending == "interrupted" else "ended", step, reason=ending)
-        remark = self.training.schedule.hindsight(step)
+        remark = self.training.schedule.hindsight(step, self.training.paced)
         if remark and ending not in ("interrupted", "max_steps"):
             self.display.say(f"Note: {remark}.")
 

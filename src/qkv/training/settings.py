@@ -138,3 +138,8 @@ class Training(Spec):
     def falls_by_epochs(self) -> bool:
         """Whether the learning rate depends on how many of its epochs a run has done."""
         return self.max_epochs is not None and isinstance(self.schedule, Decay) and self.schedule.steps is None
+
+    @property
+    def paced(self) -> bool:
+        """Whether the schedule follows the pace, because epochs or the time limit may end the training."""
+        return self.falls_by_epochs or (isinstance(self.schedule, Decay) and self.schedule.unit == "time")

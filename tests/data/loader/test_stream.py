@@ -25,7 +25,7 @@ from qkv.core.batch import IGNORE, Batch
 from qkv.core.layout import Layout
 from qkv.data import Batching, JsonLines, Localise, Pairs, Source, Text, stream, train_tokenizer
 from qkv.data.batching.token_cache import TokenCache
-from qkv.data.source import Split, Table
+from qkv.data.source import Counts, Split, Table
 from qkv.tokenizers.training.words_chars_bytes import Char
 
 # -- pairs ----------------------------------------------------------------------------------------------------------
@@ -128,11 +128,24 @@ def test_resuming_anywhere_goes_on_with_the_next_batch(
 
 
 @pytest.mark.parametrize("budget", [0, 1])
-def test_what_is_remembered_is_counted_as_what_is_read(pairs: Pairs, budget: int) -> None:
+def test_what_is_remembered_is_counted_as_what_is_read(
+    pairs: Pairs, budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs: dict[int, Counts] = {}
+    update = Counts.update_epoch
+
+    def recorded(self: Counts, epoch: Counts, pool: Counts) -> None:
+        epochs[id(epoch)] = epoch
+        update(self, epoch, pool)
+
+    monkeypatch.setattr(Counts, "update_epoch", recorded)
     with stream(pairs, Characters(), SMALL.replace(cache=budget), seq2seq=True, epochs=3) as opened:
         list(opened)
-    assert opened.report.read == 3 * 153
-    assert opened.report.skipped == {"with both sides empty": 3, "over-long": 3 * 2}
+    assert [epoch.read for epoch in epochs.values()] == [153] * 3
+    assert [epoch.skipped for epoch in epochs.values()] == [{"with both sides empty": 1, "over-long": 2}] * 3
+    assert opened.report.read == 153  # not once an epoch
+    assert opened.report.skipped == {"with both sides empty": 1, "over-long": 2}
+    assert opened.report.tokens == sum(epoch.tokens for epoch in epochs.values()) > 2 * opened.report.read
 
 
 def test_files_are_tokenized_once(pairs: Pairs) -> None:
@@ -227,9 +240,7 @@ def test_fewer_examples_than_a_batch() -> None:
 
 
 def test_nothing_left_is_an_error_not_an_endless_loop() -> None:
-    said = (
-        r"left to use: 1 examples read; 1 skipped \(1 over-long\), 100% of all; raise max_length, which is 32, or set"
-    )
+    said = r"left to use: 1 example read; 1 skipped \(1 over-long\), 100% of all; raise max_length, which is 32, or set"
     with pytest.raises(ValueError, match=said):
         batches(1, source=Few(texts_=("a" * 99,)))
     with pytest.raises(ValueError, match="the train split holds no example"):

@@ -156,3 +156,18 @@ def test_resampling_keeps_the_tone() -> None:
     assert len(up) == 1600
     time = np.arange(1600) / 16_000
     np.testing.assert_allclose(up[200:1400], 0.5 * np.sin(2 * np.pi * 440 * time)[200:1400], atol=0.01)
+
+
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+def test_an_ogg_file_that_ends_early_is_truncated(subtype: str) -> None:
+    """libsndfile reads the pages that are there, and says nothing of those that are missing."""
+    file = io.BytesIO()
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, 48_000 * 4).astype(np.float32)
+    soundfile.write(file, noise, 48_000, format="OGG", subtype=subtype)
+    data = file.getvalue()
+    assert not isinstance(decode(data), Skipped)
+    assert not isinstance(decode(data + b"more"), Skipped)
+    last = data.rfind(b"OggS")
+    for size in (last, last + 10, last + 40, len(data) - 1, len(data) // 2):
+        assert isinstance(decode(data[:size]), Skipped), size
+    assert decode(data[:last]) == "truncated"

@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from qkv.training.optimizers.schedules import WSD, Constant, Cosine, InverseSquareRoot, Linear, Polynomial, Schedule
+from qkv.training.settings import Training
 
 FALLS = [
     *({"kind": "cosine"}, {"kind": "linear"}, {"kind": "polynomial"}, {"kind": "polynomial", "power": 0.5}),
@@ -178,6 +179,16 @@ def test_what_a_warm_up_came_to_is_known_afterwards():
         Cosine(unit="time", warmup=50).hindsight(100) or ""
     )
     assert Cosine(unit="time", warmup=20).hindsight(100) is None
+
+
+def test_what_is_said_of_a_warm_up_is_what_the_schedule_does() -> None:
+    """By time and epochs the warm-up takes a fifth of the training at most; by steps alone it is as long as it is."""
+    by_epochs = Training(schedule=Cosine(warmup=500), max_steps=400, max_epochs=2)
+    assert by_epochs.lr(100, 0.0, 1.0) == pytest.approx(by_epochs.optimizer.lr, rel=0.4)  # long since risen
+    assert by_epochs.paced and by_epochs.schedule.remark(400, by_epochs.paced) is None
+    by_steps = Training(schedule=Cosine(warmup=500), max_steps=600, patience=1)
+    assert by_steps.lr(100, 0.0, 1.0) == pytest.approx(by_steps.optimizer.lr / 5)
+    assert "inside its warm-up of 500 steps" in by_steps.schedule.hindsight(100, by_steps.paced)
 
 
 def test_a_missing_end_is_a_clear_error():

@@ -92,11 +92,14 @@ class _Place(NamedTuple):
 def _batches(
     pools: Pools, start: _Place, epochs: int | None, report: Counts, length: int | None
 ) -> Generator[Batch, None, None]:
-    skip = start.batch
+    skip, epoch_counts, number = start.batch, Counts(), start.epoch
     fruitless = start[1:] == (0, 0)  # no batch in this epoch so far
     with contextlib.closing(_built(pools, start, epochs)) as built_pools:
         for pool in built_pools:
-            report.add(pool.counts)
+            if pool.epoch != number:
+                epoch_counts, number = Counts(), pool.epoch
+            epoch_counts.add(pool.counts)
+            report.update_epoch(epoch_counts, pool.counts)
             if pool.number == 0 and pool.last and len(pool.cuts) == 1 and pools.split == "train":
                 report.notes = tuple(dict.fromkeys([*report.notes, _one_batch_note(pools.batching, pool.cuts[0])]))
             for i, cut in enumerate(pool.cuts[skip:], skip):

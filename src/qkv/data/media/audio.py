@@ -27,6 +27,7 @@ _UNKNOWN = 0x7FFF_F000  # a chunk of this size or more was written to a pipe, wh
 # libsndfile's note that a file ends before the end of its samples.
 _CUT = re.compile(r"(?:data|SSND|Riff size|riff) *: (\d+) \(should be \d+\)")
 _FLOOR = 1e-10  # of a power, before its logarithm
+_OGG_HEADER, _OGG_END = 27, 4  # bytes of a page's header before its table of segments; the flag of a stream's last page
 
 
 def decode(data: bytes) -> tuple[Wave, int] | Skipped:
@@ -47,13 +48,22 @@ def decode(data: bytes) -> tuple[Wave, int] | Skipped:
             frames = file.read(dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError, ValueError, MemoryError) as error:
         return Skipped(f"no sound that can be read ({str(error).rpartition(': ')[2].rstrip('.') or 'damaged'})")
-    if cut or len(frames) < length:
+    if cut or len(frames) < length or (data.startswith(b"OggS") and not _is_whole_ogg(data)):
         return Skipped("truncated")
     if not len(frames):
         return Skipped("without sound")
     if not (frames.min() >= -_LOUDEST and frames.max() <= _LOUDEST):  # nor NaN
         return Skipped("of samples that are no numbers, or far beyond −1 … 1")
     return frames.mean(1), rate
+
+
+def _is_whole_ogg(data: bytes) -> bool:
+    """Whether the last page of an Ogg file is complete and marked as the end (RFC 3533, section 6)."""
+    page = data[data.rfind(b"OggS") :]
+    if len(page) < _OGG_HEADER or not page[5] & _OGG_END:
+        return False
+    table = page[_OGG_HEADER : _OGG_HEADER + page[26]]
+    return len(table) == page[26] and len(page) >= _OGG_HEADER + len(table) + sum(table)
 
 
 def read(path: str | Path) -> tuple[Wave, int]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from markupsafe import Markup
 
+from ...core.plurals import counted
 from ...directories.layout import (
     REPORT,
     write_text,
@@ -84,7 +85,7 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
     if speed is not None:
         made.append(("Tokens per second", readable(speed), f"median; MFU {mfu:.0%}" if mfu else "median"))
     if machine.get("processor"):
-        cores = f"{machine['cores']} core{'s' if str(machine['cores']) != '1' else ''}" if "cores" in machine else ""
+        cores = counted(int(machine["cores"]), "core") if "cores" in machine else ""
         detail = ", ".join(filter(None, (cores, machine.get("gpu"))))
         made.append(("Machine", machine["processor"], detail))
     if machine.get("torch"):
@@ -126,7 +127,7 @@ def learning(story: Story) -> Section | None:
     if not any([*large, *small]):
         return None
     bad = history.count("bad step")
-    note = f"{bad:,} steps with a loss or gradient that was not finite made no update." if bad else ""
+    note = f"{counted(bad, 'step')} with a loss or gradient that was not finite made no update." if bad else ""
     return Section("Learning", join(_row("charts", large), _row("charts small", small)), note)
 
 
@@ -143,7 +144,7 @@ def _how(story: Story, key: str) -> str:
     """How a metric was computed, and on how many examples where that is not all of them."""
     how = (story.evaluation.get("signatures") or {}).get(key) or ("" if story.task else display_of(key).about)
     covered = (story.evaluation.get("counts") or {}).get(key)
-    return how if covered is None else f"{how}; over {covered:,} examples".removeprefix("; ")
+    return how if covered is None else f"{how}; over {counted(covered, 'example')}".removeprefix("; ")
 
 
 def samples(story: Story) -> Section | None:

@@ -39,8 +39,8 @@ class Schedule(Spec, role="schedule"):
     def check(self, max_steps: int | None, max_time: float | None, max_epochs: int | None = None) -> None:
         """Raises ValueError where the run's limits don't say what this schedule has to know, or waste most of it."""
 
-    def hindsight(self, steps: int) -> str | None:
-        """What a person should know once a run has ended after so many steps; None where there is nothing."""
+    def hindsight(self, steps: int, paced: bool = False) -> str | None:
+        """A note on the schedule of a training that ended after `steps`, or None; `paced` as in `remark`."""
         if steps >= self.warmup:
             return None
         return (
@@ -48,8 +48,11 @@ class Schedule(Spec, role="schedule"):
             "reached its peak; shorten schedule.warmup or train longer"
         )
 
-    def remark(self, max_steps: int | None) -> str | None:
-        """What a person who starts a run of this length should know, as one sentence; None where there is nothing."""
+    def remark(self, max_steps: int | None, paced: bool = False) -> str | None:
+        """A note on the schedule of a training of this length, before it starts, or None.
+
+        paced: the length also depends on time or epochs, so that the schedule follows the pace, see the module's head.
+        """
         if max_steps is None or self.warmup < max_steps:
             return None
         return (
@@ -143,9 +146,13 @@ class Decay(Schedule):
                 "nothing more: set schedule.final_ratio above 0, or end the run there with max_steps"
             )
 
-    def hindsight(self, steps: int) -> str | None:
+    def remark(self, max_steps: int | None, paced: bool = False) -> str | None:
+        paced = paced or self.unit == "time"  # the warm-up then takes a fifth of the training at most
+        return None if paced else super().remark(max_steps)
+
+    def hindsight(self, steps: int, paced: bool = False) -> str | None:
         risen = math.ceil(LONGEST_RISE * steps)
-        if self.steps is not None or risen >= self.warmup:
+        if not (paced or self.unit == "time") or risen >= self.warmup:
             return super().hindsight(steps)
         return (
             f"the run took {steps:,} steps, too few for a warm-up of {self.warmup:,}, so that the learning rate rose in the "
@@ -200,9 +207,9 @@ class WSD(Decay, kind="wsd"):
             return (1.0 + math.cos(math.pi * progress)) / 2.0
         return 1.0 - (math.sqrt(progress) if self.shape == "1-sqrt" else progress)
 
-    def remark(self, max_steps: int | None) -> str | None:
+    def remark(self, max_steps: int | None, paced: bool = False) -> str | None:
         end = max_steps if self.steps is None else self.steps
-        if end is None or self.unit == "time" or not (1.0 - self.decay) * end < self.warmup < end:
-            return super().remark(max_steps)
+        if end is None or paced or self.unit == "time" or not (1.0 - self.decay) * end < self.warmup < end:
+            return super().remark(max_steps, paced)
         begin = math.floor((1.0 - self.decay) * end)
         return f"the learning rate begins to fall at step {begin:,}, while it still rises until step {self.warmup:,}"
