@@ -1,4 +1,4 @@
-"""Atomic writes: files and folders that are whole or not there at all, whatever kills the process in between."""
+"""Atomic writes of files and folders: complete or absent, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path to write a file to, which replaces `path` when the block ends; if the block fails, it is deleted.
+    """Yield a temporary path. Its file replaces `path` at the end of the block, or is deleted if the block fails.
 
-    The content is on the disk before it gets the name. Processes may race for a name: each writes a file of its own.
+    The content is synced to disk before the rename. Several processes may write the same `path`: each uses its own file.
     """
     path = Path(path)
     beside = path.with_name(f".tmp-{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
@@ -30,28 +30,27 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replace a file, in one step, by one with this content."""
+    """Write a file atomically."""
     with replacing(path) as beside:
         beside.write_bytes(content)
 
 
 def sync_file(path: Path) -> None:
-    """Wait until a written file is on the disk."""
+    """Sync a file to disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until a folder's entries are on the disk, where the system can: Windows opens no folders, and some file systems
-    don't sync them."""
+    """Sync a folder's entries to disk where possible: Windows can't open folders, and some file systems can't sync them."""
     if os.name != "posix":
         return
     with contextlib.suppress(OSError):  # the files themselves are synced already
-        opened = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(opened)
+            os.fsync(descriptor)
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
 
 def sha256(path: Path) -> str:
@@ -60,7 +59,7 @@ def sha256(path: Path) -> str:
 
 
 def replace_folder(new: Path, target: Path) -> None:
-    """Rename a finished folder to `target`. An existing one is `.old-NAME` for the moment between."""
+    """Rename a finished folder to `target`. An existing one is renamed to `.old-NAME` first, and then deleted."""
     if target.exists():
         aside = target.with_name(f".old-{target.name}")
         target.rename(aside)
@@ -72,7 +71,7 @@ def replace_folder(new: Path, target: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Delete a folder. It is renamed first, so that no reader meets one that is half deleted."""
+    """Delete a folder. It is renamed first, so that no reader sees it half deleted."""
     trash = path.with_name(f".tmp-{path.name}-deleted")
     path.rename(trash)
     shutil.rmtree(trash)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-IGNORE = -100  # a label that no loss counts
+IGNORE = -100  # label of positions that the loss ignores
 
 
 class Counts(dict[str, int]):
@@ -50,7 +50,7 @@ class Batch:
         object.__setattr__(self, "counts", Counts(self.counts))
 
     def to(self, device: torch.device | str) -> Batch:
-        """On a device. A GPU copies from page-locked memory while the host goes on, so the tensors are put there first."""
+        """Move to a device. For a GPU the tensors are pinned first, so that the copy is asynchronous."""
         device = torch.device(device)
 
         def move(tensor: Tensor) -> Tensor:

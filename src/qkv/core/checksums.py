@@ -1,4 +1,4 @@
-"""Checksums of tensors in safetensors files, which find what a disk or a copy has changed.
+"""Checksums of tensors in safetensors files, to detect corruption on disk or in copies.
 
 A file's metadata keeps the CRC-32 of each tensor's name, dtype, shape and bytes. Programs that rewrite the file drop the
 metadata; the file is then read without checks, as any other library's.
@@ -18,7 +18,7 @@ KEY = "qkv.crc32"
 
 
 def of(name: str, tensor: Tensor) -> int:
-    """The checksum of a tensor on the host."""
+    """The CRC-32 of a tensor on the host, with its name, dtype and shape."""
     seed = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
     if not tensor.numel():
         return seed
@@ -58,7 +58,7 @@ def read(metadata: object, where: str) -> dict[str, int]:
 
 
 def check(name: str, tensor: Tensor, known: Mapping[str, int], where: str) -> None:
-    """Raise ValueError, naming file and tensor, where the tensor is not the one that was saved."""
+    """Raise ValueError, with the names of file and tensor, if the tensor is not the saved one."""
     if name in known and of(name, tensor) != known[name]:
         raise ValueError(
             f"{where} is damaged: the checksum of {name!r} differs from the saved one; save or copy the file again"

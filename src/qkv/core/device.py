@@ -1,4 +1,4 @@
-"""Where to compute: the CPU, a CUDA device or an Apple GPU, by name."""
+"""Choose the device to compute on by name: the CPU, a CUDA device or an Apple GPU."""
 
 from __future__ import annotations
 

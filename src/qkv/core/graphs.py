@@ -1,4 +1,4 @@
-"""Decorators for `torch.compile` that don't load it: `torch.compiler.disable` imports `torch._dynamo`, a second's work."""
+"""Decorators for `torch.compile` that don't import `torch._dynamo`, which `torch.compiler.disable` does (a second)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP as a request to stop at the end of the step."""
+"""Handle Ctrl-C, SIGTERM and SIGHUP as a request to stop at the end of the step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIGNALS = [
 
 
 class Interrupt:
-    """Inside, the first signal only sets `requested`; a second Ctrl-C raises KeyboardInterrupt at once.
+    """Within the block, the first signal only sets `requested`; a second Ctrl-C raises KeyboardInterrupt at once.
 
     SIGHUP comes when the terminal is closed; where it is ignored, as under `nohup`, it stays so. Python delivers signals
     to its main thread only; in another thread this does nothing.

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """A value as JSON, without escapes for letters outside ASCII."""
+    """Serialize a value, with characters outside ASCII unescaped."""
     return json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""Whether a run may begin: its directory is free or holds the run that goes on, and the device can do what is asked."""
+"""Checks before training: the run directory is free or can be resumed, and the machine supports the settings."""
 
 from __future__ import annotations
 

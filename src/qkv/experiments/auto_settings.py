@@ -1,4 +1,4 @@
-"""Settings of `auto`, chosen before a run begins: its precision, and whether it is compiled. The run's recipe keeps them."""
+"""Choose the settings that are `auto` before training starts: precision and compile. The saved recipe keeps the choice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 
 def adopt(training: Training, saved: Training) -> Training:
-    """What stands on `auto` as the run that goes on has it, so that its steps stay what they were."""
+    """Take over the values that the resumed training chose for `auto`, so that its steps stay the same."""
     names = ("precision", "compile")
     return training.replace({name: getattr(saved, name) for name in names if getattr(training, name) == "auto"})
 

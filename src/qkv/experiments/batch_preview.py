@@ -1,4 +1,4 @@
-"""What the model will see: rows of a batch, token by token."""
+"""Preview the first training batch: its rows, token by token."""
 
 from __future__ import annotations
 

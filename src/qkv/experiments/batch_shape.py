@@ -1,4 +1,4 @@
-"""How large the batches of a recipe get."""
+"""The largest batch shape of a recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `qkv cost` tells: parameters, FLOPs, memory and time of training, of a recipe or of a model alone."""
+"""Estimate parameters, FLOPs, memory and time of training, for a recipe or a model alone (`qkv cost`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good a model is on examples it was not trained on: likelihood of the truth, and outputs beside the truth."""
+"""Evaluate a model on a split: likelihood of the references, and generated outputs compared with them."""
 
 from __future__ import annotations
 

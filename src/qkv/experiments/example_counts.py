@@ -1,4 +1,4 @@
-"""The first examples of a split, and how many there are besides."""
+"""Take the first examples of a split, and count the others within a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run rests on besides its recipe, as short checksums: so that a resumed run can tell what has changed beneath it."""
+"""Checksums of the data and the tokenizer, by which a resumed training notices that they changed."""
 
 from __future__ import annotations
 

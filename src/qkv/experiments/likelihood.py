@@ -1,4 +1,4 @@
-"""The terms of an objective over the batches of an evaluation, and what follows from the likelihood of the tokens."""
+"""Sum an objective's terms over the batches of an evaluation; perplexity and bits per byte."""
 
 from __future__ import annotations
 

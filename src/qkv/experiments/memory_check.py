@@ -1,4 +1,4 @@
-"""Whether a run's largest batch fits into the machine's memory, and what would where it does not."""
+"""Check before training that the largest batch fits into memory, and suggest settings that do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model that fine-tuning begins with: a run's directory, one of the Hub, or a name on the Hub, with its tokenizer."""
+"""Load the pretrained model for fine-tuning, with its tokenizer: a run directory, a Hub directory, or a name on the Hub."""
 
 from __future__ import annotations
 

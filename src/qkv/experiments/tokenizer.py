@@ -1,4 +1,4 @@
-"""The tokenizer that a recipe asks for: trained on its data, or read from a file, or that of the model it goes on with."""
+"""Make the tokenizer of a recipe: train it on the data, read it from a file, or take that of the pretrained model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a recipe to a run directory: everything is checked before the first file is written, and nothing is lost after."""
+"""Train by a recipe: check everything, train, evaluate on the test split, and write the run directory."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ TEXTS = 1000  # of a split, over which it is told how much of them has a vector,
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of training: `evaluation` and `report` are None where the run was interrupted and waits to go on."""
+    """The result of `train`. `evaluation` and `report` are None if it was interrupted and can be resumed."""
 
     folder: Path
     outcome: TrainingResult

@@ -1,4 +1,4 @@
-"""What a recipe says about evaluation."""
+"""`Evaluation`: the `evaluation` settings of a recipe (metrics, limits, samples)."""
 
 from __future__ import annotations
 

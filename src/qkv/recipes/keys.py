@@ -1,4 +1,4 @@
-"""Which keys a recipe may have where, and what is said of one that it may not."""
+"""Error messages for unknown and missing keys of a recipe, with the nearest valid keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`key=value` on the command line: parsed, and put into a recipe's tree before that is validated."""
+"""Command-line overrides `key=value`: parse them and apply them to a recipe's tree before validation."""
 
 from __future__ import annotations
 

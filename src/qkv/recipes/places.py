@@ -1,5 +1,5 @@
-"""Where the files are that a recipe names. In a recipe of the user's a path is relative to the recipe's own file, on the
-command line to the current directory; the recipe of a run has absolute paths, so that the run can be used from anywhere."""
+"""Resolve the paths in a recipe: relative to the recipe's file or, on the command line, to the current directory. The recipe
+of a run has absolute paths, so that the run can be used from anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sizes of a preset: what its function takes, with the preset's own values, and which values can be given for them."""
+"""The sizes of a preset (`d_model`, `n_layers` …): their defaults, and the check of given values."""
 
 from __future__ import annotations
 

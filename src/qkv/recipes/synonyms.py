@@ -1,4 +1,4 @@
-"""What settings are called elsewhere, and where they stand here: for messages about a key that does not exist.
+"""Names of settings in other libraries and their keys in a recipe, for messages about unknown keys.
 
 The names are those of nanoGPT's scripts, of transformers' `TrainingArguments` and configurations, JoeyNMT, fairseq and
 Lightning.

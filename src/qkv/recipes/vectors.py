@@ -1,4 +1,4 @@
-"""Static word vectors as the token embedding of a model, and how much of a vocabulary they cover."""
+"""Initialize a model's token embedding from static word vectors, and report their coverage of the vocabulary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a decoder may see the tokens that it is trained to predict."""
+"""Warn of attention patterns by which a decoder sees the tokens that it is trained to predict."""
 
 from __future__ import annotations
 

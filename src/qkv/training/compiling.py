@@ -1,4 +1,4 @@
-"""torch.compile: whether a run is long enough to gain by it, and a sentence where the machine has no compiler."""
+"""torch.compile: predict whether a training is long enough to gain by it, and check for a compiler."""
 
 from __future__ import annotations
 

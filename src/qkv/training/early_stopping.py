@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class BestEvaluation:
-    """The best evaluation so far, and how many came after it."""
+    """The best evaluation so far. `stale` counts the evaluations since the last improvement."""
 
     step: int = 0
     value: float = float("nan")
@@ -15,8 +15,11 @@ class BestEvaluation:
     stale: int = 0
 
     def offer(self, step: int, value: float, metrics: dict[str, float], mode: str, min_delta: float) -> bool:
-        """Take the new evaluation if it is better by more than `min_delta`, or just as good: the later of equals is
-        longer trained. An equal one is no progress all the same. NaN never is."""
+        """Record an evaluation and return whether it becomes the best.
+
+        It does if it is better by more than `min_delta`, or exactly equal, since later weights are trained longer. An equal
+        value still counts as stale. NaN is never better.
+        """
         gain = self.value - value if mode == "min" else value - self.value
         better = value == value and (not self.step or gain > min_delta)
         self.stale = 0 if better else self.stale + 1

@@ -1,4 +1,4 @@
-"""The training loop: `fit` is the order of events, `Trainer` what each of them is."""
+"""The training loop: `fit` runs it, and `Trainer` implements its events (step, evaluate, save, deliver)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers that a step computes in: fp32, or bf16 and fp16 by autocast over fp32 weights; and which of them to take."""
+"""Mixed precision: fp32, or bf16 and fp16 by autocast over fp32 weights, and the choice among them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "sve_bf16", "svebf16", "bf16")
 
 
 class Chosen(NamedTuple):
-    """A precision, and in half a sentence why it was taken; "" where it was asked for."""
+    """A precision and the reason for its choice; "" if it was given."""
 
     precision: Precision
     why: str = ""

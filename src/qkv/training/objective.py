@@ -1,4 +1,4 @@
-"""What training minimizes: a function of model and batch that gives named loss terms.
+"""Objectives: loss functions of a model and a batch that return named terms.
 
 A new objective is a subclass with a `kind` and a `__call__`; nothing else has to know of it.
 """
@@ -39,7 +39,7 @@ class Objective(Spec, role="objective"):
 
 
 def terms_of(objective: Objective, model: nn.Module, batch: Batch) -> Terms:
-    """What an objective gives. Raises ValueError where that isn't named terms."""
+    """Compute the terms of an objective. Raises ValueError if it returns anything else."""
     terms: Any = objective(model, batch)
     named = isinstance(terms, Mapping)
     odd = [value for value in (terms.values() if named else (terms,)) if not isinstance(value, Term)]
@@ -72,7 +72,7 @@ class LabelObjective(Objective):
         return self.terms(model(**batch.inputs, labels=batch.labels, **self.asked(model)), batch, model.training)
 
     def asked(self, model: nn.Module) -> dict[str, float]:
-        """What the model is told about its loss besides the labels."""
+        """Arguments of the model's forward pass for its loss, besides the labels."""
         z_loss = {"z_loss": self.z_loss} if self.z_loss and model.training else {}
         return {"label_smoothing": self.label_smoothing, **z_loss}
 
@@ -87,7 +87,7 @@ class LabelObjective(Objective):
 
 
 def extra_terms(extras: Mapping[str, Extra], count: int) -> Terms:
-    """What layers add to the loss of a batch, as terms that weigh as much as its `count` labels; statistics weigh 0."""
+    """The auxiliary losses of layers as terms, weighted as `count` labels; statistics get weight 0."""
     return {
         name: Term(
             (extra.value if extra.loss is None else extra.loss) * count,

@@ -1,4 +1,4 @@
-"""How a run ended."""
+"""The result of a training: why it ended and what it delivered, or that it diverged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS: dict[Ending, str] = {
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What `fit` hands back.
+    """What `fit` returns.
 
     ending:     why it stopped; `interrupted` is the one that waits to be resumed.
     state:      steps, tokens, seconds, the last and the best evaluation, and the counts of steps without update.

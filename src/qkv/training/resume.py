@@ -1,4 +1,4 @@
-"""Resume an interrupted run: what a checkpoint holds, and how a run goes on from the newest one that is intact."""
+"""Resume an interrupted training from its newest intact checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 def snapshot(
     state: State, stepper: Stepper, training: Training, meter: StepMetrics, fingerprint: dict[str, Any]
 ) -> dict[str, Any]:
-    """What a checkpoint holds besides tensors."""
+    """The content of a checkpoint besides tensors."""
     return {
         "run": state.to_dict(),
         "window": meter.state(),

@@ -1,4 +1,4 @@
-"""What a run tells: every line to `metrics.jsonl`, the main things to the person who watches."""
+"""Log a training: everything to `metrics.jsonl` and the loggers, the main events to the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .settings import Training
 
 
 class RunLog:
-    """The log and the display of one run. A rank that doesn't lead keeps neither.
+    """The log and the progress display of one training. Only rank 0 writes a log.
 
     after, pending: the step that the run goes on from, and whether steps up to it are still to be logged.
     """
@@ -39,7 +39,7 @@ class RunLog:
         self.write("event", step, event=event, **values)
 
     def begin(self, step: int, before: dict[str, Any] | None, model: nn.Module) -> None:
-        """The run starts, or goes on with the settings it had `before`, maybe others."""
+        """Log the start of a training, or that it is resumed, with the settings that differ from those `before`."""
         frozen, parameters = count(model)
         if frozen:
             trained = parameters - frozen
@@ -63,7 +63,7 @@ class RunLog:
             self.display.say(f"Note: {step:,} steps are done already, more than max_steps={most:,}; none is added.")
 
     def differs(self, step: int, before: dict[str, Any], now: dict[str, Any]) -> None:
-        """Tell what a run rests on and finds changed as it is resumed."""
+        """Report the data, tokenizer or threads that changed since the checkpoint."""
         changed = {name: [before[name], value] for name, value in now.items() if before.get(name, value) != value}
         if changed:
             self.event("differs", step, changed=changed)

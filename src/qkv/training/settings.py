@@ -1,4 +1,4 @@
-"""`Training`: everything about how a run goes that isn't the model, the data or the objective."""
+"""`Training`: settings of the training loop (optimizer, schedule, limits, checkpoints, logging)."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def read_average(value: Any) -> Any:
 
 
 def read_compile(value: Any) -> Any:
-    """One sentence for what is neither yes nor no, where a union would give one for each of its members."""
+    """Check that the value is true, false or "auto"; raises ValueError with one sentence."""
     if value != "auto" and not isinstance(value, bool):
         raise ValueError(f"it is true, false or auto, not {brief(value)}")
     return value
 
 
 def read_every(value: Any) -> Any:
-    """One sentence for what is neither a number nor "epoch"."""
+    """Check that the value is a number of steps, "epoch" or null; raises ValueError with one sentence."""
     if value is not None and value != "epoch" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ValueError(f"it is a number of steps from 1, or epoch, or null, not {brief(value)}")
     return value
@@ -61,10 +61,10 @@ class Training(Spec):
     """How a run goes. Steps are optimizer steps; each takes `accumulate` batches.
 
     precision:   what a step computes in, "fp32", "bf16" or "fp16"; "auto" is bf16 where that is native and gains, see
-                 `precision.choose`. Weights, their gradients and evaluations are fp32 in any case.
+                 `mixed_precision.choose`. Weights, their gradients and evaluations are fp32 in any case.
     max_steps, max_epochs, max_time: the run ends at the first of them (an epoch is one pass over the training data, time is
                  in seconds, or "10m"); None is no limit. With max_epochs given, max_steps is None unless it is given too.
-    clip_norm, clip_value: see `update.update`; None clips nothing.
+    clip_norm, clip_value: see `gradients.clipping.update`; None clips nothing.
     eval_every, save_every: in steps, or "epoch" for the end of each; None does so at the end only. A new best evaluation
                  is always saved.
     keep:        checkpoints that stay besides the best one.

@@ -23,11 +23,11 @@ from .settings import Training
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step did. The tensors are on the device, not waited for.
+    """The result of an optimizer step. The tensors stay on the device and are not synchronized.
 
-    count:     items that the loss was taken over; 0 where every label was ignored, and then nothing was done.
+    count:     items that the loss is over; 0 if every label was ignored, and then there was no update.
     tokens:    real tokens in the batches.
-    loss:      what was minimized, per item; `values` what each term reports instead.
+    loss:      the minimized loss, per item; `values` are the reported values of the terms.
     grad_norm: before clipping.
     bad:       1.0 where loss or gradients were NaN or infinite and no update was made.
     """
@@ -41,7 +41,7 @@ class StepResult:
 
 
 class Stepper:
-    """A model, what it minimizes, and what moves its weights."""
+    """Takes optimizer steps with a model, its objective and its optimizer."""
 
     def __init__(self, model: nn.Module, objective: Objective, training: Training, ranks: Ranks) -> None:
         self.objective, self.training, self.ranks = objective, training, ranks
@@ -76,7 +76,7 @@ class Stepper:
             group["lr"] = lr * group.get("scale", 1.0)
 
     def _totals(self, batches: list[Batch]) -> tuple[dict[str, int], int]:
-        """By what each term is divided in this step, over all its batches and ranks; and the tokens in them."""
+        """The divisor of each term in this step, over all batches and ranks, and the number of tokens."""
         totals: Counter[str] = Counter()
         for batch in batches:
             totals.update(self.objective.counts(batch))
@@ -88,7 +88,7 @@ class Stepper:
         return dict(totals), tokens
 
     def _backward(self, batches: list[Batch], totals: dict[str, int]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Leave the step's gradients in the parameters; give its loss, and what each term reports."""
+        """Compute the gradients of a step. Returns its loss, and the reported values of the terms."""
         losses, reports = [], []
         for batch in batches:
             counts = self.objective.counts(batch)
@@ -100,7 +100,7 @@ class Stepper:
             self.mixed.backward(loss)
             losses.append(loss.detach())
             reports.append(reported(terms, totals))
-            del terms, loss  # the next batch would be computed beside what they hold
+            del terms, loss  # free their memory before the next batch
         self.names = list(dict.fromkeys([*totals, *self.names, *(name for report in reports for name in report)]))
         zero = torch.zeros((), device=self.device)
         parts = [sum(losses, zero), *(sum((r[name] for r in reports if name in r), zero) for name in self.names)]

@@ -1,1 +1,1 @@
-"""Comparisons: one recipe trained in several variants, and what becomes of them, measured alike and drawn together."""
+"""Comparisons: train variants of a recipe, measure each, and plot them together."""

@@ -1,4 +1,4 @@
-"""Quality by the length of what is read: where a fixed vector fails, and whether attention looks where it should."""
+"""Measures by source length: quality of outputs, and accuracy of attention alignments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train every variant of a comparison, measure each as soon as it is there, and draw them together."""
+"""Train and measure every variant of a comparison, and write its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What length costs: tokens a second as they are trained, steps that wait for one another, how far a gradient reaches."""
+"""Measures by sequence length: training speed, number of sequential steps, and the reach of gradients."""
 
 from __future__ import annotations
 

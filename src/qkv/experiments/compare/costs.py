@@ -1,4 +1,4 @@
-"""What each variant of a comparison costs: the time of a step, and what it keeps, on the same batch, in turn."""
+"""Measure the cost of each variant of a comparison: time and activation memory of a step on the same batch."""
 
 from __future__ import annotations
 

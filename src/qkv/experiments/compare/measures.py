@@ -1,4 +1,4 @@
-"""What is measured of each variant of a comparison: a curve."""
+"""`Measure`, the base of measures in a comparison: a curve for each variant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a comparison: its curves in one picture, the numbers below, and the way to each variant's own report."""
+"""Write the report of a comparison: charts and tables of its measures, costs, and links to the variants' reports."""
 
 from __future__ import annotations
 

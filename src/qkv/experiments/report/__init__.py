@@ -1,1 +1,1 @@
-"""`report.html`: what a training did, on one page."""
+"""`report.html`: the report of a training."""

@@ -1,4 +1,4 @@
-"""The report's section on words with several meanings: where each stands before the first layer and after each."""
+"""Report section on words with several meanings: scatter plots of their hidden states, layer by layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`report.html`: what a run did, on one page that needs no network and no script.
+"""Write `report.html`, the report of a training on one page, without scripts or network access.
 
 The page is a row of sections, each made by a function `(Story) -> Section | None` listed in `SECTIONS`; a run with
 other things to show (boxes, spectrograms, forecasts) appends its own function there.

@@ -1,4 +1,4 @@
-"""What a run directory tells, read for its report: recipe, history, evaluation, samples and machine."""
+"""Read a run directory for its report: recipe, metrics history, evaluation, samples and machine."""
 
 from __future__ import annotations
 

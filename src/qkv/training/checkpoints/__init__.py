@@ -1,1 +1,1 @@
-"""Checkpoints: weights, optimizer state, random state and counters, saved whole or not at all."""
+"""Checkpoints of a training: weights, optimizer state, random state and counters, written atomically."""

@@ -1,4 +1,4 @@
-"""Checkpoints: folders of safetensors files and one JSON file, saved whole or not at all, checked by SHA-256 when read.
+"""Save and load checkpoints: folders of safetensors files and a JSON file, written atomically, checked by SHA-256 when read.
 
     checkpoints/
       step-00001000/
@@ -10,10 +10,9 @@
       last, best                 the names of the newest checkpoint and of the one with the best evaluation, for people
       damaged-step-00001500/     one that could not be read when the run was resumed
 
-A folder with a name of this form is always complete: it is written beside, under a name with a dot, and renamed. What a
-save changes, it changes by that one rename. The files `last` and `best` follow it and may be one save behind when the
-process was killed, so they are never read: the newest checkpoint says itself which one is the best. `go_on_from` brings to
-its end what such a save had still to do.
+A folder with such a name is always complete: it is written under a temporary name and renamed, and only that rename
+changes what is saved. The files `last` and `best` are written afterwards. If the process is killed they may be one save
+behind, so they are never read: the newest checkpoint names the best one. `go_on_from` completes an interrupted save.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ class Damaged(ValueError):
 
 
 class Checkpoints:
-    """The checkpoints of one run, of which the last `keep` and the best stay. Opening tidies up after killed saves.
+    """The checkpoints of one training. The last `keep` and the best are kept. Opening cleans up after killed saves.
 
-    A `temporary` one, saved because someone interrupted the run, stays until the next save and pushes no other out: the
-    run goes on with the checkpoints that it would have had without the interruption.
+    A `temporary` checkpoint, saved because of an interruption, lasts until the next save and replaces no other: a resumed
+    training keeps the same checkpoints as an uninterrupted one.
     """
 
     def __init__(self, root: Path, keep: int = 3) -> None:
@@ -52,7 +51,7 @@ class Checkpoints:
         if root.is_dir():
             atomic.tidy(root)
 
-    # -- what is there ------------------------------------------------------------------------------------------
+    # -- listing -----------------------------------------------------------------------------------------------
 
     def all(self) -> list[Path]:
         """Every checkpoint, the oldest first."""
@@ -65,7 +64,7 @@ class Checkpoints:
         return next(reversed(self.all()), None)
 
     def best(self) -> Path | None:
-        """The checkpoint with the best evaluation, as the newest sound one has it; None where it is gone."""
+        """The checkpoint with the best evaluation, as the newest intact one names it; None if it is gone."""
         for path in reversed(self.all()):
             try:
                 name = _best_of(path)
@@ -75,7 +74,7 @@ class Checkpoints:
         return None
 
     def set_aside(self, damaged: Path) -> Path:
-        """Rename a checkpoint that can't be read, so that it counts as none; what is left of it may still serve someone."""
+        """Rename a damaged checkpoint, so that it is ignored but its files can still be inspected."""
         aside = self.root / f"damaged-{damaged.name}"
         if aside.exists():
             atomic.remove_folder(aside)
@@ -93,18 +92,22 @@ class Checkpoints:
         best: bool = False,
         temporary: bool = False,
     ) -> Path:
-        """Save a checkpoint and drop the oldest; `best` says that its evaluation is the best so far.
+        """Save a checkpoint and delete the oldest. `best`: its evaluation is the best so far.
 
-        Raises OSError where the disk refuses; what was saved before is then untouched.
+        Raises OSError if it can't be written; earlier checkpoints are then unchanged.
         """
         target = self.root / f"step-{step:08d}"
         beside = self.root / f".tmp-{target.name}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            held = target if best else self.best()
-            _write(beside, files, {"state": dict(state), "best": held.name if held else None, "temporary": temporary})
+            best_path = target if best else self.best()
+            _write(
+                beside,
+                files,
+                {"state": dict(state), "best": best_path.name if best_path else None, "temporary": temporary},
+            )
             atomic.replace_folder(beside, target)
-            self._point(target, held)
+            self._point(target, best_path)
         except OSError as error:
             shutil.rmtree(beside, ignore_errors=True)
             raise self._lost(target, error) from error
@@ -116,7 +119,7 @@ class Checkpoints:
         return target
 
     def go_on_from(self, newest: Path) -> None:
-        """Bring what a killed save left undone to its end: the pointers, the checkpoints that were to go."""
+        """Complete a killed save: write the pointers, and delete the checkpoints that it would have deleted."""
         best = self.best()
         self._point(newest, best)
         for path in self.all():
@@ -136,8 +139,8 @@ class Checkpoints:
     def _lost(self, target: Path, error: OSError) -> OSError:
         kept = next((path for path in reversed(self.all()) if path != target), None)
         rest = f"the checkpoint before it, {kept}, is intact" if kept else "there is no earlier one"
-        said = f"the checkpoint {target} could not be saved: {error.strerror or error}; {rest}"
-        return OSError(said) if error.errno is None else OSError(error.errno, said)
+        message = f"the checkpoint {target} could not be saved: {error.strerror or error}; {rest}"
+        return OSError(message) if error.errno is None else OSError(error.errno, message)
 
     def _prune(self) -> None:
         best = self.best()
@@ -146,7 +149,7 @@ class Checkpoints:
                 atomic.remove_folder(path)
 
 
-def _write(folder: Path, files: Mapping[str, Tensors], said: Mapping[str, Any]) -> None:
+def _write(folder: Path, files: Mapping[str, Tensors], content: Mapping[str, Any]) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir()
@@ -156,7 +159,7 @@ def _write(folder: Path, files: Mapping[str, Tensors], said: Mapping[str, Any]) 
         write_tensors(path, tensors)
         atomic.sync_file(path)
         sums[name] = {"sha256": atomic.sha256(path), "bytes": path.stat().st_size}
-    content = {**said, "files": sums}
+    content = {**content, "files": sums}
     text = json.dumps({"sha256": _digest(content), **content}, allow_nan=False)
     atomic.write_file(folder / STATE, text.encode())
 
@@ -169,13 +172,13 @@ def step_of(checkpoint: Path) -> int:
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """The state that was saved. Raises Damaged, which names the file, where it was changed since."""
+    """Load the saved state. Raises Damaged, with the file's name, if it was changed since."""
     state: dict[str, Any] = _verified(checkpoint)["state"]
     return state
 
 
 def load_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
-    """One file's tensors, on the host. Raises Damaged, which names the file, where it was changed since."""
+    """Load the tensors of one file, to the host. Raises Damaged, with the file's name, if it was changed since."""
     files = _verified(checkpoint)["files"]
     if name not in files:
         raise Damaged(f"the checkpoint {checkpoint} has no {name}")
@@ -184,7 +187,7 @@ def load_tensors(checkpoint: Path, name: str) -> dict[str, Tensor]:
 
 
 def check(checkpoint: Path) -> None:
-    """See that every file is as it was saved. Raises Damaged, which names the first that isn't."""
+    """Check that every file is as it was saved. Raises Damaged, with the name of the first that isn't."""
     for name, known in _verified(checkpoint)["files"].items():
         _check(checkpoint / name, known)
 
@@ -199,7 +202,7 @@ def _check(path: Path, known: Mapping[str, Any]) -> None:
 
 
 def _best_of(newest: Path) -> str | None:
-    """The best checkpoint's name. Before its name was kept in the state, a file of its own said it."""
+    """The name of the best checkpoint; in checkpoints of earlier versions it is in the file `best`."""
     content = _verified(newest)
     pointer = newest.parent / "best"
     if "best" in content or not pointer.is_file():
@@ -208,7 +211,7 @@ def _best_of(newest: Path) -> str | None:
 
 
 def _is_temporary(checkpoint: Path) -> bool:
-    """Whether it goes at the next save; once that stood in the state."""
+    """Whether the next save deletes it; earlier versions kept that in the state."""
     try:
         content = _verified(checkpoint)
     except Damaged:

@@ -1,4 +1,4 @@
-"""The state of every random generator that training draws from, as plain data."""
+"""Seed, save and restore the random generators that training uses: Python's, NumPy's and PyTorch's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def seed_all(seed: int) -> None:
 
 
 def capture() -> dict[str, Any]:
-    """Everything `restore` needs, JSON-able."""
+    """Return the state of every generator as JSON data, for `restore`."""
     version, numbers, gauss = random.getstate()
     name, keys, at, has_gauss, cached = np.random.get_state()
     state: dict[str, Any] = {
@@ -37,7 +37,7 @@ def capture() -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
-    """Put every generator where `capture` found it; devices that are not here any more are passed over."""
+    """Restore the state of every generator. Devices that no longer exist are ignored."""
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
     name, keys, at, has_gauss, cached = state["numpy"]
@@ -51,7 +51,7 @@ def restore(state: dict[str, Any]) -> None:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Whatever is drawn inside leaves no trace outside."""
+    """Restore the generators at the end of the block."""
     state = capture()
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a run remembers besides tensors: JSON-able, so that a checkpoint holds it."""
+"""The state of a training besides tensors: counters, data position and best evaluation, kept in checkpoints as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SkippedSteps:
     bad:       the loss or a gradient was NaN or infinite.
     empty:     every label was ignored, so there was nothing to learn from.
     overflows: fp16's loss scale was too high; an ordinary event, which lowers it.
-    streak:    bad or empty steps in a row, up to now; `first` is where it began, `cause` what the last one was.
+    streak:    the current number of bad or empty steps in a row; `first` is the first of them, `cause` the last one's.
     """
 
     bad: int = 0
@@ -29,7 +29,7 @@ class SkippedSteps:
     cause: str = ""
 
     def updated(self) -> None:
-        """A step that made its update ends the streak."""
+        """End the streak, after a step that made its update."""
         self.streak = 0
 
     def refuse(self, step: int, cause: Literal["bad", "empty"]) -> None:
@@ -43,14 +43,14 @@ class SkippedSteps:
 
 @dataclass
 class State:
-    """Where a run is.
+    """Progress of a training.
 
     step:      optimizer steps tried, those that made no update included.
     tokens:    real tokens trained on.
-    elapsed:   seconds spent in this run, over all its sessions, evaluations and saves included.
-    position:  the data stream's, after the last batch of the last step; None at the beginning.
+    elapsed:   seconds of training over all sessions, with evaluations and saves.
+    position:  position of the data stream after the last step; None at the beginning.
     epoch_done: whether the last step was the last of a pass over the data.
-    evaluated: the step of the last evaluation, and `metrics` what it gave.
+    evaluated: the step of the last evaluation; `metrics` are its results.
     """
 
     step: int = 0
@@ -69,7 +69,7 @@ class State:
         return (self.position or {}).get("passed") or 0.0
 
     def move(self, position: dict[str, Any]) -> None:
-        """On to where the stream stands after a step."""
+        """Set the stream's position after a step."""
         before = self.epochs
         self.position = position
         self.epoch_done = int(self.epochs) > int(before)
@@ -79,5 +79,5 @@ class State:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> State:
-        """Raises ValueError where a value is of another type, KeyError or TypeError where there is no such state."""
+        """Raises ValueError for a value of another type, KeyError or TypeError for data that are no state."""
         return TypeAdapter(cls).validate_python({**from_json(data), "position": data["position"]})

@@ -1,4 +1,4 @@
-"""A model's and an optimizer's tensors by name, and safetensors files of them. Nothing is ever pickled."""
+"""Name, save and load the tensors of models and optimizers, in safetensors files (never pickles)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Tensors = Mapping[str, Tensor]
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers, detached, sharing the model's memory; tied ones once, by their first name. Of an
-    adapted model only what its adapter trains: the rest is where the model was loaded from."""
+    """Parameters and persistent buffers, detached, sharing the model's memory; tied ones once, under their first name. For
+    an adapted model only those that its adapter trains; the others are in the directory that it was loaded from."""
     own = trained(model)
     seen: set[Any] = set()
     tensors: dict[str, Tensor] = {}
@@ -81,8 +81,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors, where: st
     mine = optimizer_tensors(optimizer)
     for path, tensor in tensors.items():
         if path not in mine or tensor.shape != mine[path].shape:
-            held = f"{where} hold {path!r} of shape {tuple(tensor.shape)}"
-            raise ValueError(f"{held}, which doesn't fit: {_kept(mine, path.rpartition('/')[0])}")
+            problem = f"{where} hold {path!r} of shape {tuple(tensor.shape)}"
+            raise ValueError(f"{problem}, which doesn't fit: {_kept(mine, path.rpartition('/')[0])}")
     missing = [path for path in mine if path not in tensors]
     if missing:
         raise ValueError(f"{where} lack {_listed(missing)}, which this optimizer keeps")

@@ -1,4 +1,4 @@
-"""One update of the weights from the gradients of a step: measure, guard, clip, move."""
+"""Update the weights from the gradients of a step: gradient norm, NaN guard, clipping, optimizer step."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a training tells: `metrics.jsonl`, loggers, and the progress bar."""
+"""Logging of a training: `metrics.jsonl`, TensorBoard, Weights & Biases, and the progress bar."""

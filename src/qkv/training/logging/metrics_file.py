@@ -1,4 +1,4 @@
-"""The run's history: `metrics.jsonl`, one JSON object a line, and boards beside it when asked for.
+"""`metrics.jsonl`, the log of a training: one JSON object a line, passed on to TensorBoard and W&B if these are on.
 
 Every line has a `type` and the `step` it belongs to:
 
@@ -24,7 +24,7 @@ from ...core.atomic import write_file
 
 
 def to_json(value: Any) -> Any:
-    """A value with numbers that JSON can't hold put as strings, all the way down."""
+    """Replace the numbers that JSON can't represent by strings, at any depth."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):

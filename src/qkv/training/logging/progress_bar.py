@@ -1,4 +1,4 @@
-"""What a person sees while training runs: a bar in a terminal, a line now and then elsewhere."""
+"""Progress display of a training: a bar in a terminal, a line every 15 seconds elsewhere."""
 
 from __future__ import annotations
 

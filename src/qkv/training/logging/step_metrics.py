@@ -1,4 +1,4 @@
-"""What the steps since the last log line measured, read from the device as seldom as possible."""
+"""Average the metrics of the steps since the last log line, with few device synchronizations."""
 
 from __future__ import annotations
 

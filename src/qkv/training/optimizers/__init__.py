@@ -1,4 +1,4 @@
-"""How weights move along gradients. Each kind is one file; `base.Optimizer` is what they share.
+"""Optimizers, one kind a file; `base.Optimizer` is their base class.
 
 Weight decay is decoupled from the gradient everywhere (Loshchilov & Hutter 2019): w ← (1 − lr · λ) w, before the step.
 """

@@ -1,4 +1,4 @@
-"""The role of optimizers: which weights move at all, at which share of the learning rate, and which decay."""
+"""`Optimizer`, the base of optimizers: frozen parameters, per-parameter learning rates, and weight decay."""
 
 from __future__ import annotations
 

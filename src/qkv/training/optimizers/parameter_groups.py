@@ -1,4 +1,4 @@
-"""Which parameters of a model an optimizer treats alike: by what they are, by their depth, by patterns on their names."""
+"""Parameter groups: classify a model's parameters by type, depth, and patterns on their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the learning rate moves: a pure function from the optimizer step to a factor on the optimizer's `lr`.
+"""Learning-rate schedules: pure functions from the optimizer step to a factor on the optimizer's `lr`.
 
 Every schedule rises along a straight line for its first `warmup` steps. Steps count from 1.
 

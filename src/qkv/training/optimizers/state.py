@@ -1,4 +1,4 @@
-"""What the optimizer objects share: their state is there from the start, and several can act as one."""
+"""Base classes of optimizer objects: state created at construction, and several optimizers combined into one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weight decay taken out of those optimizers of PyTorch's that would add it to the gradient."""
+"""Decoupled weight decay for PyTorch optimizers that add it to the gradient."""
 
 from __future__ import annotations
 
