@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from pydantic import Field, ValidationError
 
-from qkv.core.spec import SCHEMA, Cost, Spec, nearest
+from qkv.core.spec import SCHEMA, Cost, Spec, counted, nearest
 from qkv.patterns.basic import Pattern
 
 
@@ -210,3 +210,7 @@ def test_a_field_is_read_under_its_old_name_with_a_warning() -> None:
 def test_a_field_given_under_both_names_is_refused() -> None:
     with pytest.raises(ValueError, match="'colour' is the old name of 'color', and both are given"):
         Sheet.from_dict({"kind": "sheet", "colour": "red", "color": "blue"})
+
+
+def test_a_number_and_its_noun() -> None:
+    assert [counted(n, "step") for n in (0, 1, 2, 1200)] == ["0 steps", "1 step", "2 steps", "1,200 steps"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .plurals import counted
-from .spec import nearest
+from .spec import counted, nearest
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 

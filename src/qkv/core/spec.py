@@ -322,6 +322,11 @@ def brief(value: Any) -> str:
     return _BRIEF.repr(value)
 
 
+def counted(n: int, noun: str) -> str:
+    """A number with thousands separators and its noun, which gets an s unless the number is 1: `1,200 examples`."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def explain(error: ValidationError, cls: type[BaseModel] | None = None) -> str:
     """A validation error as one sentence: where, what was given, what is allowed."""
     said = []

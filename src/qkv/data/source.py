@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
-from ..core.plurals import counted
 from ..core.shuffle import Shuffle, mix
-from ..core.spec import Spec
+from ..core.spec import Spec, counted
 
 
 def new_name_of_refuse(value: Any) -> Any:

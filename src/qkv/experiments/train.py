@@ -15,7 +15,7 @@ from torch import nn
 
 from ..core.batch import Batch
 from ..core.device import choose
-from ..core.plurals import counted
+from ..core.spec import counted
 from ..cost.throughput import flops_per_token, peak_flops
 from ..data.loader.stream import Stream, count, stream
 from ..data.source import SPLITS, Counts, Example, Split

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.plurals import counted
+from ..core.spec import counted
 from ..metrics.display import display_of
 from .svg import readable
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..core.plurals import counted
+from ..core.spec import counted
 from .checkpoints.state import State
 
 Ending = Literal["max_steps", "max_epochs", "max_time", "patience", "data", "interrupted", "bad steps"]

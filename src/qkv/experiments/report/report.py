@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from markupsafe import Markup
 
-from ...core.plurals import counted
+from ...core.spec import counted
 from ...directories.layout import (
     REPORT,
     write_text,
