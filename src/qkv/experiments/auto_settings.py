@@ -12,8 +12,7 @@ from ..cost.flops import Shape, training_flops
 from ..cost.throughput import peak_flops
 from ..models.base import ModelSpec
 from ..models.block import Block
-from ..training import compiling
-from ..training import mixed_precision as precision
+from ..training import compiling, mixed_precision
 from ..training.settings import Training
 
 Say = Callable[[str], None]
@@ -42,10 +41,10 @@ class Chooser:
         return self._compile(self._precision(training))
 
     def _precision(self, training: Training) -> Training:
-        chosen = precision.choose(training.precision, self.device, self.spec.d_model)
+        chosen = mixed_precision.choose(training.precision, self.device, self.spec.d_model)
         if chosen.why:
             self.say(f"Computing in {chosen.precision}: {chosen.why}.")
-        warning = precision.slow(chosen.precision, self.device)
+        warning = mixed_precision.slow(chosen.precision, self.device)
         if warning:
             self.say(f"Slow: {warning}.")
         return training.replace(precision=chosen.precision)
@@ -73,8 +72,8 @@ class Chooser:
 
     def run_seconds(self, training: Training) -> float:
         """About how long the run takes, by its steps, its epochs and its time, whichever ends it first."""
-        name = precision.choose(training.precision, self.device, self.spec.d_model).precision
-        peak = peak_flops(self.device, precision.DTYPES[name])
+        name = mixed_precision.choose(training.precision, self.device, self.spec.d_model).precision
+        peak = peak_flops(self.device, mixed_precision.DTYPES[name])
         batch = time.seconds(training_flops(self.spec, self.shape), peak, self.device.type, name, self.spec.d_model)
         by_steps = batch * training.accumulate * training.max_steps if training.max_steps else float("inf")
         by_epochs = batch * self.epoch * training.max_epochs if training.max_epochs and self.epoch else float("inf")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import Spec
-from ..data.vectors import word2vec_format as vector_files
+from ..data.vectors import word2vec_format
 from ..data.vectors.word_vectors import Vectors
 from ..layers.embedding import TokenEmbedding
 from ..models.base import ModelSpec
@@ -37,7 +37,7 @@ class StaticVectors(Spec):
         """The vectors, for a model that is yet to be built. Raises ValueError where they don't fit it or its tokenizer."""
         if tokenizer is None:
             raise ValueError("vectors are for models that read tokens, and this one has no tokenizer; leave them out")
-        vectors = vector_files.read(Path(self.path).expanduser(), encoding=self.encoding, keep_first=self.keep_first)
+        vectors = word2vec_format.read(Path(self.path).expanduser(), encoding=self.encoding, keep_first=self.keep_first)
         _check(token_tables(build(spec, device="meta", initialized=False)), tokenizer, vectors)
         return vectors
 
@@ -89,7 +89,7 @@ def load_vectors(
 
     Raises ValueError where the model reads no tokens, the widths differ, or no word has a vector.
     """
-    vectors = vectors if isinstance(vectors, Vectors) else vector_files.read(vectors)
+    vectors = vectors if isinstance(vectors, Vectors) else word2vec_format.read(vectors)
     tables = token_tables(model)
     rows = _check(tables, tokenizer, vectors)
     for table in tables:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from ...directories import layout as directory
+from ...directories import layout
 from ...directories.layout import State
 from ...inference.run import load
 from ..train import train
@@ -57,7 +57,7 @@ def compare(
     if overwrite:
         _clear(out, comparison.variants)
     out.mkdir(parents=True, exist_ok=True)
-    directory.write_text(out / WHOLE, comparison.to_yaml())
+    layout.write_text(out / WHOLE, comparison.to_yaml())
     found = [Found(measure) for measure in comparison.measure.all]
     for number, (name, recipe) in enumerate(recipes.items(), 1):
         folder = out / name
@@ -70,11 +70,11 @@ def compare(
         run = load(folder, device=device)
         for one in found:
             one.add(name, run)
-        directory.write_json(out / KEPT, _facts(comparison, found))
+        layout.write_json(out / KEPT, _facts(comparison, found))
         gc.collect()
     console.print("Timing a step of each", style="bold", highlight=False)
     spent = costs({name: load(out / name, device=device) for name in recipes})
-    directory.write_json(out / KEPT, _facts(comparison, found, spent))
+    layout.write_json(out / KEPT, _facts(comparison, found, spent))
     curves, *beside = (one.curves for one in found)
     return Compared(out, curves, write_page(comparison, found, spent, out), tuple(beside), spent)
 
@@ -91,7 +91,7 @@ def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> 
         raise ValueError(
             f"{out} holds a comparison; go on with it (--resume), replace it (--overwrite), or take another"
         )
-    if directory.read_text(kept) != comparison.to_yaml():
+    if layout.read_text(kept) != comparison.to_yaml():
         raise ValueError(
             f"the comparison in {out} has other settings; resume it with those, or replace it (--overwrite)"
         )
@@ -99,11 +99,11 @@ def _admit(comparison: Comparison, out: Path, resume: bool, overwrite: bool) -> 
 
 def _clear(out: Path, variants: Iterable[str]) -> None:
     """Remove what a comparison has found, and its variants' runs. What is no run stays, and is refused when it is met."""
-    for name in (KEPT, directory.REPORT):
+    for name in (KEPT, layout.REPORT):
         (out / name).unlink(missing_ok=True)
     for folder in (out / name for name in variants):
         if State.of(folder) in (State.STARTED, State.FINISHED):
-            directory.clear(folder)
+            layout.clear(folder)
 
 
 def _facts(comparison: Comparison, found: Sequence[Found], spent: Mapping[str, Costs] | None = None) -> dict[str, Any]:
