@@ -7,20 +7,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch._dynamo  # every optimizer imports it at its first step, 70 MiB
+from qkv.cli import allocator
 
-from qkv.core.batch import Batch
-from qkv.core.layout import Layout
-from qkv.core.ranks import ALONE
-from qkv.cost.flops import Shape
-from qkv.cost.memory import predict
-from qkv.experiments.memory_check import plan_of
-from qkv.families import preset
-from qkv.models.build import build
-from qkv.training.objective import NextToken, SequenceToSequence
-from qkv.training.settings import Training
-from qkv.training.step import Stepper
+allocator.keep_pages()  # as the command line does
+
+import torch  # noqa: E402
+import torch._dynamo  # noqa: E402  (every optimizer imports it at its first step, 70 MiB)
+
+from qkv.core.batch import Batch  # noqa: E402
+from qkv.core.layout import Layout  # noqa: E402
+from qkv.core.ranks import ALONE  # noqa: E402
+from qkv.cost.flops import Shape  # noqa: E402
+from qkv.cost.memory import predict  # noqa: E402
+from qkv.experiments.memory_check import plan_of  # noqa: E402
+from qkv.families import preset  # noqa: E402
+from qkv.models.build import build  # noqa: E402
+from qkv.training.objective import NextToken, SequenceToSequence  # noqa: E402
+from qkv.training.settings import Training  # noqa: E402
+from qkv.training.step import Stepper  # noqa: E402
 
 
 def status(name: str) -> int:

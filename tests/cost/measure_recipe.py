@@ -2,7 +2,7 @@
 prediction that was made before, as JSON: `python tests/cost/measure_recipe.py lm data.path=book.txt`.
 
 With QKV_TEST_GROUP, a memory control group that this process is in, the group's limit is set to what is used at the time of
-the prediction and 1.15 times the prediction: training beyond it is killed."""
+the prediction, the prediction, and 15 % of both: training beyond it is killed."""
 
 from __future__ import annotations
 
@@ -43,13 +43,14 @@ def main(name: str, *settings: str) -> None:
     def check(room: memory_check.MemoryCheck) -> None:
         before.append((status("VmRSS"), predict(room.spec, room.shape, room.plan)))
         if (group := os.environ.get("QKV_TEST_GROUP")) and before[-1][1] is not None:
-            limit(Path(group), int(1.15 * before[-1][1].peak))
+            resident, peak = before[-1][0], before[-1][1].peak
+            limit(Path(group), peak + int(0.15 * (resident + peak)))
 
     memory_check.MemoryCheck.check = check  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as folder:
         train(Recipe.load(name, settings), Path(folder) / "run", device="cpu")
     resident, memory = before[0]
-    said = {"grown": status("VmHWM") - resident}
+    said = {"resident": resident, "grown": status("VmHWM") - resident}
     print(json.dumps(said | ({} if memory is None else {"predicted": memory.peak, **memory.__dict__})))
 
 

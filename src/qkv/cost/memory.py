@@ -33,11 +33,13 @@ MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 # Memory beyond the tensors: of libraries, and free blocks of the heap that no request fits into (fragmentation). Measured;
 # docs/machine.md has the numbers, and tests/cost/test_processes.py compares predictions with processes.
-LIBRARIES = 160 << 20
-FRAGMENTATION = 1.4
+LIBRARIES = 15 << 20
+LIBRARIES_NARROW = 50 << 20  # oneDNN's kernels for bf16
+LIBRARIES_ON_GPU = 160 << 20
+FRAGMENTATION = 1.5
 FRAGMENTATION_NARROW = 1.75  # oneDNN allocates and frees buffers for bf16 between the tensors
 FRAGMENTATION_ACCUMULATED = 0.4  # added with gradient accumulation: gradients stay between temporary tensors
-FRAGMENTATION_RECOMPUTED = 2.8  # glibc seldom reuses the blocks of temporary tensors between those that stay
+FRAGMENTATION_RECOMPUTED = 3.0  # glibc seldom reuses the blocks of temporary tensors between those that stay
 FRAGMENTATION_ON_GPU = 1.1
 WORST = FRAGMENTATION_RECOMPUTED + FRAGMENTATION_ACCUMULATED
 
@@ -112,7 +114,7 @@ def ceiling(spec: ModelSpec, shape: Shape, plan: Plan) -> int:
             floats += tokens * (kept + 6 * heads * (tokens + others))
     logits = 4 * shape.length * spec.vocab_size
     weights = spec.n_parameters * (32 + 4 * plan.copies)
-    return LIBRARIES + weights + round(WORST * 4 * shape.rows * (floats + logits))
+    return _libraries(plan) + weights + round(WORST * 4 * shape.rows * (floats + logits))
 
 
 def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memory:
@@ -137,16 +139,26 @@ def _run(spec: ModelSpec, shape: Shape, plan: Plan, real: bool = False) -> Memor
         optimizer.step()
     permanent, copies = weights + state, plan.copies * weights
     temporary = gradients + max(live.peak - permanent - gradients, 0) * share
-    peak = LIBRARIES + permanent + copies + round(_fragmentation(plan) * temporary)
+    peak = _libraries(plan) + permanent + copies + round(_fragmentation(plan) * temporary)
     return Memory(weights + copies, gradients, state, activations, peak)
+
+
+def _narrow(plan: Plan) -> bool:
+    return plan.dtype is not None and plan.dtype.itemsize < 4
+
+
+def _libraries(plan: Plan) -> int:
+    """Bytes of what libraries allocate for themselves."""
+    if plan.device.type != "cpu":
+        return LIBRARIES_ON_GPU
+    return LIBRARIES_NARROW if _narrow(plan) else LIBRARIES
 
 
 def _fragmentation(plan: Plan) -> float:
     """Ratio of the memory that the process needs for temporary tensors to their size."""
     if plan.device.type != "cpu":
         return FRAGMENTATION_ON_GPU
-    narrow = plan.dtype is not None and plan.dtype.itemsize < 4
-    factor = FRAGMENTATION_NARROW if narrow else FRAGMENTATION
+    factor = FRAGMENTATION_NARROW if _narrow(plan) else FRAGMENTATION
     if plan.recompute != "none":
         factor = FRAGMENTATION_RECOMPUTED
     return factor + FRAGMENTATION_ACCUMULATED * (plan.accumulate > 1)
