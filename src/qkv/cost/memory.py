@@ -34,10 +34,10 @@ MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 # Memory beyond the tensors: of libraries, and free blocks of the heap that no request fits into (fragmentation). Measured;
 # docs/machine.md has the numbers, and tests/cost/test_processes.py compares predictions with processes.
 LIBRARIES = 15 << 20
-LIBRARIES_NARROW = 50 << 20  # oneDNN's kernels for bf16
+LIBRARIES_NARROW = 70 << 20  # oneDNN's kernels for bf16
 LIBRARIES_ON_GPU = 160 << 20
 FRAGMENTATION = 1.5
-FRAGMENTATION_NARROW = 1.75  # oneDNN allocates and frees buffers for bf16 between the tensors
+FRAGMENTATION_NARROW = 1.57  # oneDNN allocates and frees buffers for bf16 between the tensors
 FRAGMENTATION_ACCUMULATED = 0.4  # added with gradient accumulation: gradients stay between temporary tensors
 FRAGMENTATION_RECOMPUTED = 3.0  # glibc seldom reuses the blocks of temporary tensors between those that stay
 FRAGMENTATION_ON_GPU = 1.1
