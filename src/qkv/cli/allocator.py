@@ -30,7 +30,9 @@ def bound_kernels() -> None:
 
 
 def keep_pages() -> bool:
-    """Configure glibc to serve large blocks from its heap and not to shrink it. Returns whether this succeeded.
+    """Configure glibc to serve large blocks from one heap and not to shrink it. Returns whether this succeeded.
+
+    With a heap per thread, training could not reuse what the threads that encode data have freed.
 
     Does nothing if the user has configured an allocator, with `QKV_ALLOCATOR=system`, or without glibc.
     """
