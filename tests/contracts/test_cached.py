@@ -273,7 +273,7 @@ def test_rows_that_go_on_from_a_prefix() -> None:
 
 
 def test_who_can_not_keep_what_it_remembers_so() -> None:
-    with pytest.raises(ValueError, match=r"adds positions to its input.*; take a model with rotary"):
+    with pytest.raises(ValueError, match=r"adds positions to its input.*; use a model with rotary"):
         model("decoder", position=Sinusoidal()).start(2, cache="sinks")
     with pytest.raises(ValueError, match="exceed the model's context of 12; give a window of at most 8"):
         qkv.build(spec("decoder", max_positions=12)).start(cache={"kind": "sinks", "window": 10})

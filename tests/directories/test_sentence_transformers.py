@@ -91,7 +91,7 @@ def test_without_a_normalization_there_is_none(folder: Path) -> None:
 
 def test_long_texts_are_cut_with_a_word(folder: Path) -> None:
     run = load(laid_out(folder, sentence_bert_config={"max_seq_length": 5, "do_lower_case": True}), "cpu")
-    with pytest.warns(UserWarning, match=r"1 of 3 texts have more than 5 tokens \(max_seq_length\)"):
+    with pytest.warns(UserWarning, match=r"1 of 3 texts are longer than max_seq_length \(5\) and cut there"):
         made = run.embed(["A B c", "d", "c c a b d a"])
     torch.testing.assert_close(torch.stack(made), theirs(folder, TEXTS, "mean_tokens", 5), rtol=1e-4, atol=1e-5)
 

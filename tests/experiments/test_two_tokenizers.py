@@ -111,7 +111,7 @@ def test_sources_are_split_by_chance_where_theirs_are(dropout: float, tmp_path: 
 
 def test_the_command_line_shows_both(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tokenizer", "info", str(trained)]) == 0
-    assert "sources of pairs are read by another: char" in capsys.readouterr().out
+    assert "separate tokenizer for sources: char" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_a_gradient_is_what_finite_differences_say() -> None:
     wanted = jacobian[:, 0].square().sum((0, 2)).sqrt().flip(0)
     found = torch.stack([torch.tensor(reach(model, ids, seed)) ** 2 for seed in range(40)]).mean(0).sqrt()
     torch.testing.assert_close(found, wanted, rtol=0.15, atol=0)
-    with pytest.raises(ValueError, match="has no encoder or decoder"):
+    with pytest.raises(ValueError, match="in an encoder or decoder stack, and Linear has none"):
         reach(torch.nn.Linear(2, 2), ids)
 
 
