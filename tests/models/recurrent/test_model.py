@@ -234,7 +234,7 @@ def test_tied_tables_stay_tied() -> None:
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"context": {"kind": "bahdanau", "score": "dot"}}, "one width, not 6 and 8; scores for different widths are general"),
+        ({"context": {"kind": "bahdanau", "score": "dot"}}, "not 6 and 8; scores for different widths are general"),
         ({"reverse": True}, "reverse is for one direction"),
         ({"head": {"tied": True}, "context": "luong"}, "embeddings as wide as what it reads, 6, not 5; untie it"),
         (
