@@ -179,9 +179,7 @@ def test_reversible_layers_share_it_too() -> None:
 
 
 def test_layers_that_share_need_one_shape() -> None:
-    with pytest.raises(
-        ValueError, match=r"share project_keys need it in one shape, not \(1, 3, 16\) and \(1, 4, 16"
-    ):
+    with pytest.raises(ValueError, match=r"share project_keys need it in one shape, not \(1, 3, 16\) and \(1, 4, 16"):
         model(share="layers").spec.replace({"encoder.blocks.0.attention.rank": 3})
 
 

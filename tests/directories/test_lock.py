@@ -76,7 +76,9 @@ def test_a_live_run_that_has_delivered_nothing_says_who_trains_it(tmp_path: Path
     process = holder(tmp_path / "run")
     try:
         (tmp_path / "run/recipe.yaml").write_text("name: x")
-        with pytest.raises(ValueError, match=rf"is being trained by process {process.pid} .* has no model yet; wait for it"):
+        with pytest.raises(
+            ValueError, match=rf"is being trained by process {process.pid} .* has no model yet; wait for it"
+        ):
             load(tmp_path / "run")
     finally:
         process.kill()
