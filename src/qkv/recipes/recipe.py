@@ -221,8 +221,8 @@ class Recipe(Spec):
         recipe = self.model_copy(update={"task": task})
         head, n = _pooling_last(self.head, spec) or spec.head, task.n_labels
         if n is not None and head is not None and "labels" in type(head).model_fields:
-            if self.head is not None and "labels" in self.head.model_fields_set and self.head.labels != n:
-                raise ValueError(f"head.labels is {self.head.labels}, and the data have {n} labels; leave it out")
+            if self.head is not None and "labels" in self.head.model_fields_set and self.head.n_labels != n:
+                raise ValueError(f"head.labels is {self.head.n_labels}, and the data have {n} labels; leave it out")
             counts = {"labels": n}
             if isinstance(head, Forecaster) and "patches" not in head.model_fields_set and first.embedding.grid:
                 counts["patches"] = first.embedding.grid.patches
