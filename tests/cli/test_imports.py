@@ -14,6 +14,12 @@ import qkv
 
 SOURCE = Path(qkv.__file__).parents[1]
 MODEL = (Path(__file__).parents[1] / "helpers" / "outside_model.py").read_text(encoding="utf-8")
+HEADLESS = (  # the same model, with a head that its spec does not name
+    MODEL.replace('kind="convolutions"', 'kind="headless"')
+    .replace("    head: LanguageModel = LanguageModel(tied=False)\n", "")
+    .replace("spec.head.module", "LanguageModel(tied=False).module")
+    .replace("self.head.cost", "LanguageModel(tied=False).cost")
+)
 PATTERN = '''"""A part."""
 from qkv.patterns.basic import Causal
 
@@ -124,13 +130,66 @@ def test_a_module_of_the_current_directory_is_imported_and_listed_as_its_own(tmp
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("nowhere.parts", "nowhere.parts can't be imported: ModuleNotFoundError"), ("no.py", "there is no file no.py")],
+    [
+        ("nowhere.parts", "nowhere.parts can't be imported: there is no module nowhere on Python's path"),
+        ("no.py", "there is no file no.py"),
+    ],
 )
 def test_what_can_not_be_imported_is_told_in_a_sentence(name: str, what: str, tmp_path: Path) -> None:
     done = command("--import", name, "list", "patterns", cwd=tmp_path)
     assert done.returncode == 2
     assert what in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_run_of_a_package_of_several_modules_is_used_and_missed_by_name(tmp_path: Path) -> None:
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("from . import parts\n", encoding="utf-8")
+    (package / "parts.py").write_text(HEADLESS, encoding="utf-8")
+    (tmp_path / "r.yaml").write_text(
+        RECIPE.replace("convolutions.py", "mine").replace("convolutions", "headless"), encoding="utf-8"
+    )
+    trained = command("--yes", "train", "r.yaml", "--out", "run", cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    used = command("generate", "run", "abc", "--max-new-tokens", "3", cwd=tmp_path)  # remembered; the spec has no head
+    assert used.returncode == 0, used.stderr
+    (tmp_path / "config" / "qkv" / "imports.json").unlink()
+    asked = command("generate", "run", "abc", cwd=tmp_path)
+    assert asked.returncode == 2
+    assert "run imports mine (" in asked.stderr and "qkv --import mine " in asked.stderr
+    package.rename(tmp_path / "moved")
+    gone = command("--yes", "generate", "run", "abc", cwd=tmp_path)
+    assert gone.returncode == 2
+    assert "mine can't be imported: there is no module mine on Python's path" in gone.stderr
+    assert "(run imports it)" in gone.stderr
+
+
+def test_a_run_remembers_the_modules_that_its_own_imported(tmp_path: Path) -> None:
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "names.py").write_text("from . import parts\n", encoding="utf-8")
+    (package / "parts.py").write_text(HEADLESS, encoding="utf-8")
+    (tmp_path / "r.yaml").write_text(
+        RECIPE.replace("convolutions.py", "mine.names").replace("convolutions", "headless"), encoding="utf-8"
+    )
+    trained = command("--yes", "train", "r.yaml", "--out", "run", cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    used = command("score", "run", "abc\tcba", cwd=tmp_path)
+    assert used.returncode == 0, used.stderr
+
+
+def test_a_bug_may_be_in_an_imported_module(tmp_path: Path) -> None:
+    part = PATTERN.format(name="broken") + (
+        "    def model_post_init(self, context):\n        raise TypeError('out of order')\n"
+    )
+    (tmp_path / "broken.py").write_text(part, encoding="utf-8")
+    done = command(
+        "--import", "broken", "show", "lm", "model.decoder.blocks.*.attention.pattern=backwards-broken", cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert "a bug in broken or in qkv: TypeError: out of order" in done.stderr
 
 
 def test_installed_packages_are_imported_by_their_entry_points(tmp_path: Path) -> None:

@@ -91,6 +91,15 @@ def test_tables_do_not_act_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> 
     assert said.count(r"\x1b]0;owned") == 5 and not set(said) & set("\x1b\x07\x9b\r\x08")
 
 
+def test_samples_need_only_an_output(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {"split": "test", "examples": 1, "seconds": 0.1, "metrics": {}, "signatures": {}, "notes": []}
+    show({**found, "samples": [{"output": "3", "picture": {"kind": "ticks", "count": 3}}]})
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[-2:] == ["output", "3"]
+    show({**found, "samples": [{"output": "3", "target": "4"}]})
+    assert [line.split() for line in capsys.readouterr().out.splitlines()][-2:] == [["output", "reference"], ["3", "4"]]
+
+
 # -- where nobody hears ---------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,8 @@ import lzma
 import zipfile
 import zlib
 
+from ..recipes.imports import imported
+
 USER, BUG = 2, 1
 INTERRUPTED = 130  # the shell's status of a program that was ended by Ctrl-C
 _DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, EOFError)
@@ -27,10 +29,9 @@ def describe(error: Exception) -> tuple[int, str]:
     if isinstance(error, ValueError):
         return USER, _sentence(error)
     text = str(error).strip().split("\n")[0]
-    return BUG, (
-        f"a bug in qkv, or something it did not expect: {type(error).__name__}: {text} "
-        "(QKV_DEBUG=1 shows where; please report it)"
-    )
+    where = f"in {', '.join(imported)} or in qkv" if imported else "in qkv, or something it did not expect"
+    report = "if it is in qkv, please report it" if imported else "please report it"
+    return BUG, f"a bug {where}: {type(error).__name__}: {text} (QKV_DEBUG=1 shows where; {report})"
 
 
 def _is_out_of_memory(error: Exception) -> bool:

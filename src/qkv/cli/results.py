@@ -61,13 +61,15 @@ def _number(name: str, value: float | None) -> str:
 
 def _samples(samples: list[Mapping[str, Any]]) -> Table:
     table = Table(title="samples", title_justify="left", box=None)
-    pairs = any(sample.get("target") is not None for sample in samples)
-    for header in ("source", "output", "reference") if pairs else ("prompt", "output"):
-        table.add_column(header, overflow="fold")
+    inputs = any(sample.get("source") is not None for sample in samples)  # optional in the samples of a metric
+    targets = any(sample.get("target") is not None for sample in samples)
+    for header, present in (("source" if targets else "prompt", inputs), ("output", True), ("reference", targets)):
+        if present:
+            table.add_column(header, overflow="fold")
     for sample in samples:
-        cells = [escape(sample["source"]), escape(sample["output"])]
-        if pairs:
-            correct = sample["target"] == sample["output"]
-            cells.append("[green]the same[/]" if correct else escape(sample["target"]))
+        source, output, target = (str(sample.get(key) or "") for key in ("source", "output", "target"))
+        cells = [escape(source), escape(output)] if inputs else [escape(output)]
+        if targets:
+            cells.append("[green]the same[/]" if target == output else escape(target))
         table.add_row(*cells)
     return table

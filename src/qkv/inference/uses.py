@@ -64,7 +64,7 @@ def kind_of(run: LoadedModel) -> str:
     words = "" if run.tokenizer is not None else " without a tokenizer"
     if task is not None and _predicts(run):
         return f"a model of the task {task.kind!r}"
-    if isinstance(head, LanguageModel):
+    if isinstance(head, LanguageModel) or _decodes(run):
         if not _has_decoder(run):
             return f"a masked language model{words}"
         return f"an encoder–decoder{words}" if run.model.is_encoder_decoder else f"a language model{words}"
@@ -88,7 +88,14 @@ def fills(run: LoadedModel) -> bool:
 
 
 def _generates_text(run: LoadedModel) -> bool:
-    return reads_text(run) and isinstance(_head(run), LanguageModel) and _has_decoder(run)
+    return reads_text(run) and ((isinstance(_head(run), LanguageModel) and _has_decoder(run)) or _decodes(run))
+
+
+def _decodes(run: LoadedModel) -> bool:
+    """Whether the model is defined outside qkv, with `start` and `step` but without a `head` in its spec."""
+    spec, model = run.model.spec, run.model
+    other = not isinstance(spec, Transformer) and not hasattr(spec, "head")
+    return other and hasattr(model, "start") and hasattr(model, "step")
 
 
 def _has_decoder(run: LoadedModel) -> bool:

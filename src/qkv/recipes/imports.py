@@ -21,6 +21,9 @@ refuses. None imports without asking, which is how Python works; the command lin
 from_command_line: tuple[str, ...] = ()
 """The modules of `qkv --import`. Every recipe that the command loads gets them under its `imports`."""
 
+imported: list[str] = []
+"""The modules that this process has imported for a recipe, a run or `--import`."""
+
 
 def imports_of(tree: Any, absolute: bool = True) -> tuple[str, ...]:
     """The modules under `imports` in a recipe's tree, files by absolute path. Raises ValueError for anything but names."""
@@ -51,7 +54,10 @@ def import_named(names: Iterable[str], where: str) -> None:
         consent(names, where)
     for name in names:
         if missing([name]):  # an earlier one may have imported it
-            import_module(name)
+            try:
+                import_module(name)
+            except ValueError as error:
+                raise ValueError(f"{error} ({where} imports it)") from error
 
 
 def import_module(name: str) -> str:
@@ -74,9 +80,16 @@ def import_module(name: str) -> str:
         ADDED_PATHS.add(folder)
     try:
         importlib.import_module(_module_name(name))
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"{name} can't be imported: there is no module {error.name} on Python's path or in {Path.cwd()}; "
+            "install it, or run qkv in the directory that has it"
+        ) from error
     except Exception as error:  # whatever the module does wrong
         text = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{name} can't be imported: {type(error).__name__}: {text}") from error
+    if name not in imported:
+        imported.append(name)
     return _absolute(name)
 
 
