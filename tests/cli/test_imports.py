@@ -133,9 +133,14 @@ def test_a_module_of_the_current_directory_is_imported_and_listed_as_its_own(tmp
     [
         ("nowhere.parts", "nowhere.parts can't be imported: there is no module nowhere on Python's path"),
         ("no.py", "there is no file no.py"),
+        ("exits.py", "exits.py can't be imported: SystemExit: 3"),
+        ("", "'' is not a module; give a name such as my_package.parts"),
+        ("..", "'..' is not a module"),
+        ("some/folder", "'some/folder' is not a module"),
     ],
 )
 def test_what_can_not_be_imported_is_told_in_a_sentence(name: str, what: str, tmp_path: Path) -> None:
+    (tmp_path / "exits.py").write_text("raise SystemExit(3)")
     done = command("--import", name, "list", "patterns", cwd=tmp_path)
     assert done.returncode == 2
     assert what in done.stderr
@@ -190,6 +195,39 @@ def test_a_bug_may_be_in_an_imported_module(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "a bug in broken or in qkv: TypeError: out of order" in done.stderr
+
+
+def test_a_file_with_the_name_of_a_module_of_python_is_refused_not_skipped(recipe: Path, tmp_path: Path) -> None:
+    (recipe.parent / "json.py").write_text(PATTERN.format(name="json"))
+    recipe.write_text(RECIPE.replace("convolutions.py", "json.py"))
+    done = command("--yes", "show", str(recipe), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "json.py can't be imported: the module json is" in done.stderr
+
+
+def test_imports_may_be_left_empty(recipe: Path, tmp_path: Path) -> None:
+    recipe.write_text(
+        RECIPE.replace("[convolutions.py]", "").replace("preset: convolutions, d_model: 16", "preset: gpt, d_model: 24")
+    )
+    done = command("show", str(recipe), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("entries", [5, None, [1, {}], "convolutions.py"])
+def test_damaged_answers_count_as_none(entries: object, recipe: Path, tmp_path: Path) -> None:
+    answers = tmp_path / "config" / "qkv" / "imports.json"
+    answers.parent.mkdir(parents=True)
+    answers.write_text(json.dumps({str(recipe.resolve()): entries}))
+    done = command("show", str(recipe), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "code from outside qkv; allow it with" in done.stderr
+
+
+def test_answers_that_can_not_be_saved_stop_no_training(recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("a file where the folder belongs")
+    done = command("--yes", "train", str(recipe), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "can't be remembered" in done.stderr
 
 
 def test_installed_packages_are_imported_by_their_entry_points(tmp_path: Path) -> None:

@@ -30,6 +30,16 @@ def test_what_a_resumed_run_may_change(trained: Path, setting: str) -> None:
     assert admit(recipe, trained, resume=True, overwrite=False).diff(Recipe.load(trained)) != {}
 
 
+def test_a_run_from_before_its_preset_had_a_size_goes_on(trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    text = (folder / "recipe.yaml").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.strip() not in ("placement: pre", "placement: post")]
+    assert len(lines) == len(text.splitlines()) - 1
+    (folder / "recipe.yaml").write_text("\n".join(lines), encoding="utf-8")
+    admit(Recipe.load(folder), folder, resume=True, overwrite=False)
+
+
 @pytest.mark.parametrize("setting", ["training.optimizer.kind=sgd", "training.accumulate=2", "seed=9"])
 def test_what_it_may_not_is_told_with_what_it_may(trained: Path, setting: str) -> None:
     with pytest.raises(ValueError, match=r"can't be resumed with another recipe: .* --overwrite replaces") as error:

@@ -138,3 +138,10 @@ def test_layers_with_a_window_keep_a_ring_and_others_are_refused() -> None:
     alibi = qkv.build(qkv.preset("gpt", vocab_size=30, d_model=16, n_layers=1, n_heads=2, position="alibi"))
     with pytest.raises(ValueError, match="position biases need all positions"):
         alibi.start(1, cache="h2o")
+
+
+@pytest.mark.parametrize("how", EVICTING, ids=str)
+def test_position_biases_of_single_blocks_are_refused_too(how) -> None:
+    built = qkv.build(model().spec.replace({"decoder.blocks.1.position": qkv.ALiBi()}))
+    with pytest.raises(ValueError, match="position biases need all positions"):
+        built.start(1, cache=how)

@@ -127,3 +127,18 @@ def test_what_is_tied_stays_tied() -> None:
 def test_wrong_paths_are_named() -> None:
     with pytest.raises(ValueError, match="has no 'postion'; did you mean 'position'"):
         replace(made(), {"decoder.postion": "alibi"})
+
+
+def test_position_schemes_of_blocks_keep_their_own_tables() -> None:
+    """Modules of schemes are numbered, and the numbers change with the schemes that a model has."""
+    near, far = {"kind": "t5", "buckets": 8, "max_distance": 10}, {"kind": "t5", "buckets": 8, "max_distance": 20}
+    spec = made().spec.replace({"decoder.blocks.0.position": near, "decoder.blocks.1.position": far})
+    model = build(spec, seed=3)
+    old_near, old_far = (table.weight for table in model.decoder.block_positions)
+    one = replace(model, {"decoder.blocks.0.position": "none"}).model
+    assert torch.equal(one.decoder.block_positions[1].weight, old_far)
+    both = replace(model, {"decoder.position": far}).model
+    assert torch.equal(both.decoder.position.weight, old_far)
+    assert torch.equal(both.decoder.block_positions[0].weight, old_near)
+    longer = replace(model, {"decoder.blocks.1.position.max_distance": 40}).model
+    assert torch.equal(longer.decoder.block_positions[1].weight, old_far)

@@ -60,8 +60,9 @@ def admit(recipe: Recipe, out: Path, resume: bool, overwrite: bool) -> Recipe:
     saved = Recipe.load(out)
     recipe = recipe.model_copy(update={"training": adopt(recipe.training, saved.training)}).resolve_data_as(saved)
     vocab_size = saved.model.sizes.get("vocab_size")
-    given = recipe.resolve(vocab_size if isinstance(vocab_size, int) else recipe.vocab_size)
-    different = {path: pair for path, pair in saved.diff(given).items() if not _changeable(path)}
+    vocab_size = vocab_size if isinstance(vocab_size, int) else recipe.vocab_size
+    given = recipe.resolve(vocab_size)  # and so is what was saved: presets may have more sizes now
+    different = {path: pair for path, pair in saved.resolve(vocab_size).diff(given).items() if not _changeable(path)}
     if different:
         said = "; ".join(
             f"{path} is {brief(old)} there and {brief(new)} here" for path, (old, new) in list(different.items())[:3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -11,8 +12,12 @@ from torch import Tensor
 
 from ..attention.multi_head import MultiHeadAttention
 from ..layers.patches import GridEmbedding
+from ..positions.base import Position
 from .build import build
-from .transformer import TransformerModel
+from .stack import Stack
+from .transformer import Transformer, TransformerModel
+
+_POSITIONS = re.compile(r"(encoder|decoder)\.(position|block_positions\.\d+)\.")
 
 Model = TypeVar("Model", bound=TransformerModel)
 Any_co = TypeVar("Any_co", covariant=True)
@@ -57,7 +62,7 @@ def replace(model: Model, changes: Mapping[str, Any], *, seed: int = 0) -> Repla
     Raises ValueError if a path is not in the spec, or the changed spec is invalid.
     """
     changed = build(model.spec.replace(changes), device=model.device, dtype=model.dtype, seed=seed, cls=type(model))
-    before, after = model.state_dict(), changed.state_dict(keep_vars=True)
+    before, after = _with_positions_of(changed.spec, model), changed.state_dict(keep_vars=True)
     parts = _Parts.of(model), _Parts.of(changed)
     names: dict[str, list[str]] = {"kept": [], "pooled": [], "cut": [], "resized": [], "new": []}
     done: set[int] = set()
@@ -70,9 +75,42 @@ def replace(model: Model, changes: Mapping[str, Any], *, seed: int = 0) -> Repla
         names[how].append(name)
         if value is not None:
             tensor[tuple(slice(n) for n in value.shape)].copy_(value) if how == "cut" else tensor.copy_(value)
-    gone = tuple(name for name in before if name not in after)
+    gone = tuple(name for name in model.state_dict() if name not in after)
     changed.train(model.training)
     return Replaced(changed, **{how: tuple(some) for how, some in names.items()}, gone=gone)
+
+
+def _with_positions_of(changed: Transformer, model: TransformerModel) -> dict[str, Tensor]:
+    """Return the tensors of a model, those of its position schemes under the names that they have in the changed spec.
+
+    A scheme that the changed spec does not have gives its tensors to the one in its place.
+    """
+    tensors = model.state_dict()
+    own = {name: value for name, value in tensors.items() if not _POSITIONS.match(name)}
+    old_stacks = dict(model.spec.stacks())
+    for stack_name, new in changed.stacks():
+        old = old_stacks.get(stack_name)
+        for i, scheme in enumerate(new.positions if old is not None else ()):
+            assert old is not None
+            source = f"{stack_name}.{_position_name(_origin(i, scheme, old, new))}."
+            target = f"{stack_name}.{_position_name(i)}."
+            moved = {name: value for name, value in tensors.items() if name.startswith(source)}
+            own |= {target + name.removeprefix(source): value for name, value in moved.items()}
+    return own
+
+
+def _origin(i: int, scheme: Position, old: Stack, new: Stack) -> int:
+    """Return the index, among the old position schemes, of the one that the i-th new scheme continues."""
+    if scheme in old.positions:
+        return old.positions.index(scheme)
+    first = new.blocks.index(new.with_position(scheme)[0]) if i else 0
+    same_place = i and first < len(old.blocks)
+    return old.positions.index(old.position_of(old.blocks[first])) if same_place else 0
+
+
+def _position_name(i: int) -> str:
+    """Return the name of the i-th position scheme's module in its stack."""
+    return f"block_positions.{i - 1}" if i else "position"
 
 
 class _Parts(NamedTuple):

@@ -332,11 +332,15 @@ class StackModule(nn.Module):
     ) -> list[Pass]:
         """Return the `Pass` of each layer: layers with the same position scheme share one, and all share a plan."""
         plan = Plan()
-        schemes = [self.position, *cast(Iterable[PositionModule], self.block_positions)]
-        runs = [Pass.over(layout, scheme, plan) for scheme in schemes]
+        runs = [Pass.over(layout, scheme, plan) for scheme in self.positions]
         for run in runs:
             run.memory, run.memory_layout, run.extras = memory, memory_layout, extras
         return [runs[i] for i in self.position_of]
+
+    @property
+    def positions(self) -> list[PositionModule]:
+        """The modules of the distinct position schemes, as `Stack.positions`."""
+        return [self.position, *cast(Iterable[PositionModule], self.block_positions)]
 
     def _recomputes(self, i: int) -> bool:
         return self.recompute == "blocks" or (self.recompute == "alternate" and i % 2 == 0)

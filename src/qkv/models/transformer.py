@@ -427,9 +427,9 @@ class TransformerModel(nn.Module):
         if self.is_encoder_decoder != (source is not None):
             raise ValueError("an encoder–decoder starts from source ids; a decoder alone from a batch size")
         assert self.spec.decoder is not None
-        rows = len(source) if source is not None else (batch_size or 1)
-        how = named(cache)
-        how.check(self.decoder.position, self.max_positions)
+        rows, how = len(source) if source is not None else (batch_size or 1), named(cache)
+        for position in self.decoder.positions:
+            how.check(position, self.max_positions)
         states = [partial(block.attention.held, how) for block in self.spec.decoder.layers]
         about = {
             "layers": [_about(block.attention, self.spec.d_model) for block in self.spec.decoder.layers],

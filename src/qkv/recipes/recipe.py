@@ -100,10 +100,10 @@ class Recipe(Spec):
         """Validate a recipe's tree, as read from YAML. Raises ValueError with one sentence for each mistake."""
         if not isinstance(data, dict):
             raise ValueError(f"a recipe is a mapping of keys to values, not {type(data).__name__}")
-        if names := imports_of(data):
-            data = {**data, "imports": names}
+        if "imports" in data:
+            data = {**data, "imports": imports_of(data)}
             if imports:
-                import_named(names, str(data.get("name", "the recipe")))
+                import_named(data["imports"], str(data.get("name", "the recipe")))
         try:
             return cls.model_validate(data)
         except ValidationError as error:

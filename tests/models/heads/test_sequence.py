@@ -190,3 +190,11 @@ def test_a_directory_of_an_earlier_version_loads(tmp_path: Path) -> None:
 def test_old_classes_say_what_replaced_them(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"qkv.{name} is now qkv.SequenceClassifier\(labels="):
         getattr(qkv, name)
+
+
+@pytest.mark.filterwarnings("ignore:transformer. 'pooler'")
+@pytest.mark.parametrize("name", ["pooler", "classifier"])
+def test_an_old_field_that_is_no_mapping_is_refused(name: str) -> None:
+    spec = preset("bert-base", vocab_size=11, d_model=16, n_layers=1, n_heads=4)
+    with pytest.raises(ValueError, match=f"{name}: it is a mapping, such as"):
+        spec.replace({name: 5})
