@@ -167,9 +167,8 @@ def with_classification_head(values: Mapping[str, Any], head: SequenceClassifier
             raise ValueError(
                 f"{path}: a classifier reads what a pooler gives; give the spec a classification_head instead"
             )
-        if (
-            not name and not isinstance(old[path], Mapping) and old[path] != part
-        ):  # its kind alone was short for defaults
+        # its kind alone, such as "pooler", was short for the defaults
+        if not name and not isinstance(old[path], Mapping) and old[path] != part:
             raise ValueError(f"{path}: it is a mapping, such as {_DEFAULTS[part]}, or null, not {old[path]!r}")
         own = old[path] if isinstance(old[path], Mapping) else {}
         new = {**(new or {"labels": None}), **_as_now({name: old[path]} if name else {**_DEFAULTS[part], **own})}
