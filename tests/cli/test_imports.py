@@ -223,13 +223,6 @@ def test_damaged_answers_count_as_none(entries: object, recipe: Path, tmp_path: 
     assert "code from outside qkv; allow it with" in done.stderr
 
 
-def test_answers_that_can_not_be_saved_stop_no_training(recipe: Path, tmp_path: Path) -> None:
-    (tmp_path / "config").write_text("a file where the folder belongs")
-    done = command("--yes", "train", str(recipe), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "can't be remembered" in done.stderr
-
-
 def test_installed_packages_are_imported_by_their_entry_points(tmp_path: Path) -> None:
     site = tmp_path / "site"
     info = site / "their_parts-1.0.dist-info"

@@ -458,10 +458,9 @@ class TransformerModel(nn.Module):
 
     @staticmethod
     def _continuing(prefix: Cache, rows: int, more: bool) -> Cache:
-        if prefix.batch_size != 1 or more:
-            given = (
-                f"one of {prefix.batch_size} rows" if prefix.batch_size != 1 else "a source or another cache beside it"
-            )
+        several = prefix.batch_size != 1
+        if several or more:
+            given = f"one of {prefix.batch_size} rows" if several else "a source or another cache beside it"
             raise ValueError(f"a prefix is a cache of one row, which rows go on from as it is, and this has {given}")
         return prefix.fork(torch.zeros(rows, dtype=torch.int64, device=prefix.device))
 

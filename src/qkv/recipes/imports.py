@@ -67,6 +67,8 @@ def import_module(name: str) -> str:
     another file of the same module name is never imported in place of the one given.
     """
     path = _path(name)
+    if not _is_file(name) and ("" in name.split(".") or os.sep in name):
+        raise ValueError(f"{name!r} is not a module; give a name such as my_package.parts, or a file such as parts.py")
     if _is_file(name):
         if not path.is_file():
             raise ValueError(f"there is no file {name} to import")
@@ -85,7 +87,7 @@ def import_module(name: str) -> str:
             f"{name} can't be imported: there is no module {error.name} on Python's path or in {Path.cwd()}; "
             "install it, or run qkv in the directory that has it"
         ) from error
-    except Exception as error:  # whatever the module does wrong
+    except (Exception, SystemExit) as error:  # whatever the module does wrong
         text = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{name} can't be imported: {type(error).__name__}: {text}") from error
     if name not in imported:
