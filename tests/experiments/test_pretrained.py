@@ -7,15 +7,14 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from hub_pairs import LIBRARY, PAIRS, save_hub_pair
 from rich.console import Console
 from run_tiny import TINY
 from safetensors.torch import load_file, save_file
 
-import tokenizers
 from qkv.data import Batching, Pairs, Reverse, stream
 from qkv.experiments.pretrained import check_base, keep_base, tokenizer_of
 from qkv.experiments.train import train
@@ -113,42 +112,6 @@ def test_another_base_is_told_by_its_file(trained: Path, tmp_path: Path) -> None
 
 # -- another library's encoder–decoders ----------------------------------------------------------------------------------
 
-SIZES = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
-SIZES |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "max_position_embeddings": 32}
-T5 = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4}
-# The class, its sizes, the tokens in the order of their ids with what they do, and what stands around a text.
-LIBRARY: dict[str, tuple[str, dict[str, Any], list[str], str]] = {
-    "t5": ("T5", T5, ["<pad>", "</s>", "<unk>"], "$A </s>"),
-    "bart": ("Bart", SIZES, ["<s>", "<pad>", "</s>", "<unk>"], "<s> $A </s>"),
-    "marian": ("Marian", SIZES, ["</s>", "<unk>", "<pad>"], "$A </s>"),
-}
-STARTS = {"t5": "<pad>", "bart": "</s>", "marian": "<pad>"}
-PAIRS = [("a b c", "c b a"), ("b", "b b d a"), ("c a b d a", "d"), ("d d", "a c c")]
-
-
-def theirs(name: str, folder: Path) -> tuple[Any, Any]:
-    """A tiny model of another library with its tokenizer, and their directory."""
-    transformers = pytest.importorskip("transformers", reason="losses are compared with Hugging Face's transformers")
-    kind, sizes, special, template = LIBRARY[name]
-    words = {word: i for i, word in enumerate([*special, *"abcd", *(f"<{i}>" for i in range(9))])}
-    raw = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
-    raw.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    raw.post_processor = tokenizers.processors.TemplateProcessing(
-        single=template, special_tokens=[(token, words[token]) for token in special if token in template]
-    )
-    named = {"<s>": "bos_token", "</s>": "eos_token", "<pad>": "pad_token", "<unk>": "unk_token"}
-    roles = {named[token]: token for token in special}
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, **roles)
-    ids = {f"{role}_id": words[token] for role, token in roles.items() if role != "unk_token"}
-    start = {"decoder_start_token_id": words[STARTS[name]], "forced_eos_token_id": None}
-    config = getattr(transformers, f"{kind}Config")(vocab_size=len(words), **sizes, **ids, **start)
-    cls = f"{kind}MTModel" if name == "marian" else f"{kind}ForConditionalGeneration"
-    torch.manual_seed(0)
-    model = getattr(transformers, cls)(config).eval()
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return model, tokenizer
-
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
@@ -159,7 +122,7 @@ def pairs(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_pairs_have_the_loss_that_transformers_computes(name: str, tmp_path: Path, pairs: Path) -> None:
-    model, tokenizer = theirs(name, tmp_path / "base")
+    model, tokenizer = save_hub_pair(name, tmp_path / "base")
     sources, targets = ([pair[side] for pair in PAIRS] for side in (0, 1))
     inputs = tokenizer(sources, padding=True, return_tensors="pt")
     labels = tokenizer(text_target=targets, padding=True, return_tensors="pt")
@@ -185,7 +148,7 @@ def test_pairs_have_the_loss_that_transformers_computes(name: str, tmp_path: Pat
 
 
 def test_what_a_loaded_decoder_begins_with_stays_with_the_run(tmp_path: Path, pairs: Path) -> None:
-    theirs("bart", tmp_path / "base")
+    save_hub_pair("bart", tmp_path / "base")
     settings = [setting for setting in DATA if not setting.startswith("data.")]
     data = [
         f"data={{kind: pairs, path: {pairs}, validation_path: {pairs}, test_path: {pairs}}}",
@@ -203,7 +166,7 @@ def test_what_a_loaded_decoder_begins_with_stays_with_the_run(tmp_path: Path, pa
 
 
 def test_a_decoder_that_begins_with_nothing_known_is_told(tmp_path: Path) -> None:
-    theirs("t5", tmp_path / "base")
+    save_hub_pair("t5", tmp_path / "base")
     config = json.loads((tmp_path / "base/config.json").read_text())
     for change, said in (
         ({"decoder_start_token_id": 999}, "the token 999"),

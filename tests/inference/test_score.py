@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_pretrained import LIBRARY, PAIRS, theirs
+from hub_pairs import LIBRARY, PAIRS, save_hub_pair
 
 import tokenizers
 from qkv.experiments.pretrained import tokenizer_of
@@ -44,7 +44,7 @@ def generated(text_model: TextModel, source: str, wanted: list[int]) -> list[flo
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_a_target_has_what_stands_around_it(name: str, tmp_path: Path) -> None:
-    model, tokenizer = theirs(name, tmp_path / "base")
+    model, tokenizer = save_hub_pair(name, tmp_path / "base")
     run = load(tmp_path / "base", "cpu")
     tuned = TextModel(run.model, tokenizer_of(str(tmp_path / "base")), "translate")  # as training goes on with it
     for source, target in PAIRS:
@@ -59,7 +59,7 @@ def test_a_target_has_what_stands_around_it(name: str, tmp_path: Path) -> None:
 
 
 def test_the_token_that_generation_has_to_begin_with_is_scored_too(tmp_path: Path) -> None:
-    theirs("t5", tmp_path / "base")
+    save_hub_pair("t5", tmp_path / "base")
     plain = load(tmp_path / "base", "cpu").text_model
     assert plain.ids is not None
     forced = replace(plain, ids=replace(plain.ids, forced=(5, None)))
