@@ -8,6 +8,7 @@ steps:     shell commands, in order; {data} is the folder, {all} that of all dat
 figures:   [{name, run, metric}]: what of {out}/RUN/evaluation.json goes into the table
 baselines: shell commands that print one line of JSON at their end: {"name": …, a figure's name: …}
 published: what the literature has for a model of that size, and where (optional)
+documented: the command of the recipe's own comment, nothing tuned; its figures come from {out}/documented (optional)
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Entry:
     prepare: str = ""
     baselines: tuple[str, ...] = ()
     published: str = ""
+    documented: str = ""
 
     @classmethod
     def read(cls, path: Path) -> Entry:
@@ -76,6 +78,8 @@ class Found:
     examples: dict[str, int] = field(default_factory=dict)
     baselines: list[dict[str, Any]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    documented: dict[str, float] = field(default_factory=dict)
+    documented_how: dict[str, Any] = field(default_factory=dict)
 
 
 def entries(only: str = "") -> list[Entry]:
@@ -96,11 +100,8 @@ def baselines() -> dict[str, Callable[[list[str]], dict[str, Any]]]:
 
 def measure(entry: Entry, data: Path = DATA, scratch: Path = SCRATCH) -> Found:
     """Train, evaluate, and run the baselines. Raises SystemExit where a command fails."""
-    out = scratch / entry.name
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    found = Found(asdict(entry), now, machine.describe(), machine.code())
+    out = _cleared(entry, scratch)
+    found = Found(asdict(entry), _now(), machine.describe(), machine.code())
     for step in steps(entry, data, scratch):
         began = time.monotonic()
         _run(step, entry.threads)
@@ -114,6 +115,38 @@ def measure(entry: Entry, data: Path = DATA, scratch: Path = SCRATCH) -> Found:
         found.baselines.append(json.loads(printed.strip().splitlines()[-1]))
     found.versions = {"python": sys.version.split()[0], "torch": _version("torch")}
     return found
+
+
+def measure_documented(entry: Entry, data: Path = DATA, scratch: Path = SCRATCH) -> Found:
+    """Run the documented command alone, and add its figures to the kept result. Raises SystemExit where it fails."""
+    out = _cleared(entry, scratch)
+    found = Found(**json.loads((KEPT / f"{entry.name}.json").read_text()))
+    if entry.prepare:
+        _run(entry.prepare.format(**places(entry, data, scratch)), entry.threads)
+    began = time.monotonic()
+    _run(entry.documented.format(**places(entry, data, scratch)), entry.threads)
+    seconds = time.monotonic() - began
+    result = json.loads((out / "documented" / "evaluation.json").read_text())
+    found.documented = {figure["name"]: result["metrics"][figure["metric"]] for figure in entry.figures}
+    found.documented_how = {
+        "command": entry.documented,
+        "date": _now(),
+        "seconds": seconds,
+        "examples": result["examples"],
+        "code": machine.code(),
+    }
+    return found
+
+
+def _cleared(entry: Entry, scratch: Path) -> Path:
+    out = scratch / entry.name
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    return out
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def places(entry: Entry, data: Path, scratch: Path) -> dict[str, str]:
@@ -164,12 +197,18 @@ def kept() -> list[Found]:
 
 def table(all_: Sequence[Found]) -> str:
     """The figures as Markdown, each beside its baselines, with a link to its commands."""
-    lines = ["| data | qkv | baselines | published | minutes | test examples |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| data | qkv | documented command alone | baselines | published | minutes | test examples |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for one in all_:
         ours = ", ".join(f"{name} **{shown(value, name)}**" for name, value in one.figures.items())
+        plain = ", ".join(f"{name} {shown(value, name)}" for name, value in one.documented.items())
+        if plain:
+            plain += f" ({one.documented_how['seconds'] / 60:.1f} min)"
         lines.append(
-            f"| [{one.entry['title']}]({COMMANDS}#{one.entry['name']}) | {ours} | {_beside(one)} | {one.entry['published']} "
-            f"| {sum(one.seconds) / 60:.1f} | {max(one.examples.values(), default=0):,} |"
+            f"| [{one.entry['title']}]({COMMANDS}#{one.entry['name']}) | {ours} | {plain} | {_beside(one)} "
+            f"| {one.entry['published']} | {sum(one.seconds) / 60:.1f} | {max(one.examples.values(), default=0):,} |"
         )
     return "\n".join([*lines, ""])
 
@@ -201,5 +240,16 @@ def _how(one: Found) -> str:
             *made,
             "```",
             "",
+            *_documented(one),
         ]
     )
+
+
+def _documented(one: Found) -> list[str]:
+    """When and how the documented command alone was measured; nothing where it was not."""
+    if not (how := one.documented_how):
+        return []
+    entry = Entry(**one.entry)
+    command = how["command"].format(**places(entry, Path("../shared/data"), Path("runs/real")))
+    where = f"{how['date']}, sources {how['code']['digest']}, {how['examples']:,} examples"
+    return [f"The documented command alone ({where}):", "", "```text", command, "```", ""]

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from . import COMMANDS, DATA, commands, entries, keep, kept, machine, measure, table
+from . import COMMANDS, DATA, commands, entries, keep, kept, machine, measure, measure_documented, table
 from .plot import figure
 
 DOCS = machine.ROOT / "docs"
@@ -21,6 +21,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", default="", metavar="WORDS", help=what)
     parser.add_argument("--data", type=Path, default=DATA, help="the folder with the data sets")
     parser.add_argument("--list", action="store_true", help="show the entries, and measure nothing")
+    documented = "run the documented commands alone, and add their figures to the kept results"
+    parser.add_argument("--documented", action="store_true", help=documented)
     parser.add_argument("--render", action="store_true", help="only write the page again")
     given = parser.parse_args(arguments)
     for entry in [] if given.render else entries(given.only):
@@ -28,6 +30,10 @@ def main(arguments: list[str]) -> int:
             print(f"{entry.name}: {entry.title}")
         elif (why := entry.lacks(given.data)) is not None:
             print(f"{entry.name} is left out: {why}", file=sys.stderr)
+        elif given.documented:
+            if entry.documented:
+                found = measure_documented(entry, given.data.resolve())
+                print(f"{keep(found)}: {found.documented}, beside {found.baselines}", flush=True)
         else:
             found = measure(entry, given.data.resolve())
             print(f"{keep(found)}: {found.figures}, beside {found.baselines}")

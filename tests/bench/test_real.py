@@ -21,7 +21,7 @@ ENTRIES = real.entries()
 def test_steps_are_recipes_with_overrides_that_there_are(entry: real.Entry, tmp_path: Path) -> None:
     places = {"data": "data", "all": "all", "out": str(tmp_path)}
     runs = set()
-    for step in entry.steps:
+    for step in filter(None, (*entry.steps, entry.documented)):
         words = shlex.split(step.format(**places))
         if words[:2] != ["qkv", "train"]:
             continue
@@ -55,6 +55,28 @@ def test_measuring_keeps_figures_commands_and_baselines(tmp_path: Path) -> None:
     assert found.figures == {"accuracy": 0.75} and found.baselines == [{"name": "guessing", "accuracy": 0.5}]
     table = real.table([found])
     assert "accuracy **75.0%**" in table and "guessing: accuracy 50.0%" in table and "mkdir" in real.commands([found])
+
+
+def test_the_documented_command_adds_its_figures_to_what_was_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real, "KEPT", tmp_path / "kept")
+    result = json.dumps({"metrics": {"accuracy": 0.625}, "examples": 8}).replace("{", "{{").replace("}", "}}")
+    entry = real.Entry(
+        name="toy",
+        title="A toy",
+        steps=("mkdir {out}/run && cp {data}/known.json {out}/run/evaluation.json",),
+        figures=({"name": "accuracy", "run": "run", "metric": "accuracy"},),
+        prepare="touch {out}/prepared",
+        documented=f"cd {{out}} && test -e prepared && mkdir documented && echo '{result}' > documented/evaluation.json",
+    )
+    (tmp_path / "known.json").write_text('{"metrics": {"accuracy": 0.75}, "examples": 8}')
+    real.keep(real.measure(entry, tmp_path, tmp_path / "scratch"))
+    real.keep(real.measure_documented(entry, tmp_path, tmp_path / "scratch"))
+    (found,) = real.kept()
+    assert found.figures == {"accuracy": 0.75} and found.documented == {"accuracy": 0.625}
+    assert "accuracy **75.0%** | accuracy 62.5% (0.0 min)" in real.table([found])
+    assert "touch" in real.commands([found]) and "The documented command alone" in real.commands([found])
 
 
 def test_a_step_that_fails_says_so(tmp_path: Path) -> None:
