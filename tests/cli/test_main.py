@@ -110,6 +110,7 @@ def test_every_exception_has_its_sentence_and_status(
     def failing(*_: object) -> None:
         raise error
 
+    monkeypatch.setattr("qkv.cli.errors.imported", [])  # other tests of this process may have imported modules
     monkeypatch.setattr("qkv.recipes.recipe.Recipe.load", failing)
     assert main(["train", "reverse"]) == status
     assert said in capsys.readouterr().err
