@@ -63,6 +63,15 @@ SIZES = {
     "max_position_embeddings": 40,
 }
 GROUPED = {**SIZES, "num_key_value_heads": 2}
+MODERN = {
+    **SIZES,
+    "pad_token_id": 0,
+    "local_attention": 8,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "cls_token_id": 1,
+    "sep_token_id": 2,
+}
 GEMMA = {**GROUPED, "head_dim": 12, "sliding_window": 6, "query_pre_attn_scalar": 24}
 GPT2 = {"vocab_size": VOCABULARY, "n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4}
 SCALINGS = {
@@ -293,6 +302,34 @@ CASES: dict[str, Case] = {
     "bloom": Case("BloomForCausalLM", BLOOM, places="relative"),
     "bloom-odd-heads": Case("BloomForCausalLM", {**BLOOM, "hidden_size": 30, "n_head": 5}, places="relative"),
     "bert-bare": Case("BertModel", {**SIZES, "hidden_act": "gelu_new"}, does="read", outputs="", types=True),
+    "modernbert": Case("ModernBertForMaskedLM", MODERN, does="read"),
+    "modernbert-windows": Case(
+        "ModernBertForMaskedLM", {**MODERN, "num_hidden_layers": 3}, does="read", lengths=(29, 14, 22)
+    ),
+    "modernbert-biases": Case(
+        "ModernBertForMaskedLM",
+        {
+            **MODERN,
+            **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True),
+            "decoder_bias": False,
+            "tie_word_embeddings": False,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+        does="read",
+        lengths=(29, 14, 22),
+    ),
+    "modernbert-scaled": Case(
+        "ModernBertForMaskedLM",
+        {
+            **MODERN,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            },
+        },
+        does="read",
+    ),
+    "modernbert-bare": Case("ModernBertModel", MODERN, does="read", outputs=""),
     "roberta": Case("RobertaForMaskedLM", {**SIZES, "pad_token_id": 1, "type_vocab_size": 1}, does="read"),
     "roberta-bare": Case("RobertaModel", {**SIZES, "pad_token_id": 1}, does="read", outputs="", types=True),
     "distilbert": Case("DistilBertForMaskedLM", DISTILBERT, does="read"),

@@ -31,6 +31,7 @@ from hub_cases import (
     GPT2,
     GROUPED,
     LONGFORMER,
+    MODERN,
     MPT,
     NARROW,
     SHARED,
@@ -66,6 +67,8 @@ def reader(name: str, config: dict[str, Any], **options: Any) -> Case:
 CASES: dict[str, Case] = {
     "bert": reader("Bert", SIZES, types=True),
     "bert-two-labels": Case("BertForSequenceClassification", SIZES, does="read"),
+    "modernbert": reader("ModernBert", MODERN),
+    "modernbert-mean": reader("ModernBert", {**MODERN, "classifier_pooling": "mean", "classifier_activation": "relu"}),
     "roberta": reader("Roberta", {**SIZES, "pad_token_id": 1}),
     "distilbert": reader("DistilBert", DISTILBERT),
     "electra": reader("Electra", ELECTRA, types=True),

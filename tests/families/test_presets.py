@@ -59,6 +59,8 @@ COUNTS = {
     "mpt-30b": 29_957_200_896,
     "bert-base": 110_106_428,
     "bert-large": 336_226_108,
+    "modernbert-base": 149_655_232,
+    "modernbert-large": 395_881_664,
     "roberta-base": 124_697_433,
     "distilbert-base": 66_985_530,
     "albert-base-v2": 11_221_680,

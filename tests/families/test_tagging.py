@@ -26,6 +26,7 @@ from hub_cases import (
     GPT2,
     GROUPED,
     LONGFORMER,
+    MODERN,
     MPT,
     NARROW,
     SHARED,
@@ -69,11 +70,12 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "smollm3": ("SmolLM3", GROUPED),
     "phi3": ("Phi3", GROUPED),
 }
-UNDROPPED = ("bloom", "falcon")  # their configurations say that nothing is, by default
+UNDROPPED = ("bloom", "falcon", "modernbert")  # their configurations say that nothing is, by default
 
 
 CASES = {
     "bert": case("Bert", SIZES, types=True),
+    "modernbert": case("ModernBert", MODERN),
     "roberta": case("Roberta", PADDED),
     "distilbert": case("DistilBert", DISTILBERT),
     "electra": case("Electra", ELECTRA, types=True),

@@ -98,6 +98,21 @@ def test_the_residual_multiplier_is_of_what_is_added() -> None:
     torch.testing.assert_close(scaled(X, run()) - X, 0.22 * (plain(X, run()) - X))
 
 
+def test_the_norm_of_the_attention_may_be_another_or_none() -> None:
+    plain, without = made(), made(attention_norm="none")
+    assert isinstance(without.norm["attention"], torch.nn.Identity) and "norm.attention.weight" in plain.state_dict()
+    torch.testing.assert_close(without(X, run()), by_equation(without, X, cross=False))
+    assert not torch.allclose(without(X, run()), plain(X, run()))
+    root = made(attention_norm="rmsnorm", placement="sandwich")
+    assert {type(root.norm[name]).__name__ for name in ("attention", "feedforward")} == {
+        "RMSNormalize",
+        "LayerNormalize",
+    }
+    assert type(root.norm_after["attention"]).__name__ == "RMSNormalize"
+    with pytest.raises(ValueError, match="placement='norms' has norms of its own"):
+        made(placement={"kind": "norms", "after": "layernorm"}, attention_norm="rmsnorm")
+
+
 def test_a_placement_from_outside() -> None:
     """Two streams, of which sublayers read the sum and write to one each."""
 

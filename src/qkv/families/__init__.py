@@ -32,6 +32,7 @@ from . import (
     marian,
     mistral,
     mixtral,
+    modernbert,
     mpt,
     neox,
     olmo2,
@@ -63,6 +64,7 @@ FAMILIES: dict[str, Family] = {
         *(mixtral.FAMILY, qwen2_moe.FAMILY, qwen3_moe.FAMILY),
         *(
             bert.FAMILY,
+            modernbert.FAMILY,
             roberta.FAMILY,
             distilbert.FAMILY,
             electra.FAMILY,
@@ -96,6 +98,7 @@ FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
     (qwen2_moe.qwen2_moe, qwen2_moe.SIZES),
     (qwen3_moe.qwen3_moe, qwen3_moe.SIZES),
     (bert.bert, {**bert.SIZES, **roberta.SIZES}),
+    (modernbert.modernbert, modernbert.SIZES),
     (distilbert.distilbert, distilbert.SIZES),
     (electra.electra, electra.SIZES),
     (albert.albert, albert.SIZES),

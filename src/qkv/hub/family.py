@@ -30,14 +30,15 @@ class Class:
     sizes:    sizes that the class decides, such as which head there is.
     bare:     whether tensor names lack the family's prefix.
     may_lack_pooler: whether files may lack the pooler that the sizes ask for.
-    head:     replaces the head that the sizes make; a classifier gets as many labels as the configuration has.
+    head:     replaces the head that the sizes make, or a function of the sizes that gives it; a classifier gets as many
+              labels as the configuration has.
     dropout:  configuration keys of the head's dropout, each with its default. The first key that is not None counts.
     """
 
     sizes: Mapping[str, Any] = field(default_factory=dict)
     bare: bool = False
     may_lack_pooler: bool = False
-    head: Head | None = None
+    head: Head | Callable[[Mapping[str, Any]], Head] | None = None
     dropout: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
@@ -47,8 +48,8 @@ class Class:
 
     def labels(self, spec: Transformer) -> int | None:
         """How many labels of the configuration a spec of this class has: of sequences or of tokens; None without any."""
-        counts = isinstance(spec.head, SequenceClassifier) or isinstance(self.head, TokenClassifier)
-        return _labels(spec) if counts else None
+        own = isinstance(spec.head, TokenClassifier) and self.head is not None
+        return _labels(spec) if own or isinstance(spec.head, SequenceClassifier) else None
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ class Family:
     ) -> Transformer:
         """The spec of a class; `decided` are the sizes of one of its variants."""
         spec = self.make(**sizes, **decided)
-        spec = spec if cls.head is None else spec.replace(head=cls.head)
+        if cls.head is not None:
+            spec = spec.replace(head=cls.head if isinstance(cls.head, Head) else cls.head(sizes))
         if cls.labels(spec) is None:
             return spec
         return spec.replace({"head.labels": labels, "head.dropout": dropout})

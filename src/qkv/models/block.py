@@ -17,13 +17,14 @@ from ..layers.dropout import dropout, stochastic_depth
 from ..layers.feedforward import FeedForwardLayer
 from ..layers.norm import LayerNorm, Norm
 from ..positions.base import Position
-from .placement import Parallel, Placement, PreNorm, Reversible
+from .placement import Norms, NormsOf, Parallel, Placement, PreNorm, Reversible
 
 
 class Block(Spec, kind="block"):
     """One layer: attention, cross-attention and feed-forward in turn, each with its norm and residual connection.
 
     position:  positional encoding of this block's attention in place of the stack's; `none` for a layer without positions.
+    attention_norm: the attention's norm in place of `norm`; `none` leaves it out (ModernBERT's first block).
     placement: where norms are applied and how the output of a sublayer joins the residual stream (`models.placement`).
     residual:  "none" leaves out the residual connection.
 
@@ -36,6 +37,7 @@ class Block(Spec, kind="block"):
     cross: Mixer | None = None
     feedforward: FeedForwardLayer
     norm: Norm = LayerNorm()
+    attention_norm: Norm | None = None
     placement: Placement = PreNorm()
     shared_norm: bool = False
     residual: Literal["add", "none"] = "add"
@@ -49,6 +51,8 @@ class Block(Spec, kind="block"):
         self.placement.check(self.cross is not None, self.residual == "add")
         if self.shared_norm and not isinstance(self.placement, Parallel):
             raise ValueError("shared_norm belongs to placement='parallel', where one norm can serve both branches")
+        if self.attention_norm is not None and isinstance(self.placement, Norms):
+            raise ValueError("placement='norms' has norms of its own; give them there, or leave out attention_norm")
         if isinstance(self.placement, Reversible) and isinstance(self.feedforward, moe.MixtureOfExperts):
             raise ValueError(
                 "a reversible block recomputes activations up to rounding, and the router might then choose other experts; "
@@ -66,15 +70,20 @@ class Block(Spec, kind="block"):
         parts = {"attention": self.attention, "cross": self.cross, "feedforward": self.feedforward}
         return [name for name, part in parts.items() if part is not None and part.kind != "none"]
 
+    def norms_of(self, sublayer: str) -> NormsOf:
+        """The norms of one sublayer."""
+        own = self.attention_norm if sublayer == "attention" else None
+        return self.placement.norms(own or self.norm)
+
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0, cross_pairs: int = 0) -> Cost:
         total = self.attention.cost(d_model, tokens, pairs) + self.feedforward.cost(d_model, tokens)
         if self.cross is not None:
             total += self.cross.cost(d_model, tokens, cross_pairs, memory)
-        count = len(self.sublayers())
-        before, after, after_sum = self.placement.norms(self.norm)
-        for norm, times in ((before, min(count, 1) if self.shared_norm else count), (after, count), (after_sum, count)):
-            total += Cost() if norm is None else norm.cost(d_model, tokens) * times
-        scales = 0 if self.layer_scale is None else count
+        for i, name in enumerate(self.sublayers()):
+            before, after, after_sum = self.norms_of(name)
+            for norm in (None if self.shared_norm and i else before, after, after_sum):
+                total += Cost() if norm is None else norm.cost(d_model, tokens)
+        scales = 0 if self.layer_scale is None else len(self.sublayers())
         return total + Cost(scales * d_model, scales * d_model * tokens)
 
 
@@ -93,16 +102,17 @@ class BlockModule(nn.Module):
         self.attention = spec.attention.module(d_model, name=f"{name}.attention")
         self.cross = None if spec.cross is None else spec.cross.module(d_model, cross=True, name=f"{name}.cross")
         self.feedforward = spec.feedforward.module(d_model)
-        norms = spec.placement.norms(spec.norm)
+        norms = {name: spec.norms_of(name) for name in self.sublayers}
 
-        def each(norm: Norm | None, names: list[str]) -> nn.ModuleDict:
-            return nn.ModuleDict({} if norm is None else {name: norm.module(d_model) for name in names})
+        def each(place: str, names: list[str]) -> nn.ModuleDict:
+            chosen: dict[str, Norm | None] = {name: getattr(norms[name], place) for name in names}
+            return nn.ModuleDict({name: norm.module(d_model) for name, norm in chosen.items() if norm is not None})
 
-        self.norms_sum = norms.before is None  # then `norm` is applied to the sum
+        self.norms_sum = spec.placement.norms(spec.norm).before is None  # then `norm` is applied to the sum
         before = self.sublayers[:1] if spec.shared_norm else self.sublayers
-        self.norm = each(norms.sum, self.sublayers) if self.norms_sum else each(norms.before, before)
-        self.norm_after = each(norms.after, self.sublayers)
-        self.norm_sum = nn.ModuleDict() if self.norms_sum else each(norms.sum, self.sublayers)
+        self.norm = each("sum", self.sublayers) if self.norms_sum else each("before", before)
+        self.norm_after = each("after", self.sublayers)
+        self.norm_sum = nn.ModuleDict() if self.norms_sum else each("sum", self.sublayers)
         scaled = self.sublayers if spec.layer_scale is not None else []
         self.scale = nn.ModuleDict({s: LayerScale(d_model, spec.layer_scale or 1.0) for s in scaled})
 

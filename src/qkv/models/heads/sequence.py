@@ -19,18 +19,21 @@ from ...layers.dropout import dropout
 from ...layers.feedforward import ACTIVATIONS, Activation
 from ...layers.linear import Linear
 from ...layers.losses import LossSums, cross_entropy
+from ...layers.norm import NoNorm, Norm
 from .text import Head, HeadModule
 
 Pooling = Literal["first", "last", "mean", "max"]
 
 
 class SequenceClassifier(Head, kind="sequence-classifier"):
-    """Scores of `labels` classes for a sequence: W p + b with p = f(D h + d).
+    """Scores of `labels` classes for a sequence: W p + b with p = norm(f(D h + d)).
 
     pool:       h is the state of the `first` or `last` real token, the `mean` of all, or in each dimension the `max`
                 (Collobert et al. 2011, §3.2.2), for which one telling word is enough. The first token is BERT's way (Devlin
                 et al. 2019, §3.2), the last a decoder's (Radford et al. 2018, §3.2), which alone has seen all the others.
-    activation: f. None leaves out the dense layer: p = h.
+    activation: f. None leaves out the dense layer: p = norm(h).
+    dense_bias: whether there is d.
+    norm:       of p; none by default (ModernBERT has one).
     labels:     None gives p itself, the pooled vector.
 
     Labels are (B,) classes; with one label alone (B,) numbers, and the loss is the squared error; numbers (B, labels)
@@ -42,6 +45,8 @@ class SequenceClassifier(Head, kind="sequence-classifier"):
     labels: int | None = Field(default=2, gt=0)
     pool: Pooling = "first"
     activation: Activation | Literal["tanh"] | None = "tanh"
+    dense_bias: bool = True
+    norm: Norm = NoNorm()
     bias: bool = True
     dropout: float = Field(default=0.0, ge=0, lt=1)
 
@@ -50,9 +55,9 @@ class SequenceClassifier(Head, kind="sequence-classifier"):
 
     def cost(self, d_model: int, vocab_size: int = 0, tokens: int = 0) -> Cost:
         """Parameters alone. FLOPs are left out: they are those of one token, however long the sequence."""
-        dense = 0 if self.activation is None else d_model * d_model + d_model
+        dense = 0 if self.activation is None else d_model * d_model + d_model * self.dense_bias
         labels = self.labels or 0
-        return Cost(dense + d_model * labels + labels * self.bias)
+        return Cost(dense + d_model * labels + labels * self.bias) + self.norm.cost(d_model)
 
 
 _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, **ACTIVATIONS}
@@ -66,14 +71,15 @@ class SequenceClassifierHead(HeadModule):
     def __init__(self, spec: SequenceClassifier, d_model: int) -> None:
         super().__init__()
         self.pool, self.dropout = spec.pool, spec.dropout
-        self.dense = None if spec.activation is None else Linear(d_model, d_model)
+        self.dense = None if spec.activation is None else Linear(d_model, d_model, bias=spec.dense_bias)
         self.activation = None if spec.activation is None else _FUNCTIONS[spec.activation]
+        self.norm = spec.norm.module(d_model)
         self.out = None if spec.labels is None else Linear(d_model, spec.labels, bias=spec.bias)
 
     def pooled(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Float[Tensor, "B M"]:
         """p, the vector that the scores are computed from."""
         x = pool(hidden, layout, self.pool)
-        return x if self.dense is None or self.activation is None else self.activation(self.dense(x))
+        return self.norm(x if self.dense is None or self.activation is None else self.activation(self.dense(x)))
 
     def forward(self, hidden: Float[Tensor, "B T M"], layout: Layout) -> Float[Tensor, "B labels"]:
         x = dropout(self.pooled(hidden, layout), self.dropout, self.training)

@@ -92,16 +92,18 @@ class HeadModule(nn.Module):
 class Transform(Spec, kind="transform"):
     """norm(f(h W + b)), applied to hidden states before the output layer of masked language models (BERT).
 
-    `width` is the width of the result, d_model by default; narrow embeddings need another (ELECTRA).
+    `width` is the width of the result, d_model by default; narrow embeddings need another (ELECTRA). Without `bias` there
+    is no b (ModernBERT).
     """
 
     activation: Activation = "gelu"
     norm: Norm = LayerNorm()
     width: int | None = Field(default=None, gt=0)
+    bias: bool = True
 
     def cost(self, d_model: int, tokens: int = 0) -> Cost:
         width = self.width or d_model
-        return Cost(d_model * width + width, 2 * d_model * width * tokens) + self.norm.cost(width, tokens)
+        return Cost(d_model * width + width * self.bias, 2 * d_model * width * tokens) + self.norm.cost(width, tokens)
 
 
 class TransformModule(nn.Module):
@@ -110,7 +112,7 @@ class TransformModule(nn.Module):
     def __init__(self, spec: Transform, d_model: int) -> None:
         super().__init__()
         width = spec.width or d_model
-        self.dense = Linear(d_model, width)
+        self.dense = Linear(d_model, width, bias=spec.bias)
         self.activation = ACTIVATIONS[spec.activation]
         self.norm = spec.norm.module(width)
 
