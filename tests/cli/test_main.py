@@ -67,7 +67,7 @@ MISTAKES = {
     "cost gpt3": "did you mean 'gpt'",
     "cost gpt2 n_laers=3": "did you mean 'n_layers'",
     "cost gpt2 --length 2000": "longer than the model's context of 1024",
-    "cost reverse --rows 0": "--rows is a number from 1 on",
+    "cost reverse --rows 0": "--rows is a number of at least 1",
     "cost reverse --device tpu": "there is no device 'tpu'",
 }
 
@@ -129,7 +129,7 @@ def test_train_and_repeat(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     saved = (tmp_path / "runs/reverse/recipe.yaml").read_text()
     assert "seed: 3" in saved and "max_time: 300.0" in saved
     assert main(["train", "reverse", *small]) == 2
-    assert "--resume goes on with it, --overwrite replaces it" in capsys.readouterr().err
+    assert "continue it with --resume, replace it with --overwrite" in capsys.readouterr().err
     assert main(["train", "runs/reverse", "--resume", "training.max_steps=3"]) == 0
     assert "Resumed after step 2" in capsys.readouterr().out
 
@@ -257,7 +257,7 @@ def test_eval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "test, 20 examples" in said and "--max-examples" not in said
     for wrong in ("0", "-3", "some", "1.5"):
         assert main(["eval", str(trained), "--max-examples", wrong]) == 2
-        assert "--max-examples is a number from 1 on, or `all`" in capsys.readouterr().err
+        assert "--max-examples is `all` or a number of at least 1" in capsys.readouterr().err
     assert main(["eval", str(trained), "--data", "validation", "--data", "longest=5", "--num-beams", "2"]) == 0
     assert "validation, 20 examples" in capsys.readouterr().out
     assert main(["eval", str(trained), "--data", "validatoin"]) == 2

@@ -42,7 +42,9 @@ def test_a_run_from_before_its_preset_had_a_size_goes_on(trained: Path, tmp_path
 
 @pytest.mark.parametrize("setting", ["training.optimizer.kind=sgd", "training.accumulate=2", "seed=9"])
 def test_what_it_may_not_is_told_with_what_it_may(trained: Path, setting: str) -> None:
-    with pytest.raises(ValueError, match=r"can't be resumed with another recipe: .* --overwrite replaces") as error:
+    with pytest.raises(
+        ValueError, match=r"can't be resumed with another recipe: .* replace .* with --overwrite"
+    ) as error:
         admit(Recipe.load(trained, [setting]), trained, resume=True, overwrite=False)
     said = str(error.value).replace(str(trained), "RUN")
     assert setting.partition("=")[0] in said and len(said.split()) < 45

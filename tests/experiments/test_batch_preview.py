@@ -29,6 +29,7 @@ def test_running_text_has_labels_one_step_ahead(tmp_path: Path) -> None:
 def test_the_sizes_of_splits_are_told_and_that_few_examples_choose_by_chance() -> None:
     few = sizes(Recipe.load("reverse", ["data.validation=20", "data.train=300", "data.test=20"]).data)
     assert few.startswith(
-        "300 for training, 20 for validation, 20 for test; which weights are the best is partly chance"
+        "300 for training, 20 for validation, 20 for test; with so few validation examples, the choice "
+        "of the best weights is partly chance"
     )
     assert sizes(Recipe.load("reverse").data) == "20,000 for training, 500 for validation, 500 for test"

@@ -29,7 +29,7 @@ def test_a_recipe_without_its_data() -> None:
     assert costs.flops_per_token == 3 * spec.cost(64, 64).flops / 128
     assert costs.batches == 4 * 3
     assert costs.memory is not None and costs.memory.peak > 16 * costs.parameters
-    assert costs.basis.startswith("without the data: the vocabulary counts as full")
+    assert costs.basis.startswith("without the data: a full vocabulary and rows as long as")
     assert of_recipe(recipe, CPU, rows=5, length=10, data=False).shape == Shape(5, 10, 10)
 
 
@@ -40,7 +40,7 @@ def test_a_recipe_by_its_data_costs_what_is_trained(tmp_path: Path) -> None:
     assert costs.parameters == load(done.folder).model.spec.n_parameters
     assert costs.parameters < of_recipe(recipe, CPU, data=False).parameters
     assert costs.shape.length == 7  # six letters and the end, where 64 are allowed
-    assert costs.basis.startswith("by the data: a vocabulary of ")
+    assert costs.basis.startswith("from the data: a vocabulary of ")
 
 
 def test_where_the_data_are_missing_it_says_so() -> None:
@@ -80,7 +80,10 @@ def test_a_preset_on_batches_of_its_context_at_most() -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"length": 101}, "longer than the model's context of 100"), ({"rows": 0}, "--rows is a number from 1 on, not 0")],
+    [
+        ({"length": 101}, "longer than the model's context of 100"),
+        ({"rows": 0}, "--rows is a number of at least 1, not 0"),
+    ],
 )
 def test_shapes_that_can_not_be(options: dict[str, int], said: str) -> None:
     spec = preset("gpt", d_model=16, n_layers=1, n_heads=2, vocab_size=30, max_positions=100)

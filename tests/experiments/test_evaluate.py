@@ -59,7 +59,7 @@ def test_what_can_not_be_evaluated(trained: Path, trained_lm: Path) -> None:
         evaluate_run(run, data=["longst=3"])
     assert lm.recipe is not None
     asking = lm.recipe.change(["evaluation.metrics=[bleu]"])
-    with pytest.raises(ValueError, match="bleu compares outputs with a truth"):
+    with pytest.raises(ValueError, match="bleu compares outputs with references"):
         evaluate_run(type(lm)(lm.model, lm.tokenizer, lm.generation, lm.task, asking, lm.path))
 
 
@@ -153,7 +153,7 @@ def test_a_limit_says_how_much_there_is(trained: Path, trained_lm: Path, monkeyp
     assert (found.examples, found.available, found.limited) == (20, 20, False)
     some, everything = evaluate_run(lm, "train", max_examples=4), evaluate_run(lm, "train", max_examples="all")
     assert some.examples < some.available == everything.examples == everything.available
-    with pytest.raises(ValueError, match="max_examples is a number from 1 on, or 'all', not 0"):
+    with pytest.raises(ValueError, match="max_examples is 'all' or a number of at least 1, not 0"):
         evaluate_run(run, max_examples=0)
     ever_later = itertools.count()
     monkeypatch.setattr("qkv.experiments.example_counts.Clock.seconds", property(lambda self: 10.0 ** next(ever_later)))
@@ -169,11 +169,14 @@ def test_each_metric_says_how_many_examples_it_covers(trained: Path) -> None:
     covered = sum(len(pair["source"].split()) < 5 for pair in pairs)  # one more token ends a side
     assert 0 < covered < len(pairs) == found.examples == 20
     assert found.counts == dict.fromkeys(("loss", "perplexity", "bits_per_byte"), covered)
-    assert any(f"{covered} of the 20 examples" in note and "exact_match" in note for note in found.notes)
+    assert any(
+        f"cover the {covered} of 20 examples that were not skipped" in note and "exact_match" in note
+        for note in found.notes
+    )
     assert evaluate_run(run).counts == {}
 
 
-def test_sources_that_are_read_cut_are_counted(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_sources_are_counted(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = load(trained, device="cpu")
     assert run.recipe is not None and not evaluate_run(run).notes
     pairs = list(run.recipe.data.examples("test", shuffle=False))
@@ -181,7 +184,7 @@ def test_sources_that_are_read_cut_are_counted(trained: Path, monkeypatch: pytes
     short = run.recipe.change(["batching.max_length=6", "generation.max_new_tokens=4"])
     monkeypatch.setattr(type(run.model), "max_positions", 6)
     found = evaluate_run(replace(run, recipe=short, generation=short.generation))
-    assert long > 0 and any(f"{long} of 20 sources are longer" in note for note in found.notes)
+    assert long > 0 and any(f"truncated {long} of 20 sources to the model's context" in note for note in found.notes)
 
 
 def test_json_has_no_word_for_what_is_not_finite() -> None:

@@ -103,10 +103,10 @@ def test_another_base_is_told_by_its_file(trained: Path, tmp_path: Path) -> None
     check_base(out, str(base))
     weights = (base / "model.safetensors").read_bytes()
     (base / "model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
-    with pytest.raises(ValueError, match=r"not the one that the run in .* its model\.safetensors is another"):
+    with pytest.raises(ValueError, match=r"not the one that the run in .* its model\.safetensors differs"):
         check_base(out, str(base))
     (base / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"its model\.safetensors is gone"):
+    with pytest.raises(ValueError, match=r"its model\.safetensors is missing"):
         check_base(out, str(base))
 
 
@@ -169,8 +169,8 @@ def test_a_decoder_that_begins_with_nothing_known_is_told(tmp_path: Path) -> Non
     save_hub_pair("t5", tmp_path / "base")
     config = json.loads((tmp_path / "base/config.json").read_text())
     for change, said in (
-        ({"decoder_start_token_id": 999}, "the token 999"),
-        ({"decoder_start_token_id": None}, "does not say which token"),
+        ({"decoder_start_token_id": 999}, "decoder_start_token_id is 999, which is not in its vocabulary"),
+        ({"decoder_start_token_id": None}, "lacks decoder_start_token_id"),
     ):
         (tmp_path / "base/config.json").write_text(json.dumps(config | change))
         (tmp_path / "base/generation_config.json").unlink(missing_ok=True)
@@ -195,7 +195,7 @@ def test_an_adapter_says_which_tables_leave_new_tokens_untrained(trained: Path, 
     assert "new token" not in said("old")
     note = said("new", "data.kind=marked-reverse")
     match = re.search(
-        r"the rows of 1 new token untrained, in .*; adapter\.train=(\[.*\]) trains these tables whole", note
+        r"does not train the rows of 1 new token in .*; train these tables with adapter\.train=(\[.*\])", note
     )
     assert match, note
     advised = LORA.replace("}", f", train: {match[1]}}}")

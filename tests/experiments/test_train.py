@@ -99,12 +99,12 @@ def test_a_run_in_the_way_is_never_touched_unasked(trained: Path, tmp_path: Path
         train(Recipe.load("reverse", [*TINY, "data.kind=sort"]), folder, resume=True)
     assert snapshot(folder) == before
     (folder / directory.EVALUATION).unlink()
-    with pytest.raises(ValueError, match="not finished"):
+    with pytest.raises(ValueError, match="an unfinished run"):
         train(recipe, folder)
     foreign = tmp_path / "home"
     foreign.mkdir()
     (foreign / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match="is no run of qkv"):
+    with pytest.raises(ValueError, match="is not a run of qkv"):
         train(recipe, foreign, overwrite=True)
     assert (foreign / "thesis.txt").read_text() == "years of work"
 
@@ -306,7 +306,7 @@ def test_a_quick_check_decodes_few_examples_and_says_how_to_have_all(tmp_path: P
     recipe = Recipe.load("reverse", settings)
     done = train(recipe, tmp_path / "run", device="cpu", console=Console(file=out, width=300))
     assert done.evaluation is not None and (done.evaluation.examples, done.evaluation.available) == (28, 300)
-    assert "Evaluated on 28 of 300 examples of the test split, because training took 3 steps only" in out.getvalue()
+    assert "Evaluated on 28 of 300 examples of the test split, because training took only 3 steps" in out.getvalue()
     assert f"qkv eval {tmp_path / 'run'} --max-examples all" in out.getvalue()
     assert "Evaluations during training take 28 of 300 examples" in out.getvalue()
 

@@ -48,7 +48,7 @@ def test_the_rate_is_told_and_kept_and_a_resumed_run_has_it(trained_lm: Path, tm
     out = io.StringIO()
     train(Recipe.load("lm", settings), tmp_path / "run", device="cpu", console=Console(file=out, width=300))
     assert (
-        f"Going on with {trained_lm} at a learning rate of 0.0024, adamw's default for a trained model"
+        f"Fine-tuning {trained_lm} with a learning rate of 0.0024, adamw's default for a trained model"
         in out.getvalue()
     )
     assert Recipe.load(tmp_path / "run").training.optimizer.lr == pytest.approx(0.0024)

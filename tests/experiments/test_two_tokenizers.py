@@ -117,9 +117,9 @@ def test_the_command_line_shows_both(trained: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["model=gpt2", "objective=next-token"], "is for encoder–decoders"),
-        (["model.replace={tie_embeddings: true}"], "share no table"),
-        (["tokenizer=null"], "beside a tokenizer for targets"),
+        (["model=gpt2", "objective=next-token"], "needs an encoder–decoder"),
+        (["model.replace={tie_embeddings: true}"], "can't share an embedding"),
+        (["tokenizer=null"], "with a tokenizer for targets"),
     ],
 )
 def test_where_two_make_no_sense(settings: list[str], said: str, tmp_path: Path) -> None:

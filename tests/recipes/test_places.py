@@ -72,6 +72,14 @@ def test_a_missing_file_is_named_where_it_was_looked_for(home: Path) -> None:
         Recipe.load(home / "recipe.yaml").data.table("train")
 
 
+def test_the_home_of_an_unknown_user_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    tree = {"data": {"kind": "pairs", "path": "~nobody-of-that-name/pairs.tsv"}}
+    for resolve in (places.here, lambda tree: places.beside(tree, tmp_path / "recipe.yaml")):
+        with pytest.raises(ValueError, match="names the home of 'nobody-of-that-name', who is not a user"):
+            resolve(tree)
+    assert places.here({"data": {"kind": "pairs", "path": "./~nobody"}})["data"]["path"] == "./~nobody"
+
+
 def test_every_place_of_a_recipe_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b", "v", "m"):
         (tmp_path / name).touch()

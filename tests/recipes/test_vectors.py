@@ -89,12 +89,12 @@ def test_coverage_without_a_text_is_of_the_vocabulary() -> None:
 
 def test_what_does_not_fit_is_told() -> None:
     tokenizer = tokenizer_of("word")
-    with pytest.raises(ValueError, match=r"the vectors have 8 numbers and the model's embedding 16; make that 8 wide"):
+    with pytest.raises(ValueError, match=r"the vectors are 8 wide and the model's embedding 16; set model\.d_model=8"):
         load_vectors(model_of(tokenizer, d_model=16), tokenizer, VECTORS)
     other = Vectors(("Hund", "Katze"), np.ones((2, 8), np.float32))
-    with pytest.raises(ValueError, match=r"words has a vector, of the 2 there are: .* like 'Hund', 'Katze'"):
+    with pytest.raises(ValueError, match=r"words is among the 2 words of the vectors: .* like 'Hund', 'Katze'"):
         load_vectors(model_of(tokenizer), tokenizer, other)
-    with pytest.raises(ValueError, match="no table of tokens"):
+    with pytest.raises(ValueError, match="no token embedding"):
         load_vectors(torch.nn.Linear(8, 8), tokenizer, VECTORS)
 
 
@@ -111,6 +111,6 @@ def test_a_recipe_begins_with_vectors(tmp_path: Path) -> None:
     for word, value in (("the", 1), ("cat", 2), ("dog", 3)):
         assert (table[run.tokenizer.id(word)] == value).all()
     write(Vectors(("the", "cat"), np.ones((2, 5), np.float32)), path)
-    with pytest.raises(ValueError, match="the vectors have 5 numbers and the model's embedding 16"):
+    with pytest.raises(ValueError, match="the vectors are 5 wide and the model's embedding 16"):
         train_run(recipe, tmp_path / "other", device="cpu")
     assert not (tmp_path / "other").exists()

@@ -161,5 +161,5 @@ def test_a_recipe_knows_which_way_its_metric_is_better() -> None:
     tree = {"name": "ripples", "data": "ripples", "task": "wave-count", "objective": "count-loss", "head": "counter"}
     tree |= {"model": {"preset": "vit-base-16", "image": [1, 64], "patch": [1, 8], "channels": 1}}
     tree |= {"training": {"max_steps": 1, "metric": "miscounts", "mode": "max"}}
-    with pytest.raises(ValueError, match="miscounts is the better the lower it is"):
+    with pytest.raises(ValueError, match="but lower miscounts is better"):
         Recipe.from_tree(tree).resolve_data(None)

@@ -63,5 +63,5 @@ def _number(text: str) -> int | Literal["all"]:
     if text == "all":
         return "all"
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"--max-examples is a number from 1 on, or `all`, not {text!r}")
+        raise ValueError(f"--max-examples is `all` or a number of at least 1, not {text!r}")
     return int(text)

@@ -19,15 +19,20 @@ Say = Callable[[str], None]
 
 
 def adopt(training: Training, saved: Training) -> Training:
-    """Take over the values that the resumed training chose for `auto`, so that its steps stay the same."""
+    """Replace `auto` by what the saved settings of a resumed training chose, so that its steps stay the same."""
     names = ("precision", "compile")
     return training.replace({name: getattr(saved, name) for name in names if getattr(training, name) == "auto"})
 
 
 @dataclass(frozen=True)
 class Chooser:
-    """Chooses for training one model on one device; `one_shape` where all batches are full rows of the same length, and
-    `epoch` about so many batches make an epoch."""
+    """Chooses settings for training one model on one device.
+
+    shape:     the largest batch.
+    one_shape: whether all batches are full rows of the same length.
+    say:       called with a sentence for each choice.
+    epoch:     about the number of batches in an epoch; None if unknown.
+    """
 
     spec: ModelSpec
     shape: Shape
@@ -37,7 +42,7 @@ class Chooser:
     epoch: float | None = None
 
     def resolve(self, training: Training) -> Training:
-        """The settings without `auto`, each choice told in a sentence; so is a precision that is slow here."""
+        """Replace `auto` in the settings. Explains each choice, and warns about a precision that is slow on this device."""
         return self._compile(self._precision(training))
 
     def _precision(self, training: Training) -> Training:
@@ -52,15 +57,13 @@ class Chooser:
     def _compile(self, training: Training) -> Training:
         if training.compile != "auto":
             return training
-        if not self.blocks:  # a recurrence's loop over steps is nothing to compile
+        if not self.blocks:  # compiling does not speed up the loop of a recurrent model
             return training.replace(compile=False)
-        promised = compiling.payoff(
-            self.run_seconds(training), len(self.blocks), self.device, self.one_shape, self.gated
-        )
-        missing = compiling.missing_compiler(self.device) if promised.pays else None
-        if promised.pays:
-            self.say(f"compile: {promised}" + (f"; but it needs {missing}." if missing else "."))
-        return training.replace(compile=promised.pays and missing is None)
+        payoff = compiling.payoff(self.seconds(training), len(self.blocks), self.device, self.one_shape, self.gated)
+        missing = compiling.missing_compiler(self.device) if payoff.pays else None
+        if payoff.pays:
+            self.say(f"compile: {payoff}" + (f"; but it needs {missing}." if missing else "."))
+        return training.replace(compile=payoff.pays and missing is None)
 
     @property
     def blocks(self) -> list[Block]:
@@ -70,8 +73,8 @@ class Chooser:
     def gated(self) -> bool:
         return any(getattr(block.feedforward, "gated", False) for block in self.blocks)
 
-    def run_seconds(self, training: Training) -> float:
-        """About how long the run takes, by its steps, its epochs and its time, whichever ends it first."""
+    def seconds(self, training: Training) -> float:
+        """Estimate the duration of training by its limits in steps, epochs and time; 0 if only early stopping ends it."""
         name = mixed_precision.choose(training.precision, self.device, self.spec.d_model).precision
         peak = peak_flops(self.device, mixed_precision.DTYPES[name])
         batch = time.seconds(training_flops(self.spec, self.shape), peak, self.device.type, name, self.spec.d_model)
@@ -79,4 +82,4 @@ class Chooser:
         by_epochs = batch * self.epoch * training.max_epochs if training.max_epochs and self.epoch else float("inf")
         by_time = training.max_time or float("inf")
         shortest = min(by_steps, by_epochs, by_time)
-        return shortest if shortest != float("inf") else 0.0  # ends by patience: nobody knows when
+        return shortest if shortest != float("inf") else 0.0

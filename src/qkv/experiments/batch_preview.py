@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.batch import IGNORE, Batch
+from ..core.spec import counted
 from ..data.holdout import HoldOutSource
 from ..data.loader.stream import stream
 from ..data.source import SPLITS, TEXTS, Example, Source
@@ -20,15 +21,13 @@ from .evaluate import Fixed
 from .tokenizer import make
 
 ROWS = 4
-FEW = 100  # validation examples, below which a difference between two evaluations is mostly chance
+FEW = 100  # with fewer validation examples, a difference between two evaluations is mostly noise
 
 
 @dataclass(frozen=True)
 class PreviewRow:
-    """One row without padding: what the encoder reads (where there is one), what the decoder reads, what it should say.
-
-    Tokens stand beside their ids; a label that is not counted is −100 and has no token.
-    """
+    """One row without padding: tokens and ids of the encoder's input (None without an encoder), of the decoder's input, and
+    of the labels. An ignored label is −100 and its token is empty."""
 
     source: list[str] | None
     source_ids: list[int] | None
@@ -38,7 +37,7 @@ class PreviewRow:
     label_ids: list[int]
 
     def lines(self) -> list[tuple[str, str]]:
-        """(name, tokens beside their ids) of each side; a label that does not count is a dash."""
+        """(name, tokens with their ids) of each side; an ignored label is a dash."""
         first = [] if self.source is None or self.source_ids is None else [("source", self.source, self.source_ids)]
         sides = [*first, ("input", self.input, self.input_ids), ("label", self.label, self.label_ids)]
         return [(name, " ".join(map(_shown, tokens, ids))) for name, tokens, ids in sides]
@@ -46,17 +45,17 @@ class PreviewRow:
 
 @dataclass(frozen=True)
 class TaskRow:
-    """One row as its task shows it: (name, text) of everything that the model is given."""
+    """One row as its task shows it: (name, text) of each input and label."""
 
-    said: list[tuple[str, str]]
+    parts: list[tuple[str, str]]
 
     def lines(self) -> list[tuple[str, str]]:
-        return self.said
+        return self.parts
 
 
 @dataclass(frozen=True)
 class Preview:
-    """The first rows of the first batch, and what the whole batch holds; `counts` of labels are by the terms of the loss."""
+    """The first rows of the first batch, and sizes of the whole batch. `counts` has the number of labels of each term."""
 
     rows: Sequence[PreviewRow | TaskRow]
     batch_rows: int
@@ -67,21 +66,21 @@ class Preview:
 
     @property
     def counted(self) -> int:
-        """Labels that the head's loss counts."""
+        """The number of labels that count toward the loss."""
         return self.counts.get("loss", 0)
 
     def __str__(self) -> str:
         fill = f"{self.tokens / self.slots:.0%}" if self.slots else "0%"
-        terms = (f"{n:,} {'labels' if name == 'loss' else name}" for name, n in self.counts.items())
+        terms = (counted(n, "label") if name == "loss" else f"{n:,} {name}" for name, n in self.counts.items())
         return (
-            f"the first {len(self.rows)} of {self.batch_rows} rows in the first batch: {self.tokens:,} tokens in "
-            f"{self.slots:,} slots ({fill}), {', '.join(terms)} counted"
+            f"the first {len(self.rows)} of {counted(self.batch_rows, 'row')} in the first batch: "
+            f"{counted(self.tokens, 'token')} in {counted(self.slots, 'slot')} ({fill}), {', '.join(terms)} counted"
             + ("" if self.vocab_size is None else f"; a vocabulary of {self.vocab_size:,}")
         )
 
 
 def preview(recipe: Recipe, folder: Path | None = None) -> Preview:
-    """The first batch of training by a recipe; the tokenizer is that of the run in `folder`, or is made."""
+    """Preview the first training batch of a recipe, with the tokenizer of the run in `folder` if it has one."""
     saved = folder / TOKENIZER if folder is not None else None
     tokenizer = Tokenizer.load(saved) if saved is not None and saved.is_file() else make(recipe)
     recipe = recipe.resolve_data(tokenizer)
@@ -102,7 +101,7 @@ def preview(recipe: Recipe, folder: Path | None = None) -> Preview:
 def first_seen(
     example: Example, recipe: Recipe, tokenizer: Tokenizer | None, seq2seq: bool, width: int = 200
 ) -> list[str]:
-    """The first training example as it was read, and as the model sees it, each in a line of `width` characters at most."""
+    """Lines of at most `width` characters with the first training example, as read and as the model sees it."""
     text = {
         name: example[name] for name in (*TEXTS, "pair", "label", "score", "answer") if example.get(name) is not None
     }
@@ -110,36 +109,36 @@ def first_seen(
     shown = shown or ", ".join(f"{name} {value!r}" for name, value in text.items())
     lines = [f"First example: {_short(shown, width)}"] if shown else []
     batching = recipe.batching.replace(workers=0, shuffle=False, over_long="cut")
-    source = Fixed(given=(example,))
+    source = Fixed(entries=(example,))
     with stream(source, tokenizer, batching, seq2seq=seq2seq, task=recipe.task, seed=recipe.seed, epochs=1) as batches:
         try:
             batch = next(batches)
-        except ValueError:  # it is skipped: training goes on with others
-            return [*lines, *(f"  it is skipped: {why}" for why in batches.report.skipped)]
-    if recipe.task is not None:
-        said = [
-            (name, line) for name, line in recipe.task.preview(batch, 0, tokenizer) if name
-        ]  # pictures have nameless lines
+        except ValueError:  # the example is skipped; training uses the others
+            return [*lines, *(f"  skipped: {why}" for why in batches.report.skipped)]
+    if recipe.task is not None:  # lines without a name draw pictures
+        parts = [(name, line) for name, line in recipe.task.preview(batch, 0, tokenizer) if name]
     else:
-        said = [] if tokenizer is None else _row(tokenizer, batch, 0).lines()
-    return [*lines, *(f"  {name:>10}: {_short(line, width)}" for name, line in said)]
+        parts = [] if tokenizer is None else _row(tokenizer, batch, 0).lines()
+    return [*lines, *(f"  {name:>10}: {_short(line, width)}" for name, line in parts)]
 
 
 def sizes(source: Source, seed: int = 0) -> str:
-    """How many examples each split holds, as far as its table knows without being read."""
-    found = {split: source.table(split, seed=seed) for split in SPLITS}
-    known = {split: len(table) for split, table in found.items() if not getattr(table, "sequential", False)}
+    """The number of examples of each split, where the table knows it without reading the data."""
+    tables = {split: source.table(split, seed=seed) for split in SPLITS}
+    known = {split: len(table) for split, table in tables.items() if not getattr(table, "sequential", False)}
     if isinstance(source, HoldOutSource) and "train" in known:
         known["train"] -= sum(known.get(split, 0) for split in SPLITS[1:] if not source.gives(split))
-    said = ", ".join(f"{n:,} for {'training' if split == 'train' else split}" for split, n in known.items())
-    if getattr(found["train"], "weight", 1) > 1:
-        return f"{said} (pieces of text)"
+    listed = ", ".join(f"{n:,} for {'training' if split == 'train' else split}" for split, n in known.items())
+    if getattr(tables["train"], "weight", 1) > 1:
+        return f"{listed} (pieces of text)"
     few = known.get("validation", FEW) < FEW
-    return f"{said}; which weights are the best is partly chance by so few validation examples" if few else said
+    return (
+        f"{listed}; with so few validation examples, the choice of the best weights is partly chance" if few else listed
+    )
 
 
 def _short(text: str, width: int) -> str:
-    """One line without control characters, which a terminal would obey."""
+    """Shorten a text to one line, without control characters, which would act on the terminal."""
     clean = "".join(c if c.isprintable() else " " for c in text)
     return clean if len(clean) <= width else f"{clean[: width - 1]}…"
 
@@ -164,7 +163,7 @@ def _row(tokenizer: Tokenizer, batch: Batch, i: int) -> PreviewRow:
 
 
 def _valid(valid: Tensor, i: int) -> torch.Tensor:
-    """A layout may have one row for all."""
+    """The valid tokens of row `i`; a layout may have one row for all."""
     return valid[i if len(valid) > 1 else 0]
 
 

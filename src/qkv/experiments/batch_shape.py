@@ -8,20 +8,20 @@ from ..data.batching.settings import Batching
 
 
 def widest(batches: list[Batch], batching: Batching) -> Shape:
-    """A full batch of rows as long as the longest among some batches: what takes the most memory."""
+    """The shape of a full batch of rows as long as the longest among `batches`: the one that takes the most memory."""
     sides = [_sides(batch) for batch in batches]
     return _filled(max(length for length, _ in sides), max(source for _, source in sides), batching)
 
 
 def allowed(batching: Batching, seq2seq: bool) -> Shape:
-    """A full batch of the longest rows that a recipe allows, where nothing is known of its data."""
+    """The shape of a full batch of the longest rows that the settings allow, for data that can't be read."""
     if seq2seq:
         return _filled(batching.max_length, batching.max_length, batching)
     return _filled(batching.context, 0, batching)
 
 
 def _sides(batch: Batch) -> tuple[int, int]:
-    """Lengths of the rows (the decoder's, and the encoder's beside it)."""
+    """The length of the decoder's rows and of the encoder's; for a single stack, its rows' length and 0."""
     ids = batch.inputs["ids"].shape[1]
     if batch.inputs["ids"].ndim > 2:  # pixels
         target = batch.inputs["target"].shape[1] if "target" in batch.inputs else 0

@@ -28,23 +28,25 @@ from .batch_shape import allowed, widest
 from .memory_check import plan_of
 from .train import Job
 
-ROWS, LENGTH = 8, 512  # of a model's batch where no recipe says
+ROWS, LENGTH = 8, 512  # the batch of a model without a recipe
 CACHES = {"bf16": None, "int8": "int8", "int4": "int4"}
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Of training on one device.
+    """Estimated costs of training on one device.
 
-    parts:    parameters and forward FLOPs of a batch, see `cost.count`.
-    shape:    the largest batch: full rows of the longest length that is allowed.
+    parts:    parameters and forward FLOPs of a batch by part of the model, see `cost.flops`.
+    shape:    the largest batch: full rows of the longest allowed length.
     flops:    of a training step of one batch, forward and backward.
-    memory:   None where it can't be known before the run; `free` is what the device has left, None where it doesn't say.
-    peak:     FLOPs a second of a large product of matrices here, measured.
-    seconds:  of a training step of one batch, an estimate; `batches` is None where the settings don't say how many.
-    cache:    bytes that decoding a row of the batch's length holds, the encoder's keys and values included, by how keys and
-              values are kept; None where no layer keeps them, or one remembers in a way of its own.
-    basis:    what the vocabulary and the lengths of rows are taken from.
+    memory:   None if it can't be predicted.
+    free:     bytes of free memory on the device; None if unknown.
+    peak:     measured FLOPs per second of a large matrix product on the device.
+    seconds:  estimated time of a training step of one batch.
+    batches:  number of batches in the training; None if the settings don't limit it.
+    cache:    bytes of the KV cache for one row of the batch's length, including the encoder's keys and values, by precision;
+              None if no layer has one, or a layer has a cache of its own kind.
+    basis:    where the vocabulary and the lengths of rows come from.
     """
 
     name: str
@@ -77,9 +79,9 @@ class Costs:
 def of_recipe(
     recipe: Recipe, device: torch.device, rows: int | None = None, length: int | None = None, data: bool = True
 ) -> Costs:
-    """What training by a recipe costs: by its data where they can be read, as training itself begins (the vocabulary of
-    the tokenizer trained on them, their classes, rows as long as the longest of the first batches); else, or without
-    `data`, by what the recipe allows (a full vocabulary, rows as long as they may be). `basis` says which."""
+    """Estimate the costs of training by a recipe, from its data if they can be read (the vocabulary of a tokenizer trained
+    on them, their classes, rows as long as the longest of the first batches). Otherwise, or if `data` is false, from what
+    the recipe allows (a full vocabulary, the longest rows). `basis` says which."""
     if data:
         try:
             return _by_data(recipe, device, rows, length)
@@ -90,7 +92,7 @@ def of_recipe(
     spec = recipe.spec()
     shape = _changed(allowed(recipe.batching, spec.is_encoder_decoder), rows, length)
     costs = _of_training(recipe, spec, shape, device, None)
-    return replace(costs, basis=f"{basis}: the vocabulary counts as full, and rows as long as batching allows")
+    return replace(costs, basis=f"{basis}: a full vocabulary and rows as long as batching allows")
 
 
 def _by_data(recipe: Recipe, device: torch.device, rows: int | None, length: int | None) -> Costs:
@@ -101,7 +103,8 @@ def _by_data(recipe: Recipe, device: torch.device, rows: int | None, length: int
     shape = _changed(widest(batches, job.recipe.batching), rows, length)
     words = "" if job.tokenizer is None else f"a vocabulary of {job.tokenizer.vocab_size:,} tokens and "
     costs = _of_training(job.recipe, job.spec, shape, device, epoch, padded=not job.full, batch=job.largest(batches))
-    return replace(costs, basis=f"by the data: {words}rows as long as the longest of the first {len(batches)} batches")
+    first = "batch" if len(batches) == 1 else f"{len(batches)} batches"
+    return replace(costs, basis=f"from the data: {words}rows as long as the longest of the first {first}")
 
 
 def _of_training(
@@ -113,7 +116,7 @@ def _of_training(
     padded: bool | None = None,
     batch: Batch | None = None,
 ) -> Costs:
-    """By a recipe's settings; `epoch` is about how many batches one takes, where that is known."""
+    """Estimate costs from a recipe's settings. `epoch` is about the number of batches in an epoch, if known."""
     training = recipe.training
     costs = of_model(
         recipe.name,
@@ -135,12 +138,12 @@ def _of_training(
 def of_preset(
     name: str, spec: ModelSpec, device: torch.device, rows: int | None = None, length: int | None = None
 ) -> Costs:
-    """Of a model alone, on batches of 8 rows of 512 tokens (or as many as its context holds), unless told otherwise; of
-    8 images where it reads images."""
+    """Estimate the costs of a model without a recipe, by default on batches of 8 rows of 512 tokens (or its context, if that
+    is shorter), or of 8 images."""
     tokens = image_tokens(spec)
     if tokens is not None:
         if length not in (None, tokens):
-            raise ValueError(f"{name} reads images, {tokens} tokens of each in training; leave out --length")
+            raise ValueError(f"{name} reads images as {tokens} tokens each; leave out --length")
         return of_model(name, spec, _changed(Shape(ROWS, tokens), rows, None), device, Training())
     longest = min(LENGTH, spec.max_positions or LENGTH)
     shape = _changed(Shape(ROWS, longest, longest if spec.is_encoder_decoder else 0), rows, length)
@@ -192,6 +195,6 @@ def _caches(spec: ModelSpec, shape: Shape) -> dict[str, int] | None:
 def _changed(shape: Shape, rows: int | None, length: int | None) -> Shape:
     for name, value in (("rows", rows), ("length", length)):
         if value is not None and value < 1:
-            raise ValueError(f"--{name} is a number from 1 on, not {value}")
+            raise ValueError(f"--{name} is a number of at least 1, not {value}")
     source = (length or shape.source) if shape.source else 0
     return Shape(rows or shape.rows, length or shape.length, source)

@@ -12,7 +12,7 @@ import torch
 
 from ..core import plain_json
 from ..core.batch import IGNORE, Batch
-from ..core.spec import nearest
+from ..core.spec import counted, nearest
 from ..data.batching.settings import Batching
 from ..data.loader.stream import Stream, stream
 from ..data.source import SPLITS, Example, Source, Split, Table
@@ -32,22 +32,21 @@ from .likelihood import Likelihood, TermSums
 if TYPE_CHECKING:
     from ..inference.run import Run
 
-PROMPT = 32  # tokens of a running text that a sample goes on from, or as many as half the context where that is less
+PROMPT = 32  # tokens of running text that a sample continues, at most half the context
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an evaluation found.
+    """The result of an evaluation.
 
-    examples:   how many were taken; of running text, rows as wide as the context.
-    available:  how many the split holds; None where counting them would have taken too long.
-    metrics:    by name, exact_match from 0 to 1, bleu and chrf from 0 to 100; loss is nats per token, and other terms of the
-                objective stand under their own names. Of a task, the terms of its loss, each by what it counts, and what
-                its metric measures.
-    counts:     by metric, how many examples it covers, where that is not all that were taken.
-    signatures: how a metric was computed, where there is more than one way.
-    samples:    `{"source", "target", "output"}`, without "target" where there is no one truth.
-    notes:      what was skipped, or cut.
+    examples:   number of examples evaluated; for running text, the number of rows as wide as the context.
+    available:  number of examples in the split; None if counting them would have taken too long.
+    metrics:    by name: exact_match from 0 to 1, bleu and chrf from 0 to 100, loss in nats per token, and the other terms of
+                the objective under their own names. For a task: the mean of each term of its loss, and its metric.
+    counts:     by metric, the number of examples that it covers, if not all of them.
+    signatures: by metric, how it was computed, if there is more than one way.
+    samples:    `{"source", "target", "output"}`, without "target" if there is no single reference.
+    notes:      what was skipped or truncated.
     """
 
     split: str
@@ -69,22 +68,22 @@ class Evaluated:
         return asdict(self)
 
     def to_json(self) -> str:
-        """JSON has no word for NaN and the infinities: they are null."""
+        """Return the result as JSON. NaN and the infinities, which JSON lacks, become null."""
         return plain_json.dumps(self.to_dict(), indent=2)
 
 
 class Fixed(Source, kind="fixed"):
-    """Given entries, whatever the split."""
+    """The same examples, from memory, for every split."""
 
-    given: tuple[Any, ...]
+    entries: tuple[Any, ...]
 
     def table(self, split: Split, *, seed: int = 0, epoch: int = 0) -> Table:
-        return self.given
+        return self.entries
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Evaluates models on the splits of a source. The result depends on the model and the settings alone."""
+    """Evaluates models on the splits of a source. The result depends only on the model and these settings."""
 
     source: Source
     tokenizer: Tokenizer | None
@@ -104,16 +103,16 @@ class Evaluator:
         samples: int | None = None,
         count: bool = True,
     ) -> Evaluated:
-        """Measure on the first `limit` examples of a split (of running text: rows of the context's width).
+        """Evaluate on the first `limit` examples of a split (for running text: rows of the context's width).
 
-        Likelihood is measured over batches like those of training; outputs are generated where pairs have a truth to
-        compare them with. `generation` and `samples` stand in for those of the settings; `count` says whether to find out
-        how many examples a limit leaves out.
+        Likelihood is measured over batches like those of training. Outputs are generated for pairs, which have a reference
+        to compare them with. `generation` and `samples` override the settings; `count` says whether to count the examples
+        that a limit leaves out.
         """
         kept = self.evaluation.samples if samples is None else samples
         clock = Clock(count)
         if self.task is not None:
-            return self._judged(self.task, model, split, limit, kept, clock)
+            return self._of_task(self.task, model, split, limit, kept, clock)
         entries = self.source.examples(split, shuffle=False)
         examples = self._examples(entries, split, limit, kept)
         if "source" in examples[0]:
@@ -130,25 +129,25 @@ class Evaluator:
         clock: Clock,
         rest: Iterator[Example],
     ) -> Evaluated:
-        """Likelihood of the truths, and outputs beside them. `rest` are the examples beyond a limit."""
+        """Likelihood of the references, and generated outputs compared with them. `rest` are the examples beyond a limit."""
         wanted = self._wanted(pairs=True)
-        likelihood, notes, _ = self._likelihood(model, split, Fixed(given=tuple(examples)), None, clock)
-        of_tokens = likelihood.found(wanted)
-        judged = examples if set(wanted) & set(TEXT_METRICS) else examples[:kept]
+        likelihood, notes, _ = self._likelihood(model, split, Fixed(entries=tuple(examples)), None, clock)
+        of_tokens = likelihood.results(wanted)
+        decoded = examples if set(wanted) & set(TEXT_METRICS) else examples[:kept]
         text_model = TextModel(model, self._words, task_of(model, pairs=True))
-        shown, cut = self._outputs(text_model, judged, self._decoding(generation))
-        of_outputs = self._of_outputs(shown, wanted)
+        outputs, cut = self._outputs(text_model, decoded, self._decoding(generation))
+        of_outputs = self._of_outputs(outputs, wanted)
         counts = {} if likelihood.examples == len(examples) else dict.fromkeys(of_tokens, likelihood.examples)
         if counts:
             notes.append(
-                f"{likelihood.examples:,} of the {len(examples):,} examples, those that were not skipped, count in "
-                f"{', '.join(of_tokens)}" + f"; all of them in {', '.join(of_outputs)}" * bool(of_outputs)
+                f"{', '.join(of_tokens)} cover the {likelihood.examples:,} of {counted(len(examples), 'example')} that were "
+                "not skipped" + f"; {', '.join(of_outputs)} cover all of them" * bool(of_outputs)
             )
         if cut:
-            notes.append(f"{cut:,} of {len(judged):,} sources are longer than the model's context and were read cut")
+            notes.append(f"truncated {cut:,} of {counted(len(decoded), 'source')} to the model's context")
         left = clock.tally(1 for _ in rest)
-        found = of_tokens | of_outputs
-        return self._evaluated(split, len(examples), left, found, shown, kept, notes, clock, counts)
+        results = of_tokens | of_outputs
+        return self._evaluated(split, len(examples), left, results, outputs, kept, notes, clock, counts)
 
     def _of_text(
         self,
@@ -160,20 +159,20 @@ class Evaluator:
         kept: int,
         clock: Clock,
     ) -> Evaluated:
-        """Likelihood of running text, and how the model goes on with some."""
+        """Likelihood of running text, and the model's continuations of some of it."""
         wanted = self._wanted(pairs=False)
         likelihood, notes, left = self._likelihood(model, split, self.source, limit, clock)
         text_model = TextModel(model, self._words, task_of(model, pairs=False))
-        shown = self._continued(text_model, examples[:kept], self._decoding(generation))
-        return self._evaluated(split, likelihood.rows, left, likelihood.found(wanted), shown, kept, notes, clock)
+        samples = self._continued(text_model, examples[:kept], self._decoding(generation))
+        return self._evaluated(split, likelihood.rows, left, likelihood.results(wanted), samples, kept, notes, clock)
 
     def _evaluated(
         self,
         split: Split,
         examples: int,
         left: int | None,
-        found: dict[str, metrics.MetricValue],
-        shown: list[dict[str, str]],
+        results: dict[str, metrics.MetricValue],
+        samples: list[dict[str, str]],
         kept: int,
         notes: list[str],
         clock: Clock,
@@ -182,9 +181,9 @@ class Evaluator:
         return Evaluated(
             split,
             examples,
-            {name: one.value for name, one in found.items()},
-            {name: one.details for name, one in found.items() if one.details},
-            spread(shown, kept),
+            {name: result.value for name, result in results.items()},
+            {name: result.details for name, result in results.items() if result.details},
+            spread(samples, kept),
             notes,
             clock.seconds,
             None if left is None else examples + left,
@@ -200,17 +199,17 @@ class Evaluator:
         assert self.tokenizer is not None
         return self.tokenizer
 
-    def _judged(
+    def _of_task(
         self, task: Task, model: AnyModel, split: Split, limit: int | None, kept: int, clock: Clock
     ) -> Evaluated:
-        """Every term of the loss, and what the task's metric makes of the model's outputs."""
+        """The terms of the loss, and the task's metric."""
         metric, batching = task.metric(self.tokenizer), self.batching.replace(workers=0, shuffle=False)
         source, seq2seq, rows, terms = self.source, model.is_encoder_decoder, 0, TermSums()
         rest: Iterable[int] = ()
         if limit is not None and not isinstance(task, TextTask):  # batches are sorted by length: take the first before
             table = source.table(split, seed=self.seed)
             taken, stop = first(table, limit)
-            source, limit, rest = Fixed(given=taken), None, goods(table, stop)
+            source, limit, rest = Fixed(entries=taken), None, goods(table, stop)
         with (
             stream(
                 source, self.tokenizer, batching, seq2seq=seq2seq, task=task, split=split, seed=self.seed, epochs=1
@@ -224,37 +223,37 @@ class Evaluator:
                 metric.evaluate(model, moved)
                 if limit is not None and rows >= limit:
                     break
-            notes = said(batches)
+            notes = skip_notes(batches)
             if limit is not None:
                 rest = (len(batch.texts) or batch.rows for batch in batches)
             left = clock.tally(rest)
-        found = {name: metrics.MetricValue(mean, "") for name, mean in terms.means.items()} | metric.results()
-        return self._evaluated(split, rows, left, found, metric.samples(kept), kept, notes, clock)
+        results = {name: metrics.MetricValue(mean, "") for name, mean in terms.means.items()} | metric.results()
+        return self._evaluated(split, rows, left, results, metric.samples(kept), kept, notes, clock)
 
-    def _examples(self, found: Iterator[Example], split: Split, limit: int | None, kept: int) -> list[Example]:
-        """What outputs are made for: of pairs all up to the limit, of running text some to be shown."""
-        first = next(found, None)
+    def _examples(self, entries: Iterator[Example], split: Split, limit: int | None, kept: int) -> list[Example]:
+        """The examples to generate outputs for: all pairs up to the limit, or a few samples of running text."""
+        first = next(entries, None)
         if first is None:
-            raise ValueError(f"the {split} split holds no example to evaluate on")
+            raise ValueError(f"the {split} split has no examples to evaluate on")
         most = limit if "source" in first else max(kept, 1)
-        return [first, *itertools.islice(found, None if most is None else most - 1)]
+        return [first, *itertools.islice(entries, None if most is None else most - 1)]
 
     def _wanted(self, pairs: bool) -> tuple[Metric, ...]:
-        given = self.evaluation.metrics
-        if given is None:
+        names = self.evaluation.metrics
+        if names is None:
             return USUAL if pairs else ("perplexity", "bits-per-byte")
-        impossible = [] if pairs else [name for name in given if name in TEXT_METRICS]
+        impossible = [] if pairs else [name for name in names if name in TEXT_METRICS]
         if impossible:
             raise ValueError(
-                f"{impossible[0]} compares outputs with a truth, which running text doesn't have; leave it out"
+                f"{impossible[0]} compares outputs with references, which running text doesn't have; "
+                f"remove {impossible[0]} from evaluation.metrics"
             )
-        return given
+        return names
 
     def _likelihood(
         self, model: AnyModel, split: Split, source: Source, limit: int | None, clock: Clock
     ) -> tuple[Likelihood, list[str], int | None]:
-        """The objective's terms over a source's rows up to the limit, what its reader has to say, and how many rows are
-        left."""
+        """The objective's terms over the first rows of a source, notes on its data, and the number of rows left."""
         total = Likelihood()
         batching = self.batching.replace(workers=0, shuffle=False)
         seq2seq = model.is_encoder_decoder
@@ -265,7 +264,7 @@ class Evaluator:
                 if limit is not None and total.rows >= limit:
                     break
             total.examples = batches.report.read - batches.report.skipped.total()
-            return total, said(batches), clock.tally(map(_rows, batches))
+            return total, skip_notes(batches), clock.tally(map(_rows, batches))
 
     @torch.inference_mode()
     def _add(self, total: Likelihood, model: AnyModel, batch: Batch) -> None:
@@ -279,60 +278,60 @@ class Evaluator:
     def _outputs(
         self, text_model: TextModel, examples: list[Example], settings: Generation
     ) -> tuple[list[dict[str, str]], int]:
-        """An output beside each truth, and how many sources were cut to the model's context."""
+        """An output for each example, and the number of sources truncated to the model's context."""
         context = text_model.model.max_positions
         longest = None if context is None else context if text_model.task == "translate" else context - 1
         prompts = [text_model.encode(example["source"]) for example in examples]
-        made = text_model.outputs_of([prompt[:longest] for prompt in prompts], settings)
+        generated = text_model.outputs_of([prompt[:longest] for prompt in prompts], settings)
         cut = sum(longest is not None and len(prompt) > longest for prompt in prompts)
-        shown = [
+        samples = [
             {"source": example["source"], "target": example["target"], "output": outputs[0].text}
-            for example, outputs in zip(examples, made, strict=True)
+            for example, outputs in zip(examples, generated, strict=True)
         ]
-        return shown, cut
+        return samples, cut
 
-    def _of_outputs(self, shown: list[dict[str, str]], wanted: tuple[Metric, ...]) -> dict[str, metrics.MetricValue]:
-        outputs, truths = [one["output"] for one in shown], [one["target"] for one in shown]
-        found = {}
+    def _of_outputs(self, samples: list[dict[str, str]], wanted: tuple[Metric, ...]) -> dict[str, metrics.MetricValue]:
+        outputs, references = [sample["output"] for sample in samples], [sample["target"] for sample in samples]
+        results = {}
         if "exact-match" in wanted:
-            found["exact_match"] = metrics.exact_match(outputs, truths)
+            results["exact_match"] = metrics.exact_match(outputs, references)
         if "bleu" in wanted:
-            found["bleu"] = metrics.bleu(outputs, truths, self.evaluation.bleu_tokenize)
+            results["bleu"] = metrics.bleu(outputs, references, self.evaluation.bleu_tokenize)
         if "chrf" in wanted:
-            found["chrf"] = metrics.chrf(outputs, truths)
+            results["chrf"] = metrics.chrf(outputs, references)
         if "wer" in wanted:
-            found["wer"] = metrics.word_error_rate(outputs, truths)
+            results["wer"] = metrics.word_error_rate(outputs, references)
         if "cer" in wanted:
-            found["cer"] = metrics.character_error_rate(outputs, truths)
-        return found | {name: metrics.rouge(outputs, truths, name) for name in ROUGE if name in wanted}
+            results["cer"] = metrics.character_error_rate(outputs, references)
+        return results | {name: metrics.rouge(outputs, references, name) for name in ROUGE if name in wanted}
 
     def _continued(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
-        """The beginnings of running texts, and how the model goes on with them."""
+        """The beginnings of running texts, and the model's continuations."""
         if examples and "messages" in examples[0]:
             return self._replied(text_model, examples, settings)
         context = text_model.model.max_positions
         length = PROMPT if context is None else min(PROMPT, context // 2)
         starts = [text_model.tokenizer.decode(self._words.encode(e["text"][:2000])[:length]) for e in examples]
         starts = [start for start in starts if start.strip()]
-        made = text_model.outputs(starts, settings) if starts else []
-        return [{"source": start, "output": outputs[0].text} for start, outputs in zip(starts, made, strict=True)]
+        generated = text_model.outputs(starts, settings) if starts else []
+        return [{"source": start, "output": outputs[0].text} for start, outputs in zip(starts, generated, strict=True)]
 
     def _replied(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
-        """Conversations up to the assistant's last turn, what it said, and what the model says."""
+        """Conversations up to the assistant's last turn, that turn as the reference, and the model's reply."""
         chats = [json.loads(example["messages"]) for example in examples]
-        asked = [chat[: max(i for i, m in enumerate(chat) if m["role"] == "assistant")] for chat in chats]
-        speaker = Assistant(text_model.model, self._words, "answer", text_model.ids)
-        made = speaker.replies(asked, settings)
-        said = ["\n".join(f"{m['role']}: {m['content']}" for m in before) for before in asked]
-        truth = [chat[len(before)]["content"] for chat, before in zip(chats, asked, strict=True)]
+        prompts = [chat[: max(i for i, m in enumerate(chat) if m["role"] == "assistant")] for chat in chats]
+        assistant = Assistant(text_model.model, self._words, "answer", text_model.ids)
+        replies = assistant.replies(prompts, settings)
+        sources = ["\n".join(f"{m['role']}: {m['content']}" for m in prompt) for prompt in prompts]
+        references = [chat[len(prompt)]["content"] for chat, prompt in zip(chats, prompts, strict=True)]
         return [
             {"source": source, "target": target, "output": outputs[0].text}
-            for source, target, outputs in zip(said, truth, made, strict=True)
+            for source, target, outputs in zip(sources, references, replies, strict=True)
         ]
 
 
-def said(batches: Stream) -> list[str]:
-    """What was skipped or cut. Notes on the data themselves are printed before training."""
+def skip_notes(batches: Stream) -> list[str]:
+    """Notes on skipped and truncated examples. Notes on the data themselves are printed before training."""
     report = replace(batches.report, notes=())
     warning = "most examples were skipped: " if report.mostly_skipped else ""
     return [f"{warning}{report}"] if report.skipped or report.cut else []
@@ -347,7 +346,7 @@ def task_of(model: AnyModel, pairs: bool) -> Use:
 
 
 def spread(samples: Sequence[dict[str, str]], count: int) -> list[dict[str, str]]:
-    """So many samples, evenly from the whole list: what stands beside one another is often of one kind."""
+    """Select `count` samples evenly from the whole list, because neighbors are often alike."""
     count = min(count, len(samples))
     return [samples[(2 * i + 1) * len(samples) // (2 * count)] for i in range(count)]
 
@@ -360,16 +359,14 @@ def evaluate_run(
     num_beams: int | None = None,
     max_examples: int | Literal["all"] | None = None,
 ) -> Evaluated:
-    """Evaluate a loaded run on a split of its data; `data` are changes to these, `test_path=my.tsv`.
+    """Evaluate a loaded run on a split of its data. `data` are settings of the data to change, such as `test_path=my.tsv`.
 
-    `max_examples` is how many of the split, "all", or as many as the recipe says (`evaluation.test_examples`).
+    `max_examples` is the number of examples, or "all"; by default the recipe's `evaluation.test_examples`.
     """
     if run.recipe is None:
-        raise ValueError(
-            f"{run.path} has no recipe.yaml, which says what its data are; give a run that `qkv train` made"
-        )
+        raise ValueError(f"{run.path} has no recipe.yaml, which names its data; give a run that qkv trained")
     if isinstance(max_examples, int) and max_examples < 1:
-        raise ValueError(f"max_examples is a number from 1 on, or 'all', not {max_examples}")
+        raise ValueError(f"max_examples is 'all' or a number of at least 1, not {max_examples}")
     recipe = run.recipe.change([f"data.{item}" for item in data])
     evaluator = Evaluator(
         recipe.data,
@@ -384,7 +381,7 @@ def evaluate_run(
     chosen = next((name for name in SPLITS if name == split), None)
     if chosen is None:
         raise ValueError(f"there is no split {split!r}; {nearest(split, SPLITS)}")
-    usual = recipe.evaluation.test_examples if max_examples is None else max_examples
-    limit = None if usual == "all" else usual
+    most = recipe.evaluation.test_examples if max_examples is None else max_examples
+    limit = None if most == "all" else most
     generation = run.generation if num_beams is None else run.settings(num_beams=num_beams)
     return evaluator(run.model, chosen, limit, generation)

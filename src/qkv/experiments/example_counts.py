@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from ..data.source import Example, Skipped, Table
 
-COUNTING = 2.0  # seconds that counting what a limit leaves out may take, or as many as the evaluation took
+COUNTING = 2.0  # seconds that counting the examples beyond a limit may take; longer if the evaluation took longer
 
 
 @dataclass
 class Clock:
-    """How long an evaluation has taken, and how long counting what it left out may still take."""
+    """Measures the time of an evaluation, and limits the time of counting the examples that it left out."""
 
     counts: bool = True
     began: float = field(default_factory=time.perf_counter)
@@ -23,7 +23,7 @@ class Clock:
         return time.perf_counter() - self.began
 
     def tally(self, sizes: Iterable[int]) -> int | None:
-        """The sum; None where nobody asks for it, or where it takes too long."""
+        """The sum of `sizes`; None if `counts` is false or the sum takes too long."""
         end = self.seconds + max(COUNTING, self.seconds)
         total = 0
         for size in sizes:
@@ -34,8 +34,8 @@ class Clock:
 
 
 def first(table: Table, most: int) -> tuple[tuple[Example | Skipped, ...], int]:
-    """A table's entries up to so many good ones, with the bad ones between, which are to be counted; and the index of the
-    entry after these."""
+    """The entries of a table up to the `most`-th good one, with the skipped ones between them, which are counted later; and
+    the index of the next entry."""
     entries: list[Example | Skipped] = []
     good = i = 0
     while good < most and i < len(table):
@@ -48,7 +48,7 @@ def first(table: Table, most: int) -> tuple[tuple[Example | Skipped, ...], int]:
 
 
 def goods(table: Table, start: int) -> Iterator[int]:
-    """For each entry from `start` on 1 if it is a good one, else 0."""
+    """For each entry from `start` on, 1 if it is good and 0 if it is skipped."""
     while start < len(table):
         entry = table[start]
         yield int(entry is not None and not isinstance(entry, Skipped))

@@ -1,4 +1,4 @@
-"""Checksums of the data and the tokenizer, by which a resumed training notices that they changed."""
+"""Checksums of the data and the tokenizer, so that a resumed training notices changes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import numpy as np
 from ..data.source import SPLITS, Source, Table
 from ..tokenizers.tokenizer import Tokenizer
 
-SAMPLE = 32  # entries of a split that are looked at, evenly over it
+SAMPLE = 32  # entries of a split that are hashed, evenly spaced
 
 
 def fingerprint(source: Source, tokenizer: Tokenizer | None, seed: int) -> dict[str, str]:
-    """Of the data: the sizes of their files, each split's length and some of its examples. Of the tokenizer: all."""
-    found = {"data": _hash(_of_data(source, seed))}
-    return found if tokenizer is None else {**found, "tokenizer": _hash([tokenizer.to_json()])}
+    """Return checksums by name: `data`, of the sizes of the files, each split's length and some of its examples, and
+    `tokenizer`, of the whole tokenizer."""
+    sums = {"data": _hash(_of_data(source, seed))}
+    return sums if tokenizer is None else {**sums, "tokenizer": _hash([tokenizer.to_json()])}
 
 
 def _of_data(source: Source, seed: int) -> Iterator[str]:
@@ -42,13 +43,13 @@ def _files(value: Any) -> Iterator[Path]:
 
 
 def _places(table: Table) -> Iterator[int]:
-    """Some places of a table; the first ones where it is read in its order, its length being unknown until then."""
+    """Indices of the entries to hash: the first ones if the table can only be read in order, else evenly spaced."""
     step = 1 if getattr(table, "sequential", False) else max(len(table) // SAMPLE, 1)
     yield from range(0, min(len(table), SAMPLE * step), step)
 
 
 def _sortable(value: Any) -> Any:
-    """With strings for keys, whatever they are: numbers, None and pairs have no order among each other."""
+    """Convert dictionary keys to strings, because keys of different types can't be sorted."""
     if isinstance(value, dict):
         return {
             key if isinstance(key, str) else f"{type(key).__name__} {key}": _sortable(v) for key, v in value.items()
@@ -57,7 +58,7 @@ def _sortable(value: Any) -> Any:
 
 
 def _plain(value: Any) -> str:
-    """What JSON has no form for: arrays by their bytes, other things by their kind."""
+    """A string for what JSON can't represent: the checksum of an array, the type of anything else."""
     if isinstance(value, np.ndarray):
         return hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
     return type(value).__name__

@@ -25,38 +25,38 @@ class TermSums:
 
     @property
     def means(self) -> dict[str, float]:
-        """Each term for each of what it counts. Raises ValueError where nothing counts."""
-        found = {name: total / count for name, (total, count) in self.sums.items() if count}
-        if not found:
-            raise ValueError("no label counts in these examples, so there is nothing to measure")
-        return found
+        """The mean of each term over its count. Raises ValueError if all counts are zero."""
+        means = {name: total / count for name, (total, count) in self.sums.items() if count}
+        if not means:
+            raise ValueError("these examples have no label that counts toward the loss; evaluate on others")
+        return means
 
 
 def value_of(term: Term) -> float:
-    """What a term reports: the plain likelihood, where label smoothing is what is minimized."""
+    """The value of a term to report: the likelihood without label smoothing."""
     return float(term.sum if term.value is None else term.value)
 
 
 @dataclass
 class Likelihood:
-    """Sums over what was predicted: the objective's terms, UTF-8 bytes, rows; and the examples that these were made of."""
+    """Sums over an evaluation: the objective's terms, `size` in UTF-8 bytes, rows and examples."""
 
     terms: TermSums = field(default_factory=TermSums)
     size: int = 0
     rows: int = 0
     examples: int = 0
 
-    def found(self, wanted: tuple[Metric, ...]) -> dict[str, metrics.MetricValue]:
-        """The means of all terms, and what follows from the one named `loss`: the likelihood of the tokens.
+    def results(self, wanted: tuple[Metric, ...]) -> dict[str, metrics.MetricValue]:
+        """The means of all terms, and perplexity and bits per byte from the term `loss`, the likelihood of the tokens.
 
-        An objective without such a term has the weighted sum of its terms as its loss, and no perplexity.
+        If the objective has no such term, its loss is the weighted sum of its terms, and it has no perplexity.
         """
         means = self.terms.means
         total = sum(self.terms.weights[name] * mean for name, mean in means.items())
-        found = {name: metrics.MetricValue(mean, "") for name, mean in {"loss": total, **means}.items()}
+        values = {name: metrics.MetricValue(mean, "") for name, mean in {"loss": total, **means}.items()}
         nll, count = self.terms.sums.get("loss", (0.0, 0))
         if "perplexity" in wanted and count:
-            found["perplexity"] = metrics.MetricValue(metrics.perplexity(nll, int(count)), "")
+            values["perplexity"] = metrics.MetricValue(metrics.perplexity(nll, int(count)), "")
         if "bits-per-byte" in wanted and count and self.size:
-            found["bits_per_byte"] = metrics.MetricValue(metrics.bits_per_byte(nll, self.size), "")
-        return found
+            values["bits_per_byte"] = metrics.MetricValue(metrics.bits_per_byte(nll, self.size), "")
+        return values

@@ -33,8 +33,7 @@ def plan_of(
     adapter: Adapter | None = None,
     batch: Batch | None = None,
 ) -> Plan:
-    """The settings of a training as far as its memory depends on them, and a batch of its data where the objective reads
-    what only they have."""
+    """The training settings on which memory depends, and a batch of the data if the objective needs more than token ids."""
     precision = choose(training.precision, device, spec.d_model).precision
     return Plan(
         device=device if device.type == "cuda" else torch.device("cpu"),
@@ -67,7 +66,7 @@ def _loss(objective: Objective) -> Loss:
 
 @dataclass(frozen=True)
 class MemoryCheck:
-    """A training that wants memory, and what there is. `tokens` is `batching.tokens`."""
+    """Predicts whether a training fits into memory. `tokens` is `batching.tokens`."""
 
     spec: ModelSpec
     shape: Shape
@@ -75,7 +74,7 @@ class MemoryCheck:
     tokens: int
 
     def check(self) -> None:
-        """Raise ValueError, with what would fit, where the largest batch can't. Quick where it is far from the limit."""
+        """Raise ValueError, with settings that fit, if the largest batch doesn't. Fast if it is far from the limit."""
         free = available(self.plan.device)
         if free is None or ceiling(self.spec, self.shape, self.plan) < free / 2:
             return
@@ -87,7 +86,7 @@ class MemoryCheck:
             )
 
     def _advice(self, free: int) -> str:
-        """What fits by the same prediction."""
+        """Settings that fit, by the same prediction."""
         offers = []
         batches = self.batches(free)
         if batches is not None:
@@ -102,8 +101,8 @@ class MemoryCheck:
         return f"what fits is {' or '.join(offers)}"
 
     def batches(self, free: int) -> int | None:
-        """Into how many a batch has to be cut so that each fits, gradients being kept from one to the next; None where
-        nothing is small enough. Memory grows in a straight line with the rows."""
+        """The number of smaller batches to split a batch into so that each fits while gradients are accumulated; None if
+        even one row is too large. Memory grows linearly with the rows."""
         plan, rows = replace(self.plan, accumulate=2), self.shape.rows
         one = predict(self.spec, replace(self.shape, rows=1), plan)
         all_ = predict(self.spec, self.shape, plan)

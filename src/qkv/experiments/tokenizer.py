@@ -12,10 +12,10 @@ from .pretrained import tokenizer_of
 
 
 def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:
-    """Train on every text of the training split, or read; the data's own markers become special tokens. None where the
-    recipe has no use for one.
+    """Train the tokenizer on the texts of the training split, or load it. Markers of the data become special tokens. Returns
+    None if the recipe needs no tokenizer, as for images.
 
-    Raises ValueError where there is none and texts are to be read.
+    Raises ValueError if the recipe needs one and names none.
     """
     task = recipe.task
     if task is not None and not task.needs_tokenizer:
@@ -33,22 +33,22 @@ def make(recipe: Recipe, progress: bool = False) -> Tokenizer | None:
 
 
 def _two(recipe: Recipe, source: TokenizerSpec, target: TokenizerSpec, progress: bool) -> Tokenizer:
-    """One for each side, trained on it alone. The data's markers stand in sources."""
+    """Train a tokenizer on the sources and another on the targets. Markers of the data occur in sources only."""
     special = tuple(dict.fromkeys([*source.special, *recipe.data.special]))
-    read = train(source.replace(special=special), side_of(recipe, "train", "source"), progress=progress)
-    return train(target, side_of(recipe, "train", "target"), progress=progress).with_sources(read)
+    sources = train(source.replace(special=special), side_of(recipe, "train", "source"), progress=progress)
+    return train(target, side_of(recipe, "train", "target"), progress=progress).with_sources(sources)
 
 
 def side_of(recipe: Recipe, split: Split, side: str) -> Iterator[str]:
     """The sources of a split of pairs, or the targets."""
     for example in recipe.data.examples(split, shuffle=False):
         if side not in example:
-            raise ValueError("source_tokenizer is for data of pairs, and these are none; leave it out")
+            raise ValueError("source_tokenizer needs pairs, and these data have no sources and targets; leave it out")
         yield example[side]
 
 
 def texts_of(recipe: Recipe, split: Split) -> Iterator[str]:
-    """Every text of a split that the tokenizer reads."""
+    """All texts of a split that the tokenizer reads."""
     task = recipe.task
     if task is None:
         return recipe.data.texts(split)

@@ -65,10 +65,10 @@ from .memory_check import MemoryCheck, plan_of
 from .pretrained import added_template, check_base, keep_base, model_of
 from .tokenizer import make, side_of, texts_of
 
-FEW = 8  # examples of a first evaluation, which is to show what is measured
-SAMPLE = 8  # batches that are looked at to see how large they get
-SMALL = 20  # examples: a smaller split is told
-TEXTS = 1000  # of a split, over which it is told how much of them has a vector, or is unknown
+FEW = 8  # examples of the evaluation that checks, before training, which metrics there are
+SAMPLE = 8  # batches that are read to find the largest shape
+SMALL = 20  # a split with fewer examples than this gets a warning
+TEXTS = 1000  # texts of a split that are checked for unknown words and for words with vectors
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,17 @@ def train(
     device: str | torch.device = "auto",
     console: Console | None = None,
 ) -> Trained:
-    """Train by a recipe, evaluate on its test split, and leave a run directory.
+    """Train by a recipe, evaluate on its test split, and write the run directory `out`.
 
-    resume:    go on with the run in `out` from its last save, bit for bit; from the beginning where there is none yet.
-    overwrite: replace the run in `out`. A directory that is no run is never touched.
+    resume:    continue the run in `out` from its last save, bit for bit; start from the beginning if there is none.
+    overwrite: replace the run in `out`. A directory that is not a run is never touched.
 
-    Raises ValueError, before anything is written, where recipe, data, device and directory don't fit together, or where
-    the machine's memory would not do.
+    Raises ValueError, before anything is written, if recipe, data, device and directory don't fit together, or if the
+    machine has too little memory.
     """
     console = console or Console(quiet=True)
     where = choose(device)
-    admit(recipe, out, resume, overwrite)  # a directory that is not ours is not even locked
+    admit(recipe, out, resume, overwrite)  # before locking, which would write into a directory that is not a run
     with locked(out):
         recipe = admit(recipe, out, resume, overwrite)
         fresh = overwrite or State.of(out) is State.FREE
@@ -112,13 +112,13 @@ def train(
             return job.train(resume, first, overwrite)
         except Exception:
             if fresh and is_stub(out) and State.of(out) is State.STARTED:
-                clear(out)  # nothing was learned yet, and what refused to begin should not be in the way
+                clear(out)  # training never began: leave nothing behind
             raise
 
 
 @dataclass
 class Job:
-    """One training, with everything made that can be made without writing a file."""
+    """A training job, prepared as far as possible without writing a file."""
 
     recipe: Recipe
     out: Path
@@ -128,16 +128,16 @@ class Job:
     device: torch.device
     console: Console
     full: bool  # rows are as wide as the context, without padding
-    vectors: Vectors | None = None  # what the token embedding begins with
-    opened: Stream | None = None  # the training data, for their report at the end
-    length: int | None = None  # entries of an epoch, where they had to be counted
-    notes: list[str] = field(default_factory=list)  # what was chosen
-    measured: bool = False  # whether it was told how much of the validation split evaluations take
+    vectors: Vectors | None = None  # initial token embeddings
+    opened: Stream | None = None  # the training batches, for their report at the end
+    length: int | None = None  # entries of an epoch, if they had to be counted
+    notes: list[str] = field(default_factory=list)  # sentences on data and settings, printed when training begins
+    measured: bool = False  # whether an evaluation on the validation split has been reported
 
     @classmethod
     def prepare(cls, recipe: Recipe, out: Path, device: torch.device, resume: bool, console: Console) -> Job:
-        """Raises ValueError where the data are missing or the parts don't fit together."""
-        check_context(recipe, recipe.spec())  # told before anything takes time
+        """Read the data and make the tokenizer. Raises ValueError if data are missing or parts don't fit together."""
+        check_context(recipe, recipe.spec())  # first, because the rest takes time
         tell(console, "Reading the data …")
         example = first_examples(recipe)["train"]
         small = list(small_splits(recipe))
@@ -166,7 +166,7 @@ class Job:
         return cls(recipe, out, tokenizer, spec, use, device, console, full, vectors, notes=notes)
 
     def open(self, position: dict[str, Any] | None) -> Stream:
-        """The batches of training after a position."""
+        """Open the stream of training batches, after a position of an earlier one."""
         recipe = self.recipe
         self.opened = stream(
             recipe.data,
@@ -182,7 +182,7 @@ class Job:
         return self.opened
 
     def sample(self) -> list[Batch]:
-        """Some batches of training data. Raises ValueError where no example is left to use."""
+        """Read some training batches. Raises ValueError if every example is skipped."""
         recipe, batching = self.recipe, self.recipe.batching.replace(pool=256, workers=0)
         seq2seq = self.use == "translate"
         with stream(
@@ -194,11 +194,11 @@ class Job:
         return sample
 
     def largest(self, batches: list[Batch]) -> Batch | None:
-        """The largest of some batches where a task makes what its objective reads; None where ids and labels are all."""
+        """The largest batch if a task prepares inputs that its objective reads; None if ids and labels are all it needs."""
         return None if self.recipe.task is None else max(batches, key=lambda batch: batch.slots)
 
     def check_memory(self) -> Batch:
-        """Choose what is left to choose, and see that the memory will do; a batch of training data is given back."""
+        """Choose the settings that are `auto` and check that memory is sufficient. Returns a training batch."""
         tell(self.console, "Making the first batches …")
         recipe, batches = self.recipe, self.sample()
         shape, packed = widest(batches, recipe.batching), recipe.batching.packing
@@ -219,12 +219,12 @@ class Job:
         )
         MemoryCheck(self.spec, shape, plan, recipe.batching.tokens).check()
         if training.falls_by_epochs and training.max_steps is None and not batches[0].position["examples"]:
-            self._say("Counting the examples of an epoch, which these data don't know before their end …")
+            self._say("Counting the examples of an epoch …")
             self.length = count(recipe.data, recipe.seed)
         return batches[0]
 
     def train(self, resume: bool, first: Batch, overwrite: bool = False) -> Trained:
-        """Train, once everything has been seen to fit together, and evaluate."""
+        """Train, evaluate, and write the files of the run."""
         recipe = self.recipe
         model = self._model()
         self._check_metric(model)
@@ -234,7 +234,7 @@ class Job:
         def begin() -> None:
             if overwrite and State.of(self.out) is not State.FREE:
                 clear(self.out)
-            (self.out / EVALUATION).unlink(missing_ok=True)  # until it is made anew, the run is not finished
+            (self.out / EVALUATION).unlink(missing_ok=True)  # a run is finished when it has this file
             resumed = resume and (self.out / RECIPE).is_file()
             self.write()
             self._tell(resumed)
@@ -262,14 +262,14 @@ class Job:
         return Trained(self.out, outcome) if outcome.interrupted else self._finish(model, outcome)
 
     def _model(self) -> Any:
-        """The model as training begins with it."""
+        """Build or load the model, with its initial weights and its adapter."""
         recipe, loaded = self.recipe, self.recipe.model.directory
         model: Any
         if loaded:
-            found = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
-            model = found.model
-            if found.new:
-                self._say(f"Of {loaded}: {_listed(found)}.")
+            replaced = model_of(recipe.model, self.spec.vocab_size, self.device, recipe.seed)
+            model = replaced.model
+            if replaced.new:
+                self._say(f"From {loaded}: {_listed(replaced)}.")
         else:
             model = build(self.spec, device=self.device, seed=recipe.seed)
         self._begin_with_vectors(model)
@@ -279,13 +279,13 @@ class Job:
         if loaded and (untrained := self._untrained_tables(adapted, loaded)):
             new = self.spec.vocab_size - spec_of(loaded).vocab_size
             self._say(
-                f"Note: the adapter leaves the rows of {counted(new, 'new token')} untrained, in {', '.join(untrained)}; "
-                f"adapter.train=[{','.join(untrained)}] trains these tables whole."
+                f"Note: the adapter does not train the rows of {counted(new, 'new token')} in {', '.join(untrained)}; "
+                f"train these tables with adapter.train=[{','.join(untrained)}]."
             )
         return adapted
 
     def _untrained_tables(self, model: nn.Module, loaded: str) -> list[str]:
-        """The parameters with a row for each token which got new rows and don't train."""
+        """The names of frozen parameters that have a row for each token and got new rows."""
         size = self.spec.vocab_size
         if size <= spec_of(loaded).vocab_size:
             return []
@@ -296,21 +296,21 @@ class Job:
         choice = self.recipe.vectors
         if choice is None or self.vectors is None or self.tokenizer is None:
             return
-        texts = itertools.islice(self.recipe.data.texts("train"), TEXTS)
-        found = load_vectors(model, self.tokenizer, self.vectors, choice.frozen, texts)
+        texts = list(itertools.islice(self.recipe.data.texts("train"), TEXTS))
+        coverage = load_vectors(model, self.tokenizer, self.vectors, choice.frozen, texts)
         self.notes += [f"{choice.path}: {note}." for note in self.vectors.notes]
-        self.notes.append(f"Vectors: {found}; in the first {TEXTS:,} texts at most.")
+        self.notes.append(f"Vectors: {coverage}, counted in {counted(len(texts), 'training text')}.")
 
     def _deliver(self, model: Any) -> None:
-        """Leave the adapter as such, and the model with the adapter in its weights: a run like any other."""
+        """Save the adapter by itself, and the model with the adapter merged into its weights."""
         try:
             save_adapter(model, self.out / ADAPTER, self.recipe.model.directory or "")
         except ValueError as error:
-            self._say(f"The adapter is in the model's weights alone: {error}.")
+            self._say(f"The adapter is merged into the model's weights and not saved by itself: {error}.")
         replace_tensors(self.out / WEIGHTS, model_tensors(fold(model)))
 
     def write(self) -> None:
-        """The files that a run begins with, the recipe first: by it a directory is known as a run."""
+        """Write the first files of the run; the recipe first, because it marks the directory as a run."""
         self.out.mkdir(parents=True, exist_ok=True)
         write_text(self.out / RECIPE, self.recipe.to_yaml())
         if self.recipe.adapter is not None and self.recipe.model.directory:
@@ -325,64 +325,61 @@ class Job:
         return Evaluator(r.data, self.tokenizer, r.batching, r.evaluation, r.generation, r.objective, r.seed, r.task)
 
     def _measure(self, model: Any, step: int) -> dict[str, float]:
-        """What `fit` asks for now and then: quick, on some of the validation split."""
+        """Evaluate on part of the validation split, during training."""
         evaluation = self.recipe.evaluation
         quick = self.recipe.generation.replace(num_beams=evaluation.num_beams, num_samples=1)
-        limit = self._least(evaluation.examples, self.recipe.training.max_steps)
-        found = self.evaluator(model, "validation", limit, quick, samples=0, count=not self.measured)
-        if found.limited and not self.measured:
-            self._say(f"Evaluations during training take {taken(found.to_dict())} (evaluation.examples).")
+        limit = self._limit(evaluation.examples, self.recipe.training.max_steps)
+        result = self.evaluator(model, "validation", limit, quick, samples=0, count=not self.measured)
+        if result.limited and not self.measured:
+            self._say(f"Evaluations during training take {taken(result.to_dict())} (evaluation.examples).")
         self.measured = True
-        return found.metrics
+        return result.metrics
 
-    def _least(self, limit: int | None, steps: int | None) -> int | None:
-        """A limit of examples, lower where they are decoded and the training has few steps."""
+    def _limit(self, limit: int | None, steps: int | None) -> int | None:
+        """Lower a limit of examples if outputs are generated for them and the training has few steps."""
         task = self.recipe.task
-        quick = (
-            decoded(steps)
-            if (self.use in ("translate", "answer") if task is None else task.kind == "caption")
-            else None
-        )
+        generates = self.use in ("translate", "answer") if task is None else task.kind == "caption"
+        quick = decoded(steps) if generates else None
         return min((n for n in (limit, quick) if n is not None), default=None)
 
     def _check_metric(self, model: Any) -> None:
-        """That evaluations will give the metric which the best is chosen by, by evaluating on a few examples. Raises
-        ValueError that names those that there are."""
+        """Evaluate on a few examples to check that evaluations give `training.metric`. Raises ValueError, naming the metrics
+        that they do give."""
         quick = self.recipe.generation.replace(num_beams=1, num_samples=1, max_new_tokens=1)
         evaluator = replace(self.evaluator, batching=self.recipe.batching.replace(pool=256))
         training = model.training
         try:
             with rng.preserved():
-                found = evaluator(model.eval(), "validation", FEW, quick, samples=0, count=False).metrics
-        except ValueError:  # so few examples may hold nothing to measure; the first evaluation will say
+                metrics = evaluator(model.eval(), "validation", FEW, quick, samples=0, count=False).metrics
+        except ValueError:  # so few examples may have nothing to measure; the first evaluation will raise then
             return
         finally:
             model.train(training)
-        check_metric(self.recipe.training.metric, found)
+        check_metric(self.recipe.training.metric, metrics)
 
     def _finish(self, model: Any, outcome: TrainingResult) -> Trained:
-        """Evaluate the delivered weights on the test split and write down what was found, `evaluation.json` and the page."""
+        """Evaluate the final weights on the test split, and write samples, `evaluation.json` and the report."""
         from .report.report import write_report
 
-        usual = self.recipe.evaluation.test_examples
-        limit = self._least(usual, outcome.state.step)
+        most = self.recipe.evaluation.test_examples
+        limit = self._limit(most, outcome.state.step)
         result = self.evaluator(model.eval(), "test", limit)
-        if limit != usual and result.limited:
+        if limit != most and result.limited:
             self._say(
-                f"Evaluated on {taken(result.to_dict())} of the test split, because training took {outcome.state.step:,} "
-                f"steps only; on all of them with: qkv eval {self.out} --max-examples all"
+                f"Evaluated on {taken(result.to_dict())} of the test split, because training took only "
+                f"{counted(outcome.state.step, 'step')}; evaluate on all with: qkv eval {self.out} --max-examples all"
             )
         write_json(self.out / SAMPLES, result.samples)
         write_json(self.out / EVALUATION, result.to_dict())
         return Trained(self.out, outcome, result, write_report(self.out))
 
     def _tell(self, resumed: bool) -> None:
-        """Describe the training. Notes on data and settings are left out on resume: the first session printed them."""
+        """Describe the training. On resume, leave out the notes on data and settings, which were printed at its start."""
         sizes = f"{self.spec.n_parameters:,} parameters"
         if self.tokenizer is not None:
             sizes += f", {self.tokenizer.vocab_size:,} tokens in the vocabulary"
             if self.recipe.source_tokenizer is not None:
-                sizes += f" of targets and {self.tokenizer.sources.vocab_size:,} in that of sources"
+                sizes += f" of targets and {self.tokenizer.sources.vocab_size:,} in the vocabulary of sources"
         self._say(f"Training {self.recipe.name} on {self.device}: {sizes}, run in {self.out}.")
         if self.recipe.training.max_time is not None:
             self._say(f"Training stops after {span(self.recipe.training.max_time)} at the latest.")
@@ -398,29 +395,30 @@ class Job:
 
 
 def tell(console: Console, text: str) -> None:
-    with suppress(OSError):  # the terminal was closed: the run is not to be lost with it
+    with suppress(OSError):  # if the terminal was closed, training goes on
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def data_summary(report: Counts, told: Sequence[str]) -> str:
-    """What was read, skipped and cut of the training data, without the notes that were `told` before."""
-    report = replace(report, notes=tuple(note for note in report.notes if note not in told))
+def data_summary(report: Counts, printed: Sequence[str]) -> str:
+    """A summary of the training data that were read, skipped and cut, without the notes that were printed before."""
+    report = replace(report, notes=tuple(note for note in report.notes if note not in printed))
     return f"{'Most training examples are skipped' if report.mostly_skipped else 'Training data'}: {report}"
 
 
 def unknown_notes(recipe: Recipe, tokenizer: Tokenizer | None) -> list[str]:
-    """How much of the validation split the tokenizer doesn't know, where that is anything."""
+    """Notes on words of the validation split that the tokenizer doesn't know."""
     if tokenizer is None:
         return []
-    sides: list[tuple[Tokenizer, str, Iterator[str]]] = [(tokenizer, "texts", texts_of(recipe, "validation"))]
+    sides: list[tuple[Tokenizer, str, Iterator[str]]] = [(tokenizer, "text", texts_of(recipe, "validation"))]
     if recipe.source_tokenizer is not None:
-        sides = [(tokenizer.sources, "sources", side_of(recipe, "validation", "source"))]
-        sides += [(tokenizer, "targets", side_of(recipe, "validation", "target"))]
+        sides = [(tokenizer.sources, "source", side_of(recipe, "validation", "source"))]
+        sides += [(tokenizer, "target", side_of(recipe, "validation", "target"))]
     notes = []
-    for reader, what, texts in sides:
-        some = [] if reader.unk_id is None else list(itertools.islice(texts, TEXTS))
-        said = unknown_words(reader, some, f"in the first {len(some):,} {what} of the validation split ")
-        notes += [] if said is None else [f"{said}."]
+    for reader, name, texts in sides:
+        sample = [] if reader.unk_id is None else list(itertools.islice(texts, TEXTS))
+        first = "first " if len(sample) == TEXTS else ""
+        note = unknown_words(reader, sample, f"in the {first}{counted(len(sample), name)} of the validation split ")
+        notes += [] if note is None else [f"{note}."]
     return notes
 
 
@@ -429,40 +427,40 @@ def tuning(recipe: Recipe, resolved: Recipe) -> str:
     optimizer = resolved.training.optimizer
     chosen = f"{optimizer.kind}'s default for a trained model of this width" if recipe.tunes_by_default else "as given"
     return (
-        f"Going on with {resolved.model.directory} at a learning rate of {optimizer.lr:.2g}, {chosen}; "
+        f"Fine-tuning {resolved.model.directory} with a learning rate of {optimizer.lr:.2g}, {chosen}; "
         "training.optimizer.lr changes it."
     )
 
 
-def _listed(found: Replaced[Any]) -> str:
-    """What was kept of a trained model, and what is new in it."""
-    named = ", ".join(found.new[:6]) + (f" and {len(found.new) - 6} more" if len(found.new) > 6 else "")
-    return f"{len(found.kept)} tensors kept, {len(found.gone)} left out; new: {named}"
+def _listed(replaced: Replaced[Any]) -> str:
+    """The numbers of tensors that were kept and left out of a trained model, and the names of new ones."""
+    names = ", ".join(replaced.new[:6]) + (f" and {len(replaced.new) - 6} more" if len(replaced.new) > 6 else "")
+    return f"{counted(len(replaced.kept), 'tensor')} kept, {len(replaced.gone)} left out; new: {names}"
 
 
 def first_examples(recipe: Recipe) -> dict[Split, Example]:
-    """One example of every split. Raises ValueError where a split can't be read or holds none."""
-    found: dict[Split, Example] = {}
+    """The first example of each split. Raises ValueError if a split can't be read or is empty."""
+    examples: dict[Split, Example] = {}
     for split in SPLITS:
         example = next(recipe.data.examples(split, seed=recipe.seed, shuffle=False), None)
         if example is None:
-            raise ValueError(f"the {split} split of the data holds no example")
-        found[split] = example
-    return found
+            raise ValueError(f"the {split} split of the data has no examples")
+        examples[split] = example
+    return examples
 
 
 def small_splits(recipe: Recipe) -> Iterator[str]:
-    """What is said of splits on which no figure means much."""
+    """Warnings about splits too small to learn from or to measure on."""
     for split in SPLITS:
         examples = recipe.data.examples(split, seed=recipe.seed, shuffle=False)
         size = sum(1 for _ in itertools.islice(examples, SMALL))
         if size < SMALL:
-            use = "there is little to learn from" if split == "train" else "figures on so few are chance"
-            yield f"Warning: the {split} split has {counted(size, 'example')}; {use}."
+            effect = "too few to learn from" if split == "train" else "metrics on so few are mostly chance"
+            yield f"Warning: the {split} split has {counted(size, 'example')}; {effect}."
 
 
 def use_of(spec: ModelSpec, example: Example) -> Use:
-    """What a model trained on such examples does with a text."""
+    """The use of a model that was trained on examples like this one."""
     if spec.is_encoder_decoder:
         return "translate"
     if isinstance(spec, Transformer) and spec.decoder is None:
@@ -471,7 +469,7 @@ def use_of(spec: ModelSpec, example: Example) -> Use:
 
 
 def check_context(recipe: Recipe, spec: ModelSpec) -> None:
-    """That no batch has rows longer than the model's context."""
+    """Check that no batch can have rows longer than the model's context. Raises ValueError."""
     longest, name = _longest(recipe, spec)
     if spec.max_positions is not None and longest > spec.max_positions:
         trained = recipe.model.directory is not None
@@ -482,17 +480,17 @@ def check_context(recipe: Recipe, spec: ModelSpec) -> None:
 
 
 def _longest(recipe: Recipe, spec: ModelSpec) -> tuple[int, str]:
-    """How long rows may be, and the setting of batching that says so."""
+    """The largest length of rows, and the name of its setting in `batching`."""
     if spec.is_encoder_decoder:
         return recipe.batching.max_length, "max_length"
     return recipe.batching.context, "context"
 
 
 def of_the_model(recipe: Recipe, spec: ModelSpec) -> Iterator[str]:
-    """What is said of a trained model's context and chat template where the recipe follows the one, or gives the other."""
+    """Notes if rows are as long as a trained model's context, or if its tokenizer gets the recipe's chat template."""
     directory = recipe.model.directory
     longest, name = _longest(recipe, spec)
     if directory and longest == spec.max_positions:
-        yield f"batching.{name} is {longest}, the whole context of {directory}; no row can be longer."
+        yield f"batching.{name} is {longest}, the full context of {directory}; rows can't be longer."
     if directory and recipe.tokenizer is not None and added_template(directory, recipe.tokenizer) is not None:
         yield f"The tokenizer of {directory} has no chat template; it gets the recipe's (tokenizer.chat_template)."

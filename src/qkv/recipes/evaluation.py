@@ -12,22 +12,15 @@ Metric = Literal[
     "exact-match", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "wer", "cer", "perplexity", "bits-per-byte"
 ]
 ROUGE: tuple[Metric, ...] = ("rouge1", "rouge2", "rougeL")
-TEXT_METRICS: tuple[Metric, ...] = (
-    "exact-match",
-    "bleu",
-    "chrf",
-    *ROUGE,
-    "wer",
-    "cer",
-)  # of generated texts beside the truth
-USUAL: tuple[Metric, ...] = ("exact-match", "bleu", "chrf", "perplexity", "bits-per-byte")  # where nothing is said
+TEXT_METRICS: tuple[Metric, ...] = ("exact-match", "bleu", "chrf", *ROUGE, "wer", "cer")  # compare with references
+USUAL: tuple[Metric, ...] = ("exact-match", "bleu", "chrf", "perplexity", "bits-per-byte")  # by default, for pairs
 
 Count = Annotated[int, Field(ge=1)]
 
 
 def decoded(steps: int | None) -> int | None:
-    """How many examples are decoded at most where a training has so few steps, a quick check: decoding all would take
-    longer than the training. None is no limit."""
+    """The number of examples to generate outputs for after a training of `steps` steps; None is no limit. Generating for all
+    would take longer than a training of a few steps."""
     return None if steps is None or steps >= _SHORT else 16 + 4 * steps
 
 
@@ -35,13 +28,15 @@ _SHORT = 100
 
 
 class Evaluation(Spec):
-    """metrics:   what is measured; None is everything that the data allow but ROUGE, which is for summaries, and
-               the error rates of words and characters (wer, cer), which are for transcripts.
-    examples:  how many of the validation split each evaluation during training takes; None is all.
-    num_beams: the beams of those evaluations; the one after training decodes as `generation` says.
-    test_examples: how many of the test split the evaluation after training takes; None is all. Where outputs are decoded,
-               a training of less than 100 steps is a quick check, and fewer are taken.
-    samples:   outputs kept to be shown beside the truth.
+    """Settings of evaluation, during training and after it.
+
+    metrics:   None is all that the data allow except ROUGE, for summaries, and word and character error rates (wer, cer),
+               for transcripts.
+    examples:  examples of the validation split in each evaluation during training; None is all.
+    num_beams: beams in evaluations during training; the evaluation after training uses `generation`.
+    test_examples: examples of the test split in the evaluation after training; None is all. If outputs are generated, a
+               training of less than 100 steps takes fewer, as a quick check.
+    samples:   generated outputs to keep and show beside the references.
     bleu_tokenize: sacreBLEU's tokenizer: `13a`, `intl`, `char`, `zh` or `none`.
     """
 

@@ -12,48 +12,55 @@ from .synonyms import elsewhere
 
 
 def explained(error: ValidationError, data: Any, spec: type[Spec]) -> str:
-    """One sentence a mistake: an unknown key with the nearest ones, a missing one with how to give it."""
-    said = []
+    """A sentence for each mistake: unknown keys with the nearest valid ones, missing keys with how to give them."""
+    messages = []
     for item in error.errors(include_url=False)[:3]:
         path = [str(part) for part in item["loc"]]
         where = ".".join(path)
         if item["type"] == "extra_forbidden":
-            said.append(_unknown(path, data, spec))
+            messages.append(_unknown(path, data, spec))
         elif item["type"] == "missing":
-            said.append(f"{where} is missing; give it as {where}=...")
-    return "; ".join(said) or explain(error)
+            messages.append(f"{where} is missing; give it as {where}=...")
+    return "; ".join(messages) or explain(error)
 
 
-def _unknown(path: list[str], data: Any, whole: type[Spec]) -> str:
-    """That a key is none, and which there are; of a key that other kinds have, which these are."""
-    where, spec = ".".join(path), spec_at(data, path[:-1], whole)
+def _unknown(path: list[str], data: Any, root: type[Spec]) -> str:
+    """A message on an unknown key: the key to use instead, the nearest valid keys, or the kinds that have this key."""
+    where, spec = ".".join(path), spec_at(data, path[:-1], root)
     if (here := elsewhere(path[-1])) is not None:
         return f"there is no {where!r}; {here}"
     others = sorted(kind for kind, other in spec.kinds.items() if path[-1] in other.model_fields) if spec.role else []
-    if not others and (places := list(_places(data, path[-1], whole))):
-        return f"there is no {where!r}; did you mean {' or '.join(map(repr, places))}?"
+    if not others and (matches := list(_of_name(data, path[-1], root))):
+        return f"there is no {where!r}; did you mean {' or '.join(map(repr, matches))}?"
     if not others:
-        return f"there is no {where!r}; {nearest(where, keys(data, path[:-1], whole))}"
-    place = ".".join(path[:-1])
-    return f"{where!r} is not of the kind {spec.kind!r}; give {place}.kind=… of those that have it: {', '.join(others)}"
+        return f"there is no {where!r}; {nearest(where, keys(data, path[:-1], root))}"
+    parent = ".".join(path[:-1])
+    return (
+        f"{parent} of the kind {spec.kind!r} has no {path[-1]!r}; leave {where!r} out, or change {parent}.kind to "
+        f"{_alternatives(others)}"
+    )
 
 
-def keys(data: Any, path: list[str], whole: type[Spec]) -> Iterator[str]:
-    """The keys that a recipe may have at a path, by the specs that stand on the way."""
-    yield from (".".join([*path, name]) for name in spec_at(data, path, whole).model_fields)
+def _alternatives(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 
-def _places(data: Any, name: str, whole: type[Spec]) -> Iterator[str]:
-    """Where else in a recipe there is a key of this name."""
-    for part in whole.model_fields:
-        yield from (key for key in keys(data, [part], whole) if key.rpartition(".")[2] == name)
-        for below in spec_at(data, [part], whole).model_fields:
-            if spec_at(data, [part, below], whole) is not spec_at(data, [part], whole):
-                yield from (key for key in keys(data, [part, below], whole) if key.rpartition(".")[2] == name)
+def keys(data: Any, path: list[str], root: type[Spec]) -> Iterator[str]:
+    """The valid keys at a path of a recipe's tree `data`; `root` is the spec of the whole tree."""
+    yield from (".".join([*path, name]) for name in spec_at(data, path, root).model_fields)
+
+
+def _of_name(data: Any, name: str, root: type[Spec]) -> Iterator[str]:
+    """The valid keys elsewhere in a recipe that have this name."""
+    for part in root.model_fields:
+        yield from (key for key in keys(data, [part], root) if key.rpartition(".")[2] == name)
+        for below in spec_at(data, [part], root).model_fields:
+            if spec_at(data, [part, below], root) is not spec_at(data, [part], root):
+                yield from (key for key in keys(data, [part, below], root) if key.rpartition(".")[2] == name)
 
 
 def spec_at(data: Any, path: list[str], spec: type[Spec]) -> type[Spec]:
-    """The spec that stands at a path of a recipe's tree."""
+    """The spec class at a path of a recipe's tree; `spec` is that of the whole tree."""
     for part in path:
         data = data.get(part) if isinstance(data, dict) else None
         spec = _spec_of(spec.model_fields[part].annotation) if part in spec.model_fields else spec
@@ -66,4 +73,4 @@ def _spec_of(annotation: Any) -> type[Spec]:
     """The spec class in a field's annotation, `Average` in `Annotated[Average | None, ...]`."""
     if isinstance(annotation, type) and issubclass(annotation, Spec):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _spec_of(part)) is not Spec), Spec)
+    return next((spec for part in get_args(annotation) if (spec := _spec_of(part)) is not Spec), Spec)

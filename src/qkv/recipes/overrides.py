@@ -18,19 +18,19 @@ def parse(text: str) -> tuple[str, Any]:
 
 
 def apply(tree: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """A copy of `tree` with every setting in its place; what the places allow is for the recipe to validate."""
+    """A copy of `tree` with all settings applied. The values are validated later, by the recipe."""
     for text in settings:
         tree = put(tree, *parse(text))
     return tree
 
 
 def put(tree: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """A copy of `tree` with a value in the place that a dotted key names."""
+    """A copy of `tree` with a value set at a dotted key."""
     return _put(tree, _place(key.split(".")), key, value)
 
 
 def without(tree: dict[str, Any], path: list[str]) -> dict[str, Any]:
-    """A copy of `tree` that lacks what stands at a path."""
+    """A copy of `tree` without the value at a path."""
     head, *rest = path
     if rest:
         return {**tree, head: without(tree[head], rest)}
@@ -38,7 +38,8 @@ def without(tree: dict[str, Any], path: list[str]) -> dict[str, Any]:
 
 
 def _place(path: list[str]) -> list[str]:
-    """Where a key stands in the tree: one into the model's spec (`model.decoder.position`) is whole under `replace`."""
+    """The path of a key in the tree. A key into the model's spec, such as `model.decoder.position`, stays dotted under
+    `model.replace`."""
     if path[0] == "model" and len(path) > 2:
         inside = path[2:] if path[1] == "replace" else path[1:]
         return ["model", "replace", ".".join(inside)]
@@ -51,6 +52,7 @@ def _put(node: Any, path: list[str], key: str, value: Any) -> dict[str, Any]:
     if node is None:
         node = {}
     if not isinstance(node, dict):
-        raise ValueError(f"{key} can't be set: what stands at {path[0]!r}'s place, {node!r}, has no parts")
+        parent = ".".join(key.split(".")[: -len(path)])
+        raise ValueError(f"{key} can't be set, because {parent} is {node!r} and has no keys; set {parent} itself")
     head, *rest = path
     return {**node, head: _put(node.get(head), rest, key, value) if rest else value}

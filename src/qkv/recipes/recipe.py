@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from .. import families, tasks  # noqa: F401  (tasks registers the kinds of data, tasks and objectives)
 from ..core import yamls
 from ..core.installed_parts import import_installed
-from ..core.spec import Spec, nearest
+from ..core.spec import Spec, counted, nearest
 from ..data.batching.settings import Batching
 from ..data.source import Source
 from ..data.task import Task
@@ -30,7 +30,7 @@ from ..tokenizers.protocol import Encoder
 from ..tokenizers.training.spec import TokenizerSpec
 from ..training.objective import Objective, SequenceToSequence
 from ..training.settings import Training
-from . import imports as imports_module
+from . import imports as recipe_imports
 from . import overrides, places
 from .evaluation import Evaluation
 from .imports import import_named, imports_of
@@ -136,16 +136,16 @@ class Recipe(Spec):
             return self
         if self.tokenizer is None or self.task is not None or self.model.directory or self.vectors is not None:
             raise ValueError(
-                "source_tokenizer is for an encoder–decoder trained from nothing on pairs, beside a tokenizer for targets, "
-                "without a task and without vectors; leave it out, or leave those out and give tokenizer=bpe"
+                "source_tokenizer works only with an encoder–decoder trained from scratch on pairs, with a tokenizer for "
+                "targets and without task and vectors; leave it out, or leave those out and give tokenizer=bpe"
             )
         if not self.model.spec(self.vocab_size).is_encoder_decoder:
             raise ValueError(
-                "source_tokenizer is for encoder–decoders, which read sources apart from targets; leave it out, or take "
-                "model=transformer with objective=sequence-to-sequence"
+                "source_tokenizer needs an encoder–decoder, which reads sources and targets separately; leave it out, or "
+                "use model=transformer with objective=sequence-to-sequence"
             )
         if self.model.changes.get("tie_embeddings"):
-            raise ValueError("two vocabularies share no table: leave out tie_embeddings, or source_tokenizer")
+            raise ValueError("two vocabularies can't share an embedding; leave out tie_embeddings or source_tokenizer")
         changes = {**self.model.changes, "source_vocab_size": size, "tie_embeddings": False}
         return self._with_model(changes=changes)
 
@@ -203,14 +203,14 @@ class Recipe(Spec):
         right = self.training.mode if higher is None else "max" if higher else "min"
         if right != self.training.mode:
             raise ValueError(
-                f"training.mode is {self.training.mode!r}, but {self.training.metric} is the better the "
-                f"{'higher' if higher else 'lower'} it is; give training.mode={right}"
+                f"training.mode is {self.training.mode!r}, but {'higher' if higher else 'lower'} {self.training.metric} is "
+                f"better; give training.mode={right}"
             )
         if self.task is None:
             return self if self.head is None else self._with_head(self.head)
         if not isinstance(spec, Transformer):
             raise ValueError(
-                f"the task {self.task.kind} is for Transformers, and this model is {spec.kind}; leave it out"
+                f"the task {self.task.kind} needs a Transformer, and this model is {spec.kind}; leave it out"
             )
         self._check_stacks(self.task, spec)
         first = spec.encoder or spec.output
@@ -222,7 +222,8 @@ class Recipe(Spec):
         head, n = _pooling_last(self.head, spec) or spec.head, task.n_labels
         if n is not None and head is not None and "labels" in type(head).model_fields:
             if self.head is not None and "labels" in self.head.model_fields_set and self.head.n_labels != n:
-                raise ValueError(f"head.labels is {self.head.n_labels}, and the data have {n} labels; leave it out")
+                labels = counted(n, "label")
+                raise ValueError(f"head.labels is {self.head.n_labels}, but the data have {labels}; leave it out")
             counts = {"labels": n}
             if isinstance(head, Forecaster) and "patches" not in head.model_fields_set and first.embedding.grid:
                 counts["patches"] = first.embedding.grid.patches
@@ -233,13 +234,13 @@ class Recipe(Spec):
         """Raise ValueError if the model lacks what the head or the task needs."""
         if spec.is_encoder_decoder and isinstance(self.head, _OF_ONE_STACK):
             raise ValueError(
-                f"the head {self.head.kind} is taught on an encoder or a decoder, and this model is both: take another, or "
-                "write the answer out (objective=sequence-to-sequence, with data of pairs)"
+                f"the head {self.head.kind} needs a single encoder or decoder, and this model has both; choose another "
+                "model, or generate the answer as text (objective=sequence-to-sequence, with data of pairs)"
             )
         if getattr(task, "next_sentence", False) and getattr(spec.classification_head, "labels", None) is None:
             raise ValueError(
-                "next-sentence prediction needs a pooler and a classifier, which this model lacks: give it "
-                "model.pooler=true model.labels=2, or learn without pairs: task.next_sentence=false"
+                "next-sentence prediction needs a pooler and a classifier, which this model lacks; add them "
+                "(model.pooler=true model.labels=2), or train without sentence pairs (task.next_sentence=false)"
             )
 
     def resolve_data_as(self, other: Self) -> Self:
@@ -296,7 +297,7 @@ def packaged() -> dict[str, str]:
 
 def tree(name: str | Path, *, imports: bool = True) -> dict[str, Any]:
     """A recipe's YAML as data, not yet validated. The modules of `qkv --import` are added to its `imports`."""
-    data, added = _tree(name, imports), imports_module.from_command_line
+    data, added = _tree(name, imports), recipe_imports.from_command_line
     return {**data, "imports": [*imports_of(data), *added]} if added else data
 
 

@@ -15,23 +15,24 @@ MOST_LAYERS, LARGEST = 4096, 2**31 - 1
 
 
 def sizes_of(preset: str) -> dict[str, Any]:
-    """What a preset's function takes, with the preset's own values or the function's defaults."""
+    """The arguments of a preset's function, with the preset's values or the function's defaults."""
     factory, named = families.presets()[preset]
     sizes = {name: parameter.default for name, parameter in inspect.signature(factory).parameters.items()} | named
-    return {name: _plain(size) for name, size in sizes.items()}  # as YAML has it
+    return {name: _plain(size) for name, size in sizes.items()}
 
 
 def _plain(size: Any) -> Any:
+    """The value as YAML has it."""
     return size.to_dict() if isinstance(size, Spec) else list(size) if isinstance(size, tuple) else size
 
 
-def check_sizes(preset: str, given: Mapping[str, Any]) -> None:
-    """Raises ValueError where a size goes by the name that another library has for it, or is not of its type and range."""
+def check_sizes(preset: str, sizes: Mapping[str, Any]) -> None:
+    """Raise ValueError if a size has another library's name, or a value of the wrong type or range."""
     presets = families.presets()
     if preset not in presets:
         return
     taken = inspect.signature(presets[preset][0]).parameters
-    for name, value in given.items():
+    for name, value in sizes.items():
         if name in taken:
             _check(name, value, str(taken[name].annotation))
         elif (here := elsewhere(name)) is not None:
@@ -39,7 +40,7 @@ def check_sizes(preset: str, given: Mapping[str, Any]) -> None:
 
 
 def _check(name: str, value: Any, annotation: str) -> None:
-    """`annotation` is the parameter's, as it is written: `int | None`."""
+    """Check a value against the annotation of its parameter, such as `int | None`."""
     types = set(annotation.split(" | "))
     if value is None and ("None" in types or name == "max_positions"):
         return

@@ -99,7 +99,7 @@ _REMARKS = {
 
 
 def elsewhere(name: str) -> str | None:
-    """The name of another tool's setting in qkv, as half a sentence; None where it is not known."""
+    """A clause that names the setting of qkv for one of another library; None if the name is unknown."""
     known = name.lower().replace("-", "_")
     if known in OPTIONS:
         return f"it is the option {OPTIONS[known]} of `qkv train`"

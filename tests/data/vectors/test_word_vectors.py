@@ -50,8 +50,8 @@ def test_a_vector_of_zeros_is_near_nothing() -> None:
 @pytest.mark.parametrize(
     ("words", "array", "said"),
     [
-        (("a",), np.zeros((2, 3)), "1 words need an array with a row for each, .* not one of shape \\(2, 3\\)"),
-        ((), np.zeros((0, 3)), "0 words need"),
+        (("a",), np.zeros((2, 3)), "the array of 1 word needs a row for each .* its shape is \\(2, 3\\)"),
+        ((), np.zeros((0, 3)), "the array of 0 words needs"),
         (("a", "b", "a"), np.zeros((3, 3)), "the word 'a' occurs twice"),
         (("a", "b"), np.array([[0], [np.nan]]), "the vector of 'b' holds a number that is not finite"),
     ],

@@ -1,4 +1,4 @@
-"""What the bottleneck is measured by: bins of lengths, alignment, speed, steps in a row, gradients."""
+"""What the bottleneck is measured by: bins of lengths, alignment, speed, sequential operations, gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import qkv
 from qkv.experiments.compare.by_length import Alignment, ByLength
 from qkv.experiments.compare.comparison import Comparison
 from qkv.experiments.compare.complexity import Reach, SequentialSteps, Speed, formula
-from qkv.experiments.compare.page import Found, write_page
+from qkv.experiments.compare.measures import Measurement
+from qkv.experiments.compare.page import write_page
 from qkv.experiments.train import train
 from qkv.inference.run import Run, load
 from qkv.look import attention_maps
@@ -62,8 +63,8 @@ def test_bins_hold_each_length_once(run: Run) -> None:
 
 def test_what_lengths_say() -> None:
     curves = {"fixed": [(5.0, 90.0), (25.0, 10.0)], "bahdanau": [(5.0, 100.0), (25.0, 99.0)]}
-    assert ByLength().told(curves) == [
-        "bahdanau is +10.0 above fixed on sources of about 5 tokens, and +89.0 on those of about 25."
+    assert ByLength().summary(curves) == [
+        "bahdanau scores +10.0 relative to fixed on sources of about 5 tokens, and +89.0 on sources of about 25 tokens."
     ]
 
 
@@ -96,7 +97,7 @@ def test_speed_stands_beside_its_formula(run: Run) -> None:
 def test_steps_in_a_row(run: Run) -> None:
     measure = SequentialSteps(lengths=(10, 20))
     assert measure(run) == [(10.0, 20.0), (20.0, 40.0)]
-    assert "1 step from every source token" in measure.remark(run, measure(run))
+    assert "that to a target token 1 step" in measure.remark(run, measure(run))
 
 
 def test_a_gradient_is_what_finite_differences_say() -> None:
@@ -119,18 +120,18 @@ def test_a_gradient_is_what_finite_differences_say() -> None:
 def test_gradients_of_a_run(run: Run) -> None:
     curve = Reach(length=6, rows=4)(run)
     assert [x for x, _ in curve] == [0, 1, 2, 3, 4, 5] and curve[0][1] == 1.0
-    assert Reach(length=500)(run) == [] and "has 500 tokens" in Reach(length=500).told({"a": []})[0]
+    assert Reach(length=500)(run) == [] and "has 500 tokens" in Reach(length=500).summary({"a": []})[0]
 
 
 def test_the_page_draws_every_measure(run: Run, tmp_path: Path) -> None:
     beside = "measure.beside=[{kind: sequential-steps, lengths: [4, 8]}, {kind: reach, length: 5}]"
     comparison = Comparison.load("bottleneck", [*SMALL, beside, "measure.examples=8"])
     assert comparison is not None
-    found = [Found(measure) for measure in comparison.measure.all]
+    found = [Measurement(measure) for measure in comparison.measure.all]
     for one in found:
         one.add("bahdanau", run)
     page = write_page(comparison, found, {}, tmp_path).read_text()
-    assert all(one.measure.title in page for one in found) and "two source tokens are up to n steps apart" in page
+    assert all(one.measure.title in page for one in found) and "two source tokens is up to n steps long" in page
 
 
 @pytest.mark.slow

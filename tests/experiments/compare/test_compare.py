@@ -59,8 +59,8 @@ def test_variants_are_measured_and_drawn(recipe: Path, tmp_path: Path) -> None:
     assert kept["curves"] == json.loads(json.dumps(done.curves)) and kept["y"] == "perplexity"
     assert done.report is not None
     page = done.report.read_text()
-    assert "alibi/report.html" in page and "<svg" in page and "no position beyond" in page
-    assert "What each costs" in page and "MiB kept for the backward pass" in page
+    assert "alibi/report.html" in page and "<svg" in page and "its longest context" in page
+    assert "Costs" in page and "MiB kept for the backward pass" in page
     assert kept["costs"].keys() == done.curves.keys()
     assert (tmp_path / "out" / "learned" / "report.html").is_file()
 
@@ -101,7 +101,7 @@ def test_a_directory_that_is_there(recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="other settings"):
         compare(load(recipe, "compare.learned=null", "seed=1"), out, device="cpu", resume=True)
     compare(load(recipe, "compare.learned=null", "seed=1"), out, device="cpu", overwrite=True)
-    with pytest.raises(ValueError, match="no comparison"):
+    with pytest.raises(ValueError, match="is not a comparison"):
         compare(alone, recipe.parent, device="cpu")
 
 
@@ -140,7 +140,7 @@ def test_a_comparison_that_never_began_leaves_nothing_in_the_way(recipe: Path, t
         ("compare={a/b: {}}", "folder"),
         ("measure.factors=[2,1]", "ascending"),
         ("measure.kind=length", "lengths"),
-        ("measure.tokens=32", "raise them"),
+        ("measure.tokens=32", "raise it"),
     ],
 )
 def test_mistakes_are_named(recipe: Path, tmp_path: Path, setting: str, said: str) -> None:
@@ -164,10 +164,10 @@ def test_a_plain_recipe_compares_nothing() -> None:
 
 
 def test_what_curves_say() -> None:
-    told = Lengths().told({"alibi": [(8.0, 10.0), (16.0, 9.5)], "learned": [(8.0, 11.0)]})
+    told = Lengths().summary({"alibi": [(8.0, 10.0), (16.0, 9.5)], "learned": [(8.0, 11.0)]})
     assert told == [
         "alibi: 10.00 at L = 8 tokens; 0.95 × at 2 L.",
-        "learned: 11.00 at 8 tokens, and no position beyond.",
+        "learned: 11.00 at 8 tokens, its longest context.",
     ]
 
 

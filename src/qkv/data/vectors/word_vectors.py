@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from ...core.spec import nearest
+from ...core.spec import counted, nearest
 
 _SPELLED = 20_000  # the first words, among which similar spellings of an unknown word are searched
 
@@ -34,8 +34,8 @@ class Vectors:
     def __post_init__(self) -> None:
         if self.array.ndim != 2 or len(self.words) != len(self.array) or not self.array.size:
             raise ValueError(
-                f"{len(self.words)} words need an array with a row for each, of one number or more, not one of shape "
-                f"{tuple(self.array.shape)}"
+                f"the array of {counted(len(self.words), 'word')} needs a row for each and one or more columns; its shape "
+                f"is {tuple(self.array.shape)}"
             )
         if len(self.index) < len(self.words):
             twice = next(word for i, word in enumerate(self.words) if self.index[word] != i)

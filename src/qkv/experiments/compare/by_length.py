@@ -18,10 +18,10 @@ from .measures import Curve, Measure
 
 
 class Binned(Measure):
-    """What is measured of the test split's pairs in bins of their sources' lengths, in tokens.
+    """Base of measures on pairs of the test split, in bins by the length of their sources in tokens.
 
-    edges:    where a bin ends and the next begins: [10, 20] is under 10, from 10 to 19, and 20 or more.
-    examples: how many of the test split are looked at.
+    edges:    boundaries of the bins: [10, 20] gives under 10, 10 to 19, and 20 or more.
+    examples: number of examples of the test split.
     """
 
     x = "tokens of the source"
@@ -33,31 +33,32 @@ class Binned(Measure):
     @classmethod
     def _ascending(cls, edges: tuple[int, ...]) -> tuple[int, ...]:
         if list(edges) != sorted(set(edges)):
-            raise ValueError(f"edges are lengths in ascending order, not {list(edges)}")
+            raise ValueError(f"edges are different lengths in ascending order, not {list(edges)}")
         return edges
 
-    def taken(self, run: Run) -> list[Example]:
+    def pairs(self, run: Run) -> list[Example]:
+        """The first examples of the test split. Raises ValueError if they are not pairs."""
         assert run.recipe is not None
-        found = list(islice(run.recipe.data.examples("test", shuffle=False), self.examples))
-        if not found or "source" not in found[0]:
+        examples = list(islice(run.recipe.data.examples("test", shuffle=False), self.examples))
+        if not examples or "source" not in examples[0]:
             raise ValueError(
-                f"measure {self.kind} is of pairs, and this data has running text; take a recipe with pairs"
+                f"measure {self.kind} needs pairs, and these data are running text; use a recipe with pairs"
             )
-        return found
+        return examples
 
     def bins(self, lengths: Sequence[int]) -> list[tuple[float, list[int]]]:
-        """The mean length of each bin that has any, and the numbers of what is in it."""
-        made: list[list[int]] = [[] for _ in range(len(self.edges) + 1)]
-        for number, length in enumerate(lengths):
-            made[sum(length >= edge for edge in self.edges)].append(number)
-        return [(sum(lengths[i] for i in part) / len(part), part) for part in made if part]
+        """The mean length and the indices of each bin that is not empty."""
+        bins: list[list[int]] = [[] for _ in range(len(self.edges) + 1)]
+        for i, length in enumerate(lengths):
+            bins[sum(length >= edge for edge in self.edges)].append(i)
+        return [(sum(lengths[i] for i in part) / len(part), part) for part in bins if part]
 
 
 class ByLength(Binned, kind="by-length"):
     """Exact match (in %) or BLEU of generated outputs by the length of the source (Cho et al. 2014b; Bahdanau et al. 2015,
     figure 2)."""
 
-    title = "Quality by length of the source"
+    title = "Quality by source length"
 
     metric: Literal["exact-match", "bleu"] = "exact-match"
 
@@ -66,49 +67,50 @@ class ByLength(Binned, kind="by-length"):
         return "BLEU" if self.metric == "bleu" else "exact match, %"
 
     def __call__(self, run: Run) -> Curve:
-        examples = self.taken(run)
+        examples = self.pairs(run)
         lengths = [len(run.text_model.encode(example["source"])) for example in examples]
-        made = run.outputs([example["source"] for example in examples])
+        generated = run.outputs([example["source"] for example in examples])
         curve = []
         for length, part in self.bins(lengths):
-            outputs, truths = [made[i][0].text for i in part], [examples[i]["target"] for i in part]
-            found = bleu(outputs, truths).value if self.metric == "bleu" else 100 * exact_match(outputs, truths).value
-            curve.append((length, found))
+            outputs, references = [generated[i][0].text for i in part], [examples[i]["target"] for i in part]
+            metric = bleu if self.metric == "bleu" else exact_match
+            scale = 1 if self.metric == "bleu" else 100
+            curve.append((length, scale * metric(outputs, references).value))
         return curve
 
-    def told(self, curves: dict[str, Curve]) -> list[str]:
+    def summary(self, curves: dict[str, Curve]) -> list[str]:
         (first, base), *others = curves.items()
-        said = []
+        sentences = []
         for name, curve in others:
             if len(curve) < 2 or len(base) < 2:
                 continue
             (short, a), (long, b) = curve[0], curve[-1]
-            said.append(
-                f"{name} is {a - base[0][1]:+.1f} above {first} on sources of about {short:.0f} tokens, and "
-                f"{b - base[-1][1]:+.1f} on those of about {long:.0f}."
+            sentences.append(
+                f"{name} scores {a - base[0][1]:+.1f} relative to {first} on sources of about {short:.0f} tokens, and "
+                f"{b - base[-1][1]:+.1f} on sources of about {long:.0f} tokens."
             )
-        return said
+        return sentences
 
 
 class Alignment(Binned, kind="alignment"):
-    """How often the largest weight of the decoder's attention is on the right source token, given the true target.
+    """How often the decoder attends most to the right source token, when it is given the reference.
 
-    Only where the right token is known: in reversal the t-th target token of n is the source's (n + 1 − t)-th. Weights of
-    several heads and layers are averaged. A model without attention has no curve, and none has with other data.
+    The right token is known only for reversal: target token t of n comes from source token n + 1 − t. Weights of several
+    heads and layers are averaged. Models without attention have no curve; nor do models of other data.
     """
 
-    title = "Where attention looks"
+    title = "Alignment of attention"
 
     examples: int = Field(default=200, gt=0)
 
     @property
     def y(self) -> str:
-        return "largest weight on the right token, %"
+        return "targets with the largest weight on the right token, %"
 
     def __call__(self, run: Run) -> Curve:
         if run.recipe is None or not isinstance(run.recipe.data, Reverse):
             return []
-        examples = self.taken(run)
+        examples = self.pairs(run)
         lengths = [len(run.text_model.encode(example["source"])) for example in examples]
         curve = []
         for length, part in self.bins(lengths):
@@ -118,19 +120,20 @@ class Alignment(Binned, kind="alignment"):
                 curve.append((length, 100 * sum(right for right, _ in counts) / total))
         return curve
 
-    def told(self, curves: dict[str, Curve]) -> list[str]:
+    def summary(self, curves: dict[str, Curve]) -> list[str]:
         if not any(curves.values()):
-            return ["The right token is known where data.kind is reverse, and no model here has that and attention."]
-        return [f"{name}: {min(y for _, y in curve):.1f} % or more." for name, curve in curves.items() if curve]
+            return ["This needs data of the kind reverse, where the right token is known, and a model with attention."]
+        return [f"{name}: at least {min(y for _, y in curve):.1f} %." for name, curve in curves.items() if curve]
 
     def _right(self, run: Run, example: Example) -> tuple[int, int]:
-        """Of the tokens of one target, those whose largest weight is where it should be; and all, 0 without attention."""
+        """The number of target tokens whose largest weight is on the right source token, and of all target tokens; (0, 0)
+        without attention."""
         text, model = run.text_model, run.model
         source, target = text.encode(example["source"]), text.tokenizer.encode(example["target"])
         ids, fed = (torch.tensor([row], device=model.device) for row in (source, [text.start, *target[:-1]]))
         maps = attention_maps.attention(model, ids, fed, choose=attention_maps.cross)
         if not maps:
             return 0, 0
-        places = torch.stack([one.mean()[0] for one in maps]).mean(0).argmax(-1)
-        wanted = torch.arange(len(target) - 1, -1, -1)
-        return int((places == wanted).sum()), len(target)
+        largest = torch.stack([one.mean()[0] for one in maps]).mean(0).argmax(-1)
+        right = torch.arange(len(target) - 1, -1, -1)
+        return int((largest == right).sum()), len(target)

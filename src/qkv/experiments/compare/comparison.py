@@ -1,4 +1,4 @@
-"""A comparison as a value: a recipe, its variants, and what is measured of each."""
+"""`Comparison`: a recipe, its variants, and the measures that compare them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from ...core import yamls
 from ...core.spec import Spec
 from ...recipes import overrides
 from ...recipes.recipe import COMPARE, MEASURE, Recipe, override, tree
-from . import (  # noqa: F401  (their kinds)
-    by_length,
-    complexity,
-)
+from . import by_length, complexity  # noqa: F401  (registers their kinds of measures)
 from .measures import Measure
 
 
 class Comparison(Spec):
-    """recipe:   the tree of a recipe, the same for all.
-    variants: by name, settings such as `{model.position: alibi}` that make a recipe of it.
-    measure:  what is drawn of them.
+    """A recipe with variants to train, measure and plot together.
 
-    In YAML it is a recipe with two more keys: `compare`, the variants, and `measure`.
+    recipe:   the tree of the recipe that all variants share.
+    variants: by name, the settings that each changes, such as `{model.position: alibi}`.
+    measure:  the measure to plot.
+
+    In YAML, a comparison is a recipe with two more keys: `compare` (the variants) and `measure`.
     """
 
     recipe: dict[str, Any]
@@ -35,38 +34,38 @@ class Comparison(Spec):
     def _names_are_folders(self) -> Self:
         for name in self.variants:
             if not name.replace("-", "").replace("_", "").isalnum():
-                raise ValueError(f"compare.{name}: a variant's name is its folder's; use letters, digits, - and _")
+                raise ValueError(f"compare.{name}: a variant's name names its folder; use letters, digits, - and _")
         return self
 
     @classmethod
     def load(cls, name: str | Path, settings: Iterable[str] = ()) -> Self | None:
-        """The comparison in a recipe's file, with settings applied to all variants; None where it compares nothing.
+        """Load a comparison from a recipe's file and apply settings to all variants; None if the recipe has no variants.
 
         A setting `compare.NAME=null` leaves a variant out.
         """
-        whole = override(tree(name), settings)
-        if not whole.get(COMPARE):
+        data = override(tree(name), settings)
+        if not data.get(COMPARE):
             return None
-        variants = {name: changes or {} for name, changes in whole[COMPARE].items() if changes is not None}
-        rest = {key: value for key, value in whole.items() if key not in (COMPARE, MEASURE)}
-        return cls.from_dict({"recipe": rest, "variants": variants, "measure": whole.get(MEASURE)})
+        variants = {name: changes or {} for name, changes in data[COMPARE].items() if changes is not None}
+        shared = {key: value for key, value in data.items() if key not in (COMPARE, MEASURE)}
+        return cls.from_dict({"recipe": shared, "variants": variants, "measure": data.get(MEASURE)})
 
     @property
     def name(self) -> str:
         return str(self.recipe.get("name"))
 
     def variant(self, name: str) -> Recipe:
-        """One variant's recipe. Raises ValueError, naming the variant, where its settings don't make one."""
-        made = self.recipe
+        """The recipe of a variant. Raises ValueError, naming the variant, if it is not valid."""
+        data = self.recipe
         for key, value in self.variants[name].items():
-            made = overrides.put(made, key, value)
+            data = overrides.put(data, key, value)
         try:
-            recipe = Recipe.from_tree({**made, "name": f"{self.name}-{name}"})
+            recipe = Recipe.from_tree({**data, "name": f"{self.name}-{name}"})
             recipe.spec()
             return recipe
         except ValueError as error:
             raise ValueError(f"compare.{name}: {error}") from None
 
     def to_yaml(self) -> str:
-        """As `load` reads it."""
+        """The YAML that `load` reads."""
         return yamls.dump({**self.recipe, COMPARE: self.variants, MEASURE: self.measure.to_dict()})

@@ -20,11 +20,11 @@ from ...models.recurrent.model import Recurrent
 from ...models.transformer import Transformer
 from .measures import Curve, Measure
 
-TIMES = 3  # that a step is taken, of which the fastest counts
+REPEATS = 3  # steps per length, of which the fastest counts
 
 
 class OverLengths(Measure):
-    """Something of a source and a target of `lengths` tokens each."""
+    """Base of measures on sources and targets of `lengths` tokens each."""
 
     x = "tokens of the source, and of the target"
     doubling = True
@@ -35,14 +35,14 @@ class OverLengths(Measure):
     @classmethod
     def _ascending(cls, lengths: tuple[int, ...]) -> tuple[int, ...]:
         if len(lengths) < 2 or lengths[0] < 1 or list(lengths) != sorted(set(lengths)):
-            raise ValueError(f"lengths are two or more whole numbers in ascending order, not {list(lengths)}")
+            raise ValueError(f"lengths are two or more positive integers in ascending order, not {list(lengths)}")
         return lengths
 
 
 class Speed(OverLengths, kind="speed"):
-    """Tokens a second that forward and backward pass train, on made batches of about `tokens` tokens.
+    """Training speed in tokens per second, forward and backward, on random batches of about `tokens` tokens.
 
-    Beside them stand what formulas say of a pair of sentences: how its FLOPs grow from one length to the next.
+    The remark compares the growth of the measured time with that of the FLOPs.
     """
 
     title = "Training speed by length"
@@ -61,17 +61,17 @@ class Speed(OverLengths, kind="speed"):
         return max(1, self.tokens // (2 * length))
 
     def _seconds(self, model: Any, length: int) -> float:
-        """Of the fastest step, after one that warms up."""
+        """The time of the fastest step, after a warm-up step."""
         ids = torch.randint(model.vocab_size, (2, self._rows(length), length), device=model.device)
-        layout, taken = Layout.full(length, device=model.device), []
-        for _ in range(TIMES + 1):
+        layout, times = Layout.full(length, device=model.device), []
+        for _ in range(REPEATS + 1):
             began = time.perf_counter()
             loss = model(ids[0], ids[1], layout=layout, target_layout=layout, labels=ids[1]).loss
             loss.backward()
             float(loss.detach())  # waits for the device
-            taken.append(time.perf_counter() - began)
+            times.append(time.perf_counter() - began)
             model.zero_grad(set_to_none=True)
-        return min(taken[1:])
+        return min(times[1:])
 
     def remark(self, run: Run, curve: Curve) -> str:
         (short, fast), (long, slow) = curve[-2:]
@@ -80,20 +80,20 @@ class Speed(OverLengths, kind="speed"):
         measured = 1 - math.log(slow / fast) / math.log(long / short)
         counted = math.log(flops[1] / flops[0]) / math.log(long / short)
         return (
-            f"from {short:.0f} to {long:.0f} tokens the time of a pair grows as n^{measured:.2f} and its FLOPs as "
+            f"from {short:.0f} to {long:.0f} tokens, the time for a pair grows as n^{measured:.2f} and its FLOPs as "
             f"n^{counted:.2f}; {formula(spec)}"
         )
 
 
 def formula(spec: ModelSpec) -> str:
-    """The complexity of a pair of sentences, T_x and T_y tokens long, as textbooks give it and as it is built."""
+    """The complexity of a pair of sentences of T_x and T_y tokens: the textbook formula, and that of this implementation."""
     if isinstance(spec, Transformer):
-        return "O(S d² + S² d) a layer"
+        return "O(S d² + S² d) per layer"
     assert isinstance(spec, Recurrent)
     recurrences = "O(T_x(d_h² + E d_h) + T_y(d_s² + E d_s"
     match spec.context:
         case Bahdanau():
-            once = "with keys made once attention is T_x d_a d_h + T_y(d_a d_s + T_x(d_a + d_h))"
+            once = "with keys computed once, attention costs T_x d_a d_h + T_y(d_a d_s + T_x(d_a + d_h))"
             return f"{recurrences} + T_x d_a d_h)); {once}"
         case Luong():
             return f"{recurrences} + d_h d_s + T_x d_h))"
@@ -101,14 +101,14 @@ def formula(spec: ModelSpec) -> str:
 
 
 class SequentialSteps(OverLengths, kind="sequential-steps"):
-    """Steps of a training pass that have to wait for one another, by the model's form: tokens of a recurrence, layers of a
-    Transformer (Vaswani et al. 2017, table 1). Layers of a recurrence follow one token behind."""
+    """Sequential operations of a training pass: tokens of a recurrent model, layers of a Transformer (Vaswani et al. 2017,
+    table 1). Each further layer of a recurrent model adds one, because it follows one token behind."""
 
-    title = "Steps that wait for one another"
+    title = "Sequential operations"
 
     @property
     def y(self) -> str:
-        return "steps in a row"
+        return "sequential operations"
 
     def __call__(self, run: Run) -> Curve:
         return [(float(n), float(self._steps(run.model.spec, n))) for n in self.lengths]
@@ -120,17 +120,17 @@ class SequentialSteps(OverLengths, kind="sequential-steps"):
 
     def remark(self, run: Run, curve: Curve) -> str:
         spec = run.model.spec
-        apart = "up to n steps apart" if isinstance(spec, Recurrent) else "1 step apart in every layer"
-        looks = isinstance(spec, Transformer) or isinstance(spec.context, Bahdanau | Luong)
-        across = "1 step from every source token" if looks else "up to n steps from a source token"
-        return f"two source tokens are {apart}, and a target token is {across}"
+        apart = "up to n steps long" if isinstance(spec, Recurrent) else "1 step long in every layer"
+        attends = isinstance(spec, Transformer) or isinstance(spec.context, Bahdanau | Luong)
+        across = "1 step" if attends else "up to n steps"
+        return f"the path between two source tokens is {apart}, that to a target token {across}"
 
 
 class Reach(Measure, kind="reach"):
-    """The norm of the gradient of an encoder's last state by the embedding `n` tokens before, divided by that at the token
-    itself (Bengio et al. 1994), over `rows` sources of the test split with at least `length` tokens, cut to it."""
+    """Norm of the gradient of the encoder's last state with respect to the embedding `n` tokens earlier, relative to that of
+    the last embedding (Bengio et al. 1994), over `rows` sources of the test split, truncated to `length` tokens."""
 
-    title = "How far a gradient reaches"
+    title = "Reach of gradients"
     x = "tokens away"
 
     length: int = Field(default=24, gt=1)
@@ -138,7 +138,7 @@ class Reach(Measure, kind="reach"):
 
     @property
     def y(self) -> str:
-        return "gradient's norm by that at the token itself"
+        return "gradient norm relative to the last token"
 
     def __call__(self, run: Run) -> Curve:
         assert run.recipe is not None
@@ -150,7 +150,7 @@ class Reach(Measure, kind="reach"):
         norms = reach(run.model, torch.tensor(long, device=run.model.device))
         return [(float(n), norm / norms[0]) for n, norm in enumerate(norms)]
 
-    def told(self, curves: dict[str, Curve]) -> list[str]:
+    def summary(self, curves: dict[str, Curve]) -> list[str]:
         if not any(curves.values()):
             return [f"No source of the test split has {self.length} tokens."]
         return [

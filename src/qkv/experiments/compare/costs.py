@@ -16,14 +16,20 @@ from ...data.loader.stream import stream
 from ...directories.layout import EVALUATION, read_json
 from ...inference.run import Run
 
-_LOOKED_AT = 50  # batches of the validation split, of which the one with the longest rows is taken
+_BATCHES = 50  # batches of the validation split among which to find the longest rows
 _ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Costs:
-    """parameters of the model; what the test split said of it; seconds of a forward and a backward pass over `tokens` tokens
-    (the median of some rounds), and bytes that the forward pass keeps for the backward one, weights not counted."""
+    """Costs of one variant.
+
+    parameters: of the model.
+    metrics:    of the test split.
+    tokens:     in the measured batch.
+    seconds:    of a forward and a backward pass, the median of some rounds.
+    kept:       bytes of activations that the forward pass keeps for the backward pass.
+    """
 
     parameters: int
     metrics: dict[str, float]
@@ -36,8 +42,7 @@ class Costs:
 
 
 def costs(runs: Mapping[str, Run], rounds: int = _ROUNDS) -> dict[str, Costs]:
-    """Of trained variants, on the machine that runs this. Rounds go over all of them: what disturbs one disturbs its
-    neighbors too."""
+    """Measure trained variants on this machine, all of them in every round, so that disturbances affect them alike."""
     batches = {name: _longest(run) for name, run in runs.items()}
     kept = {name: _kept(run, batches[name]) for name, run in runs.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -57,7 +62,7 @@ def costs(runs: Mapping[str, Run], rounds: int = _ROUNDS) -> dict[str, Costs]:
 
 
 def _longest(run: Run) -> Batch:
-    """Of the first validation batches the one with the longest rows."""
+    """The batch with the longest rows among the first validation batches."""
     recipe = run.recipe
     assert recipe is not None
     batching, seq2seq = recipe.batching.replace(workers=0, shuffle=False), run.model.is_encoder_decoder
@@ -71,8 +76,8 @@ def _longest(run: Run) -> Batch:
         seed=recipe.seed,
         epochs=1,
     ) as batches:
-        found = max(islice(batches, _LOOKED_AT), key=lambda batch: batch.slots / max(batch.rows, 1))
-    return found.to(run.model.device)
+        longest = max(islice(batches, _BATCHES), key=lambda batch: batch.slots / max(batch.rows, 1))
+    return longest.to(run.model.device)
 
 
 def _step(run: Run, batch: Batch) -> None:
@@ -89,13 +94,13 @@ def _seconds(run: Run, batch: Batch) -> float:
     _step(run, batch)
     if run.model.device.type == "cuda":
         torch.cuda.synchronize()
-    found = time.perf_counter() - began
+    seconds = time.perf_counter() - began
     run.model.zero_grad(set_to_none=True)
-    return found
+    return seconds
 
 
 def _kept(run: Run, batch: Batch) -> int:
-    """Bytes of what the graph holds when the forward pass is over, each memory counted once."""
+    """Bytes that the graph holds after the forward pass, each storage counted once."""
     weights = {p.untyped_storage().data_ptr() for p in run.model.parameters()}
     sizes: dict[int, int] = {}
 
@@ -114,5 +119,5 @@ def _kept(run: Run, batch: Batch) -> int:
 def _metrics(run: Run) -> dict[str, float]:
     if run.path is None or not (run.path / EVALUATION).is_file():
         return {}
-    found = read_json(run.path / EVALUATION)["metrics"]
-    return {name: float(value) for name, value in found.items()}
+    metrics = read_json(run.path / EVALUATION)["metrics"]
+    return {name: float(value) for name, value in metrics.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pydantic import Field, field_validator
@@ -17,9 +18,9 @@ Curve = list[tuple[float, float]]
 
 
 class Measure(Spec, role="measure"):
-    """A curve for a trained run. `x` and `y` name its axes; `doubling`: x grows by factors, and is drawn so.
+    """Measures a curve of a trained run. `x` and `y` name its axes; x is drawn on a logarithmic axis if `doubling`.
 
-    `beside` are more measures of the same runs, each with a picture of its own.
+    beside: more measures of the same runs, each with a chart of its own.
     """
 
     title: ClassVar[str]
@@ -34,26 +35,43 @@ class Measure(Spec, role="measure"):
 
     @property
     def all(self) -> tuple[Measure, ...]:
-        """This one, and what is measured beside it."""
+        """This measure and those in `beside`."""
         return self, *self.beside
 
     def __call__(self, run: Run) -> Curve:
-        """Points in ascending x. Where a model can't be measured any further, its curve ends."""
+        """Points in ascending x. The curve ends where the model can't be measured any further."""
         raise NotImplementedError
 
     def remark(self, run: Run, curve: Curve) -> str:
-        """What there is to say of one run beside its curve, without a full stop; nothing by default."""
+        """A remark on one run, without a full stop; empty by default."""
         return ""
 
-    def told(self, curves: dict[str, Curve]) -> list[str]:
-        """What the curves say, a sentence each."""
+    def summary(self, curves: dict[str, Curve]) -> list[str]:
+        """Sentences that summarize the curves."""
         return []
 
 
-class Lengths(Measure, kind="lengths"):
-    """Perplexity on rows of `factor` times the context that was trained on (Press et al. 2022, §2.2 and figure 1).
+@dataclass
+class Measurement:
+    """The results of a measure: a curve, and perhaps a remark, for each variant measured so far."""
 
-    The same `tokens` of the test split are read at each length, in rows that don't overlap.
+    measure: Measure
+    curves: dict[str, Curve] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, run: Run) -> None:
+        self.curves[name] = curve = self.measure(run)
+        if curve and (remark := self.measure.remark(run, curve)):
+            self.remarks[name] = remark
+
+    def sentences(self) -> list[str]:
+        return [*self.measure.summary(self.curves), *(f"{name}: {remark}." for name, remark in self.remarks.items())]
+
+
+class Lengths(Measure, kind="lengths"):
+    """Perplexity on rows of `factors` times the context of training (Press et al. 2022, §2.2 and figure 1).
+
+    The same `tokens` tokens of the test split are read at each length, in rows that don't overlap.
     """
 
     title = "Perplexity beyond the trained length"
@@ -71,7 +89,7 @@ class Lengths(Measure, kind="lengths"):
     @classmethod
     def _ascending(cls, factors: tuple[int, ...]) -> tuple[int, ...]:
         if not factors or factors[0] < 1 or list(factors) != sorted(set(factors)):
-            raise ValueError(f"factors are whole numbers from 1 on in ascending order, not {list(factors)}")
+            raise ValueError(f"factors are different positive integers in ascending order, not {list(factors)}")
         return factors
 
     def __call__(self, run: Run) -> Curve:
@@ -79,7 +97,7 @@ class Lengths(Measure, kind="lengths"):
         recipe, trained = run.recipe, run.recipe.batching.context
         longest = trained * max(self.factors)
         if self.tokens < longest:
-            raise ValueError(f"measure.tokens={self.tokens} are fewer than the longest row of {longest}; raise them")
+            raise ValueError(f"measure.tokens={self.tokens} is less than the longest row of {longest} tokens; raise it")
         curve = []
         for length in (trained * factor for factor in self.factors):
             if run.model.max_positions is not None and length > run.model.max_positions:
@@ -90,20 +108,20 @@ class Lengths(Measure, kind="lengths"):
                 *(recipe.data, run.text_model.tokenizer, batching, evaluation),
                 *(run.generation, recipe.objective, recipe.seed),
             )
-            found = evaluator(run.model, "test", self.tokens // length)
-            curve.append((float(length), found.metrics["perplexity"]))
+            result = evaluator(run.model, "test", self.tokens // length)
+            curve.append((float(length), result.metrics["perplexity"]))
         return curve
 
-    def told(self, curves: dict[str, Curve]) -> list[str]:
-        said = []
+    def summary(self, curves: dict[str, Curve]) -> list[str]:
+        sentences = []
         for name, curve in curves.items():
             (start, first), *more = curve
             if not more:
-                said.append(f"{name}: {first:.2f} at {start:.0f} tokens, and no position beyond.")
+                sentences.append(f"{name}: {first:.2f} at {start:.0f} tokens, its longest context.")
                 continue
             beyond = ", ".join(f"{y / first:.2f} × at {x / start:.0f} L" for x, y in more)
-            said.append(f"{name}: {first:.2f} at L = {start:.0f} tokens; {beyond}.")
-        return said
+            sentences.append(f"{name}: {first:.2f} at L = {start:.0f} tokens; {beyond}.")
+        return sentences
 
 
 class Progress(Measure, kind="progress"):
@@ -130,5 +148,5 @@ class Progress(Measure, kind="progress"):
             )
         return [(seconds[step], value) for step, value in measured]
 
-    def told(self, curves: dict[str, Curve]) -> list[str]:
+    def summary(self, curves: dict[str, Curve]) -> list[str]:
         return [f"{name}: {curve[-1][1]:.4g} after {curve[-1][0]:,.0f} seconds." for name, curve in curves.items()]

@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from markupsafe import Markup
 
 from ...directories.layout import REPORT, write_text
-from ...inference.run import Run
 from ...look.chart import Series, line_chart
 from ...look.html import render
 from ...look.svg import join, readable, tag
 from ..report.story import Section
 from .comparison import Comparison
 from .costs import Costs
-from .measures import Curve, Measure
+from .measures import Curve, Measurement
 
 _BATCH = "Metrics of the test split; forward and backward passes over the longest validation rows, up to {:,} tokens"
 
 
-@dataclass
-class Found:
-    """What one measure found of the variants so far."""
-
-    measure: Measure
-    curves: dict[str, Curve] = field(default_factory=dict)
-    remarks: dict[str, str] = field(default_factory=dict)
-
-    def add(self, name: str, run: Run) -> None:
-        self.curves[name] = curve = self.measure(run)
-        if curve and (remark := self.measure.remark(run, curve)):
-            self.remarks[name] = remark
-
-    def sentences(self) -> list[str]:
-        return [*self.measure.told(self.curves), *(f"{name}: {remark}." for name, remark in self.remarks.items())]
-
-
-def write_page(comparison: Comparison, found: Sequence[Found], spent: Mapping[str, Costs], out: Path) -> Path:
+def write_page(
+    comparison: Comparison, measurements: Sequence[Measurement], costs: Mapping[str, Costs], out: Path
+) -> Path:
     """Write `report.html` and return its path."""
-    sections = [section for one in found for section in _sections(one)]
-    if spent:
-        sections.append(Section("What each costs", _costs(spent), _BATCH.format(max(c.tokens for c in spent.values()))))
+    sections = [section for measurement in measurements for section in _sections(measurement)]
+    if costs:
+        sections.append(Section("Costs", _costs(costs), _BATCH.format(max(c.tokens for c in costs.values()))))
     sections.append(Section("Variants", _variants(comparison)))
     lead = str(comparison.recipe.get("description") or "")
     page = render("report.html", title=comparison.name, lead=lead, facts=[], sections=sections)
@@ -50,37 +33,37 @@ def write_page(comparison: Comparison, found: Sequence[Found], spent: Mapping[st
     return out / REPORT
 
 
-def _sections(found: Found) -> list[Section]:
-    """A measure's picture, what it says and its numbers."""
-    measure = found.measure
-    series = [Series(name, curve, dots=True) for name, curve in found.curves.items()]
+def _sections(measurement: Measurement) -> list[Section]:
+    """The chart, summary and numbers of a measurement."""
+    measure = measurement.measure
+    series = [Series(name, curve, dots=True) for name, curve in measurement.curves.items()]
     chart = line_chart(measure.title, series, x_label=measure.x, width=760, height=380, log_x=measure.doubling)
-    made = [Section(measure.title, chart, f"{measure.y} against {measure.x}")]
-    said = found.sentences()
-    if said:
-        made.append(Section("What it says", tag("ul", *(tag("li", sentence) for sentence in said))))
-    return [*made, Section("Numbers", _table(measure.x, found.curves))]
+    sections = [Section(measure.title, chart, f"{measure.y} against {measure.x}")]
+    sentences = measurement.sentences()
+    if sentences:
+        sections.append(Section("Summary", tag("ul", *(tag("li", sentence) for sentence in sentences))))
+    return [*sections, Section("Numbers", _table(measure.x, measurement.curves))]
 
 
-def _table(x: str, curves: dict[str, Curve]) -> Markup:
-    places = sorted({place for curve in curves.values() for place, _ in curve})
-    head = tag("tr", tag("th", x), *(tag("th", readable(place, 4)) for place in places))
+def _table(x_label: str, curves: dict[str, Curve]) -> Markup:
+    points = sorted({x for curve in curves.values() for x, _ in curve})
+    head = tag("tr", tag("th", x_label), *(tag("th", readable(x, 4)) for x in points))
     rows = []
     for name, curve in curves.items():
         values = dict(curve)
-        cells = (tag("td", readable(values[place], 4) if place in values else "–") for place in places)
+        cells = (tag("td", readable(values[x], 4) if x in values else "–") for x in points)
         rows.append(tag("tr", tag("th", name), *cells))
     return tag("table", tag("thead", head), tag("tbody", *rows), class_="numbers")
 
 
-def _costs(spent: Mapping[str, Costs]) -> Markup:
-    metrics = list(dict.fromkeys(name for one in spent.values() for name in one.metrics))
-    names = ["parameters", *metrics, "tokens/s, a step", "MiB kept for the backward pass"]
+def _costs(costs: Mapping[str, Costs]) -> Markup:
+    metrics = list(dict.fromkeys(name for one in costs.values() for name in one.metrics))
+    names = ["parameters", *metrics, "tokens/s in a step", "MiB kept for the backward pass"]
     rows = []
-    for name, one in spent.items():
-        judged = [readable(one.metrics[key], 4) if key in one.metrics else "–" for key in metrics]
-        said = [f"{one.parameters:,}", *judged, f"{one.tokens / one.seconds:,.0f}", f"{one.kept / 2**20:,.1f}"]
-        rows.append(tag("tr", tag("th", name), *(tag("td", value) for value in said)))
+    for name, one in costs.items():
+        scores = [readable(one.metrics[key], 4) if key in one.metrics else "–" for key in metrics]
+        values = [f"{one.parameters:,}", *scores, f"{one.tokens / one.seconds:,.0f}", f"{one.kept / 2**20:,.1f}"]
+        rows.append(tag("tr", tag("th", name), *(tag("td", value) for value in values)))
     head = tag("tr", tag("th", ""), *(tag("th", name.replace("_", " ")) for name in names))
     return tag("table", tag("thead", head), tag("tbody", *rows), class_="numbers")
 
@@ -88,6 +71,6 @@ def _costs(spent: Mapping[str, Costs]) -> Markup:
 def _variants(comparison: Comparison) -> Markup:
     items = []
     for name, changes in comparison.variants.items():
-        settings = ", ".join(f"{key}={value}" for key, value in changes.items()) or "as it is"
+        settings = ", ".join(f"{key}={value}" for key, value in changes.items()) or "unchanged"
         items.append(tag("li", tag("a", name, href=f"{name}/{REPORT}"), f": {settings}"))
     return tag("ul", join(*items))
