@@ -96,8 +96,9 @@ def test_what_can_not_be_read_is_told(classifier: Run) -> None:
         classifier.classify(["a", " "])
     with pytest.raises(ValueError, match=r"texts and pairs differ in number \(2 and 1\)"):
         classifier.classify(["a", "b"], ["c"])
-    with pytest.raises(ValueError, match="put a single one into a list"):
-        classifier.classify("a")
+    with pytest.raises(ValueError, match="give the texts and pairs both as single texts or both as lists"):
+        classifier.classify("a", ["b"])
+    assert classifier.classify("a") == classifier.classify(["a"])[0]
 
 
 def test_fine_tuning_keeps_the_weights_and_gives_the_model_another_head(classifier: Run, tmp_path: Path) -> None:

@@ -167,7 +167,15 @@ def test_a_run_checks_its_parts(trained: Path) -> None:
     with pytest.raises(ValueError, match="don't belong together"):
         Run(run.model, other, task="translate")
     with pytest.raises(ValueError, match="a list of strings"):
-        run.generate("a b")
+        run.outputs("a b")
+    assert run.generate("a b") == run.generate(["a b"])[0]
+    sampled = run.generate("a b", num_samples=2, do_sample=True, seed=1)
+    assert [sampled] == run.generate(["a b"], num_samples=2, do_sample=True, seed=1)
+    assert run.score("a b", "b a") == run.score(["a b"], ["b a"])[0]
+    with pytest.raises(ValueError, match="give the texts and targets both as single texts or both as lists"):
+        run.score("a b", ["b a"])
+    assert torch.equal(run.embed("a b"), run.embed(["a b"])[0])
+    assert run.similarity("a b", "b a") == run.similarity(["a b"], ["b a"])[0]
     with pytest.raises(ValueError, match="did you mean 'num_beams'"):
         run.generate(["a"], num_beam=2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, overload
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ from ..directories.run_config import (
 from ..directories.save import Format, save
 from ..directories.sentence_transformers import Pooling
 from ..generation import Generation
-from ..recipes import imports as outside
+from ..recipes import imports as recipe_imports
 from ..recipes import places
 from ..recipes.recipe import Recipe
 from ..tokenizers.chat.conversations import Messages
@@ -54,19 +54,31 @@ class Run(LoadedModel):
         """Return the run's `Generation` with changes. Raises ValueError for an unknown option or one out of range."""
         return self.generation.replace(options)
 
+    @overload
+    def generate(self, texts: str, *, stop: Sequence[str] = (), num_samples: None = None, **options: Any) -> str: ...
+    @overload
     def generate(
-        self, texts: Sequence[str], *, stop: Sequence[str] = (), **options: Any
-    ) -> list[str] | list[list[str]]:
-        """Return one output per text, or a list of outputs per text if `num_samples` is more than 1.
+        self, texts: Sequence[str], *, stop: Sequence[str] = (), num_samples: None = None, **options: Any
+    ) -> list[str]: ...
+    @overload
+    def generate(
+        self, texts: str, *, stop: Sequence[str] = (), num_samples: int, **options: Any
+    ) -> str | list[str]: ...
+    @overload
+    def generate(
+        self, texts: Sequence[str], *, stop: Sequence[str] = (), num_samples: int, **options: Any
+    ) -> list[str] | list[list[str]]: ...
+    def generate(self, texts: str | Sequence[str], *, stop: Sequence[str] = (), **options: Any) -> Any:
+        """Return the output for one text, or a list of outputs for a list of texts.
 
-        An encoder–decoder translates; a language model continues the text, which is not part of the output. Options are
-        the fields of `Generation`; an output ends before the first `stop` string in it.
+        With `num_samples` of more than 1, each output is a list of samples. An encoder–decoder translates; a language model
+        continues the text, which is not part of the output. Options are the fields of `Generation`; an output ends before
+        the first `stop` string in it.
         """
+        options = {name: value for name, value in options.items() if name != "num_samples" or value is not None}
         settings = self.settings(**options)
-        outputs = self.outputs(texts, settings, stop=stop)
-        if settings.num_samples > 1:
-            return [[output.text for output in samples] for samples in outputs]
-        return [samples[0].text for samples in outputs]
+        outputs = [[output.text for output in samples] for samples in self.outputs(_listed(texts), settings, stop=stop)]
+        return _one_or_all(texts, outputs if settings.num_samples > 1 else [samples[0] for samples in outputs])
 
     def outputs(
         self,
@@ -98,33 +110,64 @@ class Run(LoadedModel):
         """Return the assistant's reply to a conversation, see `qkv.inference.chat.chat`."""
         return chat(self, messages, emit, stop=stop, **options)
 
-    def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]:
+    @overload
+    def score(self, texts: str, targets: str | None = None) -> Score: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(self, texts: Sequence[str], targets: Sequence[str] | None = None) -> list[Score]: ...
+    def score(self, texts: str | Sequence[str], targets: str | Sequence[str] | None = None) -> Score | list[Score]:
         """Return the log-likelihood of texts (language model), or of targets given texts, per token and in total."""
-        return score(self.text_model, self._encoded(texts), targets and _texts(targets))
+        rows = self._encoded(_listed(texts))
+        return _one_or_all(texts, score(self.text_model, rows, _beside(texts, targets, "targets")))
 
-    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> list[Tensor]:
+    @overload
+    def embed(self, texts: str, pooling: Pooling | None = None) -> Tensor: ...  # type: ignore[overload-overlap]
+    @overload
+    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> list[Tensor]: ...
+    def embed(self, texts: str | Sequence[str], pooling: Pooling | None = None) -> Tensor | list[Tensor]:
         """Return embeddings, see `qkv.inference.embed.embed`: (M,) per text, or (T, M) if pooling is "none"."""
-        return embed(self, _texts(texts), pooling)
+        return _one_or_all(texts, embed(self, _listed(texts), pooling))
 
-    def fill(self, texts: Sequence[str], top_k: int = 5) -> list[Filled]:
+    @overload
+    def fill(self, texts: str, top_k: int = 5) -> Filled: ...  # type: ignore[overload-overlap]
+    @overload
+    def fill(self, texts: Sequence[str], top_k: int = 5) -> list[Filled]: ...
+    def fill(self, texts: str | Sequence[str], top_k: int = 5) -> Filled | list[Filled]:
         """Return the likeliest tokens for each mask in each text, see `qkv.inference.fill.fill`."""
-        return fill(self, _texts(texts), top_k)
+        return _one_or_all(texts, fill(self, _listed(texts), top_k))
 
-    def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]:
+    @overload
+    def classify(self, texts: str, pairs: str | None = None) -> Classified: ...  # type: ignore[overload-overlap]
+    @overload
+    def classify(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Classified]: ...
+    def classify(
+        self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None
+    ) -> Classified | list[Classified]:
         """Classify each text, or each pair of texts, with the probability of every class."""
-        return classify(self, _texts(texts), pairs and _texts(pairs))
+        return _one_or_all(texts, classify(self, _listed(texts), _beside(texts, pairs, "pairs")))
 
-    def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]:
+    @overload
+    def classify_files(self, paths: str | Path) -> Classified: ...  # type: ignore[overload-overlap]
+    @overload
+    def classify_files(self, paths: Sequence[str | Path]) -> list[Classified]: ...
+    def classify_files(self, paths: str | Path | Sequence[str | Path]) -> Classified | list[Classified]:
         """Classify the picture, sound or video in each file, with the probability of every class."""
-        return classify_files(self, paths)
+        return _one_or_all(paths, classify_files(self, _listed(paths)))
 
-    def predict(self, inputs: Sequence[str | Path], **options: Any) -> list[Prediction]:
+    @overload
+    def predict(self, inputs: str | Path, **options: Any) -> Prediction: ...  # type: ignore[overload-overlap]
+    @overload
+    def predict(self, inputs: Sequence[str | Path], **options: Any) -> list[Prediction]: ...
+    def predict(self, inputs: str | Path | Sequence[str | Path], **options: Any) -> Prediction | list[Prediction]:
         """Predict on new inputs by the run's task or a Hub model's head, see `qkv.inference.predict.predict`."""
-        return list(predict(self, _texts(inputs), **options))
+        return _one_or_all(inputs, list(predict(self, _listed(inputs), **options)))
 
-    def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]:
-        """Return the similarity of a[i] and b[i], see `qkv.inference.classify.similarity`."""
-        return similarity(self, _texts(a), _texts(b))
+    @overload
+    def similarity(self, a: str, b: str) -> float: ...  # type: ignore[overload-overlap]
+    @overload
+    def similarity(self, a: Sequence[str], b: Sequence[str]) -> list[float]: ...
+    def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> float | list[float]:
+        """Return the similarity of two texts, or of a[i] and b[i], see `qkv.inference.classify.similarity`."""
+        return _one_or_all(a, similarity(self, _listed(a), _beside(a, b, "b") or []))
 
     def save(
         self, path: Path | str, to: Format | None = None, *, max_shard_size: int | str = sharded.MAX_SHARD_SIZE
@@ -152,8 +195,10 @@ class Run(LoadedModel):
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids that the model reads for each text, with a warning about what it has never seen in them."""
+        if isinstance(texts, str):
+            raise ValueError("texts are a list of strings here; put a single one into a list: [text]")
         text_model = self.text_model
-        rows = [text_model.encode(text) for text in _texts(texts)]
+        rows = [text_model.encode(text) for text in texts]
         unknown_words.warn(self, texts, rows)
         return rows
 
@@ -179,9 +224,9 @@ def load(
     """
     folder, where = locate(path, revision, allow_pickle), choose(device)
     numbers = _dtype(dtype)
-    if imports or outside.consent is not None:
+    if imports or recipe_imports.consent is not None:
         for names in read_imports(folder):
-            outside.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))
+            recipe_imports.import_named(places.beside({"imports": names}, folder / RECIPE)["imports"], str(folder))
     if is_hub(folder):
         return _load_hub(folder, where, numbers, allow_pickle)
     _check_complete(folder)
@@ -222,7 +267,7 @@ def _recipe(folder: Path) -> Recipe | None:
     try:
         return Recipe.load(folder / RECIPE, imports=False)
     except ValueError as error:
-        names = outside.missing(itertools.chain(*read_imports(folder)))
+        names = recipe_imports.missing(itertools.chain(*read_imports(folder)))
         raise ValueError(f"{error}{advice_on_imports(names)}" if names else str(error)) from None
 
 
@@ -254,7 +299,18 @@ def _has_tokenizer(folder: Path) -> bool:
     return not (isinstance(data, dict) and "tokenizer" in data and data["tokenizer"] is None)
 
 
-def _texts(texts: Sequence[T]) -> Sequence[T]:
-    if isinstance(texts, str):
-        raise ValueError("texts are a list of strings; put a single one into a list: [text]")
-    return texts
+def _listed(inputs: T | Sequence[T]) -> Sequence[T]:
+    """The inputs as a list, whether one or several were given."""
+    return cast(Sequence[T], [inputs] if isinstance(inputs, str | Path) else inputs)
+
+
+def _one_or_all(inputs: Any, results: list[Any]) -> Any:
+    """The only result if a single input was given, else all results."""
+    return results[0] if isinstance(inputs, str | Path) else results
+
+
+def _beside(texts: str | Sequence[str], others: str | Sequence[str] | None, name: str) -> Sequence[str] | None:
+    """The texts that go with `texts`, as a list. Raises ValueError if one is a single text and the other a list."""
+    if others is not None and isinstance(texts, str) != isinstance(others, str):
+        raise ValueError(f"give the texts and {name} both as single texts or both as lists")
+    return None if others is None else _listed(others)
