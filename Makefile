@@ -1,4 +1,5 @@
 # Every target does its own set-up first: a virtual environment in .venv, pinned by constraints.txt. All are safe to repeat.
+# Without a GPU, PyTorch's CPU wheel is installed (docs/installation.md).
 #
 #   make demo       train the default recipe, localise, and write runs/localise/   (ARGS=--overwrite replaces it)
 #   make test       lint, types and the fast tests                                 (CORES=8 on a larger machine)
@@ -58,9 +59,37 @@ clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# PyTorch is installed first, with its progress shown, since it is most of the download. PyPI's wheel for Linux includes the CUDA
-# libraries; without a GPU, pip's own settings (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS) can point to an index with the CPU wheel.
+# A pip that uses the versions of constraints.txt.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -c constraints.txt
+
+# PyTorch is installed first, with its progress shown, since it is most of the download. On Linux, PyPI's wheel brings gigabytes of CUDA
+# libraries, so a machine without a GPU gets the wheel of PyTorch's CPU index. If that index can't be reached, PyPI's wheel serves.
+# `make TORCH_INDEX=URL` uses another index of PyTorch, such as one for ROCm; `make TORCH_INDEX=` uses pip's own.
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+SYSTEM    := $(shell uname -s)
+NVIDIA    := /proc/driver/nvidia
+ROCM      := /opt/rocm
+
+ifneq ($(origin TORCH_INDEX),undefined)
+choose_index = index='$(TORCH_INDEX)'; reason="chosen by TORCH_INDEX"
+else ifneq ($(SYSTEM),Linux)
+choose_index = index=''; reason="the only wheel for $(SYSTEM)"
+else
+choose_index = index=''; \
+	if nvidia-smi -L >/dev/null 2>&1 || [ -e $(NVIDIA) ]; then reason="with CUDA: this machine has an NVIDIA GPU"; \
+	elif rocminfo >/dev/null 2>&1 || [ -e $(ROCM) ]; then \
+		reason="this machine has an AMD GPU, which needs another wheel: see docs/installation.md"; \
+	else index='$(CPU_INDEX)'; reason="CPU only: no GPU found"; fi
+endif
+
+# --no-deps, because PyTorch's index lacks the pinned versions of its dependencies; the next step gets them from pip's own index.
+install_torch = $(choose_index); \
+	echo "Installing PyTorch from $${index:-pip's own index} ($$reason) …"; \
+	if [ -n "$$index" ]; then \
+		$(PIP) --index-url "$$index" --no-deps --retries 0 --timeout 10 torch && exit; \
+		echo "That failed; installing PyTorch from pip's own index …"; \
+	fi; \
+	$(PIP) torch
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || $(call stop,there is none on the PATH: install one or say where it is with make PYTHON=/path/to/python3)
@@ -68,7 +97,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' || $(call stop,$(PYTHON) lacks its module venv: apt install python3-venv)
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || \
 		{ echo "Making $(VENV) with $$($(PYTHON) -V) …" && $(PYTHON) -m venv --clear $(VENV); }
-	@$(PIP) torch
+	@$(install_torch)
 	@echo "Installing qkv and its tools into $(VENV) …"
 	@$(PIP) --quiet -e '.[dev]'
 	@touch $@
