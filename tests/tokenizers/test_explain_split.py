@@ -27,7 +27,7 @@ def test_steps_end_where_the_library_does(name: str, text: str) -> None:
     assert [i for split in splits for i in split.ids] == tokenizer.encode(text)
     for split in splits:
         merges = [step for step in split.steps if isinstance(step, Merge)]
-        matches = [step.found for step in split.steps if isinstance(step, LongestMatch)]
+        matches = [step.piece for step in split.steps if isinstance(step, LongestMatch)]
         ways = [step for step in split.steps if isinstance(step, Segmentation)]
         assert len(merges) + len(matches) + len(ways) == len(split.steps)
         if merges:

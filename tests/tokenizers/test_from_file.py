@@ -58,7 +58,7 @@ def test_dropout_is_the_files_unless_it_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"lowercase": True}, "normalizes text as it was made to"),
+        ({"lowercase": True}, "has its own normalization"),
         ({"vocab_size": 300}, "vocab_size: no such field"),
         ({"special": ["a b"]}, "not 'a b'"),
         ({"dropout": 1}, "less than 1"),

@@ -10,23 +10,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from made_tokenizers import CONTROLS, LOSSLESS, NEVER_UNKNOWN, SPECS, TEXTS, anything, hostile, made
+from made_tokenizers import LOSSLESS, NEVER_UNKNOWN, SPECS, TEXTS, anything, hostile, made
 
 from qkv.data.tokenizer_training import train_from_files
 from qkv.tokenizers.tokenizer import Tokenizer, train
 from qkv.tokenizers.tokenizer_json import ROLES
 from qkv.tokenizers.training.bpe import BPE
 from qkv.tokenizers.training.pair_merges import Step
-from qkv.tokenizers.training.spec import TokenizerSpec
 from qkv.tokenizers.training.unigram import Unigram
 from qkv.tokenizers.training.wordpiece import WordPiece
-from qkv.tokenizers.training.words_chars_bytes import Byte, Char, Word
+from qkv.tokenizers.training.words_chars_bytes import Word
 from tokenizers import Tokenizer as Raw
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
@@ -111,26 +109,6 @@ def test_markers_are_single_ids_both_ways(name: str) -> None:
     assert tokenizer.decode(ids).replace("▁", " ") == "<de> the cat"
 
 
-@every
-def test_ids_begin_with_the_declared_tokens(name: str) -> None:
-    tokenizer = made(name)
-    assert [tokenizer.id(token) for token in [*CONTROLS, "<de>", "<2en>"]] == list(range(7))
-    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id) == (
-        0,
-        1,
-        2,
-        3,
-        4,
-    )
-
-
-def test_markers_leave_no_trace_in_what_is_learned() -> None:
-    plain, marked = ["cats mats"] * 5, ["<de>cats <de>mats"] * 5
-    spec = BPE(vocab_size=60, byte_level=False, special=("<de>",), prefix_space=False)
-    assert train(spec, marked).raw.get_vocab() == train(spec, ["cats ", "mats"] * 5).raw.get_vocab()
-    assert "<" not in train(spec, marked).raw.get_vocab() and train(spec, plain).markers == ("<de>",)
-
-
 def test_skip_special_keeps_unknown() -> None:
     tokenizer = train(Word(), ["a b"])
     ids = tokenizer.encode("a zebra b", bos=True, eos=True)
@@ -178,69 +156,6 @@ def vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
     return tokenizer.raw.get_vocab(with_added_tokens=True)
 
 
-def good() -> dict[str, Any]:
-    return json.loads(made("word").to_json())
-
-
-def changed(**parts: Any) -> bytes:
-    return json.dumps({**good(), **parts}).encode()
-
-
-def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
-    doubling = [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 40
-    bad = {
-        "a pickle": (pickle.dumps(good()), "never a pickle"),
-        "nothing": (b"", "JSON object"),
-        "a list": (b"[1]", "JSON object"),
-        "half a file": (made("word").to_json().encode()[:-20], "not a usable"),
-        "another JSON": (b"{}", "not a usable tokenizer.json"),
-        "not UTF-8": (b'{"a": "\xff"}', "UTF-8"),
-        "an unknown model": (changed(model={"type": "Nope"}), "not a usable"),
-        "an id out of reach": (changed(model={**good()["model"], "vocab": {"<unk>": 0, "a": 2**31}}), "2,147,483,648"),
-        "an empty vocabulary": (changed(model={**good()["model"], "vocab": {}}, added_tokens=[]), "empty"),
-        "exponential": (changed(normalizer={"type": "Sequence", "normalizers": doubling}), "times as long"),
-        "a panic": (changed(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAAP//"}), "Cannot parse"),
-        "a table cut off": (changed(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "is cut off"),
-        "too deep": (b'{"a":' * 100_000, "nested"),
-    }
-    for what, (content, why) in bad.items():
-        (tmp_path / "tokenizer.json").write_bytes(content)
-        with pytest.raises(ValueError, match=why) as error:
-            Tokenizer.load(tmp_path)
-        assert "\n" not in str(error.value), what
-    with pytest.raises(ValueError, match="not a JSON object"):
-        Tokenizer.from_json("[1]")
-    with pytest.raises(ValueError, match="there is no tokenizer at"):
-        Tokenizer.load(tmp_path / "none")
-
-
-def test_text_that_makes_the_library_panic_is_an_error() -> None:
-    exponential = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
-    tokenizer = Tokenizer.from_json(changed(pre_tokenizer=exponential).decode())
-    with pytest.raises(ValueError, match="retry-limit"):
-        tokenizer.encode("a" * 40 + "!")
-
-
-def test_padding_and_truncation_of_a_file_are_off() -> None:
-    raw = Raw.from_str(made("bpe").to_json())
-    raw.enable_truncation(3)
-    raw.enable_padding(length=50)
-    tokenizer = Tokenizer.from_json(raw.to_str())
-    assert tokenizer.encode_batch(TEXTS) == made("bpe").encode_batch(TEXTS)
-
-
-def test_foreign_files_have_their_holes_closed() -> None:
-    raw = Raw(models.WordLevel({"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[PAD]": 3, "a": 4}, unk_token="[UNK]"))
-    raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    raw.add_special_tokens(["[UNK]", "[CLS]", "[SEP]", "[PAD]"])
-    raw.encode_special_tokens = True
-    assert raw.encode("a [SEP] a").ids == [4, 2, 4]  # the library's own hole
-    tokenizer = Tokenizer.from_json(raw.to_str())
-    assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) == (1, 2, 3)
-    assert tokenizer.encode("a [SEP] a") == [4, 0, 0, 4]
-    assert Tokenizer.from_json(tokenizer.to_json()).to_json() == tokenizer.to_json()  # closed once
-
-
 # -- training -------------------------------------------------------------------------------------------------------
 
 
@@ -262,38 +177,6 @@ def test_training_again_is_the_same(name: str) -> None:
     assert all(train(SPECS[name], iter(TEXTS)).to_json() == train(SPECS[name], TEXTS).to_json() for _ in range(5))
 
 
-@pytest.mark.parametrize("name", ["bpe", "bpe-characters", "bpe-fallback", "wordpiece", "unigram", "unigram-fallback"])
-def test_vocab_size_too_small_names_the_smallest(name: str) -> None:
-    with pytest.raises(ValueError, match="set it to that or more") as error:
-        train(SPECS[name].replace(vocab_size=7), TEXTS)
-    least = int(str(error.value).split("make ")[1].split(":")[0])
-    tokenizer = train(SPECS[name].replace(vocab_size=least), TEXTS)
-    assert tokenizer.vocab_size <= least
-    with pytest.raises(ValueError, match=f"make {least}:"):
-        train(SPECS[name].replace(vocab_size=least - 1), TEXTS)
-
-
-@every
-def test_vocab_size_is_kept_and_may_not_be_reached(name: str) -> None:
-    spec = SPECS[name]
-    assert train(spec, TEXTS).vocab_size <= getattr(spec, "vocab_size", 260)
-    if name != "byte":
-        small = train(spec.replace(vocab_size=9000), TEXTS[:4])
-        assert small.vocab_size < 9000 and small.decode(small.encode("the cats")) == "the cats"
-
-
-@every
-def test_nothing_to_learn_from(name: str) -> None:
-    if name == "byte":
-        assert train(Byte(), []).vocab_size == 260
-        return
-    for nothing in ([], ["", "  "]):
-        with pytest.raises(ValueError, match="the texts are empty"):
-            train(SPECS[name], nothing)
-    with pytest.raises(ValueError, match="one string"):
-        train(SPECS[name], "a text")
-
-
 def test_an_error_in_the_texts_is_not_swallowed() -> None:
     def broken() -> Iterator[str]:
         yield "a text"
@@ -303,20 +186,6 @@ def test_an_error_in_the_texts_is_not_swallowed() -> None:
         if spec.kind != "byte":
             with pytest.raises(OSError, match="the disk is gone"):
                 train(spec, broken())
-
-
-def test_char_and_word_keep_the_most_frequent() -> None:
-    chars = train(Char(vocab_size=6), ["aaabbc"])
-    assert chars.tokens(range(6))[4:] == ["a", "b"] and chars.encode("abc") == [4, 5, 1]
-    words = train(Word(vocab_size=6, min_frequency=2), ["x x x y y z"])
-    assert words.encode("x y z") == [4, 5, 1]
-
-
-def test_lowercase_and_normalization() -> None:
-    tokenizer = train(BPE(vocab_size=300, lowercase=True, normalization="nfkc"), ["the ﬁne cat"])
-    assert tokenizer.decode(tokenizer.encode("THE ﬁne Cat")) == "the fine cat"
-    accents = train(WordPiece(vocab_size=100, lowercase=True), ["élan naïve"])
-    assert accents.decode(accents.encode("Élan NAÏVE")) == "elan naive"
 
 
 def test_files_plain_and_packed(tmp_path: Path) -> None:
@@ -346,49 +215,6 @@ def test_trace_is_the_table() -> None:
 
 
 # -- specs ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("given_", "says"),
-    [
-        ({"kind": "bpf"}, "did you mean 'bpe'"),
-        ({"kind": "bpe", "pad": "<padding>"}, "pad: '<padding>' would not be found again"),
-        ({"kind": "bpe", "special": ["<de>", "<de>"]}, "'<de>' is there twice"),
-        ({"kind": "bpe", "special": ["<s>"]}, "'<s>' is there twice"),
-        ({"kind": "bpe", "special": ["a b"]}, "not 'a b'"),
-        ({"kind": "bpe", "special": ["<0x41>"]}, "not '<0x41>'"),
-        ({"kind": "bpe", "byte_fallback": True}, "byte_fallback is for BPE over characters"),
-        ({"kind": "bpe", "prefix_space": True}, "prefix_space is for BPE over characters"),
-        ({"kind": "bpe", "byte_level": False, "unk": None}, "needs an unk token"),
-        ({"kind": "word", "unk": None}, "needs an unk token"),
-        ({"kind": "bpe", "vocab_size": 0}, "vocab_size: input should be greater than or equal to 1"),
-        ({"kind": "byte", "vocab_size": 300}, "vocab_size: no such field"),
-    ],
-)
-def test_specs_that_make_no_sense(given_: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError) as error:
-        TokenizerSpec.from_dict(given_)
-    assert says in str(error.value)
-
-
-def test_a_bare_kind_that_is_none() -> None:
-    with pytest.raises(ValueError, match="did you mean 'word'"):
-        train("words", TEXTS)
-
-
-def test_a_kind_from_outside() -> None:
-    class Vowels(TokenizerSpec, kind="vowels-test"):
-        def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
-            return pre_tokenizers.Split("", "isolated")
-
-        def learn(self, texts: Any, trace: Any = None) -> models.Model:
-            return models.WordLevel({name: i for i, name in enumerate([*self.names, *"aeiou"])}, unk_token="<unk>")
-
-    try:
-        tokenizer = train("vowels-test", [])
-        assert tokenizer.decode(tokenizer.encode("a cat", eos=True)) == "a <unk> <unk> a <unk>"
-    finally:
-        del TokenizerSpec.kinds["vowels-test"]
 
 
 # -- ids and texts that are wrong, tokens to look at --------------------------------------------------------------------
@@ -458,61 +284,3 @@ def test_bert() -> None:
     assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.mask_id) == (0, 100, 103)
     assert tokenizer.mask_id in tokenizer.encode("a [MASK] b", control=True)
     assert tokenizer.mask_id not in tokenizer.encode("a [MASK] b")
-
-
-@pytest.mark.parametrize("spec", [{"kind": "bpe"}, {"kind": "bpe", "byte_level": False}, {"kind": "unigram"}])
-def test_every_digit_on_its_own(spec):
-    texts = ["in 2023 and 2024", "10:20 and 2023"] * 30
-    tokenizer = train(TokenizerSpec.from_dict({**spec, "vocab_size": 400, "split_digits": True}), iter(texts))
-    for text in [*texts[:2], "2023"]:
-        pieces = tokenizer.tokens(tokenizer.encode(text))
-        assert [p for p in pieces if any(c.isdigit() for c in p)] == [c for c in text if c.isdigit()]
-        assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
-HALF = "a \udc80 b"
-
-
-@pytest.mark.parametrize("use", ["encode", "train", "chat", "unknown", "with_template"])
-def test_half_a_surrogate_pair_is_named(use: str) -> None:
-    tokenizer = train(BPE(chat_template="{% for m in messages %}{{ m.content }}{% endfor %}"), ["the cat"])
-    messages = [{"role": "user", "content": HALF}, {"role": "assistant", "content": "b"}]
-    calls = {
-        "encode": lambda: tokenizer.encode(HALF),
-        "train": lambda: train("word", ["fine", HALF]),
-        "chat": lambda: tokenizer.chat.row(messages),
-        "unknown": lambda: tokenizer.unknown([HALF]),
-        "with_template": lambda: tokenizer.with_template([HALF]),
-    }
-    with pytest.raises(ValueError, match=r"half of a surrogate pair.* at 2: 'a \\udc80 b+'; .* not UTF-8") as caught:
-        calls[use]()
-    assert type(caught.value) is ValueError
-
-
-def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
-    fresh, *stale = [
-        tmp_path / name for name in (".tmp-tokenizer.json-1-ab", ".tmp-tokenizer.json-2-cd", ".tokenizer.json.77")
-    ]
-    for path in (fresh, *stale):
-        path.write_text("{")
-    for path in stale:
-        os.utime(path, (0, 0))
-    made("word").save(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, "tokenizer.json"]  # that one may be at work
-
-
-def test_a_writer_that_is_killed_leaves_the_old_file_and_a_name_that_runs_tidy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made("word").save(tmp_path)
-    before = (tmp_path / "tokenizer.json").read_bytes()
-    monkeypatch.setattr(Path, "unlink", lambda self, missing_ok=False: None)  # as after SIGKILL
-
-    def killed(self: Path, target: Path) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
-        made("char").save(tmp_path)
-    assert (tmp_path / "tokenizer.json").read_bytes() == before
-    assert [path.name[:5] for path in tmp_path.iterdir() if path.name != "tokenizer.json"] == [".tmp-"]

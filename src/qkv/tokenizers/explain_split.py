@@ -17,19 +17,21 @@ from .tokenizer import Tokenizer
 from .training.pair_merges import joined
 
 RUNNERS_UP = 4
-UNKNOWN_PENALTY = 10.0  # how far an unknown character lies below the least probable piece (SentencePiece's kUnkPenalty)
+UNKNOWN_PENALTY = (
+    10.0  # SentencePiece's kUnkPenalty: log-probability of an unknown character, below the least probable piece
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """BPE: the earliest-learned merge that applies, at every place where it does."""
+    """A BPE step: the applicable merge that was learned first, applied at all its places in the word."""
 
     rank: int
-    """Its line in the table, from 1: how early it was learned."""
+    """The merge's line in the table, from 1: the order in which merges were learned."""
     left: str
     right: str
     symbols: tuple[str, ...]
-    """The word after it."""
+    """The word's symbols after the merge."""
 
     def __str__(self) -> str:
         return f"{' '.join(self.symbols)}    {self.left} + {self.right}, merge {self.rank}"
@@ -37,21 +39,21 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class LongestMatch:
-    """WordPiece: the longest piece of the vocabulary that the rest of the word begins with."""
+    """A WordPiece step: the longest piece of the vocabulary that is a prefix of the rest of the word."""
 
     tried: tuple[str, ...]
-    """Longer beginnings that are no pieces."""
-    found: str | None
-    """None: no piece at all, which makes the whole word unknown."""
+    """Longer prefixes, which the vocabulary lacks."""
+    piece: str | None
+    """The longest match; None if there is none, which makes the whole word unknown."""
 
     def __str__(self) -> str:
-        found = "no piece begins so: the word is unknown" if self.found is None else self.found
-        return f"{found}    after {', '.join(self.tried)}" if self.tried else found
+        match = "no piece matches: the word is unknown" if self.piece is None else self.piece
+        return f"{match}    after {', '.join(self.tried)}" if self.tried else match
 
 
 @dataclass(frozen=True, slots=True)
 class Segmentation:
-    """Unigram: one way to cut the word, and its log-probability, the sum over its pieces. The best way comes first."""
+    """A unigram segmentation of the word and its log-probability, the sum over its pieces. The most probable comes first."""
 
     symbols: tuple[str, ...]
     log_prob: float
@@ -65,18 +67,18 @@ Action = Merge | LongestMatch | Segmentation
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What became of one word: of the text, a part that the model sees alone."""
+    """The explained split of one word, a part of the text that the model tokenizes by itself."""
 
     word: str
     start: tuple[str, ...]
-    """The symbols that the first step begins with."""
+    """The symbols before the first step."""
     steps: tuple[Action, ...]
     pieces: tuple[str, ...]
     ids: tuple[int, ...]
 
 
 class Splitter:
-    """Explains splits of one tokenizer."""
+    """Explains how one tokenizer splits texts."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer, self._raw = tokenizer, tokenizer.raw
@@ -92,9 +94,9 @@ class Splitter:
         }.get(self._model["type"], self._whole)
 
     def split(self, text: str) -> list[Split]:
-        """Every word of the text as the pre-tokenizer cuts it, and every marker.
+        """Return the split of every word of the text, as cut by the pre-tokenizer, and of every marker.
 
-        Most markers are looked for in the text as it is, the user-defined symbols of SentencePiece in the normalized one.
+        Most markers are found in the original text, SentencePiece's user-defined symbols in the normalized text.
         """
         splits: list[Split] = []
         for part, marker in _parts(self._before, text):
@@ -114,7 +116,7 @@ class Splitter:
             return [part]
         first, *others = [word for word, _ in self._raw.pre_tokenizer.pre_tokenize_str(part)] or [""]
         if not begins and not part.startswith((" ", "▁")):
-            first = first.removeprefix("▁")  # only the beginning of the whole text gets a space
+            first = first.removeprefix("▁")  # only the start of the whole text gets a space
         return [word for word in (first, *others) if word]
 
     def _marker(self, name: str) -> Split:
@@ -149,7 +151,7 @@ class Splitter:
         return {(left, right): rank for rank, (left, right) in enumerate(self._model["merges"], 1)}
 
     def _known(self, symbol: str) -> list[str]:
-        """A character the vocabulary has; else its bytes, or the unknown token."""
+        """Return a symbol of the vocabulary itself; otherwise its bytes, or the unknown token."""
         if symbol in self._model["vocab"]:
             return [symbol]
         spelled = [f"<0x{byte:02X}>" for byte in symbol.encode()]
@@ -169,9 +171,9 @@ class Splitter:
             tried = tuple(takewhile(lambda piece: piece not in vocabulary, beginnings))
             if len(tried) == len(beginnings):
                 return [word], [*steps, LongestMatch(tried, None)]
-            found = beginnings[len(tried)]
-            steps.append(LongestMatch(tried, found))
-            start += len(found) - len(mark)
+            piece = beginnings[len(tried)]
+            steps.append(LongestMatch(tried, piece))
+            start += len(piece) - len(mark)
         return [word], steps
 
     # -- Unigram ------------------------------------------------------------------------------------------------
@@ -180,11 +182,11 @@ class Splitter:
         spans = sorted({token.offsets for token in self._raw.model.tokenize(word)})  # in bytes
         best = tuple(word.encode()[begin:end].decode() for begin, end in spans)
         ways = self._ways(word)
-        ways.sort(key=lambda way: way.symbols != best)  # among equally probable ones the library's first
+        ways.sort(key=lambda way: way.symbols != best)  # of equally probable ones, the library's comes first
         return list(word), [*ways[: RUNNERS_UP + 1]]
 
     def _ways(self, word: str) -> list[Segmentation]:
-        """The most probable segmentations: for every prefix of the word its best few, each from those of shorter ones."""
+        """Return the most probable segmentations, by dynamic programming over the prefixes of the word."""
         scores, longest = self._scores
         unknown = min(scores.values()) - UNKNOWN_PENALTY
         ways: list[list[Segmentation]] = [[Segmentation((), 0.0)]]
@@ -200,7 +202,7 @@ class Splitter:
         return [Segmentation(self._fused(way.symbols), way.log_prob) for way in ways[-1]]
 
     def _fused(self, symbols: tuple[str, ...]) -> tuple[str, ...]:
-        """Unknown characters side by side are one unknown piece."""
+        """Join adjacent unknown characters to one unknown piece."""
         scores, _ = self._scores
         runs = groupby(symbols, key=scores.__contains__)
         return tuple(piece for known, run in runs for piece in (run if known else ["".join(run)]))
@@ -212,7 +214,7 @@ class Splitter:
 
 
 def _parts(markers: re.Pattern[str], text: str) -> Iterator[tuple[str, bool]]:
-    """A text cut at its markers, and whether a part is one; no empty parts."""
+    """Split a text at its markers; yield the parts that are not empty, and whether each is a marker."""
     after = 0
     for marker in markers.finditer(text):
         if marker.start() > after:

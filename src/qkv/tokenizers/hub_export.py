@@ -14,14 +14,15 @@ from .readers.hub_config import CONFIG, TOKEN_KEYS, TOKEN_LIST_KEYS
 from .tokenizer import Tokenizer
 from .tokenizer_json import write_text
 
-_NO_LIMIT = 10**30  # what transformers writes for "no limit"
+_NO_LIMIT = 10**30  # written by transformers for "no limit"
 _PLAIN, _MARIAN = "PreTrainedTokenizerFast", "MarianTokenizer"
 
 
 def hub_config(tokenizer: Tokenizer, max_length: int | None = None) -> dict[str, Any]:
-    """The tokenizer_config.json with which `transformers.AutoTokenizer` loads the tokenizer.json beside it.
+    """Return the tokenizer_config.json with which `transformers.AutoTokenizer` loads the tokenizer.json beside it.
 
-    Keeps the settings of the tokenizer_config.json that the tokenizer was loaded with. `max_length` is the model's context.
+    Keeps the settings of the tokenizer_config.json that the tokenizer was loaded with. `max_length` is the model's context
+    length.
     """
     kept = {key: value for key, value in tokenizer.config.items() if key not in (*TOKEN_KEYS, *TOKEN_LIST_KEYS)}
     decoder = tokenizer.raw.get_added_tokens_decoder()
@@ -44,7 +45,7 @@ def save_for_hub(
 ) -> Path:
     """Write tokenizer.json and tokenizer_config.json, and for a Marian tokenizer its SentencePiece files; return the folder.
 
-    `segments`: the model reads token types. Warns if Marian's files can't be made from this tokenizer.
+    `segments`: whether the model takes token types. Warns if Marian's files can't be made from this tokenizer.
     """
     folder = Path(folder).expanduser()
     tokenizer.save(folder)

@@ -52,8 +52,8 @@ def close_holes(raw: tokenizers.Tokenizer, controls: Iterable[str]) -> tokenizer
 def _merged_into(model: dict[str, Any], names: set[str]) -> bool:
     """Whether a BPE model can make one of the names out of characters."""
     prefix = model["continuing_subword_prefix"] or ""
-    made = (left + right.removeprefix(prefix) for left, right in model["merges"])
-    return model["ignore_merges"] or not names.isdisjoint(made)
+    merged = (left + right.removeprefix(prefix) for left, right in model["merges"])
+    return model["ignore_merges"] or not names.isdisjoint(merged)
 
 
 def count_words(texts: Iterable[str], pipeline: tokenizers.Tokenizer) -> Counter[str]:

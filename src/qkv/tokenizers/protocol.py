@@ -1,4 +1,4 @@
-"""What the rest of the library needs of a tokenizer: the `Encoder` protocol, and the special tokens around a pair."""
+"""`Encoder`: the interface of tokenizers that the rest of the library uses, and `Frame`: special tokens around texts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol
 
 
 class Encoder(Protocol):
-    """What is needed of a tokenizer. `encode_batch` adds no token of its own.
+    """Interface of a tokenizer. `encode_batch` adds no special tokens.
 
-    One with a `dropout` above 0 also has `sample(texts, seeds)`: ids by chance, the same for the same seed, which
-    training reads in place of the one encoding that `encode_batch` gives. One with a chat template has it as `chat` (see
-    `Conversations`); that of a loaded encoder–decoder says by its `frame` what stands around texts.
+    Some tokenizers have more: with a `dropout` above 0, `sample(texts, seeds)` returns random segmentations for training,
+    the same for the same seed; with a chat template, `chat` encodes conversations (`Conversations`); and the tokenizer of
+    a loaded encoder–decoder has a `frame`.
     """
 
     @property
@@ -27,10 +27,10 @@ class Encoder(Protocol):
 
 
 class Frame(NamedTuple):
-    """What stands around the texts of an encoder–decoder.
+    """Special tokens around the texts of an encoder–decoder.
 
-    start:         the token that its decoder begins with.
-    before, after: the tokens around a source, and around a target.
+    start:         the decoder's first token.
+    before, after: tokens before and after a source, and before and after a target.
     """
 
     start: int

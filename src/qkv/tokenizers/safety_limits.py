@@ -1,7 +1,7 @@
-"""Safety limits on a tokenizer.json, checked before the `tokenizers` library reads it: memory and time that it may use.
+"""Safety limits on the memory and time that a tokenizer.json may use, checked before the `tokenizers` library reads it.
 
-Forty stages that each double a text fit into a few kilobytes and exhaust any memory, so the worst-case growth of each
-stage is multiplied over the pipeline.
+Forty stages that each double a text fit into a few kilobytes and would exhaust any memory, so the worst-case growth of
+the stages is multiplied over the pipeline.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-MOST_GROWTH = 128  # how many times longer a pipeline may make a text; SentencePiece's own table of NFKC has 18
+MOST_GROWTH = 128  # factor by which a pipeline may lengthen a text; SentencePiece's NFKC table has 18
 MOST_STAGES = 1_000
-MOST_ADDED = 4_096  # tokens, or characters, that a pipeline puts beside a text
-LONGEST_AFFIX = 64  # characters of what marks the pieces of a word
-LONGEST_WORD = 1_000  # characters up to which WordPiece cuts a word, in a time that goes with their square
-LARGEST_NAMES = 8 << 20  # characters of all added tokens
+MOST_ADDED = 4_096  # tokens or characters that a pipeline may add to a text
+LONGEST_AFFIX = 64  # characters of the prefix or suffix that marks pieces of a word
+LONGEST_WORD = 1_000  # characters of a word that WordPiece splits, in quadratic time
+LARGEST_NAMES = 8 << 20  # characters of all added tokens together
 LONGEST_PIECE = 1_000  # characters of a SentencePiece
 
 _NEVER_EMPTY = re.compile(r"(?:(?:[^\\*?|^$({\[]|\\[swdnrt]|\\[pP]\{[^{}]*\})(?:\+|\{[1-9]\d*(?:,\d*)?\})?)+")
-"""Regular expressions that surely match a character at least: nothing optional in them, no anchors, groups or classes."""
+"""Matches regular expressions that never match the empty string: without optional parts, anchors, groups and classes."""
 
 
 def check(data: Mapping[str, Any]) -> None:
-    """Raises ValueError in one sentence for a tokenizer.json that could exhaust memory or time."""
+    """Check the content of a tokenizer.json. Raises ValueError if it could exhaust memory or time."""
     try:
         for name, step in (("normalizer", _changed), ("pre_tokenizer", _changed), ("decoder", _changed)):
             _check_product(name, data.get(name), step)
@@ -39,17 +39,17 @@ def check(data: Mapping[str, Any]) -> None:
     if isinstance(model, dict):
         for field in ("continuing_subword_prefix", "end_of_word_suffix"):
             if len(_text(model.get(field))) > LONGEST_AFFIX:
-                raise ValueError(f"its {field} has {len(model[field]):,} characters; {LONGEST_AFFIX} are the most")
+                raise ValueError(f"its {field} has {len(model[field]):,} characters; the limit is {LONGEST_AFFIX}")
         longest = model.get("max_input_chars_per_word")
         if isinstance(longest, int) and longest > LONGEST_WORD:
-            raise ValueError(f"its max_input_chars_per_word is {longest:,}; {LONGEST_WORD:,} is the most")
+            raise ValueError(f"its max_input_chars_per_word is {longest:,}; the limit is {LONGEST_WORD:,}")
         _check_ids(model.get("vocab"))
 
 
 def check_charsmap(table: bytes) -> int:
-    """How many times longer SentencePiece's table of characters can make a text. Raises ValueError for one that is broken.
+    """Return the factor by which SentencePiece's character table can lengthen a text. Raises ValueError if it is broken.
 
-    It is the size of a trie, the trie, and texts that each end in a zero byte, by which the characters are replaced.
+    The table has the size of a trie, the trie, and the replacement texts, each ending in a zero byte.
     """
     size = struct.unpack("<I", table[:4])[0] if len(table) >= 4 else -1
     if size < 0 or size % 4 or size > len(table) - 4:
@@ -60,18 +60,18 @@ def check_charsmap(table: bytes) -> int:
 def _check_product(name: str, part: Any, factor: Any) -> None:
     growth, added, stages = 1.0, 0, list(_stages(part))
     if len(stages) > MOST_STAGES:
-        raise ValueError(f"its {name} has {len(stages):,} stages; {MOST_STAGES:,} are the most")
+        raise ValueError(f"its {name} has {len(stages):,} stages; the limit is {MOST_STAGES:,}")
     for stage in stages:
         times, more = factor(stage)
         growth, added = growth * max(1.0, times), added + more
     if growth > MOST_GROWTH:
-        raise ValueError(f"its {name} could make a text {growth:.3g} times as long; {MOST_GROWTH} is the most")
+        raise ValueError(f"its {name} could make a text {growth:.3g} times as long; the limit is {MOST_GROWTH}")
     if added > MOST_ADDED:
-        raise ValueError(f"its {name} puts {added:,} characters or tokens beside a text; {MOST_ADDED:,} are the most")
+        raise ValueError(f"its {name} adds {added:,} characters or tokens to a text; the limit is {MOST_ADDED:,}")
 
 
 def _changed(stage: Mapping[str, Any]) -> tuple[float, int]:
-    """How many times longer a stage can make a text, and what it adds to it besides."""
+    """Return the factor by which a stage can lengthen a text, and the number of characters that it adds."""
     kind = stage.get("type")
     if kind == "Replace":
         new, pattern = len(_text(stage.get("content"))), stage.get("pattern")
@@ -79,14 +79,16 @@ def _changed(stage: Mapping[str, Any]) -> tuple[float, int]:
         old, regex = _text(pattern.get("String")), _text(pattern.get("Regex"))
         if old:
             return new / len(old), 0
-        return new + (not _NEVER_EMPTY.fullmatch(regex)) if new else 1.0, 0  # at most once before every character
+        return new + (
+            not _NEVER_EMPTY.fullmatch(regex)
+        ) if new else 1.0, 0  # inserted at most once before every character
     if kind == "Prepend":
         return 1.0, len(_text(stage.get("prepend")))
     if kind == "ByteLevel":
-        return 4.0, 0  # the bytes of a character, each written as one
+        return 4.0, 0  # one character for each byte of a character
     if kind == "Precompiled":
         return float(_table(stage.get("precompiled_charsmap"))), 0
-    if kind in ("BPEDecoder", "CTC"):  # an empty text stands between all characters
+    if kind in ("BPEDecoder", "CTC"):  # an empty text matches between all characters
         empty = [not stage.get(field, "x") for field in ("suffix", "pad_token", "word_delimiter_token")]
         return 2.0 ** sum(empty), 0
     return 1.0, len(_text(stage.get("prefix"))) + len(_text(stage.get("replacement")))
@@ -100,7 +102,7 @@ def _table(text: Any) -> int:
 
 
 def _repeated(stage: Mapping[str, Any]) -> tuple[float, int]:
-    """How often a post-processor puts a text into its result, and how many tokens it puts beside it."""
+    """Return how often a post-processor repeats a text in its result, and how many tokens it adds."""
     if stage.get("type") != "TemplateProcessing":
         return 1.0, 4
     tokens = stage.get("special_tokens")
@@ -123,17 +125,17 @@ def _ids(token: Any) -> int:
 
 
 def _check_ids(vocab: Any) -> None:
-    """Each id is one token's: of two, the library would write down only one."""
+    """Refuse ids that several tokens share, because the library would save only one of these tokens."""
     if isinstance(vocab, dict) and len(set(map(repr, vocab.values()))) < len(vocab):
         twice = next(number for number, count in Counter(map(repr, vocab.values())).items() if count > 1)
-        raise ValueError(f"several tokens of its vocabulary have the id {twice:.20}; give each an id of its own")
+        raise ValueError(f"several tokens of its vocabulary have the id {twice:.20}; give each token its own id")
 
 
 def _check_added(tokens: Any) -> None:
     tokens = tokens if isinstance(tokens, list) else []
     names = sum(len(_text(token.get("content"))) for token in tokens if isinstance(token, dict))
     if names > LARGEST_NAMES:
-        raise ValueError(f"its added tokens have {names:,} characters; {LARGEST_NAMES:,} are the most")
+        raise ValueError(f"its added tokens have {names:,} characters; the limit is {LARGEST_NAMES:,}")
 
 
 def _text(value: Any) -> str:

@@ -19,30 +19,34 @@ from tokenizers import models
 from .pipelines import BYTES, contents
 
 Word = tuple[int, ...]
-"""A word's ids in the one split that `encode` gives."""
+"""A word's ids in the segmentation that `encode` returns."""
 
 MOST_WORDS = 1 << 18  # words in the cache
 
 
 class Sampler(Protocol):
+    """Interface of the two ways to sample."""
+
     def sample(self, words: Sequence[Word], random: Random) -> list[int]:
-        """The ids of a text, whose words are each split by chance."""
+        """Return the ids of a text, with a random segmentation of each word."""
         ...
 
 
 def sampler(raw: tokenizers.Tokenizer, dropout: float) -> Sampler:
-    """The way to sample splits of this tokenizer. Raises ValueError where there is but one."""
+    """Return the sampler for a tokenizer. Raises ValueError if its model has only one segmentation of a word."""
     data = contents(raw.model)
-    whole = set(raw.get_added_tokens_decoder())
+    unsplit = set(raw.get_added_tokens_decoder())
     if isinstance(raw.model, models.BPE) and data["merges"]:
-        return MergeDropout(data, dropout, whole)
+        return MergeDropout(data, dropout, unsplit)
     if isinstance(raw.model, models.Unigram):
-        return Lattice(data, dropout, whole)
-    raise ValueError("dropout needs several ways to split a word, which bpe and unigram tokenizers have")
+        return Lattice(data, dropout, unsplit)
+    raise ValueError(
+        "dropout needs a tokenizer with several segmentations of a word: use bpe or unigram, or set dropout to 0"
+    )
 
 
 def words_of(ids: Sequence[int], numbers: Sequence[int | None]) -> list[Word]:
-    """A text's ids, grouped by the number of the word that each belongs to."""
+    """Group a text's ids by their word indices."""
     words, start = [], 0
     for i in range(1, len(ids) + 1):
         if i == len(ids) or numbers[i] != numbers[start]:
@@ -55,26 +59,26 @@ def words_of(ids: Sequence[int], numbers: Sequence[int | None]) -> list[Word]:
 
 
 class MergeDropout:
-    """BPE-dropout: at each step every merge that applies is left out with probability `p`; the best of the rest is made.
+    """BPE-dropout: at each step every applicable merge is dropped with probability `p`, and the best remaining one applied.
 
-    Only the best candidates need a draw: the first that survives is the one. The draws that keep are counted down
-    rather than drawn one by one: the number of them before the next drop is geometric,
+    Draws are needed only until the best candidate is kept. Instead of one draw per candidate, the number of kept
+    candidates before the next drop is drawn, which is geometric,
 
         P(gap = k) = p · (1 − p)^k,     gap = ⌊log(1 − u) / log(1 − p)⌋ with u uniform in [0, 1)
 
-    so that a word of m merges that begins with a gap of m or more keeps its usual split, at the cost of a comparison.
+    so a word of m merges keeps its usual segmentation if the gap is m or more, at the cost of one comparison.
     """
 
-    def __init__(self, model: dict[str, Any], p: float, whole: set[int]) -> None:
-        """`whole`: ids that are never taken apart."""
+    def __init__(self, model: dict[str, Any], p: float, unsplit: set[int]) -> None:
+        """`unsplit`: ids that are never split."""
         ids, prefix = model["vocab"], model["continuing_subword_prefix"] or ""
         self._log_keep = math.log1p(-p)
-        self._merged: dict[tuple[int, int], tuple[int, int]] = {}  # pair → (rank, what it becomes)
+        self._merged: dict[tuple[int, int], tuple[int, int]] = {}  # pair → (rank, merged symbol)
         self._halves: dict[int, tuple[int, int]] = {}
         for rank, (left, right) in enumerate(model["merges"]):
             pair, new = (ids[left], ids[right]), ids[left + right.removeprefix(prefix)]
             self._merged.setdefault(pair, (rank, new))
-            if new not in whole:
+            if new not in unsplit:
                 self._halves.setdefault(new, pair)
         self._symbols: dict[Word, Word] = {}
 
@@ -95,7 +99,7 @@ class MergeDropout:
         return split
 
     def _gap(self, random: Random) -> int:
-        """How many merges are kept before the next one is dropped."""
+        """Draw the number of merges kept before the next one is dropped."""
         return int(math.log1p(-random.random()) / self._log_keep)
 
     def _remembered(self, word: Word) -> Word:
@@ -105,7 +109,7 @@ class MergeDropout:
         return symbols
 
     def _apart(self, word: Word) -> list[int]:
-        """The symbols that the merges of a word begin with: its characters, or bytes."""
+        """Return the symbols of a word before any merge: its characters or bytes."""
         symbols, waiting = [], list(reversed(word))
         while waiting:
             symbol = waiting.pop()
@@ -117,22 +121,22 @@ class MergeDropout:
         return symbols
 
     def _merge(self, symbols: list[int], gap: int, random: Random, split: list[int]) -> int:
-        """Merge by rank, dropping a candidate whenever the gap is used up; appends to `split`, returns the gap left."""
+        """Merge by rank, dropping a candidate when the gap is used up; append to `split`, and return the remaining gap."""
         merged = self._merged
         size = len(symbols)
         after, before = list(range(1, size + 1)), list(range(-1, size - 1))
         heap = []
         for i in range(size - 1):
-            found = merged.get((symbols[i], symbols[i + 1]))
-            if found is not None:
-                heap.append((found[0], i, found[1]))
+            merge = merged.get((symbols[i], symbols[i + 1]))
+            if merge is not None:
+                heap.append((merge[0], i, merge[1]))
         heapq.heapify(heap)
         dropped = []
         while heap:
             candidate = rank, i, new = heapq.heappop(heap)
             j = after[i]
             if symbols[i] < 0 or j == size or merged.get((symbols[i], symbols[j])) != (rank, new):
-                continue  # one of its symbols is part of another by now
+                continue  # an earlier merge has used one of its symbols
             if gap == 0:
                 gap = self._gap(random)
                 dropped.append(candidate)
@@ -144,9 +148,9 @@ class MergeDropout:
                 before[after[i]] = i
             for left in (before[i], i):
                 if left >= 0 and after[left] < size:
-                    found = merged.get((symbols[left], symbols[after[left]]))
-                    if found is not None:
-                        heapq.heappush(heap, (found[0], left, found[1]))
+                    merge = merged.get((symbols[left], symbols[after[left]]))
+                    if merge is not None:
+                        heapq.heappush(heap, (merge[0], left, merge[1]))
             for candidate in dropped:  # dropped for this step only
                 heapq.heappush(heap, candidate)
             dropped.clear()
@@ -158,20 +162,21 @@ class MergeDropout:
 
 
 class Lattice:
-    """Subword regularization: a split x of a word is drawn with a probability that goes with P(x)^α.
+    """Subword regularization: a segmentation x of a word is drawn with probability proportional to P(x)^α.
 
-    With s(piece) the log-probability of a piece, and the pieces that end at t,
+    With s(piece) the log-probability of a piece, and the sum over the pieces that end at t,
 
         forward(0) = 0,   forward(t) = log Σ exp(forward(t − |piece|) + α · s(piece))
 
-    the last piece of a word that ends at t is drawn with probability exp(forward(t − |piece|) + α · s(piece) −
-    forward(t)), then the one before it. A small α makes splits more alike in probability; a large one keeps the best.
+    a piece that ends at t is drawn with probability exp(forward(t − |piece|) + α · s(piece) − forward(t)), from the last
+    piece of the word to the first. A small α makes the segmentations more equal in probability; a large one favors the
+    best.
     """
 
-    def __init__(self, model: dict[str, Any], alpha: float, whole: set[int]) -> None:
-        """`whole`: ids that are never taken apart, nor made."""
+    def __init__(self, model: dict[str, Any], alpha: float, unsplit: set[int]) -> None:
+        """`unsplit`: ids that are neither split nor sampled."""
         vocab = model["vocab"]
-        kept = {*whole, model["unk_id"], *(i for i, (piece, _) in enumerate(vocab) if piece in _BYTES)}
+        kept = {*unsplit, model["unk_id"], *(i for i, (piece, _) in enumerate(vocab) if piece in _BYTES)}
         self._pieces = {piece: (i, alpha * score) for i, (piece, score) in enumerate(vocab) if i not in kept}
         self._text = [None if i in kept else piece for i, (piece, _) in enumerate(vocab)]
         self._longest = max(map(len, self._pieces), default=0)
@@ -209,23 +214,23 @@ class Lattice:
         return drawn[::-1]
 
     def _built(self, word: str) -> list[list[tuple[float, int, int]]]:
-        """For each end the pieces that end there: cumulative probability, start, id."""
+        """Return the pieces that end at each position: cumulative probability, start, id."""
         forward = [0.0] + [-math.inf] * len(word)
         lattice: list[list[tuple[float, int, int]]] = [[]]
         for end in range(1, len(word) + 1):
             ways = []
             for start in range(max(0, end - self._longest), end):
-                found = self._pieces.get(word[start:end])
-                if found is not None and forward[start] > -math.inf:
-                    ways.append((forward[start] + found[1], start, found[0]))
+                piece = self._pieces.get(word[start:end])
+                if piece is not None and forward[start] > -math.inf:
+                    ways.append((forward[start] + piece[1], start, piece[0]))
             highest = max((score for score, _, _ in ways), default=-math.inf)
             total = sum(math.exp(score - highest) for score, _, _ in ways)
             if ways:
                 forward[end] = highest + math.log(total)
             up_to, here = 0.0, []
-            for score, start, piece in ways:
+            for score, start, piece_id in ways:
                 up_to += math.exp(score - forward[end])
-                here.append((up_to, start, piece))
+                here.append((up_to, start, piece_id))
             lattice.append(here)
         return lattice
 

@@ -1,4 +1,4 @@
-"""Reads and writes tokenizer.json, safely: nothing in it is executed, imported or downloaded, and its size is limited.
+"""Reads and writes tokenizer.json safely: nothing in it is executed, imported or downloaded, and its size is limited.
 
 The format has no fields for the roles of special tokens or for dropout. They are stored in its model under "qkv", which
 the `tokenizers` library ignores.
@@ -22,8 +22,8 @@ from .pipelines import close_holes
 from .safety_limits import check
 
 FILE, CHAT_TEMPLATE = "tokenizer.json", "chat_template.jinja"
-LARGEST_FILE = 128 << 20  # bytes; the largest in use have some 35 MB
-STALE = 600  # seconds after which an unfinished file is nobody's any more
+LARGEST_FILE = 128 << 20  # bytes; the largest published files have about 35 MB
+STALE = 600  # seconds after which an unfinished temporary file is removed
 OURS = "qkv"
 
 ROLES: dict[str, tuple[str, ...]] = {
@@ -33,22 +33,22 @@ ROLES: dict[str, tuple[str, ...]] = {
     "eos": ("</s>", "[SEP]", "<eos>", "<|end_of_text|>", "<|endoftext|>"),
     "mask": ("<mask>", "[MASK]", "<|mask|>"),
 }
-"""The names a control token can have: by them roles are found again, whoever wrote the tokenizer.json anew."""
+"""Allowed names of control tokens. Roles can be recovered from these names when another program rewrites the file."""
 
 ALL_ROLES = {**ROLES, "cls": ("[CLS]",), "sep": ("[SEP]",)}
 
 
 @dataclass(frozen=True)
 class Extra:
-    """What a tokenizer.json has no place for.
+    """Settings for which a tokenizer.json has no fields.
 
-    roles:   which token has which role; None: the tokens are found by their usual names.
-    dropout: how much chance there is in training's splits (qkv.tokenizers.subword_regularization).
-    config:  the tokenizer_config.json that it came with, so that it can be written again; in it, the chat template.
-    start:   the token that a decoder begins with, of an encoder–decoder that another library made; what stands around its
-             texts is then what the tokenizer.json itself puts there.
-    source:  a second tokenizer.json, with a vocabulary of its own, which reads the source side of pairs.
-    target:  a second tokenizer.json, which cuts the target side of pairs into other pieces of the same vocabulary (Marian).
+    roles:   role → token; None finds the tokens by their usual names.
+    dropout: strength of subword regularization in training (qkv.tokenizers.subword_regularization).
+    config:  content of the tokenizer_config.json that was loaded, kept for saving; it holds the chat template.
+    start:   first token of the decoder, for an encoder–decoder of another library; the special tokens around its texts
+             are then those that the tokenizer.json adds.
+    source:  a second tokenizer.json with its own vocabulary, for the source side of pairs.
+    target:  a second tokenizer.json with the same vocabulary but other pieces, for the target side of pairs (Marian).
     """
 
     roles: Mapping[str, str] | None = None
@@ -59,7 +59,7 @@ class Extra:
     source: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Without what has its default."""
+        """Return the fields that differ from their defaults."""
         roles = {} if self.roles is None else {"roles": dict(self.roles)}
         rest = {"dropout": self.dropout, "config": dict(self.config), "start": self.start}
         rest |= {"target": self.target, "source": self.source}
@@ -67,7 +67,7 @@ class Extra:
 
     @classmethod
     def from_dict(cls, data: Any) -> Extra:
-        """Raises ValueError with a reason."""
+        """Read `to_dict`'s result. Raises ValueError if a field is unknown or has a wrong type."""
         data = data if isinstance(data, dict) else {"?": data}
         unknown = [name for name in data if name not in cls.__dataclass_fields__]
         roles, dropout, config = data.get("roles"), data.get("dropout", 0.0), data.get("config", {})
@@ -76,7 +76,7 @@ class Extra:
         fine = fine and isinstance(start, str | None) and isinstance(target, dict | None)
         fine = fine and isinstance(source, dict | None)
         if unknown or not fine or not (roles is None or _names_roles(roles)):
-            raise ValueError(f"its {OURS!r} part is not one that this version of qkv writes")
+            raise ValueError(f"its {OURS!r} entry is not valid for this version of qkv")
         return cls(roles, float(dropout), config, start, target, source)
 
 
@@ -85,20 +85,23 @@ def _names_roles(roles: Any) -> bool:
 
 
 class Parts(NamedTuple):
-    """A tokenizer of the library, and what its file has no place for."""
+    """A tokenizer of the `tokenizers` library, and the settings for which its file has no fields."""
 
     raw: tokenizers.Tokenizer
     extra: Extra = Extra()
 
 
 def read(path: str | Path) -> str:
-    """The content of a tokenizer.json, or of the one in a folder. Raises ValueError when there is none, or a pickle."""
+    """Return the text of a tokenizer.json, given its path or its folder. Raises ValueError if it is missing, too large, or
+    not a JSON object."""
     path = Path(path).expanduser()
     path = path / FILE if path.is_dir() else path
     if not path.is_file():
         raise ValueError(f"there is no tokenizer at {str(path)!r}: give a {FILE}, or a folder with one")
     if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"{str(path)!r} has {path.stat().st_size:,} bytes, more than any tokenizer")
+        raise ValueError(
+            f"{str(path)!r} has {path.stat().st_size:,} bytes; the limit for a tokenizer is {LARGEST_FILE:,}"
+        )
     data = path.read_bytes()
     if data.lstrip()[:1] != b"{":
         raise ValueError(f"{str(path)!r} is not a {FILE}, which is a JSON object (and never a pickle)")
@@ -109,7 +112,7 @@ def read(path: str | Path) -> str:
 
 
 def parse(text: str) -> Parts:
-    """The library's tokenizer. Raises ValueError for one that is broken, or made to exhaust memory."""
+    """Parse the text of a tokenizer.json. Raises ValueError if it is broken, or could exhaust memory."""
     try:
         data = json.loads(text)
     except RecursionError:
@@ -120,88 +123,86 @@ def parse(text: str) -> Parts:
     model = data["model"] if isinstance(data.get("model"), dict) else {}
     extra = Extra.from_dict(model.get(OURS, {}))
     with library_errors():
-        raw = tokenizers.Tokenizer.from_str(
-            json.dumps(data)
-        )  # what was checked: of a key that is there twice, the last
-        if model.get("dropout"):  # of the library's own kind, which can't be seeded and would be on in evaluation too
+        raw = tokenizers.Tokenizer.from_str(json.dumps(data))  # the checked data: of a duplicate key, the last value
+        if model.get("dropout"):  # the library's own dropout can't be seeded, and would be on in evaluation too
             extra = replace(extra, dropout=extra.dropout or float(model["dropout"]))
             raw.model.dropout = None
         return Parts(checked(raw), extra)
 
 
 def checked(raw: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """One with a vocabulary whose ids are within reach, and with its holes closed."""
+    """Check that a vocabulary is not empty and its ids not too sparse, and fill the gaps between ids."""
     ids = raw.get_vocab(with_added_tokens=True).values()
     if not ids:
         raise ValueError("its vocabulary is empty")
     if max(ids) > 2 * len(ids) + 1024:
-        raise ValueError(f"it has an id {max(ids):,}, but only {len(ids):,} tokens")
+        raise ValueError(f"it has the id {max(ids):,}, but only {len(ids):,} tokens")
     controls = [token.content for token in raw.get_added_tokens_decoder().values() if token.special]
     return close_holes(raw, controls)
 
 
 def usual_roles(raw: tokenizers.Tokenizer) -> dict[str, str]:
-    """The roles of control tokens that have the usual names, for a file that says nothing about them."""
+    """Return the roles of control tokens with the usual names, for a file that doesn't give roles."""
     controls = {token.content for token in raw.get_added_tokens_decoder().values() if token.special}
-    found = {role: next((name for name in names if name in controls), None) for role, names in ALL_ROLES.items()}
-    return {role: name for role, name in found.items() if name is not None}
+    names = {role: next((name for name in usual if name in controls), None) for role, usual in ALL_ROLES.items()}
+    return {role: name for role, name in names.items() if name is not None}
 
 
 def dump(parts: Parts) -> str:
-    """The content of tokenizer.json."""
+    """Return the text of a tokenizer.json."""
     data = json.loads(parts.raw.to_str())
     data["model"][OURS] = parts.extra.to_dict()
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 def add_tokens(raw: tokenizers.Tokenizer, tokens: Iterable[tuple[int | None, AddedToken]]) -> None:
-    """Add tokens, or change the flags of those that are there, and hold that each has the id that is given for it.
+    """Add tokens, or update the flags of existing ones, and check that each has the given id.
 
-    A token without an id is one that is only named: it keeps the flags that it has.
+    An existing token given without an id keeps its flags. Raises ValueError if a token has another id.
     """
     for wanted, token in tokens:
-        there = raw.token_to_id(token.content)
-        known = None if there is None else raw.get_added_tokens_decoder().get(there)
+        existing_id = raw.token_to_id(token.content)
+        known = None if existing_id is None else raw.get_added_tokens_decoder().get(existing_id)
         if wanted is not None or known is None or token.special > known.special:
             (raw.add_special_tokens if token.special else raw.add_tokens)([token])
-        found = raw.token_to_id(token.content)
-        if wanted is not None and found != wanted:
+        actual = raw.token_to_id(token.content)
+        if wanted is not None and actual != wanted:
             raise ValueError(
-                f"its configuration puts {token.content!r} at {wanted:,}, and its vocabulary puts it at {found:,}"
+                f"the token {token.content!r} has the id {wanted:,} in its configuration, but {actual:,} in its vocabulary"
             )
 
 
 def place(path: str | Path) -> Path:
-    """Where a tokenizer is written: in a folder, or at a path that ends in .json."""
+    """Return the path that a tokenizer is written to: `path` if it ends in .json, else the tokenizer.json in that folder."""
     path = Path(path).expanduser()
     return path if path.suffix == ".json" else path / FILE
 
 
 def write(path: str | Path, text: str) -> Path:
-    """Write to `place(path)`, whole or not at all; returns that path."""
+    """Write a tokenizer.json to `place(path)` atomically, and return that path."""
     return write_text(place(path), text)
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a file, whole or not at all, and its folder when there is none; what a killed process left of it is removed."""
+    """Write a text file atomically; create its folder, and remove temporary files of killed processes."""
     return write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
-    """As `write_text`."""
+    """Write bytes like `write_text`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in (*path.parent.glob(f".tmp-{path.name}-*"), *path.parent.glob(f".{path.name}.[0-9]*")):
+    for unfinished in (*path.parent.glob(f".tmp-{path.name}-*"), *path.parent.glob(f".{path.name}.[0-9]*")):
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > STALE:
-                left.unlink()
-    with atomic.replacing(path) as beside:
-        beside.write_bytes(data)
+            if time.time() - unfinished.stat().st_mtime > STALE:
+                unfinished.unlink()
+    with atomic.replacing(path) as temporary:
+        temporary.write_bytes(data)
     return path
 
 
 @contextlib.contextmanager
 def library_errors() -> Iterator[None]:
-    """The library's bare exceptions, and its Rust panics, as a ValueError."""
+    """Turn the `tokenizers` library's bare exceptions and Rust panics into ValueErrors."""
     try:
         yield
     except BaseException as error:
@@ -210,7 +211,7 @@ def library_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def encoding_errors(texts: Sequence[str]) -> Iterator[None]:
-    """Why texts could not be encoded, in words."""
+    """Turn an error of encoding these texts into a ValueError that gives the reason."""
     try:
         yield
     except BaseException as error:
@@ -231,7 +232,7 @@ def _unreadable(texts: Sequence[str], error: BaseException) -> BaseException:
 def _half(text: str, at: int) -> ValueError:
     return ValueError(
         f"a text holds half of a surrogate pair, which is no character, at {at:,}: {text[max(0, at - 20) : at + 20]!r}; "
-        "the bytes it was read from are not UTF-8, so read them by their own encoding"
+        "its bytes were probably not UTF-8, so decode them with their own encoding"
     )
 
 

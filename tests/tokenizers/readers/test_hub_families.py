@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import shutil
@@ -108,34 +107,3 @@ def test_steps_end_where_the_library_does(name: str, loaded: Any) -> None:
     splitter = Splitter(tokenizer)
     for text in (text for text in TEXTS if len(text) < 60):
         assert [i for split in splitter.split(text) for i in split.ids] == tokenizer.encode(text)
-
-
-BYTES = [base64.b64encode(bytes([byte])) + b" %d" % byte for byte in range(256)]
-
-
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ([b"%%% 1"], "line 1 should be a piece in base64 and its rank, not b'%%% 1'"),
-        ([*BYTES, b"YWI= x"], "line 257 should be"),
-        (BYTES[:-1], "lacks some of the 256 bytes"),
-        ([*BYTES, b"YWI= 7"], "one rank to several pieces"),
-    ],
-)
-def test_tiktoken_files_that_cannot_be_used(lines: list[bytes], says: str, tmp_path: Path) -> None:
-    (tmp_path / "a.tiktoken").write_bytes(b"\n".join(lines))
-    with pytest.raises(ValueError, match=says) as caught:
-        Tokenizer.load(tmp_path)
-    assert "is not a usable tiktoken file" in str(caught.value)
-
-
-def test_tiktoken_ranks_are_ids_and_merges(tmp_path: Path) -> None:
-    (tmp_path / "a.tiktoken").write_bytes(b"\n".join([*BYTES, b"YWI= 256", b"YWJj 257"]))
-    assert Tokenizer.load(tmp_path / "a.tiktoken").encode("abcab") == [257, 256]
-
-
-def test_a_family_of_unigram_models_takes_no_other(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "AlbertTokenizer"}')
-    shutil.copy(HERE.parent / "sentencepiece" / "models" / "bpe.model", tmp_path / "spiece.model")
-    with pytest.raises(ValueError, match="it is a bpe model; its family's are unigram models"):
-        Tokenizer.load(tmp_path)

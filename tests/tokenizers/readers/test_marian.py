@@ -12,7 +12,6 @@ from qkv.data import Batching, Pairs, stream
 from qkv.tokenizers.hub_export import save_for_hub
 from qkv.tokenizers.sentencepiece import model_file
 from qkv.tokenizers.sentencepiece.model_file import Kind
-from qkv.tokenizers.sentencepiece.model_writer import dump
 from qkv.tokenizers.tokenizer import FromFile, Tokenizer
 
 FOLDER = Path(__file__).parents[1] / "sentencepiece" / "models"  # by make_tokenizer_golden.py
@@ -133,18 +132,13 @@ def test_what_marian_cannot_read_is_said(marian: Path, tmp_path: Path) -> None:
     parts = json.loads(Tokenizer.load(marian).to_json())
     parts["normalizer"] = {"type": "Lowercase"}
     with pytest.warns(
-        UserWarning, match=r"no source.spm .*: its normalizer is not one .*; it loads the tokenizer.json"
+        UserWarning,
+        match=r"no source.spm .*: its normalizer has no equivalent in a SentencePiece model; it loads the tokenizer.json",
     ):
         save_for_hub(Tokenizer.from_json(json.dumps(parts)), tmp_path / "saved")
     assert not (tmp_path / "saved" / "source.spm").exists()
     config = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
     assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
-
-
-@pytest.mark.parametrize("name", ["t5", "unigram"])
-def test_models_that_are_written_are_read_again(name: str) -> None:
-    model = model_file.parse((FOLDER / f"{name}.model").read_bytes())
-    assert model_file.parse(dump(model)) == model
 
 
 def test_a_target_model_that_is_broken_is_named(marian: Path) -> None:
@@ -157,15 +151,15 @@ def test_a_target_model_that_is_broken_is_named(marian: Path) -> None:
 
 def test_marian_without_its_vocabulary(marian: Path) -> None:
     (marian / "vocab.json").unlink()
-    with pytest.raises(ValueError, match=r"needs the vocab.json"):
+    with pytest.raises(ValueError, match=r"needs a vocab.json beside it"):
         Tokenizer.load(marian)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"<unk>": None}, "have an '<unk>'"),
-        ({"</s>": 10_000}, "from 0 without a gap"),
+        ({"<unk>": None}, "contain '<unk>'"),
+        ({"</s>": 10_000}, "from 0 without gaps"),
     ],
 )
 def test_vocabularies_that_cannot_be_used(change: dict[str, int | None], says: str, marian: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_file_that_is_cut_off_is_never_read(tmp_path: Path) -> None:
     [
         (b"#version: 0.2\ni n\n", "no SentencePiece model"),
         (model(*PIECES, PIECES[1]), "'▁a' twice"),
-        (model(*PIECES[1:]), "its piece 0, the unknown one"),
+        (model(*PIECES[1:]), "its unknown piece has the id 0, which is not"),
         (model(*PIECES, trainer=message((35, 1))), "lacks some of the pieces <0x00>"),
         (model(*PIECES, trainer=message((24, 1))), "treat_whitespace_as_suffix"),
         (model(*PIECES, trainer=message((3, 3))), "word model"),
@@ -84,7 +84,7 @@ def test_a_file_that_is_cut_off_is_never_read(tmp_path: Path) -> None:
         (model(*PIECES, normalizer=message((5, 0))), "escape_whitespaces is off"),
         (model(("a", float("nan"), 1)), "the score nan"),
         (model(("a", 0.0, 9)), "of type 9"),
-        (message((1, 5)), "a number stands where"),
+        (message((1, 5)), "a field holds a number"),
         (model(*PIECES, normalizer=message((2, b"not a table"))), "not a usable SentencePiece model"),
     ],
 )

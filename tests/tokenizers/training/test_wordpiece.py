@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.tokenizers.training.bpe import bpe_steps
-from qkv.tokenizers.training.pair_merges import Step, Words
+from qkv.tokenizers.training.pair_merges import Step
 from qkv.tokenizers.training.wordpiece import pieces_of, train_wordpiece
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -112,19 +112,3 @@ def test_textbook_corpus() -> None:
     steps = list(bpe_steps({"cats": 1, "mats": 1, "mate": 1, "ate": 1}, 3))
     assert [(s.token, s.count, s.symbols) for s in steps] == [("at", 4, 11), ("mat", 2, 9), ("cat", 1, 8)]
     assert steps[0].words == (("c", "at", "s"), ("m", "at", "s"), ("m", "at", "e"), ("at", "e"))
-
-
-@given(made_words)
-def test_counts_stay_those_of_the_corpus(counts: dict[str, int]) -> None:
-    words = Words(counts)
-    for _ in range(5):
-        live = [pair for pair, count in words.pairs.items() if count]
-        if not live:
-            break
-        words.merge(max(live))
-        again = Words(dict(enumerate_counts(words)), split=lambda key: words.cut[int(key)])
-        assert +again.pairs == +words.pairs and +again.symbols == +words.symbols and again.size == words.size
-
-
-def enumerate_counts(words: Words) -> list[tuple[str, int]]:
-    return [(str(i), count) for i, count in enumerate(words.counts)]

@@ -1,4 +1,4 @@
-"""Encode conversations as token ids by a chat template, with a mask of what the assistant says.
+"""Encode conversations as token ids by a chat template, with a mask of the assistant's tokens.
 
 The ids are those of the whole text that the chat template renders. Control tokens come from the template only: their names
 in messages are marked by a private character in the rendered text, and then spelled out like any other text.
@@ -19,7 +19,7 @@ from tokenizers import AddedToken
 from ...core.spec import nearest
 from ..pipelines import any_of
 from ..tokenizer_json import encoding_errors
-from .template import ChatTemplate, Said
+from .template import ChatTemplate, TextPart
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 GUARD = "\ue0f2"  # before the name of a control token in a message
@@ -73,7 +73,7 @@ class Conversations:
         checked = self._checked(messages)
         if checked[-1]["role"] == "assistant":
             raise ValueError("the last message is the assistant's; end with a message to reply to")
-        return self._encoded([Said(self.template.render(checked, prompt=True), False)])[0]
+        return self._encoded([TextPart(self.template.render(checked, prompt=True), False)])[0]
 
     def row(self, messages: Messages) -> tuple[list[int], list[int]]:
         """Return the ids of a conversation, and for each 1 if the assistant says it (the end of its turn included), else 0.
@@ -114,9 +114,9 @@ class Conversations:
             for key, value in message.items()
         }
 
-    def _encoded(self, parts: Iterable[Said]) -> tuple[list[int], list[int]]:
+    def _encoded(self, parts: Iterable[TextPart]) -> tuple[list[int], list[int]]:
         """Return ids, and for each 1 if it begins in a part to be learned."""
-        spelled = [piece for part in parts for piece in _ended(Said(self._spelled(part.text), part.learned))]
+        spelled = [piece for part in parts for piece in _ended(TextPart(self._spelled(part.text), part.learned))]
         text = "".join(part.text for part in spelled)
         with encoding_errors([text]):
             encoding = self._raw.encode(text, add_special_tokens=False)
@@ -149,14 +149,14 @@ def _like(token: AddedToken, name: str, special: bool) -> AddedToken:
     return AddedToken(name, special=special, **flags)
 
 
-def _ended(part: Said) -> Iterator[Said]:
+def _ended(part: TextPart) -> Iterator[TextPart]:
     """Split off white space after the token that ends the turn: the assistant doesn't learn it."""
     after = _AFTER_THE_END.search(part.text) if part.learned else None
     if after is None:
         yield part
     else:
-        yield Said(part.text[: after.start()], True)
-        yield Said(part.text[after.start() :], False)
+        yield TextPart(part.text[: after.start()], True)
+        yield TextPart(part.text[after.start() :], False)
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .sandbox import MOST_MEMORY, MOST_SECONDS, READY
 
-LARGEST_REQUEST = 64 << 20  # characters of JSON
+LARGEST_REQUEST = 64 << 20  # bytes of JSON
 NEEDED = ("jinja2", "markupsafe")
 BEGIN = "import runpy, sys; sys.path += sys.argv[2:]; runpy.run_path(sys.argv[1], run_name='__main__')"
 
@@ -33,7 +33,9 @@ class Child:
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"a conversation is made of texts, numbers, lists and mappings: {error}") from None
         if len(line) > LARGEST_REQUEST:
-            raise ValueError(f"a conversation of {len(line):,} bytes is more than a chat template may read")
+            raise ValueError(
+                f"a conversation of {len(line):,} bytes is too long for a chat template; the limit is {LARGEST_REQUEST:,}"
+            )
         with self._lock:
             answer = self._answer(line)
         if "error" in answer:
@@ -46,12 +48,12 @@ class Child:
             process = self._process = _begin()
         assert process.stdin is not None and process.stdout is not None
         try:
-            with contextlib.suppress(BrokenPipeError):  # the process has ended; reading finds nothing either
+            with contextlib.suppress(BrokenPipeError):  # the process has ended, so that `readline` returns nothing
                 process.stdin.write(line)
                 process.stdin.flush()
             reply = process.stdout.readline()
             answer: dict[str, Any] = json.loads(reply) if reply.endswith(b"\n") else {"error": TOO_MUCH, "last": True}
-        except BaseException:  # Ctrl-C too: a late answer would be taken for that to the next request
+        except BaseException:  # also on Ctrl-C: the next request must not receive this answer
             self._end()
             raise
         if "last" in answer:
@@ -65,7 +67,7 @@ class Child:
             process.communicate()
 
     def forget(self) -> None:
-        """Start anew in a forked process: this child belongs to the parent."""
+        """Forget the child after a fork, because it belongs to the parent process."""
         self._lock = threading.Lock()
         self._process = None
 
@@ -77,7 +79,7 @@ TOO_MUCH = (
 
 
 def _begin() -> subprocess.Popen[bytes]:
-    """Start the process, without the user's settings of Python, and with no other packages than Jinja.
+    """Start the process, isolated from the user's Python settings and from all packages but Jinja.
 
     Raises ValueError if it doesn't start.
     """

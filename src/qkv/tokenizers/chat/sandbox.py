@@ -26,14 +26,14 @@ import jinja2.nodes
 import jinja2.sandbox
 import jinja2.utils
 
-LARGEST_TEXT = 4 << 20  # characters of anything that a template makes
-ALL_TEXTS = 16 * LARGEST_TEXT  # characters of everything that it makes together
-MOST_STEPS = 200_000  # loops' turns and calls
-MOST_SECONDS = 2  # of computing, for one conversation
-MOST_WAITING = 30  # seconds by the clock, where computing can't be told apart
-MOST_MEMORY = 256 << 20  # bytes beyond what the process began with
-READY = b"ready\n"  # what it says first
-OPENED, CLOSED = "\ue0f0", "\ue0f1"  # what a {% generation %} block stands between, until the text is taken apart
+LARGEST_TEXT = 4 << 20  # characters of one text that a template computes
+ALL_TEXTS = 16 * LARGEST_TEXT  # characters of all texts that it computes
+MOST_STEPS = 200_000  # loop iterations and calls
+MOST_SECONDS = 2  # CPU time for one conversation
+MOST_WAITING = 30  # seconds of wall-clock time for one conversation
+MOST_MEMORY = 256 << 20  # bytes beyond those of the process at its start
+READY = b"ready\n"  # the first line of the process's output
+OPENED, CLOSED = "\ue0f0", "\ue0f1"  # markers around the text of a {% generation %} block
 
 _FILTERS = """
 abs batch capitalize count d default dictsort e escape first float groupby indent int items join last length list
@@ -50,15 +50,15 @@ METHODS = frozenset(_METHODS.split())
 
 
 class TooMuch(Exception):
-    """A template took more than it may."""
+    """A template exceeded a limit."""
 
 
 class Refused(Exception):
-    """What a template says by `raise_exception`."""
+    """Raised by `raise_exception` in a template."""
 
 
 class Program:
-    """A compiled template. One run at a time has the budget of steps and characters."""
+    """A compiled template, with a budget of steps and characters for each run."""
 
     def __init__(self, source: str) -> None:
         self.steps, self.characters = MOST_STEPS, ALL_TEXTS
@@ -76,7 +76,7 @@ class Program:
             raise ValueError("the chat template is nested too deep") from None
 
     def run(self, values: Mapping[str, Any]) -> str:
-        """Raises ValueError in one sentence where the template refuses, fails, or takes more than it may."""
+        """Render the template. Raises ValueError if it refuses, fails, or exceeds a limit."""
         self.steps, self.characters = MOST_STEPS, ALL_TEXTS
         pieces, length = [], 0
         try:
@@ -90,7 +90,7 @@ class Program:
         except Refused as error:
             raise ValueError(f"the chat template refuses this conversation: {_line(error)}") from None
         except jinja2.exceptions.SecurityError as error:
-            raise ValueError(f"the chat template asks for what no template may: {_line(error)}") from None
+            raise ValueError(f"the chat template uses something that templates may not use: {_line(error)}") from None
         except RecursionError:
             raise ValueError("the chat template calls itself without end, so it was stopped") from None
         except MemoryError:
@@ -100,12 +100,13 @@ class Program:
         return "".join(pieces)
 
     def step(self) -> None:
+        """Count one loop iteration, call or operation."""
         self.steps -= 1
         if self.steps < 0:
             raise TooMuch(f"takes more than {MOST_STEPS:,} steps")
 
     def room(self, characters: int) -> None:
-        """Count a text that is about to be made."""
+        """Count the characters of a text before it is computed."""
         self.characters -= characters
         if characters > LARGEST_TEXT:
             raise TooMuch(f"makes a text of more than {LARGEST_TEXT:,} characters")
@@ -113,7 +114,7 @@ class Program:
             raise TooMuch(f"makes texts of more than {ALL_TEXTS:,} characters together")
 
     def counted(self, items: Iterable[Any]) -> Iterator[Any]:
-        """What a loop goes through, each turn a step."""
+        """Iterate over a loop's items, counting each as a step."""
         for item in items:
             self.step()
             yield item
@@ -129,7 +130,7 @@ class Program:
         return text.replace(old, new, count)
 
     def method_called(self, owner: str, name: str, args: Sequence[Any]) -> None:
-        """Count the text that a method of texts is about to make."""
+        """Count the characters of the result of a string method before the call."""
         if name == "replace" and len(args) > 1 and isinstance(args[0], str) and isinstance(args[1], str):
             self.room(len(owner) + owner.count(args[0]) * len(args[1]))
         elif name == "join" and args and isinstance(args[0], str | list | tuple):
@@ -138,6 +139,7 @@ class Program:
             self.room(len(owner))
 
     def computed(self, operator: str, left: Any, right: Any) -> None:
+        """Count the characters of the result of an operator; refuse operators with unbounded results."""
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
         if not numbers and operator == "+":
             self.room(sum(len(value) for value in (left, right) if isinstance(value, str | list | tuple)))
@@ -145,24 +147,24 @@ class Program:
             times, repeated = (left, right) if isinstance(left, int) else (right, left)
             self.room(len(repeated) * max(0, times))
         elif not numbers or operator == "**" or (operator == "*" and abs(left * 1.0) * abs(right * 1.0) > 2**53):
-            raise TooMuch(f"computes with {operator!r} what no template needs to")
+            raise TooMuch(f"uses {operator!r} on values for which it isn't allowed")
 
     def _environment(self) -> jinja2.sandbox.SandboxedEnvironment:
         program = self
 
         class Sandbox(jinja2.sandbox.SandboxedEnvironment):
-            """Lists may grow here: what a template changes is a copy, made for this one run."""
+            """Jinja's sandbox with an allowlist of methods. Lists may change, because each run has its own copies."""
 
             intercepted_binops = frozenset({"+", "*", "**", "%"})
 
             def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
                 if not super().is_safe_attribute(obj, attr, value):
                     return False
-                own = type(obj).__module__.startswith("jinja2")  # `loop`
-                return own or not callable(value) or attr in METHODS
+                is_jinja = type(obj).__module__.startswith("jinja2")  # such as `loop`
+                return is_jinja or not callable(value) or attr in METHODS
 
             def wrap_str_format(self, value: Any) -> None:
-                """Formats may ask for any width, so `format` is a method like any other that is not listed."""
+                """Refuse `str.format` like other unlisted methods, because formats may request any width."""
 
             def call(self, context: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
                 program.step()
@@ -176,17 +178,17 @@ class Program:
                 program.computed(operator, left, right)
                 return super().call_binop(context, operator, left, right)
 
-        made = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation])
-        made.filters = {name: made.filters[name] for name in FILTERS}
-        made.filters |= {"tojson": _tojson, "replace": self.replaced, "join": self.joined, "_counted": self.counted}
-        made.filters["_concat"] = self.joined
-        made.globals = {"range": _range, "namespace": Namespace, "dict": _dict}
-        made.globals |= {"raise_exception": _refuse, "strftime_now": _strftime_now}
-        return made
+        environment = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation])
+        environment.filters = {name: environment.filters[name] for name in FILTERS}
+        environment.filters |= {"tojson": _tojson, "replace": self.replaced, "join": self.joined}
+        environment.filters |= {"_counted": self.counted, "_concat": self.joined}
+        environment.globals = {"range": _range, "namespace": Namespace, "dict": _dict}
+        environment.globals |= {"raise_exception": _refuse, "strftime_now": _strftime_now}
+        return environment
 
 
 class Namespace(jinja2.utils.Namespace):
-    """A template's variables; none may take the place of what Python keeps under `__…__`."""
+    """Jinja's `namespace`, without names that begin with an underscore: they could replace Python's own attributes."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         self, values = args[0], dict(*args[1:], **kwargs)
@@ -201,7 +203,7 @@ class Namespace(jinja2.utils.Namespace):
 
 def _check_name(name: Any) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        raise jinja2.exceptions.SecurityError(f"a variable {name!r} that begins with an underscore")
+        raise jinja2.exceptions.SecurityError(f"the variable {name!r}, which begins with an underscore")
 
 
 def _dict(*args: Any, **kwargs: Any) -> dict[Any, Any]:
@@ -219,16 +221,16 @@ def _strftime_now(pattern: str) -> str:
 
 
 def _range(*bounds: int) -> range:
-    made = range(*bounds)
-    if len(made) > 10_000:
-        raise TooMuch(f"counts to {len(made):,}")
-    return made
+    numbers = range(*bounds)
+    if len(numbers) > 10_000:
+        raise TooMuch(f"counts to {len(numbers):,}; 10,000 is the limit")
+    return numbers
 
 
 def _tojson(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """JSON without the escapes for HTML that Jinja's own has."""
+    """Jinja's `tojson` filter without HTML escapes."""
     if (len(indent) if isinstance(indent, str) else indent or 0) > 16:
         raise TooMuch("indents JSON by more than 16 characters")
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
@@ -239,7 +241,7 @@ def _line(error: BaseException) -> str:
 
 
 def _replace_concat(tree: Any) -> None:
-    """Let `a ~ b` be a filter, which has a bound, in place of a join without."""
+    """Replace `a ~ b` by a filter whose result has a limited length."""
     nodes = jinja2.nodes
     for node in list(tree.find_all(nodes.Node)):
         for name in node.fields:
@@ -256,7 +258,7 @@ def _as_filter(node: Any) -> jinja2.nodes.Filter:
 
 
 class Generation(jinja2.ext.Extension):
-    """The tag {% generation %} … {% endgeneration %} around what the assistant says."""
+    """The tag {% generation %} … {% endgeneration %} around the assistant's text."""
 
     tags = frozenset({"generation"})  # type: ignore[assignment]
 
@@ -274,8 +276,8 @@ class Generation(jinja2.ext.Extension):
 
 
 def main() -> None:
-    """Answer requests, each a line of JSON on stdin: {"source": …} compiles a template, and "values" runs it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that this one serves
+    """Answer requests, one line of JSON each, from stdin: {"source": …} compiles a template, "values" renders it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
     compiled = lru_cache(maxsize=8)(Program)
     limit_memory()
     _say(READY)
@@ -302,22 +304,22 @@ def main() -> None:
 
 
 def _say(line: bytes) -> None:
-    """Past the text layer, which on Windows ends lines by two characters."""
+    """Write a line of bytes to stdout, since text mode would write CRLF line ends on Windows."""
     sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
 
 
 def limit_memory() -> None:
-    """Bound what this process may have in memory, and let it open and write nothing, where the system can."""
+    """Limit this process's memory, and forbid core dumps and writing files, if the system supports it."""
     try:
         import resource
     except ImportError:  # Windows
         return
-    now = 0
+    used = 0
     with contextlib.suppress(OSError, ValueError):
-        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     bounds = [
-        (resource.RLIMIT_AS, (now or 1 << 30) + MOST_MEMORY),
+        (resource.RLIMIT_AS, (used or 1 << 30) + MOST_MEMORY),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
     ]
@@ -327,15 +329,15 @@ def limit_memory() -> None:
 
 
 def renew_time() -> None:
-    """Give the next request its time; a process that uses it up is ended by the system."""
+    """Renew the time limits for the next request; the system ends a process that exceeds them."""
     faulthandler.dump_traceback_later(MOST_WAITING, exit=True)
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
         used = resource.getrusage(resource.RUSAGE_SELF)
         hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-        soon = int(used.ru_utime + used.ru_stime) + MOST_SECONDS + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (soon if hard < 0 else min(soon, hard), hard))
+        limit = int(used.ru_utime + used.ru_stime) + MOST_SECONDS + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (limit if hard < 0 else min(limit, hard), hard))
 
 
 if __name__ == "__main__":

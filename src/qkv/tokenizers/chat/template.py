@@ -16,7 +16,7 @@ from .sandbox import CLOSED, OPENED
 LARGEST_TEMPLATE = 256 << 10  # characters
 
 
-class Said(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a conversation's text, and whether the model learns to generate it."""
 
     text: str
@@ -60,7 +60,7 @@ class ChatTemplate:
         variables = {**self.tokens, "messages": list(messages), "add_generation_prompt": prompt, **values}
         return CHILD.ask({"source": self.source, "values": variables})
 
-    def parts(self, messages: Sequence[Mapping[str, Any]]) -> list[Said]:
+    def parts(self, messages: Sequence[Mapping[str, Any]]) -> list[TextPart]:
         """Split a conversation's text into parts: the assistant's turns are learned, everything else is only read.
 
         If the template marks turns by {% generation %}, these are learned. Otherwise an assistant's turn is what its text
@@ -73,12 +73,12 @@ class ChatTemplate:
         text = self._run(messages, False, {})
         if OPENED in text:
             pieces = text.replace(CLOSED, OPENED).split(OPENED)
-            return [Said(piece, bool(i % 2)) for i, piece in enumerate(pieces) if piece]
+            return [TextPart(piece, bool(i % 2)) for i, piece in enumerate(pieces) if piece]
         parts, at, turns = [], 0, [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
         for i in turns:
             before, after = self.render(messages[:i], prompt=True), self.render(messages[: i + 1])
             if at <= len(before) and after.startswith(before) and text.startswith(after):
-                parts += [Said(text[at : len(before)], False), Said(text[len(before) : len(after)], True)]
+                parts += [TextPart(text[at : len(before)], False), TextPart(text[len(before) : len(after)], True)]
                 at = len(after)
         if turns and not parts:
             raise ValueError(
@@ -86,4 +86,4 @@ class ChatTemplate:
                 "not where the model's reply begins, so the assistant's text can't be found; "
                 "end the conversation there, or mark the text in the template by {% generation %}"
             )
-        return [part for part in (*parts, Said(text[at:], False)) if part.text]
+        return [part for part in (*parts, TextPart(text[at:], False)) if part.text]

@@ -1,7 +1,7 @@
-"""A Hub folder's tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja.
+"""Reads a Hub folder's tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja.
 
-Which token has which role comes from these files, else from what the family leaves unsaid (hub_families.py), and
-is not guessed if either says it.
+The roles of special tokens come from these files, or else from the family's defaults (hub_families.py); they are guessed
+only if neither gives them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TOKEN_LIST_KEYS = ("additional_special_tokens", "extra_special_tokens")
 
 @dataclass(frozen=True)
 class HubConfig:
-    """What the configuration files of a folder say; empty for a folder without.
+    """The configuration files of a folder; empty for a folder without them.
 
     values:  tokenizer_config.json, completed by special_tokens_map.json and chat_template.jinja.
-    ids:     added_tokens.json: tokens with the ids that they must have.
-    family:  the family whose class wrote the files; None where none is named.
-    unknown: the class, when it is named and is none of ours.
+    ids:     added_tokens.json: tokens and their ids.
+    family:  the family whose class wrote the files; None if they name none.
+    unknown: the name of the class, if qkv doesn't know it.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -47,23 +47,23 @@ class HubConfig:
 
     @classmethod
     def read(cls, folder: Path) -> HubConfig:
-        """Raises ValueError for a file that is not the JSON object it should be."""
+        """Read the files of a folder. Raises ValueError if one is not a valid JSON object."""
         values = _json(folder / CONFIG)
         for key, value in _json(folder / SPECIAL_MAP).items():
             values.setdefault(key, value)
         values |= chat_template(folder)
         ids = _json(folder / ADDED)
         if not all(isinstance(i, int) and i >= 0 for i in ids.values()):
-            raise ValueError(f"{str(folder / ADDED)!r} has a value that is no id")
+            raise ValueError(f"{str(folder / ADDED)!r} must map tokens to ids, whole numbers from 0 on")
         model = _json(folder / MODEL)
-        named = values.get("tokenizer_class") or model.get("tokenizer_class") or ""
-        named = str(named).removesuffix("Fast")
-        family = BY_CLASS.get(named) if named not in GENERIC else BY_MODEL_TYPE.get(str(model.get("model_type")))
-        return cls(values, ids, family, "" if family or named in GENERIC else named)
+        class_name = str(values.get("tokenizer_class") or model.get("tokenizer_class") or "").removesuffix("Fast")
+        generic = class_name in GENERIC
+        family = BY_MODEL_TYPE.get(str(model.get("model_type"))) if generic else BY_CLASS.get(class_name)
+        return cls(values, ids, family, "" if family or generic else class_name)
 
     @property
-    def speaks(self) -> bool:
-        """Whether a role is settled by a file, or by the family that a file names."""
+    def gives_roles(self) -> bool:
+        """Whether a file, or the family that it names, gives a role."""
         return self.family is not None or any(self.values.get(key) for key in TOKEN_KEYS)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -71,10 +71,10 @@ class HubConfig:
         return default if value is None else bool(value)
 
     def known_family(self) -> Family | None:
-        """The family; raises ValueError when the files were written by a class that isn't known here."""
+        """Return the family. Raises ValueError if the files were written by an unknown class."""
         if self.unknown:
             raise ValueError(
-                f"its files were written by {self.unknown}, whose own rules are not known here "
+                f"its files were written by {self.unknown}, which qkv doesn't support "
                 f"({nearest(self.unknown, BY_CLASS)}): save it as a tokenizer.json with transformers, and load that"
             )
         return self.family
@@ -82,28 +82,28 @@ class HubConfig:
     # -- tokens -------------------------------------------------------------------------------------------------
 
     def token(self, role: str) -> AddedToken | None:
-        """The token of a role, as the files name it."""
+        """Return the token that the files give for a role."""
         value = self.values.get(f"{role}_token")
         return None if value is None else _token(value, f"{role}_token", lstrip=self.eats_space(role))
 
     def eats_space(self, role: str) -> bool:
-        """Whether a role's token takes the space before it along."""
+        """Whether a role's token includes the space before it."""
         return role == "mask" and self.family is not None and self.family.eats_space
 
     def added(self) -> Iterator[tuple[int | None, AddedToken]]:
-        """Tokens beyond the vocabulary with the ids that the files give them, ascending; then those without."""
+        """Yield the added tokens with their ids, ascending; then those without an id."""
         decoder = self.values.get("added_tokens_decoder") or {}
         if not isinstance(decoder, dict) or not all(str(key).isdecimal() for key in decoder):
             raise ValueError(f"{CONFIG}: added_tokens_decoder must map ids to tokens")
-        special = {str(token.content) for token in self._named()}
+        special = {str(token.content) for token in self._special_tokens()}
         fixed = {int(i): _token(value, "added_tokens_decoder") for i, value in decoder.items()}
         for name, i in self.ids.items():
             fixed.setdefault(i, AddedToken(name, special=name in special, normalized=name not in special))
         yield from sorted(fixed.items(), key=lambda item: item[0])
         known = {token.content for token in fixed.values()}
-        yield from ((None, token) for token in self._named() if token.content not in known)
+        yield from ((None, token) for token in self._special_tokens() if token.content not in known)
 
-    def _named(self) -> Iterator[AddedToken]:
+    def _special_tokens(self) -> Iterator[AddedToken]:
         yield from (token for role in ALL_ROLES if (token := self.token(role)) is not None)
         for key in TOKEN_LIST_KEYS:
             more = self.values.get(key) or []
@@ -113,16 +113,16 @@ class HubConfig:
 
 
 def chat_template(folder: Path) -> dict[str, str]:
-    """The chat template that has a file of its own, as the entry that it stands for; it counts before one that is there."""
+    """Return the content of chat_template.jinja as a configuration entry, which overrides the one in the configuration."""
     path = folder / CHAT_TEMPLATE
     return {"chat_template": _text(path)} if path.is_file() else {}
 
 
 def with_config(raw: tokenizers.Tokenizer, config: HubConfig, family: Family | None) -> Parts:
-    """The tokenizer with the tokens that the configuration adds, and the roles that it gives.
+    """Add the tokens of the configuration to a tokenizer, and return it with their roles.
 
-    A token that the configuration names is added when the vocabulary lacks it, as by `transformers`. A family's usual
-    token is used when the vocabulary has it, and never added.
+    A token that the configuration names is added if the vocabulary lacks it, as in `transformers`. A family's default
+    token is used if the vocabulary has it, and never added.
     """
     roles: dict[str, str] = {}
     added = list(config.added())
@@ -136,17 +136,19 @@ def with_config(raw: tokenizers.Tokenizer, config: HubConfig, family: Family | N
         if token is not None:
             roles[role] = token.content
     kept = {key: value for key, value in config.values.items() if key != "added_tokens_decoder"}
-    return Parts(raw, Extra(roles if roles or config.speaks else None, config=kept))
+    return Parts(raw, Extra(roles if roles or config.gives_roles else None, config=kept))
 
 
 def put_template(raw: tokenizers.Tokenizer, roles: Mapping[str, str], family: Family, config: HubConfig) -> None:
-    """The family's template for files that have no place for it."""
+    """Set the family's post-processor, for files that have no field for it."""
 
     def token(role: str) -> tuple[str, int]:
-        found = raw.token_to_id(roles[role]) if role in roles else None
-        if found is None:
-            raise ValueError(f"it has no {role} token, which the template of a {family.name} tokenizer needs")
-        return roles[role], found
+        token_id = raw.token_to_id(roles[role]) if role in roles else None
+        if token_id is None:
+            raise ValueError(
+                f"it has no {role} token, which a {family.name} tokenizer needs; add {role}_token to its {CONFIG}"
+            )
+        return roles[role], token_id
 
     if family.template == "roberta":
         space = config.flag("add_prefix_space", False)
@@ -167,7 +169,7 @@ def put_template(raw: tokenizers.Tokenizer, roles: Mapping[str, str], family: Fa
 
 
 def _token(value: Any, where: str, lstrip: bool = False) -> AddedToken:
-    """A token as the files write it: its text, or an object with its text and flags."""
+    """Parse a token of the files: its text, or an object with its text and flags."""
     if isinstance(value, str) and value:
         return AddedToken(value, special=True, normalized=False, lstrip=lstrip)
     if isinstance(value, dict) and isinstance(value.get("content"), str) and value["content"]:
@@ -180,7 +182,7 @@ def _token(value: Any, where: str, lstrip: bool = False) -> AddedToken:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """A JSON object; empty when there is no such file."""
+    """Read a JSON object; empty if there is no such file."""
     if not path.is_file():
         return {}
     text = _text(path)
@@ -195,7 +197,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _text(path: Path) -> str:
     if path.stat().st_size > LARGEST_CONFIG:
-        raise ValueError(f"{str(path)!r} has {path.stat().st_size:,} bytes, more than any such file")
+        raise ValueError(f"{str(path)!r} has {path.stat().st_size:,} bytes; the limit is {LARGEST_CONFIG:,}")
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:

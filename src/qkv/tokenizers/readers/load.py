@@ -1,7 +1,7 @@
 """Loads a tokenizer from any supported file or folder: tokenizer.json, vocab.txt, merges, SentencePiece or tiktoken.
 
-A folder's tokenizer.json comes first, because it is complete. Otherwise the older files are read in the way of the family
-that the configuration beside them names.
+In a folder, tokenizer.json takes precedence, because it is complete. Otherwise the older files are read by the rules of the
+family that the configuration names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .marian import SOURCE, TARGET, VOCABULARY, marian
 from .xlm_roberta_albert import albert, xlm_roberta
 
 MERGES_OF = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
-"""A vocabulary's merges, by the names of the Hub and of OpenAI."""
+"""File names of a vocabulary and its merges: the Hub's, and OpenAI's."""
 MODELS = (".model", ".spm")
 ACCEPTED = (
     "a tokenizer.json, BERT's vocab.txt, a vocab.json beside its merges.txt, a SentencePiece .model, a .tiktoken, or a "
@@ -34,13 +34,13 @@ ACCEPTED = (
 
 
 def read(path: str | Path) -> Parts:
-    """The tokenizer in a file or folder. Nothing in it is executed, imported or fetched.
+    """Read the tokenizer in a file or folder. Nothing in it is executed, imported or downloaded.
 
-    Raises ValueError with one sentence when there is none, or when it is broken.
+    Raises ValueError in one sentence if there is none, or if it is broken.
     """
     path = Path(path).expanduser()
     if path.is_dir():
-        path = _found_in(path)
+        path = _find_file(path)
     elif not path.is_file():
         raise ValueError(f"there is no tokenizer at {str(path)!r}: give {ACCEPTED}")
     if path.name in MERGES_OF.values():
@@ -56,7 +56,7 @@ def read(path: str | Path) -> Parts:
     elif path.suffix == ".txt":
         what, read_it = "vocab.txt", _from_vocab_txt
     else:
-        raise ValueError(f"{str(path)!r} is no kind of tokenizer file that is known here: give {ACCEPTED}")
+        raise ValueError(f"{str(path)!r} is not a known kind of tokenizer file: give {ACCEPTED}")
     try:
         with library_errors():
             return read_it(path)
@@ -64,8 +64,8 @@ def read(path: str | Path) -> Parts:
         raise ValueError(f"{str(path)!r} is not a usable {what}: {error}") from None
 
 
-def _found_in(folder: Path) -> Path:
-    """The file to read in a folder; where a family is named, the one that its class reads; of Marian's two the source's."""
+def _find_file(folder: Path) -> Path:
+    """Find a folder's tokenizer file: tokenizer.json, Marian's source.spm, the file of the named family, or any other."""
     models = sorted(path for path in folder.iterdir() if path.suffix in MODELS)
     if (folder / tokenizer_json.FILE).is_file():
         return folder / tokenizer_json.FILE
@@ -73,7 +73,7 @@ def _found_in(folder: Path) -> Path:
         return folder / SOURCE
     if len(models) > 1:
         names = ", ".join(path.name for path in models)
-        raise ValueError(f"{str(folder)!r} has several SentencePiece models ({names}): say which, by its own path")
+        raise ValueError(f"{str(folder)!r} has several SentencePiece models ({names}): give the path of one")
     files = {
         "sentencepiece": models[:1],
         "merges": [folder / name for name in MERGES_OF],
@@ -82,21 +82,21 @@ def _found_in(folder: Path) -> Path:
     }
     family = HubConfig.read(folder).family
     wanted = [*(files[family.files] if family else []), *(path for group in files.values() for path in group)]
-    found = next((path for path in wanted if path.is_file()), None)
-    if found is None:
+    path = next((path for path in wanted if path.is_file()), None)
+    if path is None:
         raise ValueError(f"there is no tokenizer at {str(folder)!r}: give {ACCEPTED}")
-    return found
+    return path
 
 
 # -- tokenizer.json ---------------------------------------------------------------------------------------------------
 
 
 def _from_json(path: Path) -> Parts:
-    """A tokenizer.json with the configuration beside it, of which only the chat template counts for a file of ours."""
+    """Read a tokenizer.json with the configuration beside it; a file written by qkv takes only the chat template from it."""
     parts = tokenizer_json.parse(tokenizer_json.read(path))
     if parts.extra.roles is not None:
-        own = {**parts.extra.config, **chat_template(path.parent)}
-        return Parts(parts.raw, replace(parts.extra, config=own))
+        updated = {**parts.extra.config, **chat_template(path.parent)}
+        return Parts(parts.raw, replace(parts.extra, config=updated))
     config = HubConfig.read(path.parent)
     if not (config.values or config.family):
         return parts
@@ -104,12 +104,12 @@ def _from_json(path: Path) -> Parts:
     _follow_flags(raw, config)
     if getattr(raw.model, "end_of_word_suffix", None) == vocab_files.END_OF_WORD and _decodes_bytes_only(raw):
         raw.decoder = vocab_files.word_ends()
-    found = with_config(raw, config, config.family)
-    return Parts(checked(raw), replace(found.extra, dropout=parts.extra.dropout))
+    extra = with_config(raw, config, config.family).extra
+    return Parts(checked(raw), replace(extra, dropout=parts.extra.dropout))
 
 
 def _follow_flags(raw: tokenizers.Tokenizer, config: HubConfig) -> None:
-    """Flags of the configuration that override the file, as they do in `transformers`."""
+    """Apply the flags of the configuration that override the file, as in `transformers`."""
     if type(raw.normalizer) is normalizers.BertNormalizer:
         for flag, attribute in (
             ("do_lower_case", "lowercase"),
@@ -123,7 +123,7 @@ def _follow_flags(raw: tokenizers.Tokenizer, config: HubConfig) -> None:
 
 
 def _decodes_bytes_only(raw: tokenizers.Tokenizer) -> bool:
-    """CLIP's own file leaves its `</w>` in the text."""
+    """Whether the decoder is ByteLevel alone: CLIP's own file has this one, which leaves `</w>` in the text."""
     return raw.decoder is not None and raw.decoder.__getstate__().startswith(b'{"type":"ByteLevel"')
 
 
@@ -142,7 +142,7 @@ def _from_merges(path: Path) -> Parts:
     config = HubConfig.read(path.parent)
     merges_path = path.with_name(MERGES_OF[path.name])
     if not merges_path.is_file():
-        raise ValueError(f"it needs the {merges_path.name} that belongs to it, which is not there")
+        raise ValueError(f"it needs a {merges_path.name} beside it, which is missing")
     vocabulary = vocab_files.read_vocab_json(path)
     merges = vocab_files.read_merges(merges_path, vocabulary)
     marked = any(right.endswith(vocab_files.END_OF_WORD) for _, right in merges)
@@ -165,14 +165,16 @@ def _from_tiktoken(path: Path) -> Parts:
 
 
 def _mark_known_names(raw: tokenizers.Tokenizer, vocabulary: Iterable[str]) -> None:
-    """Control tokens by their usual names, where nothing says which they are."""
+    """Mark tokens with the usual names of control tokens as special, if no configuration names them."""
     usual = {name for names in ALL_ROLES.values() for name in names}
     raw.add_special_tokens([AddedToken(piece, special=True) for piece in vocabulary if piece in usual])
 
 
 def _from_sentencepiece(path: Path) -> Parts:
     if path.stat().st_size > tokenizer_json.LARGEST_FILE:
-        raise ValueError(f"it has {path.stat().st_size:,} bytes, more than any tokenizer")
+        raise ValueError(
+            f"it has {path.stat().st_size:,} bytes; the limit for a tokenizer is {tokenizer_json.LARGEST_FILE:,}"
+        )
     config = HubConfig.read(path.parent)
     model = parse(path.read_bytes())
     family = config.known_family()
@@ -184,32 +186,35 @@ def _from_sentencepiece(path: Path) -> Parts:
         return _finished(albert(model, config), config, family)
     parts = _finished(pipeline(model, _sentinels(model, family, config)), config, family)
     if parts.extra.roles is None:
-        parts = Parts(parts.raw, Extra(_own_roles(model), config=parts.extra.config))
+        parts = Parts(parts.raw, Extra(_model_roles(model), config=parts.extra.config))
     return parts
 
 
 def _sides(model: SentencePiece, path: Path, config: HubConfig) -> Parts:
-    """Marian's tokenizer: that of the file, and beside a source's that of the target."""
+    """Read Marian's tokenizer: that of the file, and for source.spm also that of target.spm beside it."""
     if config.flag("separate_vocabs", False):
-        raise ValueError("its configuration gives each side a vocabulary of its own (separate_vocabs)")
-    parts, other = _finished(marian(model, path.with_name(VOCABULARY)), config, MARIAN), path.with_name(TARGET)
-    if path.name != SOURCE or not other.is_file():
+        raise ValueError(
+            "its configuration sets separate_vocabs, which qkv doesn't support: each side has its own vocabulary"
+        )
+    parts = _finished(marian(model, path.with_name(VOCABULARY)), config, MARIAN)
+    target = path.with_name(TARGET)
+    if path.name != SOURCE or not target.is_file():
         return parts
-    return Parts(parts.raw, replace(parts.extra, target=json.loads(read(other).raw.to_str())))
+    return Parts(parts.raw, replace(parts.extra, target=json.loads(read(target).raw.to_str())))
 
 
 def _sentinels(model: SentencePiece, family: Family | None, config: HubConfig) -> tuple[Piece, ...]:
-    """T5's `<extra_id_99>` … `<extra_id_0>`, which follow the vocabulary and are in no file."""
+    """Return T5's `<extra_id_99>` … `<extra_id_0>`, which follow the vocabulary and are in no file."""
     count = config.values.get("extra_ids", family.sentinels if family else 0)
     if not isinstance(count, int) or not 0 <= count <= 1000:
-        raise ValueError(f"its configuration has extra_ids {count!r}; that is a number up to 1000")
+        raise ValueError(f"its configuration has extra_ids {count!r}; give a whole number from 0 to 1000")
     known = {piece.text for piece in model.pieces}
     names = [f"<extra_id_{i}>" for i in reversed(range(count))]
     return tuple(Piece(name, 0.0, Kind.CONTROL) for name in names if name not in known)
 
 
-def _own_roles(model: SentencePiece) -> dict[str, str]:
-    """The roles that a SentencePiece model itself gives: its trainer wrote down the ids."""
+def _model_roles(model: SentencePiece) -> dict[str, str]:
+    """Return the roles in the trainer settings of a SentencePiece model."""
     ids = {"pad": model.pad_id, "unk": model.unk_id, "bos": model.bos_id, "eos": model.eos_id}
     special = (Kind.CONTROL, Kind.UNKNOWN)
     return {
@@ -220,7 +225,7 @@ def _own_roles(model: SentencePiece) -> dict[str, str]:
 
 
 def _finished(raw: tokenizers.Tokenizer, config: HubConfig, family: Family | None) -> Parts:
-    """With added tokens, roles and template."""
+    """Complete a tokenizer by added tokens, roles and post-processor."""
     parts = with_config(raw, config, family)
     if family is not None and parts.extra.roles is not None:
         put_template(raw, parts.extra.roles, family, config)

@@ -1,4 +1,4 @@
-"""Marian tokenizers, read and written: a SentencePiece model for each side, and a vocab.json with the ids of both."""
+"""Reads and writes Marian tokenizers: a SentencePiece model for each side, and a vocab.json with the ids of both."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..tokenizer_json import write_bytes
 from .vocab_files import read_vocab_json
 
 SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
-_RARE, _NEVER = 20.0, 10_000.0  # how far the other side's characters, and longer pieces, lie below this side's pieces
+_RARE, _NEVER = 20.0, 10_000.0  # score difference of the other side's characters, and of its longer pieces
 _CONTROL = ("</s>", "<pad>", "<s>")
 
 
 def marian(model: SentencePiece, vocabulary_path: Path) -> tokenizers.Tokenizer:
-    """One side of Marian, with the ids of the vocabulary. `>>fra<<` and its like are markers.
+    """Read one side of a Marian tokenizer, with the ids of vocab.json. Language tags such as `>>fra<<` become markers.
 
-    A character that only the other side has is used where this side's pieces can't spell a text: `transformers` looks
-    up there what SentencePiece calls unknown.
+    Characters that only the other side has are used if this side's pieces can't encode a text, because `transformers`
+    looks up SentencePiece's unknown pieces in the shared vocabulary.
     """
     if model.model_type is not ModelType.UNIGRAM:
-        raise ValueError(f"it is a {model.model_type.name.lower()} model; Marian's are unigram models")
+        raise ValueError(f"it is a {model.model_type.name.lower()} model, but Marian tokenizers are unigram models")
     vocabulary = read_vocab_json(vocabulary_path)
     names = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[name] for name in names] != list(range(len(names))) or "<unk>" not in vocabulary:
-        raise ValueError(f"{vocabulary_path.name} must number its pieces from 0 without a gap, and have an '<unk>'")
+        raise ValueError(f"{vocabulary_path.name} must number its pieces from 0 without gaps, and contain '<unk>'")
     scores = {piece.text: piece.score for piece in model.pieces if piece.kind is Kind.NORMAL}
     least = min(scores.values(), default=0.0)
     others = {name: least - (_RARE if len(name) == 1 else _NEVER) for name in names}
@@ -43,9 +43,9 @@ def marian(model: SentencePiece, vocabulary_path: Path) -> tokenizers.Tokenizer:
 
 
 def write(source: tokenizers.Tokenizer, target: tokenizers.Tokenizer, folder: Path) -> None:
-    """Write source.spm, target.spm and vocab.json, from which `transformers`' MarianTokenizer gives the same ids.
+    """Write source.spm, target.spm and vocab.json, so that `transformers`' MarianTokenizer gives the same ids.
 
-    Each model has the pieces of both sides, with the other side's scores far below its own. Raises ValueError, and writes
+    Each model has the pieces of both sides; those of the other side have much lower scores. Raises ValueError, and writes
     nothing, if a side is not a unigram model.
     """
     files = {
@@ -58,7 +58,7 @@ def write(source: tokenizers.Tokenizer, target: tokenizers.Tokenizer, folder: Pa
 
 
 def _without_markers(model: SentencePiece) -> SentencePiece:
-    """`MarianTokenizer` cuts them off before the model sees a text."""
+    """Mark language tags as unused, because `MarianTokenizer` removes them before the model is applied."""
     unused = (piece._replace(kind=Kind.UNUSED) if _is_marker(piece.text) else piece for piece in model.pieces)
     return replace(model, pieces=tuple(unused))
 

@@ -1,8 +1,8 @@
 """tiktoken files: byte-level BPE as a list of ranked byte strings, one per line, `base64 rank`.
 
-Of a word's neighboring pieces those are joined first whose join has the lowest rank; a piece's rank is its id. A file does
-not say how text is cut into words: its name does, for those of OpenAI and Qwen; any other is cut as `transformers` cuts
-what comes in this format (GPT-4's way, and Llama 3's).
+Neighboring pieces whose concatenation has the lowest rank are merged first; a piece's rank is its id. A file doesn't contain
+the regular expression that cuts text into words: for OpenAI's and Qwen's files it is known from the file's name; all others
+take GPT-4's, as in `transformers` (Llama 3 uses it, too).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..pipelines import byte_symbols
 from .vocab_files import LARGEST_FILE, QWEN2_WORDS
 
 SUFFIX = ".tiktoken"
-NO_PIECE = b"="  # stands in Whisper's file for an id that no text has
+NO_PIECE = b"="  # placeholder in Whisper's file for an id without a piece
 GPT2_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 GPT4_WORDS = QWEN2_WORDS.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 _BIG, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -28,16 +28,16 @@ GPT4O_WORDS = (
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 WORDS = {
-    **dict.fromkeys(("gpt2", "multilingual", "r50k_base", "p50k_base"), GPT2_WORDS),  # Whisper's two are the first
+    **dict.fromkeys(("gpt2", "multilingual", "r50k_base", "p50k_base"), GPT2_WORDS),  # the first two are Whisper's
     "qwen": QWEN2_WORDS,
     "o200k_base": GPT4O_WORDS,
 }
 
 
 def read(path: Path) -> tokenizers.Tokenizer:
-    """The library's tokenizer, without control tokens, which no such file has. Raises ValueError naming a line."""
+    """Read a tiktoken file as a tokenizer without control tokens. Raises ValueError naming the line of an error."""
     if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"it has {path.stat().st_size:,} bytes, more than any vocabulary")
+        raise ValueError(f"it has {path.stat().st_size:,} bytes; the limit for a vocabulary is {LARGEST_FILE:,}")
     ranks = parse(path.read_bytes())
     raw = tokenizers.Tokenizer(models.BPE(*vocabulary_of(ranks), ignore_merges=True))
     cut = pre_tokenizers.Split(Regex(WORDS.get(path.stem, GPT4_WORDS)), "isolated")
@@ -49,7 +49,7 @@ def read(path: Path) -> tokenizers.Tokenizer:
 
 
 def parse(data: bytes) -> dict[bytes, int]:
-    """Pieces with their ranks. All 256 bytes are among them, so that every text can be spelled."""
+    """Parse pieces and their ranks. Raises ValueError unless all 256 bytes are among them."""
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(data.splitlines(), 1):
         if not line:
@@ -60,14 +60,14 @@ def parse(data: bytes) -> dict[bytes, int]:
         except (ValueError, binascii.Error):
             raise ValueError(f"line {number} should be a piece in base64 and its rank, not {line[:60]!r}") from None
     if any(bytes([byte]) not in ranks for byte in range(256)):
-        raise ValueError("it lacks some of the 256 bytes, so that not every text could be spelled")
+        raise ValueError("it lacks some of the 256 bytes, so not every text could be encoded")
     if len(set(ranks.values())) < len(ranks) or min(ranks.values()) < 0:
-        raise ValueError("it gives one rank to several pieces, or one below 0")
+        raise ValueError("it has a rank below 0, or the same rank for several pieces")
     return ranks
 
 
 def vocabulary_of(ranks: dict[bytes, int]) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """The vocabulary and the merges: every way to cut a piece into two pieces is one, with the piece's rank."""
+    """Return the vocabulary and the merges: every way to cut a piece into two pieces is a merge with the piece's rank."""
     symbols = byte_symbols()
     names = {piece: "".join(symbols[byte] for byte in piece) for piece in ranks}
     merges: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Vocabularies as plain files: BERT's vocab.txt; the vocab.json and merges.txt of GPT-2, RoBERTa, CLIP and Qwen 2."""
+"""Reads vocabulary files: BERT's vocab.txt; the vocab.json and merges.txt of GPT-2, RoBERTa, CLIP and Qwen 2."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Merges = list[tuple[str, str]]
 
 
 def read_vocab_txt(path: Path) -> Vocabulary:
-    """One piece a line; its id is the number of the line, from 0. Raises ValueError for pieces that stand there twice."""
+    """Read one piece per line; its id is the line number, from 0. Raises ValueError if a piece occurs twice."""
     vocabulary: Vocabulary = {}
     lines = _text(path).split("\n")
     for number, piece in enumerate(lines[: -1 if lines[-1] == "" else None]):
         if piece in vocabulary:
-            raise ValueError(f"line {number + 1} holds {piece!r}, which line {vocabulary[piece] + 1} holds already")
+            raise ValueError(f"line {number + 1} repeats {piece!r} of line {vocabulary[piece] + 1}")
         vocabulary[piece] = number
     if not vocabulary:
         raise ValueError("it is empty")
@@ -42,9 +42,9 @@ def read_vocab_txt(path: Path) -> Vocabulary:
 
 
 def read_vocab_json(path: Path) -> Vocabulary:
-    """A JSON object from pieces to ids."""
+    """Read a JSON object from pieces to ids."""
     if not path.is_file():
-        raise ValueError(f"it needs the {path.name} that belongs to it, which is not there")
+        raise ValueError(f"it needs a {path.name} beside it, which is missing")
     try:
         vocabulary = json.loads(_text(path))
     except (ValueError, RecursionError):
@@ -52,12 +52,12 @@ def read_vocab_json(path: Path) -> Vocabulary:
     if not isinstance(vocabulary, dict) or not all(type(i) is int and i >= 0 for i in vocabulary.values()):
         raise ValueError(f"{path.name} must be a JSON object from pieces to ids")
     if len(set(vocabulary.values())) < len(vocabulary):
-        raise ValueError(f"{path.name} gives one id to several pieces")
+        raise ValueError(f"{path.name} gives the same id to several pieces")
     return vocabulary
 
 
 def read_merges(path: Path, vocabulary: Mapping[str, int]) -> Merges:
-    """Two pieces a line, in the order in which they are joined. Raises ValueError for what the vocabulary lacks."""
+    """Read merges, two pieces per line, in order. Raises ValueError if the vocabulary lacks a piece."""
     merges: Merges = []
     for number, line in enumerate(_text(path).split("\n"), 1):
         if not line or (number == 1 and line.startswith("#version")):
@@ -71,7 +71,7 @@ def read_merges(path: Path, vocabulary: Mapping[str, int]) -> Merges:
         unknown = [piece for piece in (left, right, left + right) if piece not in vocabulary]
         if unknown:
             raise ValueError(
-                f"line {number} of {path.name} joins {left!r} and {right!r}, but there is no {unknown[0]!r}"
+                f"line {number} of {path.name} merges {left!r} and {right!r}, but the vocabulary has no {unknown[0]!r}"
             )
         merges.append((left, right))
     return merges
@@ -79,7 +79,7 @@ def read_merges(path: Path, vocabulary: Mapping[str, int]) -> Merges:
 
 def _text(path: Path) -> str:
     if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"{path.name} has {path.stat().st_size:,} bytes, more than any vocabulary")
+        raise ValueError(f"{path.name} has {path.stat().st_size:,} bytes; the limit is {LARGEST_FILE:,}")
     try:
         return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -90,12 +90,12 @@ def _text(path: Path) -> str:
 
 
 def bert(vocabulary: Vocabulary, config: HubConfig, unk: str) -> tokenizers.Tokenizer:
-    """WordPiece between BERT's own normalizer and its cut at spaces and punctuation.
+    """Return BERT's tokenizer: WordPiece with BERT's normalizer, on words cut at spaces and punctuation.
 
-    Where no file says whether it lowercases (`do_lower_case`), a vocabulary without capital letters does.
+    If the configuration doesn't set `do_lower_case`, text is lowercased if the vocabulary has no capital letters.
     """
     if unk not in vocabulary:
-        raise ValueError(f"there is no {unk!r} among its pieces, which stands for words that it can't spell")
+        raise ValueError(f"its vocabulary lacks the unknown token {unk!r}")
     cased = any(any("A" <= letter <= "Z" for letter in piece) for piece in vocabulary if not _bracketed(piece))
     raw = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unk, max_input_chars_per_word=LONGEST_WORD))
     raw.normalizer = normalizers.BertNormalizer(
@@ -114,7 +114,7 @@ def _bracketed(piece: str) -> bool:
 
 
 def byte_level(vocabulary: Vocabulary, merges: Merges, config: HubConfig) -> tokenizers.Tokenizer:
-    """GPT-2's BPE over bytes, RoBERTa's and BART's too."""
+    """Return byte-level BPE, as in GPT-2, RoBERTa and BART."""
     raw = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=config.flag("add_prefix_space", False))
     raw.decoder = decoders.ByteLevel()
@@ -122,7 +122,7 @@ def byte_level(vocabulary: Vocabulary, merges: Merges, config: HubConfig) -> tok
 
 
 def qwen2(vocabulary: Vocabulary, merges: Merges, config: HubConfig) -> tokenizers.Tokenizer:
-    """BPE over bytes of NFC text, cut so that digits stand alone and line ends together."""
+    """Return Qwen 2's tokenizer: byte-level BPE on NFC text, with single digits and joined line ends."""
     raw = byte_level(vocabulary, merges, config)
     raw.normalizer = normalizers.NFC()
     bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=config.flag("add_prefix_space", False), use_regex=False)
@@ -131,7 +131,7 @@ def qwen2(vocabulary: Vocabulary, merges: Merges, config: HubConfig) -> tokenize
 
 
 def clip(vocabulary: Vocabulary, merges: Merges, unk: str | None) -> tokenizers.Tokenizer:
-    """BPE over the bytes of lowercased words, the last piece of each marked by `</w>`; spaces are only limits."""
+    """Return CLIP's tokenizer: byte-level BPE on lowercased words; `</w>` marks the end of a word, and spaces are lost."""
     raw = tokenizers.Tokenizer(models.BPE(vocabulary, merges, unk_token=unk, end_of_word_suffix=END_OF_WORD))
     raw.normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
@@ -143,6 +143,6 @@ def clip(vocabulary: Vocabulary, merges: Merges, unk: str | None) -> tokenizers.
 
 
 def word_ends() -> decoders.Decoder:
-    """The spaces that `</w>` stands for, written once the bytes are text again; none after the last word."""
+    """Return the decoder that replaces `</w>` by a space after the bytes are decoded, except after the last word."""
     last, others = decoders.Replace(Regex(rf"{END_OF_WORD}\z"), ""), decoders.Replace(END_OF_WORD, " ")
     return decoders.Sequence([decoders.ByteLevel(), last, others])

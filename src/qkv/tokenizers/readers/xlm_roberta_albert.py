@@ -1,7 +1,7 @@
-"""XLM-RoBERTa and ALBERT tokenizers: a SentencePiece model with pre-processing of their own, as in `transformers`.
+"""XLM-RoBERTa and ALBERT tokenizers: a SentencePiece model with other preprocessing, as in `transformers`.
 
-Both cut a text at its spaces before the model sees it, and put a `▁` before every word. What is a space, and what becomes
-of characters that the model's table leaves alone, is therefore another matter than in SentencePiece itself.
+Both cut the text at white space before the model is applied, and put a `▁` before every word. White space, and characters
+that the model's table doesn't change, are therefore treated differently than in SentencePiece itself.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from ..sentencepiece.model_file import Kind, ModelType, Piece, SentencePiece
 from ..sentencepiece.pipeline import SPACE
 from .hub_config import HubConfig
 
-_FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of its library, whatever the model's first pieces are
+_FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids in fairseq, regardless of the model's first pieces
 
 
 def xlm_roberta(model: SentencePiece) -> tokenizers.Tokenizer:
-    """XLM-RoBERTa's: `<s> <pad> </s> <unk>`, the model's pieces after its three special ones, `<mask>`."""
+    """Return XLM-RoBERTa's tokenizer: `<s> <pad> </s> <unk>`, the model's pieces but its three special ones, `<mask>`."""
     *first, mask = [Piece(name, 0.0, Kind.CONTROL) for name in (*_FAIRSEQ, "<mask>")]
     return _words(model, [*first, *model.pieces[3:], mask], _FAIRSEQ.index("<unk>"), _table(model))
 
 
 def albert(model: SentencePiece, config: HubConfig) -> tokenizers.Tokenizer:
-    """ALBERT's: the model's pieces, of text with plain quotes, without accents unless `keep_accents`, and in small letters
-    unless `do_lower_case` is off."""
+    """Return ALBERT's tokenizer. It normalizes quotes, strips accents unless `keep_accents` is set, and lowercases unless
+    `do_lower_case` is false."""
     stages: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     if not config.flag("keep_accents", False):
         stages += [normalizers.NFKD(), normalizers.StripAccents()]
@@ -41,9 +41,9 @@ def _words(
     model: SentencePiece, pieces: list[Piece], unk_id: int, stages: list[normalizers.Normalizer]
 ) -> tokenizers.Tokenizer:
     if model.model_type is not ModelType.UNIGRAM:
-        raise ValueError(f"it is a {model.model_type.name.lower()} model; its family's are unigram models")
+        raise ValueError(f"it is a {model.model_type.name.lower()} model, but those of its family are unigram models")
     if len({piece.text for piece in pieces}) < len(pieces):
-        raise ValueError("it has a piece twice, once its family's own special tokens are among its pieces")
+        raise ValueError("its pieces and the special tokens of its family overlap")
     raw = tokenizers.Tokenizer(models.Unigram([(piece.text, piece.score) for piece in pieces], unk_id, False))
     if stages:
         raw.normalizer = normalizers.Sequence(stages)

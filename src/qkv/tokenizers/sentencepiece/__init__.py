@@ -1,1 +1,1 @@
-"""SentencePiece models, read, run and written."""
+"""SentencePiece models: parsing, conversion to `tokenizers`, and writing."""

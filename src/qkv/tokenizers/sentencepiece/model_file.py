@@ -1,8 +1,8 @@
 """SentencePiece `.model` files: parses the protocol buffer without the sentencepiece library.
 
-A file is one `ModelProto` message (`sentencepiece_model.proto`): pieces, what the trainer was told, and how text is
-normalized. A protocol buffer is a list of fields, each a key (number and wire type) and a value; what a field means is
-in its number, and numbers that are not asked for are skipped.
+A file is one `ModelProto` message (`sentencepiece_model.proto`): the pieces, the trainer's settings and the normalizer's.
+A protocol buffer is a list of fields, each with a number, a wire type and a value. The number identifies the field; unknown
+numbers are skipped.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ..safety_limits import LONGEST_PIECE, check_charsmap
 
 Value = int | bytes
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; 3 and 4 (groups) are not in use any more
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; 3 and 4 (groups) are deprecated
 
 
 class Kind(IntEnum):
-    """What a piece is for."""
+    """Type of a piece."""
 
     NORMAL = 1
     UNKNOWN = 2
     CONTROL = 3
-    """Never read from text."""
+    """Never matched in text."""
     USER_DEFINED = 4
-    """Always one piece where text has it."""
+    """Always a single piece."""
     UNUSED = 5
     BYTE = 6
 
@@ -44,13 +44,13 @@ class ModelType(IntEnum):
 class Piece(NamedTuple):
     text: str
     score: float
-    """A log-probability (unigram), or minus the place in the order of merges (BPE)."""
+    """Log-probability (unigram), or negative rank of the merge (BPE)."""
     kind: Kind
 
 
 @dataclass(frozen=True)
 class SentencePiece:
-    """A `.model` file; names and defaults are those of `sentencepiece_model.proto`."""
+    """Content of a `.model` file, with the names and defaults of `sentencepiece_model.proto`."""
 
     pieces: tuple[Piece, ...]
     model_type: ModelType = ModelType.UNIGRAM
@@ -68,7 +68,7 @@ class SentencePiece:
 
 
 def parse(data: bytes) -> SentencePiece:
-    """Read a `.model` file. Raises ValueError with a reason when it is truncated, or not such a file."""
+    """Parse a `.model` file. Raises ValueError with the reason if it is truncated, or not a SentencePiece model."""
     pieces: list[Piece] = []
     trainer: dict[int, Value] = {}
     normalizer: dict[int, Value] = {}
@@ -79,13 +79,15 @@ def parse(data: bytes) -> SentencePiece:
         elif number in (2, 3, 5):
             {2: trainer, 3: normalizer, 5: denormalizer}[number].update(fields(_message(value)))
     if not pieces or not normalizer:
-        raise ValueError(f"it has {'no pieces' if not pieces else 'pieces, but does not say how text is normalized'}")
+        raise ValueError(f"it has no {'pieces' if not pieces else 'normalizer settings'}")
     table = _message(normalizer.get(2, b""))
     if table:
         check_charsmap(table)
     kind = _int(trainer, 3, ModelType.UNIGRAM)
     if kind not in set(ModelType):
-        raise ValueError(f"it has the model type {kind}; 1 (unigram), 2 (BPE), 3 (word) and 4 (character) are known")
+        raise ValueError(
+            f"it has the model type {kind}; supported are 1 (unigram), 2 (BPE), 3 (word) and 4 (character)"
+        )
     return SentencePiece(
         tuple(pieces),
         ModelType(kind),
@@ -104,7 +106,7 @@ def parse(data: bytes) -> SentencePiece:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, Value]]:
-    """The fields of a message, in their order: number and value, the four bytes of a float as they stand."""
+    """Yield the fields of a message in order: number and value; fixed-width values as raw bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -118,15 +120,15 @@ def fields(data: bytes) -> Iterator[tuple[int, Value]]:
         elif wire in (_FIXED32, _FIXED64):
             size = 4 if wire == _FIXED32 else 8
         else:
-            raise ValueError(f"it is no SentencePiece model: byte {at - 1} begins no field of a protocol buffer")
+            raise ValueError(f"it is no SentencePiece model: byte {at - 1} is not the start of a protocol buffer field")
         if number == 0 or size > len(data) - at:
-            raise ValueError(f"it is cut off, or no SentencePiece model: a field at byte {at} wants {size:,} bytes")
+            raise ValueError(f"it is cut off, or no SentencePiece model: a field at byte {at} has {size:,} bytes")
         yield number, data[at : at + size]
         at += size
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first, as long as the eighth is set."""
+    """Decode a variable-length integer: seven bits per byte, lowest first; the eighth bit continues the number."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
@@ -139,25 +141,25 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _piece(data: bytes) -> Piece:
-    read = dict(fields(data))
-    text, kind, four = _message(read.get(1, b"")), _int(read, 3, Kind.NORMAL), _message(read.get(2, bytes(4)))
-    score = struct.unpack("<f", four)[0] if len(four) == 4 else math.nan
+    values = dict(fields(data))
+    text, kind, raw = _message(values.get(1, b"")), _int(values, 3, Kind.NORMAL), _message(values.get(2, bytes(4)))
+    score = struct.unpack("<f", raw)[0] if len(raw) == 4 else math.nan
     if len(text) > 4 * LONGEST_PIECE:
-        raise ValueError(f"it has a piece of {len(text):,} bytes, {text[:40]!r} …, more than any model")
+        raise ValueError(f"it has a piece of {len(text):,} bytes, {text[:40]!r} …; the limit is {4 * LONGEST_PIECE:,}")
     if not text or kind not in set(Kind) or not math.isfinite(score):
         raise ValueError(f"it has a piece {text[:40]!r} of type {kind} with the score {score}")
-    # Nine digits are what a float of four bytes holds; the JSON reader of `tokenizers` gets more of them wrong.
+    # Nine digits identify a float32; the JSON reader of `tokenizers` rounds longer numbers wrongly.
     return Piece(text.decode("utf-8"), float(f"{score:.9g}"), Kind(kind))
 
 
 def _message(value: Value) -> bytes:
     if isinstance(value, int):
-        raise ValueError("it is no SentencePiece model: a number stands where a text or a message belongs")
+        raise ValueError("it is no SentencePiece model: a field holds a number instead of a text or a message")
     return value
 
 
-def _int(read: dict[int, Value], number: int, default: int) -> int:
-    value = read.get(number, default)
+def _int(values: dict[int, Value], number: int, default: int) -> int:
+    value = values.get(number, default)
     if not isinstance(value, int):
-        raise ValueError("it is no SentencePiece model: a text stands where a number belongs")
-    return value - (1 << 64) if value >= 1 << 63 else value  # negative numbers are written in 64 bits
+        raise ValueError("it is no SentencePiece model: a field holds a text instead of a number")
+    return value - (1 << 64) if value >= 1 << 63 else value  # negative numbers are stored in 64 bits

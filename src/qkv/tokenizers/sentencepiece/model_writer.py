@@ -1,5 +1,4 @@
-"""SentencePiece's `.model` files, written: the fields of the protocol buffer that `sentencepiece_file` reads, and a model
-found again in the pipeline that was made of it."""
+"""Writes SentencePiece `.model` files, and recovers a SentencePiece model from the pipeline it was converted to."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ from ..pipelines import close_holes
 from .model_file import Kind, Piece, SentencePiece
 from .pipeline import pipeline
 
-_SQUEEZES = r"\A +| +\z"  # the first stage of a pipeline that removes extra spaces
+_SQUEEZES = r"\A +| +\z"  # regular expression of the stage that removes extra spaces
 _PARTS = ("normalizer", "pre_tokenizer", "decoder", "model")
 
 
 def dump(model: SentencePiece) -> bytes:
-    """The content of a file: `parse(dump(model)) == model`. Scores have four bytes."""
+    """Return the bytes of a `.model` file: `parse(dump(model)) == model`. Scores are stored as float32."""
     pieces = (
         _bytes(1, piece.text.encode()) + b"\x15" + struct.pack("<f", piece.score) + _number(3, piece.kind)
         for piece in model.pieces
@@ -47,15 +46,15 @@ def dump(model: SentencePiece) -> bytes:
 
 
 def unigram_of(raw: tokenizers.Tokenizer, kind: Callable[[str], Kind]) -> SentencePiece:
-    """The model of which `pipeline` makes such a tokenizer, its pieces of the kinds that `kind` says.
+    """Return the unigram model that `pipeline` would convert to this tokenizer; `kind` gives the type of each piece.
 
-    Raises ValueError where there is none: of another model than a unigram's, or with stages of its own.
+    Raises ValueError if there is none: the tokenizer has another model, or stages that SentencePiece lacks.
     """
     state = _state(raw)
     if state["model"]["type"] != "Unigram":
-        raise ValueError(f"its pieces are those of a {state['model']['type']} model, not of a unigram model")
+        raise ValueError(f"it is a {state['model']['type']} model, not a unigram model")
     stages: list[dict[str, Any]] = (state["normalizer"] or {}).get("normalizers", [])
-    found = SentencePiece(
+    model = SentencePiece(
         tuple(Piece(text, score, kind(text)) for text, score in state["model"]["vocab"]),
         unk_id=state["model"]["unk_id"],
         precompiled_charsmap=next(
@@ -65,15 +64,15 @@ def unigram_of(raw: tokenizers.Tokenizer, kind: Callable[[str], Kind]) -> Senten
         remove_extra_whitespaces=any(stage.get("pattern") == {"Regex": _SQUEEZES} for stage in stages),
     )
     controls = [token.content for token in raw.get_added_tokens_decoder().values() if token.special]
-    again = _state(close_holes(pipeline(found), controls))
-    other = next((part for part in _PARTS if again[part] != state[part]), None)
+    converted = _state(close_holes(pipeline(model), controls))
+    other = next((part for part in _PARTS if converted[part] != state[part]), None)
     if other is not None:
-        raise ValueError(f"its {other.replace('_', '-')} is not one that a SentencePiece model can say")
-    return found
+        raise ValueError(f"its {other.replace('_', '-')} has no equivalent in a SentencePiece model")
+    return model
 
 
 def _state(raw: tokenizers.Tokenizer) -> dict[str, Any]:
-    """Its JSON, as it is once it has been read again."""
+    """Return a tokenizer's JSON in normal form, as it is after a round trip."""
     state: dict[str, Any] = json.loads(tokenizers.Tokenizer.from_str(raw.to_str()).to_str())
     return state
 
@@ -83,7 +82,7 @@ def _is(stage: dict[str, Any], kind: str) -> bool:
 
 
 def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1  # negative numbers are written in 64 bits
+    value &= (1 << 64) - 1  # negative numbers are stored in 64 bits
     groups = bytearray()
     while value >= 0x80:
         groups.append(value & 0x7F | 0x80)

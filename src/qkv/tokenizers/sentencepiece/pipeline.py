@@ -1,8 +1,8 @@
 """Converts a SentencePiece model to a pipeline of the `tokenizers` library that gives the same ids.
 
-SentencePiece normalizes a text as a whole, writes its spaces as `▁`, puts one before it, and gives that to the model at
-once. Where no piece holds a `▁` but at its beginning, cutting the text before every `▁` changes nothing, and lets the
-library remember words; else the model gets the whole text here too.
+SentencePiece normalizes the whole text, writes its spaces as `▁`, adds one before it, and tokenizes the result at once. If
+pieces contain `▁` only at their start, cutting the text before every `▁` gives the same ids and lets the library cache
+words; otherwise the model gets the whole text here too.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from .model_file import Kind, ModelType, Piece, SentencePiece
 
 SPACE = "▁"
 _APART, _TOGETHER = "e\u0301 \u212b \u2126", ("\u00e9 \u00c5 \u03a9", "\u00e9 \u00e5 \u03c9")  # cased, case-folded
-_NONE = "\ufdd0"  # a code that Unicode keeps from ever being a character
-_ALL = 1 << 16  # spaces
+_NONE = "\ufdd0"  # a noncharacter of Unicode
+_ALL = 1 << 16  # more spaces than a text begins with
 
 
 def pipeline(model: SentencePiece, extra: tuple[Piece, ...] = ()) -> tokenizers.Tokenizer:
-    """The library's tokenizer. Control tokens and user-defined symbols are added tokens, special and not.
+    """Convert a model to a tokenizer. Control tokens become special added tokens, user-defined symbols other added tokens.
 
     Args:
-        extra: pieces that follow those of the file, such as T5's sentinels.
+        extra: pieces after those of the file, such as T5's sentinels.
 
-    Raises ValueError for models that work in a way the library has no stage for.
+    Raises ValueError for models that use something for which the library has no stage.
     """
     for unsupported, what in (
         (model.treat_whitespace_as_suffix, "spaces written after words (treat_whitespace_as_suffix)"),
         (not model.escape_whitespaces, "spaces that are not written as ▁ (escape_whitespaces is off)"),
         (model.denormalizes, "a denormalizer"),
-        (model.model_type is ModelType.WORD, "a word model, which makes one unknown of unknown words side by side"),
+        (model.model_type is ModelType.WORD, "a word model, which joins adjacent unknown words"),
     ):
         if unsupported:
-            raise ValueError(f"it uses {what}, which can't be read here")
+            raise ValueError(f"it uses {what}, which qkv doesn't support")
     pieces = [*model.pieces, *extra]
     _check(pieces, model)
     raw = tokenizers.Tokenizer(_model(model, pieces))
@@ -65,7 +65,7 @@ def _check(pieces: list[Piece], model: SentencePiece) -> None:
             raise ValueError(f"it has the piece {piece.text!r} twice")
         seen.add(piece.text)
     if not 0 <= model.unk_id < len(pieces) or pieces[model.unk_id].kind is not Kind.UNKNOWN:
-        raise ValueError(f"its piece {model.unk_id}, the unknown one, is not among its pieces")
+        raise ValueError(f"its unknown piece has the id {model.unk_id}, which is not that of a piece of type UNKNOWN")
     if model.byte_fallback and not seen.issuperset(BYTES):
         raise ValueError("it falls back to bytes, but lacks some of the pieces <0x00> to <0xFF>")
 
@@ -83,10 +83,10 @@ def _model(model: SentencePiece, pieces: list[Piece]) -> models.Model:
 
 
 def merges_of(pieces: list[Piece]) -> list[tuple[str, str]]:
-    """The merges of a BPE model, which SentencePiece keeps as scores.
+    """Return the merges of a BPE model, which SentencePiece stores as scores.
 
-    It joins the two neighbors whose join is the piece of the highest score, however they came about: so every way to
-    cut a piece into two pieces is a merge, with the piece's rank.
+    SentencePiece merges the two neighbors whose concatenation is the piece with the highest score, so every way to cut a
+    piece into two pieces is a merge with the piece's rank.
     """
     spelled = {piece.text: i for i, piece in enumerate(pieces) if piece.kind in (Kind.NORMAL, Kind.USER_DEFINED)}
     ranked = sorted((piece for piece in pieces if piece.kind is Kind.NORMAL), key=lambda piece: -piece.score)
@@ -98,13 +98,13 @@ def merges_of(pieces: list[Piece]) -> list[tuple[str, str]]:
     ]
 
 
-# -- around it ------------------------------------------------------------------------------------------------------
+# -- normalization and decoding ---------------------------------------------------------------------------------------
 
 
 def _normalizer(model: SentencePiece, defined: list[str], words: bool) -> normalizers.Normalizer:
-    r"""The stages of SentencePiece's `Normalizer::Normalize`. `\A` and `\z` are the ends of the text, not of a line.
+    r"""Return the stages of SentencePiece's `Normalizer::Normalize`. `\A` and `\z` are the ends of the text, not of a line.
 
-    Where the text is cut into words, the cutter writes the `▁`, which is faster.
+    If the text is cut into words (`words`), the pre-tokenizer writes the `▁`, which is faster.
     """
     stages: list[normalizers.Normalizer] = []
     if model.precompiled_charsmap:
@@ -121,13 +121,13 @@ def _normalizer(model: SentencePiece, defined: list[str], words: bool) -> normal
 
 
 def _characters(charsmap: bytes) -> list[normalizers.Normalizer]:
-    """The model's table of characters.
+    """Return the stages that apply the model's character table.
 
-    The library looks up characters with their combining marks as one, and misses or drops some that SentencePiece
-    composes (Hangul, Vietnamese and kana written apart, as file names on macOS are). Where the table is one that
-    composes, the text is composed before and after, and marks that are left are parted from their characters meanwhile, by
-    one that is none. A mark that begins the text has nothing to be parted from, and the library's table fails on a text
-    that a stage before has put something in front of.
+    The library looks up a character together with its combining marks, and misses or drops some that SentencePiece
+    composes (decomposed Hangul, Vietnamese and kana, as in file names on macOS). If the table composes, the text is
+    therefore normalized to NFC before and after, and the remaining marks are separated from their characters by a
+    noncharacter in between. A mark at the start of the text is not separated, because the library's table fails on a text
+    to which an earlier stage has prepended something.
     """
     table = normalizers.Precompiled(charsmap)
     if table.normalize_str(_APART) not in _TOGETHER:
@@ -137,7 +137,7 @@ def _characters(charsmap: bytes) -> list[normalizers.Normalizer]:
 
 
 def _prefix(defined: list[str]) -> normalizers.Normalizer:
-    """The space before the text. The library normalizes user-defined symbols too, to find them: they get none."""
+    """Return the stage that prepends a space, except to user-defined symbols, which the library normalizes too."""
     if not defined:
         return normalizers.Prepend(SPACE)
     symbols = "|".join(map(re.escape, defined))

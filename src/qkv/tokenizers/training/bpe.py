@@ -21,7 +21,7 @@ from .spec import SubwordSpec, Trace, VocabSize, prepend_scheme, require_unk
 
 Ties = Literal["oldest", "lexicographic"]
 """Which of equally frequent pairs BPE merges first: the one with the older symbols (characters by code point, then merged
-symbols as they were made), as the `tokenizers` library does; or the lexicographically greatest."""
+symbols in the order of their merges), as in the `tokenizers` library; or the lexicographically greatest."""
 
 
 def bpe_steps(
@@ -31,10 +31,10 @@ def bpe_steps(
     ties: Ties = "oldest",
     spelled: Callable[[str], Any] = str,
 ) -> Iterator[Step]:
-    """Byte-pair encoding: merge the most frequent pair, again and again (Sennrich et al. 2016, arXiv:1508.07909).
+    """Byte-pair encoding: repeatedly merge the most frequent pair (Sennrich et al. 2016, arXiv:1508.07909).
 
-    `spelled` is what lexicographic order compares of a symbol: its bytes, where symbols stand for bytes. Stops after
-    `merges` new symbols, or when no pair is left that occurs `min_frequency` times.
+    `spelled` is the key by which lexicographic order compares symbols, such as the bytes that they stand for. Stops after
+    `merges` new symbols, or when no remaining pair occurs `min_frequency` times.
     """
     words = Words(counts)
     age = {symbol: i for i, symbol in enumerate(sorted(words.symbols))}
@@ -50,7 +50,7 @@ def bpe_steps(
     while len(age) < limit and waiting:
         count, _, pair = heappop(waiting)
         if -count != words.pairs[pair]:
-            continue  # of an earlier step: its new count stands there, too
+            continue  # an outdated count: the heap has the new one, too
         if -count < max(1, min_frequency):
             return
         step, changed = words.step(pair, -count)
@@ -62,7 +62,7 @@ def bpe_steps(
 
 
 class _Greatest:
-    """Turns an order round, so that a heap gives the greatest first."""
+    """Reverses the order of a value, so that a heap returns the greatest first."""
 
     __slots__ = ("value",)
 
@@ -79,19 +79,21 @@ class _Greatest:
 class BPE(SubwordSpec, kind="bpe"):
     """Byte-pair encoding (Sennrich et al. 2016), over bytes as in GPT-2 (Radford et al. 2019) or over characters.
 
-    Byte level: every text is spelled without loss. Character level: a space is `▁`, which begins the word after it, as
-    in SentencePiece; characters that the training text lacked are unknown, or bytes with `byte_fallback`.
+    Byte level: every text is encoded without loss. Character level: a space becomes `▁` at the start of the next word, as
+    in SentencePiece; characters that the training texts lack are unknown, or bytes with `byte_fallback`.
     """
 
     vocab_size: VocabSize = 8000
     min_frequency: PositiveInt = 2
-    """Pairs seen less often are not merged."""
+    """Pairs that occur less often are not merged."""
     byte_level: bool = True
     prefix_space: bool | None = None
-    """Treat the first word like the others, by a space before it. None: at character level yes; at byte level never."""
+    """Put a space before the first word, so that it is treated like the others. None: yes at character level; byte level
+    never does."""
     ties: Ties = "oldest"
-    """Of equally frequent pairs the one with the older symbols, as the `tokenizers` library has it; or `lexicographic`, the
-    greatest pair of bytes, as in textbook implementations, whose merges these are with `min_frequency: 1`."""
+    """Which of equally frequent pairs is merged first: `oldest`, the one with the older symbols, as in the `tokenizers`
+    library; or `lexicographic`, the greatest pair of bytes, which with `min_frequency: 1` gives the merges of textbook
+    implementations."""
 
     @model_validator(mode="after")
     def _one_level(self) -> Self:
@@ -114,13 +116,13 @@ class BPE(SubwordSpec, kind="bpe"):
 
     def learn(self, texts: Iterable[str], trace: Trace | None = None) -> models.Model:
         texts = list(texts) if trace else texts
-        found, merges = self._merged(texts, trace) if self.ties == "lexicographic" else self._trained(texts, trace)
-        vocabulary = {token: i for i, token in enumerate([*self.names, *self.fallback, *found])}
+        symbols, merges = self._merged(texts, trace) if self.ties == "lexicographic" else self._trained(texts, trace)
+        vocabulary = {token: i for i, token in enumerate([*self.names, *self.fallback, *symbols])}
         unk = None if self.byte_level else self.unk
         return models.BPE(vocabulary, merges, unk_token=unk, byte_fallback=self.byte_fallback)
 
     def _merged(self, texts: Iterable[str], trace: Trace | None) -> tuple[list[str], list[Pair]]:
-        """Symbols and merges, by the readable trainer."""
+        """Return symbols and merges, learned by `bpe_steps`."""
         counts = count_words(texts, self.pipeline(models.BPE()))
         alphabet = sorted(byte_symbols()) if self.byte_level else sorted({symbol for word in counts for symbol in word})
         self._check_size(self.vocab_size, len(alphabet) + len(self.fallback))
@@ -133,7 +135,7 @@ class BPE(SubwordSpec, kind="bpe"):
         return list(tokens), [(step.left, step.right) for step in steps]
 
     def _trained(self, texts: Iterable[str], trace: Trace | None) -> tuple[list[str], list[Pair]]:
-        """Symbols and merges, by the library."""
+        """Return symbols and merges, learned by the library."""
         raw = self.pipeline(models.BPE())
         trainer = trainers.BpeTrainer(
             vocab_size=max(self.vocab_size - len(self.fallback), 0),
@@ -144,14 +146,14 @@ class BPE(SubwordSpec, kind="bpe"):
         )
         raw.train_from_iterator(texts, trainer)
         learned = contents(raw.model)
-        found = list(learned["vocab"])[len(self.names) :]
-        self._check_size(self.vocab_size, len(found) + len(self.fallback))
+        symbols = list(learned["vocab"])[len(self.names) :]
+        self._check_size(self.vocab_size, len(symbols) + len(self.fallback))
         merges = [(left, right) for left, right in learned["merges"]]
         if trace:
-            grown = sum(len(token) > 1 for token in found)
-            for step in bpe_steps(count_words(texts, raw), grown, self.min_frequency):
+            merged = sum(len(token) > 1 for token in symbols)
+            for step in bpe_steps(count_words(texts, raw), merged, self.min_frequency):
                 trace(step)
-        return found, merges
+        return symbols, merges
 
 
 _BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}

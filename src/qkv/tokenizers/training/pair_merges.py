@@ -1,4 +1,4 @@
-"""A corpus of words as symbols whose adjacent pairs are merged: what BPE and WordPiece training share."""
+"""Pair counts and merges over a corpus of words, shared by BPE and WordPiece training."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from itertools import pairwise
 
 Pair = tuple[str, str]
 
-SHOWN = 12  # words of the corpus that a step carries along
+SHOWN = 12  # words of the corpus that a step holds
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One merge: the table grew by `token`."""
+    """One merge, which adds `token` to the vocabulary."""
 
     left: str
     right: str
     token: str
     count: int
-    """How often the pair stood in the corpus."""
+    """Count of the pair in the corpus."""
     score: float
-    """What the pair was chosen for: its count (BPE) or its likelihood score (WordPiece)."""
+    """Score by which the pair was chosen: its count (BPE) or its likelihood score (WordPiece)."""
     symbols: int
-    """How many symbols the corpus has left after the merge; it only shrinks."""
+    """Number of symbols in the corpus after the merge; it never grows."""
     words: tuple[tuple[str, ...], ...]
-    """The corpus after the merge, a word being its symbols; of a larger one, the first few words that changed."""
+    """The corpus after the merge, each word as its symbols; of a larger corpus, the first few words that changed."""
 
 
 class Words:
-    """Distinct words with their counts, each a list of symbols, and the counts of symbols and of adjacent pairs.
+    """The distinct words of a corpus as lists of symbols, with counts of words, symbols and adjacent pairs.
 
-    A merge touches only the words that hold the pair, so that a table of thousands of merges costs little more than
+    A merge updates only the words that contain the pair, so that learning thousands of merges costs little more than
     reading the corpus once.
     """
 
     def __init__(self, counts: Mapping[str, int], split: Callable[[str], list[str]] = list, prefix: str = "") -> None:
-        """`split` cuts a word into its first symbols; `prefix` marks symbols that continue a word (`##`)."""
+        """`split` cuts a word into its initial symbols; `prefix` marks symbols that continue a word (`##`)."""
         self.prefix = prefix
         self.counts = list(counts.values())
         self.cut = [split(word) for word in counts]
@@ -49,7 +49,7 @@ class Words:
             self._count(index, +1)
 
     def merge(self, pair: Pair) -> tuple[str, set[Pair]]:
-        """Join the pair wherever it stands, from the left; the new symbol, and every pair whose count changed."""
+        """Merge every occurrence of a pair, from the left. Return the new symbol, and the pairs whose counts changed."""
         token = pair[0] + pair[1].removeprefix(self.prefix)
         changed = {pair}
         for index in sorted(self._where[pair]):
@@ -59,7 +59,7 @@ class Words:
         return token, changed
 
     def step(self, pair: Pair, score: float) -> tuple[Step, set[Pair]]:
-        """`merge`, with an account of it."""
+        """Merge a pair like `merge`. Return the `Step`, and the pairs whose counts changed."""
         count = self.pairs[pair]
         touched = sorted(self._where[pair])
         token, changed = self.merge(pair)
@@ -68,7 +68,7 @@ class Words:
         return Step(*pair, token, count, score, self.size, words), changed
 
     def _count(self, index: int, sign: int) -> set[Pair]:
-        """Add (+1) or take away (−1) one word's symbols and pairs."""
+        """Add (+1) or subtract (−1) the symbols and pairs of one word, and return these pairs."""
         symbols, weight = self.cut[index], sign * self.counts[index]
         self.size += weight * len(symbols)
         for symbol in symbols:
@@ -84,7 +84,7 @@ class Words:
 
 
 def joined(symbols: list[str], pair: Pair, token: str) -> list[str]:
-    """A word with the pair made one symbol wherever it stands, from the left."""
+    """Return a word's symbols with every occurrence of the pair replaced by `token`, from the left."""
     result: list[str] = []
     rest = iter(range(len(symbols)))
     for i in rest:

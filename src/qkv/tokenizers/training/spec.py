@@ -20,20 +20,20 @@ from .pair_merges import Step
 
 Trace = Callable[[Step], None]
 
-VocabSize = Annotated[int, Field(ge=1, le=10_000_000)]  # the trainers take room for all of it before they begin
+VocabSize = Annotated[int, Field(ge=1, le=10_000_000)]  # the trainers allocate all of it at the start
 
 
 class TokenizerSpec(Spec, role="tokenizer"):
     """Settings of a tokenizer.
 
-    Ids begin with the control tokens, those of `pad unk bos eos mask` that are set, in this order; then come the markers of
-    `special`, then the learned vocabulary. Control tokens are added by the program and never read from text; markers are
-    read from text, each as one id, and kept when decoding.
+    The first ids are those of the control tokens (`pad unk bos eos mask`, if set, in this order), then of the markers in
+    `special`, then of the learned vocabulary. Control tokens are added by the program and never matched in text; markers
+    are matched in text, each as one id, and kept when decoding.
     """
 
     lowercase: bool = False
     normalization: Literal["none", "nfc", "nfkc"] = "none"
-    """Unicode normalization. `none` is lossless; `nfkc` is that of SentencePiece."""
+    """Unicode normalization. `none` is lossless; `nfkc` is SentencePiece's default."""
     pad: str | None = "<pad>"
     unk: str | None = "<unk>"
     bos: str | None = "<s>"
@@ -49,7 +49,7 @@ class TokenizerSpec(Spec, role="tokenizer"):
     def _known_name(cls, name: str | None, info: Any) -> str | None:
         allowed = ROLES[info.field_name]
         if name is not None and name not in allowed:
-            raise ValueError(f"{name!r} would not be found again in a tokenizer.json; use one of {', '.join(allowed)}")
+            raise ValueError(f"{name!r} is not a known name for {info.field_name}; use one of {', '.join(allowed)}")
         return name
 
     @field_validator("special")
@@ -71,13 +71,15 @@ class TokenizerSpec(Spec, role="tokenizer"):
     def _distinct(self) -> Self:
         twice = [name for name, times in Counter(self.names).items() if times > 1]
         if twice:
-            raise ValueError(f"special tokens must differ, and {', '.join(map(repr, twice))} is there twice")
+            raise ValueError(
+                f"special tokens must differ: {', '.join(map(repr, twice))} is given twice; rename or remove one"
+            )
         return self
 
     # -- overridden by each kind ---------------------------------------------------------------------------------
 
     def learn(self, texts: Iterable[str], trace: Trace | None = None) -> models.Model:
-        """Train the model; its vocabulary begins with `names`. Markers have been removed from `texts`."""
+        """Train the model and return it; its vocabulary begins with `names`. Markers have been removed from `texts`."""
         raise NotImplementedError
 
     def normalizer(self) -> normalizers.Normalizer | None:
@@ -94,16 +96,16 @@ class TokenizerSpec(Spec, role="tokenizer"):
     def decoder(self) -> decoders.Decoder | None:
         return None
 
-    # -- what they share ----------------------------------------------------------------------------------------
+    # -- shared by all kinds ----------------------------------------------------------------------------------------
 
     @property
     def controls(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(n for n in (self.pad, self.unk, self.bos, self.eos, self.mask) if n))
 
     def with_roles(self, roles: Iterable[str]) -> Self:
-        """With a control token for each of these roles, named in the style of the existing ones."""
-        way = any(name.startswith("[") for name in self.controls)
-        return self.replace({role: ROLES[role][way] for role in roles if getattr(self, role) is None})
+        """Return the spec with a control token for each of these roles, named in the style of the existing ones."""
+        style = any(name.startswith("[") for name in self.controls)
+        return self.replace({role: ROLES[role][style] for role in roles if getattr(self, role) is None})
 
     @property
     def names(self) -> list[str]:
@@ -111,26 +113,26 @@ class TokenizerSpec(Spec, role="tokenizer"):
         return [*self.controls, *self.special]
 
     def parts(self, texts: Iterable[str], trace: Trace | None = None) -> Parts:
-        """What a `qkv.tokenizers.tokenizer.Tokenizer` is made of; use `qkv.tokenizers.tokenizer.train`, which wraps it."""
+        """Train, and return the parts of a `Tokenizer`; `qkv.tokenizers.tokenizer.train` returns the `Tokenizer` itself."""
         return Parts(self.train(texts, trace), Extra(dropout=getattr(self, "dropout", 0.0)))
 
     def train(self, texts: Iterable[str], trace: Trace | None = None) -> tokenizers.Tokenizer:
-        """The library's tokenizer."""
+        """Train, and return a tokenizer of the `tokenizers` library."""
         pipeline = self.pipeline(self.learn(self._without_markers(texts), trace))
         pipeline.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in self.controls])
         pipeline.add_tokens([AddedToken(name, special=False, normalized=False) for name in self.special])
         return pipeline
 
     def pipeline(self, model: models.Model) -> tokenizers.Tokenizer:
-        """The kind's normalizer, pre-tokenizer and decoder around a model."""
+        """Return a tokenizer of this model with the kind's normalizer, pre-tokenizer and decoder."""
         raw = tokenizers.Tokenizer(model)
-        before, between, after = self.normalizer(), self.pre_tokenizer(), self.decoder()
-        if before is not None:
-            raw.normalizer = before
-        if between is not None:
-            raw.pre_tokenizer = between
-        if after is not None:
-            raw.decoder = after
+        normalizer, pre_tokenizer, decoder = self.normalizer(), self.pre_tokenizer(), self.decoder()
+        if normalizer is not None:
+            raw.normalizer = normalizer
+        if pre_tokenizer is not None:
+            raw.pre_tokenizer = pre_tokenizer
+        if decoder is not None:
+            raw.decoder = decoder
         return close_holes(raw, self.controls)
 
     def _without_markers(self, texts: Iterable[str]) -> Iterator[str]:
@@ -148,27 +150,27 @@ class TokenizerSpec(Spec, role="tokenizer"):
         least = len(self.names) + needed
         if vocab_size < least:
             raise ValueError(
-                f"vocab_size is {vocab_size}, but {len(self.names)} special tokens and {needed} more, without which "
-                f"these texts can't be spelled, make {least}: set it to that or more"
+                f"vocab_size is {vocab_size}, but these texts need {len(self.names)} special tokens and {needed} "
+                f"characters or bytes: set it to {least} or more"
             )
 
 
 def require_unk(spec: Any) -> Any:
     if spec.unk is None:
-        raise ValueError(f"a {spec.kind} tokenizer meets text that it can't spell, so it needs an unk token")
+        raise ValueError(f"a {spec.kind} tokenizer can't encode every text, so it needs an unk token; set unk")
     return spec
 
 
 def refuse_trace(spec: TokenizerSpec, trace: Trace | None) -> None:
     if trace:
-        raise ValueError(f"only bpe and wordpiece grow by merges that can be traced, not {spec.kind}")
+        raise ValueError(f"only bpe and wordpiece learn merges that can be traced, not {spec.kind}")
 
 
 class ByteFallbackSpec(TokenizerSpec):
     """Base of kinds with byte fallback."""
 
     byte_fallback: bool = False
-    """Spell characters that the vocabulary lacks as their UTF-8 bytes, 256 more tokens, so that nothing is unknown."""
+    """Encode characters that the vocabulary lacks as UTF-8 bytes, so that nothing is unknown; adds 256 tokens."""
 
     @property
     def fallback(self) -> list[str]:
@@ -183,12 +185,12 @@ class SubwordSpec(ByteFallbackSpec):
     """Base of subword kinds."""
 
     split_digits: bool = False
-    """Every digit a token of its own (Llama, PaLM): numbers are then copied and compared digit by digit."""
+    """Make every digit its own token (Llama, PaLM), so that numbers are processed digit by digit."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Subword regularization of training texts (qkv.tokenizers.subword_regularization); evaluation is not affected.
 
-    bpe: the probability with which a merge is left out (Provilkov et al. 2020; 0.1). unigram: α, which the
-    log-probabilities of splits are multiplied with before one is drawn (Kudo 2018; 0.1 to 0.5). 0: always one split.
+    bpe: probability of dropping a merge (Provilkov et al. 2020; 0.1). unigram: α, which multiplies the log-probabilities
+    of segmentations before one is sampled (Kudo 2018; 0.1 to 0.5). 0: no regularization.
     """
 
     def _digits_apart(self, words: pre_tokenizers.PreTokenizer) -> pre_tokenizers.PreTokenizer:

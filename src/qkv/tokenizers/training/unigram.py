@@ -14,11 +14,11 @@ from .spec import SubwordSpec, Trace, VocabSize, prepend_scheme, refuse_trace, r
 
 
 class Unigram(SubwordSpec, kind="unigram"):
-    """A unigram language model over pieces (Kudo 2018, SentencePiece): of all segmentations the most probable wins."""
+    """A unigram language model over pieces (Kudo 2018, SentencePiece): the most probable segmentation is chosen."""
 
     vocab_size: VocabSize = 8000
     prefix_space: bool = True
-    """Treat the first word like the others, by a space before it."""
+    """Put a space before the first word, so that it is treated like the others."""
     max_piece_length: PositiveInt = 16
 
     @model_validator(mode="after")
@@ -44,7 +44,7 @@ class Unigram(SubwordSpec, kind="unigram"):
         characters = set("▁") if self.prefix_space else set()
         try:
             raw.train_from_iterator(collecting_characters(normalized(texts, raw), characters), trainer)
-        finally:  # the library's own word on a size too small doesn't name the size that would do
+        finally:  # the library's own error doesn't name the smallest vocab_size
             self._check_size(self.vocab_size, len(characters) + len(self.fallback))
         scored = canonical_pieces(
             contents(raw.model)["vocab"][len(self.names) :], self.vocab_size - len(self.names) - len(self.fallback)

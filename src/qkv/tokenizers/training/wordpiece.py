@@ -1,12 +1,12 @@
-"""Training WordPiece by likelihood (Schuster & Nakajima 2012), which the `tokenizers` library does not do.
+"""WordPiece: the tokenizer kind `wordpiece`, trained by likelihood (Schuster & Nakajima 2012).
 
-That library's `WordPieceTrainer` merges the most *frequent* pair: its vocabulary is BPE's, written with `##`. WordPiece
-merges the pair that raises the likelihood of the corpus under a unigram model most, which is the pair with the highest
+The `tokenizers` library's `WordPieceTrainer` merges the most *frequent* pair: its vocabulary is BPE's, written with `##`.
+WordPiece merges the pair that most increases the likelihood of the corpus under a unigram model: the pair with the highest
 
     score(a, b) = freq(ab) / (freq(a) · freq(b))
 
-so that `##q ##u`, always seen together, comes before `t ##h`, seen more often but also apart. With little text that makes
-pieces of rare words first and leaves `the` in letters; merging by frequency, as that library does, is there too.
+so `##q ##u`, which always occur together, come before `t ##h`, which are more frequent but also occur apart. With little
+text this merges rare words first and leaves `the` in letters; `merge: frequency` merges like the library.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .spec import TokenizerSpec, Trace, VocabSize, require_unk
 
 CONTINUES = "##"
 Merge = Literal["likelihood", "frequency"]
-LONGEST_WORD = 100  # characters; the model calls longer words unknown, so they teach nothing
+LONGEST_WORD = 100  # characters; longer words are unknown to the model, so training ignores them
 
 
 def train_wordpiece(
@@ -39,15 +39,15 @@ def train_wordpiece(
     merge: Merge = "likelihood",
     trace: Callable[[Step], None] | None = None,
 ) -> list[str]:
-    """The pieces of a WordPiece vocabulary, characters first, then merged pieces in the order they were made.
+    """Train WordPiece, and return its pieces: characters first, then merged pieces in the order of the merges.
 
     Args:
-        counts: the words of the corpus and how often each occurs.
-        size: how many pieces at most. The characters are always there, so the result may be larger when `size` is too
-            small for them; and smaller when no pair is left.
-        min_frequency: pairs seen less often than this are not merged.
-        limit_alphabet: keep only this many characters, the most frequent; words with others are left out.
-        merge: by which score pairs are merged.
+        counts: the words of the corpus with their counts.
+        size: maximum number of pieces. All characters are always included, so the result is larger if `size` is too small
+            for them; it is smaller if no pair is left to merge.
+        min_frequency: pairs that occur less often are not merged.
+        limit_alphabet: number of characters to keep, the most frequent; words with other characters are left out.
+        merge: the score by which pairs are chosen.
     """
     counts = {word: count for word, count in counts.items() if len(word) <= LONGEST_WORD}
     characters = Counter[str]()
@@ -68,15 +68,14 @@ def train_wordpiece(
 
 
 def pieces_of(word: str) -> list[str]:
-    """The smallest pieces of a word: `cat` is `c ##a ##t`."""
+    """Split a word into characters: `cat` is `c ##a ##t`."""
     return [word[0], *(CONTINUES + character for character in word[1:])]
 
 
 def wordpiece_steps(words: Words, min_frequency: int = 1, merge: Merge = "likelihood") -> Iterator[Step]:
-    """Merge the pair with the highest score, again and again, until none is left that occurs `min_frequency` times.
+    """Repeatedly merge the pair with the highest score, until no pair occurs `min_frequency` times.
 
-    Of equal scores the pair seen more often comes first, then the alphabetically first, so that training is
-    deterministic.
+    Ties go to the more frequent pair, then to the alphabetically first, so that training is deterministic.
     """
     scores = _Scores(words, max(1, min_frequency), merge)
     while (best := scores.best()) is not None:
@@ -87,11 +86,10 @@ def wordpiece_steps(words: Words, min_frequency: int = 1, merge: Merge = "likeli
 
 
 class _Scores:
-    """The score of every pair, in one array.
+    """The scores of all pairs in one array.
 
-    A merge of a and b changes freq(a) and freq(b), and with them the scores of all pairs that hold a or b: thousands,
-    when the symbol is a common letter. An array takes that in one operation; a heap took 17 times as long for 28,000
-    pieces.
+    A merge of a and b changes freq(a) and freq(b), and so the scores of all pairs with a or b: thousands for a common
+    letter. An array updates them in one operation; a heap took 17 times as long for 28,000 pieces.
     """
 
     def __init__(self, words: Words, min_frequency: int, merge: Merge) -> None:
@@ -118,7 +116,7 @@ class _Scores:
         return min(self._pairs[row] for row in rows[counts == counts.max()]), float(highest)
 
     def update(self, changed: Iterable[Pair], symbols: Iterable[str]) -> None:
-        """Take over the counts of the changed pairs; score anew every pair that holds one of the symbols."""
+        """Update the counts of the changed pairs, and the scores of every pair with one of the symbols."""
         for pair in changed:
             count = self._words.pairs[pair]
             if pair in self._row or count >= self._min_frequency:
@@ -139,9 +137,9 @@ class _Scores:
             row = self._row[pair] = len(self._pairs)
             self._pairs.append(pair)
             if row >= len(self._count):
-                grown = 2 * row + 1024
-                self._count, self._score = _grown(self._count, grown), _grown(self._score, grown)
-                self._ends = _grown(self._ends, grown)
+                size = 2 * row + 1024
+                self._count, self._score = _resized(self._count, size), _resized(self._score, size)
+                self._ends = _resized(self._ends, size)
             self._ends[:, row] = [self._symbol_id(symbol) for symbol in pair]
             for symbol in set(pair):
                 self._rows_of[symbol].append(row)
@@ -150,29 +148,29 @@ class _Scores:
     def _symbol_id(self, symbol: str) -> int:
         number = self._symbol.setdefault(symbol, len(self._symbol))
         if number >= len(self._frequency):
-            self._frequency = _grown(self._frequency, 2 * number + 1024)
+            self._frequency = _resized(self._frequency, 2 * number + 1024)
         return number
 
 
-def _grown(array: np.ndarray, size: int) -> np.ndarray:
+def _resized(array: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([array, np.zeros((*array.shape[:-1], size - array.shape[-1]), dtype=array.dtype)], axis=-1)
 
 
 class WordPiece(TokenizerSpec, kind="wordpiece"):
-    """BERT's pieces (Schuster & Nakajima 2012, Devlin et al. 2019); `##` continues a word.
+    """WordPiece as in BERT (Schuster & Nakajima 2012, Devlin et al. 2019); `##` continues a word.
 
     Words are split at spaces and punctuation, control characters are dropped, and `lowercase` also strips accents, as
-    in BERT: decoding gives back the words, not the spacing. A word with an unseen character is unknown as a whole.
+    in BERT: decoding restores the words, not the spacing. A word with an unseen character is unknown as a whole.
     """
 
     vocab_size: VocabSize = 8000
     min_frequency: PositiveInt = 2
-    """Pairs seen less often are not merged."""
+    """Pairs that occur less often are not merged."""
     limit_alphabet: PositiveInt | None = None
-    """Keep only this many characters, the most frequent."""
+    """Number of characters to keep, the most frequent; None keeps all."""
     merge: Merge = "likelihood"
-    """What is merged first: the pair that makes the texts likeliest, as published, or the most frequent. With less than
-    some hundred million words `frequency` makes the better vocabulary, in which common words are whole."""
+    """The score by which pairs are merged: the likelihood of the texts, as published, or the frequency of the pair. With
+    less than some hundred million words `frequency` gives the better vocabulary, which has common words as one piece."""
 
     @model_validator(mode="after")
     def _has_unk(self) -> Self:
