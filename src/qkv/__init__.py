@@ -78,6 +78,7 @@ _HOME = {
     "generation.settings": ["Generation"],
     "directories.adapters": ["load_adapter", "save_adapter"],
     "directories.build": ["build"],
+    "experiments.from_python": ["train"],
     "inference.run": ["load", "Run"],
     "recipes.recipe": ["Recipe"],
 }
@@ -127,6 +128,7 @@ if TYPE_CHECKING:
     from .data.source import Source
     from .directories.adapters import load_adapter, save_adapter
     from .directories.build import build
+    from .experiments.from_python import train
     from .families import preset
     from .generation.settings import Generation
     from .inference.run import Run, load

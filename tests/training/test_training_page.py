@@ -31,9 +31,13 @@ def test_its_tables_name_every_kind(role):
     assert ours <= set(re.findall(r"^\| `([\w-]+)` \|", PAGE, re.MULTILINE))
 
 
-def test_its_python_runs():
-    (block,) = blocks("python")
+def test_its_python_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    training, block = blocks("python")
     names: dict = {}
+    exec(compile(training, "training.md", "exec"), names)
+    assert names["run"].recipe.training.max_steps == 10 and "\nfinal" not in (printed := capsys.readouterr().out)
+    assert "\ntrain " in printed and "\neval " in printed and (tmp_path / "runs/cats/report.html").is_file()
     exec(compile(block, "training.md", "exec"), names)
     assert isinstance(names["optimizer"], torch.optim.Optimizer)
     assert not names["model"].decoder.embedding.weight.requires_grad

@@ -51,6 +51,7 @@ from ..recipes.vectors import load_vectors
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.checkpoints import rng
 from ..training.checkpoints.weights import model_tensors, replace_tensors
+from ..training.logging.metrics_file import Callback
 from ..training.logging.progress_bar import span
 from ..training.loop import check_metric, fit
 from ..training.mixed_precision import DTYPES
@@ -89,11 +90,13 @@ def train(
     overwrite: bool = False,
     device: str | torch.device = "auto",
     console: Console | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Trained:
     """Train by a recipe, evaluate on its test split, and write the run directory `out`.
 
     resume:    continue the run in `out` from its last save, bit for bit; start from the beginning if there is none.
     overwrite: replace the run in `out`. A directory that is not a run is never touched.
+    callbacks: called with every record of `metrics.jsonl`.
 
     Raises ValueError, before anything is written, if recipe, data, device and directory don't fit together, or if the
     machine has too little memory.
@@ -109,7 +112,7 @@ def train(
         job = Job.prepare(recipe, out, where, resume, console)
         first = job.check_memory()
         try:
-            return job.train(resume, first, overwrite)
+            return job.train(resume, first, overwrite, callbacks)
         except Exception:
             if fresh and is_stub(out) and State.of(out) is State.STARTED:
                 clear(out)  # training never began: leave nothing behind
@@ -223,7 +226,7 @@ class Job:
             self.length = count(recipe.data, recipe.seed)
         return batches[0]
 
-    def train(self, resume: bool, first: Batch, overwrite: bool = False) -> Trained:
+    def train(self, resume: bool, first: Batch, overwrite: bool = False, callbacks: Sequence[Callback] = ()) -> Trained:
         """Train, evaluate, and write the files of the run."""
         recipe = self.recipe
         model = self._model()
@@ -253,6 +256,7 @@ class Job:
             flops_per_token=flops_per_token(self.spec, first),
             peak_flops=peak_flops(self.device, DTYPES[precision]),
             console=self.console,
+            callbacks=callbacks,
         )
         self._say(f"{str(outcome)[0].upper()}{str(outcome)[1:]}.")
         if self.opened is not None and (self.opened.report.skipped or self.opened.report.cut):

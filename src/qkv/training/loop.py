@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from .checkpoints.weights import (
     optimizer_tensors,
     replace_tensors,
 )
+from .logging.metrics_file import Callback
 from .logging.progress_bar import ProgressBar
 from .logging.step_metrics import StepMetrics, StepRecord
 from .objective import Objective
@@ -60,6 +61,7 @@ def fit(
     flops_per_token: float | None = None,
     peak_flops: float | None = None,
     console: Console | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingResult:
     """Train a model, and leave the delivered weights in it and in `out`/model.safetensors.
 
@@ -71,6 +73,7 @@ def fit(
                      run finds another, that is told.
     flops_per_token: of forward and backward, per token as `Batch.tokens` counts them; with `peak_flops` (per second)
                      it gives the MFU, model FLOPs utilization.
+    callbacks:       called with every record of `metrics.jsonl`.
 
     Resumed from any checkpoint, a run goes on bit for bit as if it had not stopped (same machine, threads, settings).
     Raises Diverged, a ValueError, after `max_bad_steps` and where no finite weights came of the run; ValueError for
@@ -81,6 +84,7 @@ def fit(
     )
     trainer = Trainer(model, Stepper(model, objective, training, ranks), training, Path(out), evaluate, ranks, display)
     trainer.fingerprint |= fingerprint or {}
+    trainer.callbacks = callbacks
     trainer.utilization = flops_per_token / peak_flops if flops_per_token and peak_flops else None
     trainer.start(open_stream, seed, resume, begin)
     if ranks.rank == 0:
@@ -102,6 +106,7 @@ class Trainer:
     """One run: the model with what moves it, and everything that is counted, kept and told about it."""
 
     utilization: float | None = None  # MFU per (token per second)
+    callbacks: Sequence[Callback] = ()
 
     def __init__(
         self,
@@ -135,7 +140,8 @@ class Trainer:
         if newest and not resume:
             raise ValueError(f"{self.out} already holds a run with {newest.name}; resume it, or choose another folder")
         pending = not self.meter.empty
-        self.log = RunLog(self.out, self.display, self.training, self.state.step, self.ranks.rank == 0, pending)
+        leads = self.ranks.rank == 0
+        self.log = RunLog(self.out, self.display, self.training, self.state.step, leads, pending, self.callbacks)
         self.log.begin(self.state.step, saved["training"] if saved else None, self.model)
         self.display.begins_at(self.state.step)
         self.stream = iter(open_stream(self.state.position))

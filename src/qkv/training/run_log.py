@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from .logging.metrics_file import Logger, MetricsLog
+from .logging.metrics_file import Callback, Logger, MetricsLog
 from .logging.progress_bar import ProgressBar
 from .logging.step_metrics import StepRecord
 from .logging.tensorboard import TensorBoard
@@ -25,11 +26,18 @@ class RunLog:
     """
 
     def __init__(
-        self, out: Path, display: ProgressBar, training: Training, after: int, leads: bool, pending: bool = False
+        self,
+        out: Path,
+        display: ProgressBar,
+        training: Training,
+        after: int,
+        leads: bool,
+        pending: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.display, self.training = display, training
         loggers = _loggers(out, training, after) if leads else []
-        self.log = MetricsLog(out / "metrics.jsonl", after, loggers, pending) if leads else None
+        self.log = MetricsLog(out / "metrics.jsonl", after, loggers, pending, callbacks) if leads else None
 
     def write(self, type: str, step: int, **values: Any) -> None:
         if self.log is not None:

@@ -44,16 +44,16 @@ class JsonLines(FilePerSplit, kind="jsonl"):
     def example(self, record: Any, where: str) -> Example | Skipped:
         """The example in a line's JSON value, or why it is skipped."""
         if self.messages is not None:
-            return _conversation(json_value(record, self.messages), self.messages, where)
+            value = json_value(record, self.messages)
+            return Skipped(f"without {self.messages!r}") if value is None else conversation(value, where)
         fields = (self.text,) if self.prompt is None or self.answer is None else (self.prompt, self.answer)
         return record_example(record, fields)
 
 
-def _conversation(value: Any, name: str, where: str) -> Example | Skipped:
-    if value is None:
-        return Skipped(f"without {name!r}")
+def conversation(messages: Any, where: str) -> Example:
+    """The example of a conversation. Raises ValueError, naming its place, if the messages are not valid."""
     try:
-        messages = check_messages(value)
+        messages = check_messages(messages)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     text = "\n".join(message["content"] for message in messages)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,6 +53,10 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
                 continue
 
 
+Callback = Callable[[dict[str, Any]], object]
+"""Called with every line of the log, `{"type": "train", "step": 10, "loss": 2.31, …}`."""
+
+
 class Logger(Protocol):
     """What shows the numbers of the lines "train", "eval" and "final" as curves named `<type>/<name>`."""
 
@@ -68,13 +72,20 @@ class MetricsLog:
     steps' next line stands for it.
     """
 
-    def __init__(self, path: Path, after: int = 0, loggers: Sequence[Logger] = (), pending: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        after: int = 0,
+        loggers: Sequence[Logger] = (),
+        pending: bool = False,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
         lines = read_metrics(path) if after and path.exists() else ()
         kept = [line for line in lines if _stays(line, after, pending)]
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, "".join(_line(line) for line in kept).encode())
         self._file = path.open("a", encoding="utf-8")
-        self._loggers = loggers
+        self._loggers, self._callbacks = loggers, callbacks
 
     def write(self, type: str, step: int, **values: Any) -> dict[str, Any]:
         line = {"type": type, "step": step, **values}
@@ -84,6 +95,8 @@ class MetricsLog:
             numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
             for logger in self._loggers:
                 logger.write(type, step, numbers)
+        for callback in self._callbacks:
+            callback(dict(line))
         return line
 
     def sync(self) -> None:

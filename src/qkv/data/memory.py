@@ -1,0 +1,238 @@
+"""`Memory`: examples passed from Python as lists, data frames or datasets, without a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from pydantic import Field, PrivateAttr
+
+from ..core.spec import counted, nearest
+from .files.documents import text_example
+from .files.json_lines import json_value
+from .holdout import HoldOutSource
+from .readers.jsonl import conversation
+from .readers.parallel_text import pair
+from .readers.squad import question_example
+from .source import SPLITS, Example, Skipped, Split, Table
+from .tables import ComputedTable
+
+_SPLIT_NAMES: dict[str, Split] = {
+    **{split: split for split in SPLITS},
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+}
+
+
+class Memory(HoldOutSource, kind="memory"):
+    """Examples in memory, see `Memory.of`.
+
+    A recipe or a run directory has only the fingerprint (a checksum of all rows) and the number of rows of each split; 0 is
+    a split that is held out of the training rows. To use the data again, pass the same rows again.
+    """
+
+    fingerprint: str
+    train: int = Field(ge=0)
+    validation: int = Field(0, ge=0)
+    test: int = Field(0, ge=0)
+
+    _rows: Rows | None = PrivateAttr(None)
+
+    def model_post_init(self, context: Any) -> None:
+        self._rows = _known.get(self.fingerprint)
+
+    @classmethod
+    def of(cls, rows: Any, validation: Any = None, *, columns: Mapping[str, str] | None = None) -> Memory:
+        """Make a source of rows.
+
+        rows:       a list of dictionaries, tuples or texts, a pandas or polars data frame, a `datasets.Dataset`, or a
+                    dictionary of these by split (`DatasetDict`).
+        validation: the rows of the validation split, in any of these forms.
+        columns:    the column of each field of an example, such as `{"source": "de", "target": "en"}`; the fields of tuples,
+                    in order, are its keys. Dotted if nested: `translation.de`. By default, columns have the names of fields.
+
+        Raises ValueError if the rows have another form, or none.
+        """
+        splits = _splits(rows)
+        if validation is not None:
+            splits["validation"] = _records(validation)
+        held = Rows(splits, dict(columns or {}))
+        known = _known.setdefault(held.fingerprint, held)
+        return cls(fingerprint=known.fingerprint, **{split: len(part) for split, part in splits.items()})
+
+    @property
+    def first(self) -> Example | Skipped:
+        """The first training example."""
+        return self._held().example("train", 0)
+
+    def gives(self, split: Split) -> bool:
+        return getattr(self, split) > 0
+
+    def open(self, split: Split) -> Table:
+        rows = self._held()
+        return ComputedTable(getattr(self, split), lambda i: rows.example(split, i))
+
+    def stamp(self) -> tuple[Hashable, ...]:
+        return "the rows passed from Python", self.fingerprint
+
+    def _held(self) -> Rows:
+        if self._rows is None:
+            self._rows = _known.get(self.fingerprint)
+        if self._rows is None:
+            raise ValueError(
+                f"the data of this run ({counted(self.train, 'training row')}, fingerprint {self.fingerprint[:8]}) were "
+                "passed from Python and are not stored in it; pass the same rows again (qkv.train(RECIPE, RUN, data=rows, "
+                "resume=True)), or name files with data.kind and data.path"
+            )
+        return self._rows
+
+
+class Rows:
+    """Rows by split, and the examples that they become. `columns` maps fields of the examples to columns of the rows."""
+
+    def __init__(self, splits: Mapping[Split, Sequence[Any]], columns: dict[str, str]) -> None:
+        if not len(splits.get("train", ())):
+            raise ValueError("there are no training rows; give at least one example, or more to learn from")
+        self._splits, self._columns = splits, columns
+        self._names = {split: _label_names(rows) for split, rows in splits.items()}
+        digest = hashlib.sha256()
+        for split, rows in splits.items():
+            digest.update(f"{split} {len(rows)}\0".encode())
+            for i in range(len(rows)):
+                digest.update(_bytes_of(self.example(split, i)) + b"\0")
+        self.fingerprint = digest.hexdigest()
+
+    def example(self, split: Split, i: int) -> Example | Skipped:
+        where = f"row {i}" if split == "train" else f"row {i} of the {split} rows"
+        record = self._record(self._splits[split][i], where)
+        for name, names in self._names[split].items():
+            record[name] = _named(record.get(name), names)
+        fields = {field: self._column(record, column, where) for field, column in self._columns.items()} or record
+        return _example({name: value for name, value in fields.items() if not _missing(value)}, where)
+
+    def _column(self, record: dict[str, Any], column: str, where: str) -> Any:
+        if column in record:
+            return record[column]
+        if column.partition(".")[0] not in record:
+            raise ValueError(f"{where} has no column {column!r}; {nearest(column, record)}")
+        return json_value(record, column)
+
+    def _record(self, row: Any, where: str) -> dict[str, Any]:
+        if isinstance(row, Mapping):
+            return {str(name): value for name, value in row.items()}
+        if isinstance(row, str):
+            return {"text": row}
+        names = list(self._columns) or ["source", "target"]
+        if not isinstance(row, tuple | list):
+            raise ValueError(f"{where} is a {type(row).__name__}; rows are dictionaries, tuples or texts")
+        if len(row) != len(names):
+            raise ValueError(f"{where} has {counted(len(row), 'value')}, and the fields are {', '.join(names)}")
+        return dict(zip((self._columns.get(name, name) for name in names), row, strict=True))
+
+
+_known: WeakValueDictionary[str, Rows] = WeakValueDictionary()
+"""The rows in use in this process, by their fingerprint, so that a recipe read from a run directory finds its data."""
+
+
+def _splits(rows: Any) -> dict[Split, Sequence[Any]]:
+    """The rows of each split. A data set without splits is the training split."""
+    if not isinstance(rows, Mapping):
+        return {"train": _records(rows)}
+    unknown = [name for name in rows if name not in _SPLIT_NAMES]
+    if unknown or "train" not in rows:
+        raise ValueError(
+            f"a dictionary of rows has the keys train, validation and test, not {', '.join(map(str, rows))}"
+        )
+    return {_SPLIT_NAMES[name]: _records(part) for name, part in rows.items()}
+
+
+def _records(rows: Any) -> Sequence[Any]:
+    """Rows by index: of a polars or pandas data frame as dictionaries; lists and data sets as they are."""
+    if hasattr(rows, "to_dicts"):
+        records: Sequence[Any] = rows.to_dicts()
+        return records
+    if hasattr(rows, "iloc") and hasattr(rows, "to_dict"):
+        return rows.to_dict("records") if hasattr(rows, "columns") else list(rows)  # a Series is a list of texts
+    if hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not isinstance(rows, str | bytes | Mapping):
+        return rows
+    if isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Mapping) and not hasattr(rows, "n_shards"):
+        return list(rows)
+    raise ValueError(
+        f"data are a list, a data frame, a dataset with random access, a path, or a source, not {type(rows).__name__}"
+    )
+
+
+def _label_names(rows: Any) -> dict[str, Any]:
+    """The names of classes by column, which a `datasets.Dataset` keeps apart from their numbers."""
+    features = getattr(rows, "features", None) or {}
+    names = {column: getattr(getattr(f, "feature", f), "names", None) for column, f in dict(features).items()}
+    return {column: classes for column, classes in names.items() if classes}
+
+
+def _named(value: Any, names: Sequence[str]) -> Any:
+    """The names of a class or of several; a class of −1 is missing."""
+    if isinstance(value, list | tuple):
+        return [_named(item, names) for item in value]
+    return None if value is None or value < 0 else names[value]
+
+
+def _missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def _example(fields: dict[str, Any], where: str) -> Example | Skipped:
+    """The example with these fields, in the form that the data of files have, or why it is skipped."""
+    if "messages" in fields:
+        return {**fields, **conversation(fields["messages"], where)}
+    for name in ("source", "target", "text", "pair"):
+        if name in fields and not isinstance(fields[name], str):
+            return Skipped(f"whose {name} is no text", where)
+    if "source" in fields or "target" in fields:
+        checked = pair(fields.get("source", ""), fields.get("target", ""))
+    elif "text" in fields:
+        checked = text_example(fields["text"])
+    else:
+        checked = {}
+    if isinstance(checked, Skipped):
+        return Skipped(checked, where)
+    return {"where": where, **fields, **checked, **_converted(fields)}
+
+
+def _converted(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels, pictures, tagged words and answers, in the form that tasks read."""
+    converted: dict[str, Any] = {}
+    label, words, answers = (fields.get(name) for name in ("label", "words", "answers"))
+    image: Any = fields.get("image")
+    if isinstance(label, bool | np.bool_):
+        converted["label"] = str(bool(label)).lower()
+    elif isinstance(label, int | np.integer):
+        converted["label"] = str(label)
+    if isinstance(image, str):
+        converted["image"] = Path(image)
+    elif hasattr(image, "convert"):  # a picture of Pillow
+        gray = image.mode in ("1", "L")
+        pixels = np.asarray(image.convert("L" if gray else "RGB"))
+        converted["image"] = pixels[None] if gray else pixels.transpose(2, 0, 1)
+    if words is not None and "text" not in fields:
+        converted["text"] = " ".join(words)
+    if isinstance(answers, Mapping):  # as in the data set squad, where unanswerable questions have an empty list
+        texts, starts = tuple(answers["text"]) or ("",), tuple(answers["answer_start"]) or (0,)
+        converted |= question_example(fields["question"], fields["context"], texts, starts)
+    return converted
+
+
+def _bytes_of(example: Example | Skipped) -> bytes:
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return [str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()]
+        if isinstance(value, np.generic):
+            return value.item()
+        return hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else repr(value)
+
+    return json.dumps(example, default=plain, sort_keys=True).encode("utf-8", "surrogatepass")
