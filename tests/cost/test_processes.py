@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -144,6 +145,11 @@ def group() -> Iterator[Path]:
         made.rmdir()
         pytest.skip("the control group that can be made here has no limit of memory")
     yield made
+    for _ in range(100):  # processes that are ending still belong to it
+        try:
+            return made.rmdir()
+        except OSError:
+            time.sleep(0.1)
     made.rmdir()
 
 

@@ -4,6 +4,7 @@ import json
 import pickle
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,12 @@ def test_a_part_that_nobody_has_defined_here_is_told_with_what_to_do(tmp_path: P
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qkv", "task": "continue", "qkv": spec}))
     with pytest.raises(ValueError, match=r"there is no norm 'half-test'; .*import the module .* then call qkv\.load"):
         read_config(tmp_path / "config.json")
+
+
+def test_a_run_is_read_in_one_line_and_in_a_notebook(trained: Path) -> None:
+    run = load(trained, device="cpu")
+    assert repr(run) == f"Run({trained}: translate, {run.model.spec!r}, {run.tokenizer.name})"
+    assert "\n" not in repr(run) and len(repr(run)) < 200
+    page = run._repr_html_()
+    assert run.tokenizer._repr_html_() in page and run.model.spec._repr_html_() in page
+    assert "<b>a&amp;b</b>" in replace(run, path=Path("a&b"))._repr_html_()

@@ -315,9 +315,9 @@ def mask_shown(picture: str, n: int, cell: int) -> Tensor:
 
 def test_picture_of_a_pattern_with_text_in_it_is_valid_xml() -> None:
     class Labelled(Full, kind="labelled"):
-        label: str = "a < b & c"
+        label: str
 
-    title = ET.fromstring(Labelled().picture(2)).find("{http://www.w3.org/2000/svg}title")
+    title = ET.fromstring(Labelled(label="a < b & c").picture(2)).find("{http://www.w3.org/2000/svg}title")
     assert title is not None and "a < b & c" in (title.text or "")
 
 

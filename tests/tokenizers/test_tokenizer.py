@@ -284,3 +284,11 @@ def test_bert() -> None:
     assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.mask_id) == (0, 100, 103)
     assert tokenizer.mask_id in tokenizer.encode("a [MASK] b", control=True)
     assert tokenizer.mask_id not in tokenizer.encode("a [MASK] b")
+
+
+@every
+def test_a_notebook_shows_kind_size_and_special_tokens_as_text(name: str) -> None:
+    tokenizer = made(name)
+    page = tokenizer._repr_html_()
+    assert f">{tokenizer.kind}<" in page and f">{tokenizer.vocab_size:,}<" in page
+    assert all(f"{token}".replace("<", "&lt;").replace(">", "&gt;") in page for token in tokenizer.controls)

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, m
 
 from .installed_parts import import_installed
 
+_PYDANTICS = frozenset(name for name in dir(BaseModel) if not name.startswith("__"))
 SCHEMA = 1  # of the JSON form; raised when an older file needs translation
 
 
@@ -63,6 +64,25 @@ class Spec(BaseModel):
 
     def __str__(self) -> str:
         return repr(self)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What `repr` shows: the fields that differ from their defaults, as in `Attention(n_heads=12)`."""
+        yield from self.changed_fields().items()
+
+    def __dir__(self) -> list[str]:
+        """The names of the class and its fields, without the many that pydantic adds."""
+        own = {"kind", "replace", "diff", "walk", "to_dict", "to_json", "from_dict", "from_json", "changed_fields"}
+        return sorted(own.union(super().__dir__()) - _PYDANTICS)
+
+    def changed_fields(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, and those that have none."""
+        fields = type(self).model_fields
+        values = {name: (getattr(self, name), field) for name, field in fields.items()}
+        return {
+            name: value
+            for name, (value, field) in values.items()
+            if field.is_required() or value != field.get_default(call_default_factory=True)
+        }
 
     # -- JSON ---------------------------------------------------------------------------------------------------
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from ..core.spec import brief, nearest
 from ..hub.family import Family
+from ..models import summary
 from ..models.base import ModelSpec
 from ..models.transformer import Transformer
 from ..positions.base import Position
@@ -118,6 +120,27 @@ FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
 PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
     name: (factory, sizes) for factory, named in FACTORIES for name, sizes in named.items()
 }
+
+
+@lru_cache(maxsize=256)
+def family_of(spec: Any) -> str | None:
+    """The first of the Hub's families that can express a model, by its first two layers; None if none can."""
+    if not isinstance(spec, Transformer):
+        return None
+    stacks = spec.stacks()
+    if all(stack.order is None for _, stack in stacks):
+        spec = spec.replace({f"{name}.blocks": stack.blocks[:2] for name, stack in stacks})
+    for family in FAMILIES.values():
+        try:
+            _, sizes = family.sizes(spec)
+        except (ValueError, TypeError):
+            continue
+        if not family.unwritable(sizes):
+            return family.model_type
+    return None
+
+
+summary.families.append(family_of)
 
 
 def presets() -> dict[str, tuple[Factory, dict[str, Any]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
 
 from ..data.task import Task
@@ -17,7 +18,7 @@ from ..tokenizers.tokenizer import Tokenizer
 from .text import TextModel
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoadedModel:
     """A trained model with everything that inference needs.
 
@@ -44,6 +45,19 @@ class LoadedModel:
         check_task(self.task, self.model.spec, self.name)
         if self.tokenizer is not None:
             check_fit(self.tokenizer, self.model.spec, self.name)
+
+    def __repr__(self) -> str:
+        """One line: where it is from, what it does, its model and its tokenizer."""
+        tokenizer = "no tokenizer" if self.tokenizer is None else self.tokenizer.name
+        return f"{type(self).__name__}({self.name}: {self.task}, {self.model.spec!r}, {tokenizer})"
+
+    def _repr_html_(self) -> str:
+        tokenizer = (
+            ""
+            if self.tokenizer is None
+            else f"<details><summary>tokenizer</summary>{self.tokenizer._repr_html_()}</details>"
+        )
+        return f"<p><b>{escape(self.name)}</b>: {escape(self.task)}</p>{self.model.spec._repr_html_()}{tokenizer}"
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..core.layout import Layout
 from ..core.spec import Cost, Spec
+from . import summary
 from .initialization import Initialization
 
 
@@ -60,6 +61,15 @@ class ModelSpec(Spec, role="model"):
     def stacks(self) -> list[tuple[str, Any]]:
         """Names and stacks of blocks; empty for a model without blocks."""
         return []
+
+    def __repr__(self) -> str:
+        return summary.one_line(self)
+
+    def __str__(self) -> str:
+        return summary.tree(self)
+
+    def _repr_html_(self) -> str:
+        return summary.as_html(self)
 
     def module(self) -> nn.Module:
         """Make the module, with uninitialized parameters."""

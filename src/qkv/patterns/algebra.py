@@ -150,6 +150,10 @@ class Pattern(Spec, role="pattern"):
             seen = counts.evaluate(self.over(n), at[None, :, None], at[None, None])
             return bool((seen & (at > at[:, None])).any())
 
+    def _repr_svg_(self) -> str:
+        """The picture, for notebooks."""
+        return self.picture()
+
     @overload
     def picture(self, n: int | Layout = 32, cell: int = 8, format: Literal["svg"] = "svg") -> str: ...
     @overload
@@ -263,8 +267,16 @@ class _Joined(_Several):
         return tuple(dict.fromkeys(parts))
 
 
+def _joined(parts: tuple[Pattern, ...], sign: str) -> str:
+    """The parts with the operator between them, combinations in parentheses."""
+    return sign.join(f"({part!r})" if isinstance(part, And | Or) else repr(part) for part in parts)
+
+
 class And(_Joined, kind="and"):
     """The pairs that all parts allow."""
+
+    def __repr__(self) -> str:
+        return _joined(self.parts, " & ")
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return reduce(operator.and_, [part.allowed(q, k, head) for part in self.parts])
@@ -297,6 +309,9 @@ class And(_Joined, kind="and"):
 
 class Or(_Joined, kind="or"):
     """The pairs that any part allows."""
+
+    def __repr__(self) -> str:
+        return _joined(self.parts, " | ")
 
     def allowed(self, q: View, k: View, head: Tensor | None = None) -> Tensor:
         return reduce(operator.or_, [part.allowed(q, k, head) for part in self.parts])
@@ -332,6 +347,9 @@ class Not(_Combined, kind="not"):
     """The pairs that the part does not allow (among real tokens of one segment)."""
 
     part: Pattern
+
+    def __repr__(self) -> str:
+        return "~" + _joined((self.part,), "")
 
     @property
     def operands(self) -> tuple[Pattern, ...]:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, Self
@@ -226,6 +227,20 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"<Tokenizer {self.name}>"
+
+    def _repr_html_(self) -> str:
+        """Kind, size, special tokens and a text in pieces, for notebooks."""
+        pieces = "".join(f"<code>{escape(piece)}</code> " for piece in self.tokens(self.encode("Hello, world!")))
+        rows = {
+            "kind": escape(self.kind),
+            "vocabulary": f"{self.vocab_size:,}",
+            "special tokens": escape(" ".join(self.controls)) or "none",
+            "Hello, world!": pieces or "no tokens",
+        }
+        cells = "".join(
+            f"<tr><th>{name}</th><td style='text-align:left'>{value}</td></tr>" for name, value in rows.items()
+        )
+        return f"<table>{cells}</table>"
 
     def id(self, token: str) -> int:
         """Return the id of a token of the vocabulary. Raises ValueError if it isn't there."""
