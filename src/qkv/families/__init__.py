@@ -123,7 +123,7 @@ PRESETS: dict[str, tuple[Factory, dict[str, Any]]] = {
 
 
 @lru_cache(maxsize=256)
-def family_of(spec: Any) -> str | None:
+def like(spec: Any) -> str | None:
     """The first of the Hub's families that can express a model, by its first two layers; None if none can."""
     if not isinstance(spec, Transformer):
         return None
@@ -140,7 +140,7 @@ def family_of(spec: Any) -> str | None:
     return None
 
 
-summary.families.append(family_of)
+summary.families.append(like)
 
 
 def presets() -> dict[str, tuple[Factory, dict[str, Any]]]:
