@@ -42,10 +42,10 @@ def _heads(stacks: dict[str, Any]) -> str:
         for stack in stacks.values()
         for block in stack.blocks
     }
-    if len(counts) != 1 or (None, None) in counts:
+    heads, of_keys = counts.pop() if len(counts) == 1 else (None, None)
+    if heads is None:
         return ""
-    (heads, of_keys) = counts.pop()
-    return counted(heads, "head") + ", " + (counted(of_keys, "KV head") + ", " if of_keys not in (None, heads) else "")
+    return f"{counted(heads, 'head')}, " + (f"{counted(of_keys, 'KV head')}, " if of_keys not in (None, heads) else "")
 
 
 def rounded(n: int) -> str:
