@@ -241,6 +241,10 @@ def test_embed(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["embed", run, "a b", "c", "--out", "y.npy", "--pooling", "none"]) == 0
     assert capsys.readouterr().out.split() == ["3", "2"]
     assert np.load(tmp_path / "y.npy").shape == (5, 16)
+    assert main(["embed", run, "a b", "c", "--out", "z.npy", "--normalize", "--pooling", "weighted-mean"]) == 0
+    assert np.linalg.norm(np.load(tmp_path / "z.npy"), axis=1) == pytest.approx(1, abs=1e-6)
+    assert main(["embed", run, "a", "--prompt", "query"]) == 2
+    assert "has no prompt 'query'; it has no prompts" in capsys.readouterr().err
     assert main(["embed", run, "a", "--pooling", "maximal"]) == 2
     assert main(["embed", run, "a", "--out", "x.csv"]) == 2
 

@@ -13,10 +13,12 @@ from qkv.directories import sentence_transformers as sentences
 from qkv.directories.build import build
 from qkv.families import preset
 from qkv.inference.run import Run, load
+from qkv.models.heads.sequence import SentenceVector
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "b", "c", "d", "q:"]
 TEXTS = ["a b c", "d", "c c a b d a"]
+SPECIAL = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
 STEPS = ("Transformer", "Pooling", "Normalize")
 
 
@@ -33,6 +35,8 @@ def folder(tmp_path: Path) -> Path:
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     raw.save(str(tmp_path / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 16, **SPECIAL}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     config = json.loads((tmp_path / "config.json").read_text())
     del config["qkv"]  # as it comes from elsewhere
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -114,10 +118,15 @@ def test_what_is_saved_makes_the_same_vectors(folder: Path, tmp_path: Path, to: 
 @pytest.mark.parametrize(
     "layout, said",
     [
-        ({"steps": ("Transformer", "Pooling", "Dense")}, "ends in 'Dense', which is not built here"),
-        ({"steps": ("Transformer", "Pooling", "Dense", "Normalize")}, "'Transformer → Pooling → Dense → Normalize'"),
-        ({"pooling": "mean_sqrt_len_tokens"}, "pools by 'mean_sqrt_len_tokens', which is not built here"),
-        ({"pooling": {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}}, "pools by 'cls_token, max"),
+        ({"steps": ("Transformer", "Pooling", "CNN")}, "lists the module 'CNN', which is not supported"),
+        ({"steps": ("Transformer", "CNN", "Pooling")}, "lists the modules 'Transformer → CNN → Pooling'"),
+        ({"steps": ("Transformer", "Pooling", "Dense")}, "2_Dense/config.json: in_features is missing"),
+        (
+            {"pooling": {"pooling_mode": "median"}},
+            "pools by 'median', which is not supported; choose from cls, max, mean",
+        ),
+        ({"pooling": {"pooling_mode_median": True}}, "pools by 'median', which is not supported; choose from cls, max"),
+        ({"pooling": {"pooling_mode": 3}}, "pooling_mode must be a name or a list of names, not 3"),
         ({"sentence_bert_config": {"max_seq_length": "long"}}, "max_seq_length must be an integer"),
         ({"config_sentence_transformers": {"default_prompt_name": "x"}}, "prompts has no such text"),
         ({"modules": {"a": 1}}, "must be a list"),
@@ -135,3 +144,101 @@ def test_what_is_not_known_is_refused_where_vectors_are_asked_for(
         run.embed(TEXTS)
     assert said in str(error.value)
     assert len(run.embed(TEXTS, pooling="none")) == 3  # the advice works
+
+
+# -- the library itself --------------------------------------------------------------------------------------------------
+
+
+def assert_parity(folder: Path, **options: Any) -> None:
+    """`run.embed` and the library give the same vectors within 1e-5 (relative L²)."""
+    library = pytest.importorskip("sentence_transformers").SentenceTransformer(str(folder), device="cpu")
+    prompt, normalize = options.get("prompt"), bool(options.get("normalize"))
+    expected = torch.from_numpy(library.encode(TEXTS, prompt_name=prompt, normalize_embeddings=normalize))
+    vectors = load(folder, "cpu").embed_array(TEXTS, **options)
+    assert vectors.shape == expected.shape and vectors.dtype == "float32"
+    assert (torch.from_numpy(vectors) - expected).norm() <= 1e-5 * expected.norm()
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [*sentences.POOLINGS, ["mean", "cls"], ["lasttoken", "weightedmean", "max"]],
+    ids=lambda pooling: "+".join(pooling) if isinstance(pooling, list) else pooling,
+)
+def test_every_pooling_is_that_of_the_library(folder: Path, pooling: Any) -> None:
+    assert_parity(laid_out(folder, pooling={"pooling_mode": pooling}, steps=STEPS[:2]))
+
+
+@pytest.mark.parametrize("include", [True, False])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "weightedmean", "max"])
+def test_prompts_by_name_are_pooled_or_left_out(folder: Path, pooling: str, include: bool) -> None:
+    prompts = {"prompts": {"query": "q: a ", "passage": ""}, "default_prompt_name": "query"}
+    settings = {"pooling_mode": pooling, "include_prompt": include}
+    laid_out(folder, pooling=settings, config_sentence_transformers=prompts)
+    assert_parity(folder)
+    assert_parity(folder, prompt="passage")
+    with pytest.raises(ValueError, match=r"has no prompt 'passages'; .*passage"):
+        load(folder, "cpu").embed(TEXTS, prompt="passages")
+
+
+@pytest.mark.parametrize("activation", ["Tanh", "Identity", "GELU"])
+@pytest.mark.parametrize("residual", [False, True])
+def test_dense_layers_and_norms_are_those_of_the_library(
+    folder: Path, tmp_path: Path, activation: str, residual: bool
+) -> None:
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    library = pytest.importorskip("sentence_transformers")
+    torch.manual_seed(0)
+    function = getattr(torch.nn, activation)()
+    layers = [
+        modules.Transformer(str(laid_out(folder)), processor_kwargs=SPECIAL),
+        modules.Pooling(16, ["cls", "mean"]),
+        modules.Dense(32, 12, activation_function=function, bias=not residual, use_residual=residual),
+        modules.LayerNorm(12),
+        modules.Dense(12, 12, activation_function=function, use_residual=residual),
+        modules.Dropout(),
+        modules.Normalize(),
+    ]
+    library.SentenceTransformer(modules=layers, device="cpu").save(str(tmp_path / "theirs"))
+    assert_parity(tmp_path / "theirs")
+    run = load(tmp_path / "theirs", "cpu")
+    run.save(tmp_path / "copy", to="hub")
+    assert_parity(tmp_path / "copy")
+    lengths = torch.stack(run.embed(TEXTS, normalize=False)).norm(dim=-1)
+    assert (lengths - 1).abs().max() > 0.01  # without the last normalization
+
+
+def test_pickled_dense_layers_need_permission_and_become_safetensors(folder: Path, tmp_path: Path) -> None:
+    laid_out(folder, steps=("Transformer", "Pooling", "Dense"))
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "config.json").write_text(json.dumps({"in_features": 16, "out_features": 4}))
+    torch.save(
+        {"linear.weight": torch.randn(4, 16), "linear.bias": torch.zeros(4)}, folder / "2_Dense/pytorch_model.bin"
+    )
+    with pytest.raises(ValueError, match="allow_pickle=True reads only tensors"):
+        load(folder, "cpu").embed(TEXTS)
+    run = load(folder, "cpu", allow_pickle=True)
+    run.save(tmp_path / "copy", to="hub")
+    again = load(tmp_path / "copy", "cpu")
+    torch.testing.assert_close(again.embed_array(TEXTS), run.embed_array(TEXTS))
+
+
+def test_vectors_are_normalized_on_request(folder: Path) -> None:
+    assert_parity(laid_out(folder, steps=STEPS[:2]), normalize=True)
+
+
+@pytest.mark.parametrize("pool", ["mean", "first", "last", "max"])
+def test_a_model_of_text_similarity_is_saved_for_the_library(folder: Path, tmp_path: Path, pool: Any) -> None:
+    run = load(folder, "cpu")
+    trained = Run(run.model, run.tokenizer, task="read")
+    spec = trained.model.spec.replace(head=SentenceVector(pool=pool))
+    model = build(spec, seed=4).eval()
+    model.load_state_dict(trained.model.state_dict())
+    trained = Run(model, run.tokenizer, task="read")
+    trained.save(tmp_path / "hub", to="hub")
+    assert_parity(tmp_path / "hub")
+    again = load(tmp_path / "hub", "cpu")
+    assert again.model.spec == spec
+    torch.testing.assert_close(again.embed_array(TEXTS), trained.embed_array(TEXTS))
+    assert trained.similarity(TEXTS[:1], TEXTS[1:2]) == pytest.approx(again.similarity(TEXTS[:1], TEXTS[1:2]))
+    again.save(tmp_path / "twice", to="hub")
+    assert_parity(tmp_path / "twice")

@@ -43,10 +43,17 @@ def test_what_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """Settings, tokenizer and weights; never code, never pickles unasked."""
     hub = pytest.importorskip("huggingface_hub", reason="an optional dependency")
     asked: list[list[str]] = []
+    kinds = (
+        "Pooling",
+        "Dense",
+        "LayerNorm",
+        "Normalize",
+    )  # modules of sentence-transformers, each in a folder of its own
+    nested = [f"*_{kind}/{file}" for kind in kinds for file in ("config.json", "model.safetensors")]
 
     def fetch(name: str, *, revision: str | None, allow_patterns: list[str], ignore_patterns: list[str] | None) -> str:
         asked.append(allow_patterns)
-        assert ignore_patterns == (None if allow_patterns == ["*_Pooling/config.json"] else ["*/*"])
+        assert ignore_patterns == (None if allow_patterns == nested else ["*/*"])
         return str(tmp_path)
 
     monkeypatch.setattr(hub, "snapshot_download", fetch)
@@ -58,7 +65,7 @@ def test_what_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     assert asked[3][-1] == "model-*.safetensors"
     (tmp_path / "modules.json").write_text("[]")
     huggingface.download("a/b")
-    assert asked[5] == ["*_Pooling/config.json"]  # how sentence-transformers pools lies a folder deeper
+    assert asked[5] == nested
 
 
 def test_a_missing_run_is_not_asked_of_the_hub_and_no_network_is_said_plainly(

@@ -82,17 +82,6 @@ def test_a_translator_scores_targets_with_their_end(run: Run) -> None:
         run.score(["a"], ["b", "c"])
 
 
-def test_pooling(run: Run) -> None:
-    states = run.embed(["a b c"], pooling="none")[0]
-    assert states.shape == (4, 16)  # three letters and the end
-    for pooling, wanted in (("mean", states.mean(0)), ("cls", states[0]), ("last", states[-1])):
-        assert torch.allclose(run.embed(["a b c"], pooling=pooling)[0], wanted)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="did you mean 'mean'"):
-        run.embed(["a"], pooling="meen")  # type: ignore[arg-type]
-
-
-def test_a_text_without_tokens_is_an_error(lm: Run) -> None:
-    with pytest.raises(ValueError, match="text 2 has no tokens"):
-        lm.embed(["a", ""])
+def test_an_empty_text_is_an_error(lm: Run) -> None:
     with pytest.raises(ValueError, match="empty"):
         lm.generate([""])

@@ -102,15 +102,30 @@ def embed(
     pooling: Annotated[
         str | None,
         typer.Option(
-            metavar="mean|cls|last|max|none",
+            metavar="mean|cls|last|max|weighted-mean|mean-sqrt|none",
             help="How to pool the tokens of a text; `none` gives one vector per token. [default: as sentence-transformers' "
-            "files say, or mean]",
+            "files or the head say, or mean]",
+        ),
+    ] = None,
+    normalize: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalize/--no-normalize",
+            help="Scale vectors to length 1. [default: as sentence-transformers' files say, or not]",
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The prompt in sentence-transformers' files that is prepended to every text, such as `query`. [default: "
+            "the one that they name]",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.npy", help="Write an array of shape (texts, d_model), or with `none` (all tokens, d_model)."
+            metavar="FILE.npy", help="Write an array of shape (texts, width), or with `none` (all tokens, width)."
         ),
     ] = None,
     device: Device = "auto",
@@ -130,7 +145,7 @@ def embed(
         raise ValueError(f"there is no folder {out.parent} for {out.name}; create it first")
     loaded = load_run(run, "embed", device)
     warn_of_settings(texts, "`qkv embed` has no settings but --pooling, leave it out")
-    embeddings = (vectors for _, vectors in each(texts, lambda chunk: loaded.embed(chunk, pool)))
+    embeddings = (vectors for _, vectors in each(texts, lambda chunk: loaded.embed(chunk, pool, normalize, prompt)))
     if out is None:
         for vectors in embeddings:
             echo(dumps(None if vectors is None else vectors.tolist()))

@@ -21,6 +21,7 @@ from ..hub.values import Maybe, Object, Word, shown
 from ..hub.weights import check_depth, equal_copies, place
 from ..models.transformer import Transformer
 from .build import Model, build
+from .hub_save import without_sentence_vector
 from .layout import CONFIG, GENERATION, read_json
 from .origin import Origin
 
@@ -165,4 +166,4 @@ def _spec(family: Family, config: Mapping[str, Any], cls: str, variant: int) -> 
         more = Transformer.from_dict(own)
     except ValueError as error:
         raise ValueError(f"qkv.spec: {error}") from None
-    return spec if difference(spec, more) else more
+    return spec if difference(spec, without_sentence_vector(more)) else more

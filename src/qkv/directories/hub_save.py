@@ -15,6 +15,7 @@ from ..generation import Generation
 from ..hub import generation as generation_file
 from ..hub.family import difference
 from ..hub.names import Names
+from ..models.heads.sequence import SentenceVector
 from ..models.transformer import Transformer, TransformerModel
 from . import sharded
 from .layout import CONFIG, GENERATION, write_json
@@ -24,9 +25,10 @@ from .origin import Origin
 def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = None) -> dict[str, Any]:
     """The Hub's `config.json` for a spec; key for key the origin's where the model is still the same.
 
-    What the Hub's keys can't say (how parameters began, dropout where the family has none, our task) stands under "qkv".
-    Raises ValueError where no Hub family matches the spec.
+    What the Hub's keys can't say (how parameters began, dropout where the family has none, the head `sentence-vector`, our
+    task) stands under "qkv". Raises ValueError where no Hub family matches the spec.
     """
+    full, spec = spec, without_sentence_vector(spec)
     origin = origin or Origin({})
     before = dict(origin.config)
     family = family_of(spec, before.get("model_type"))
@@ -42,10 +44,15 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
     if "model_type" not in before or config.get(key) is not None:
         config[key] = str(dtype).removeprefix("torch.")
     own = {key: value for key, value in origin.own.items() if key != "spec"}
-    if difference(family.spec(config, cls, variant), spec, beside=frozenset()):
-        own["spec"] = {"schema": SCHEMA, **spec.to_dict()}
+    if difference(family.spec(config, cls, variant), full, beside=frozenset()):
+        own["spec"] = {"schema": SCHEMA, **full.to_dict()}
     config.pop("qkv", None)
     return config | ({"qkv": own} if own else {})
+
+
+def without_sentence_vector(spec: Transformer) -> Transformer:
+    """The spec of the Hub's model: without the head `sentence-vector`, which is described in files of its own."""
+    return spec.replace(head=None) if isinstance(spec.head, SentenceVector) else spec
 
 
 def names_of(model: TransformerModel, config: Mapping[str, Any]) -> Names:

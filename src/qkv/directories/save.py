@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from ..generation import Generation
 from ..models.base import ModelSpec
 from ..models.electra import published
+from ..models.heads.sequence import SentenceVector
 from ..models.transformer import Transformer, TransformerModel
 from ..tokenizers.hub_export import save_for_hub
 from ..tokenizers.tokenizer import Tokenizer
@@ -46,6 +47,7 @@ def save(
     origin: Origin | None = None,
     source: Path | None = None,
     max_shard_size: int | str = sharded.MAX_SHARD_SIZE,
+    allow_pickle: bool = False,
 ) -> Path:
     """Write a directory that `qkv.load` reads back: each file under a temporary name, then renamed; the configuration last.
 
@@ -54,6 +56,7 @@ def save(
     labels:  names of the classes or tags that the head tells apart.
     origin:  what the Hub directory said that the model was loaded from; source: that directory.
     max_shard_size: bytes, or "5GB"; larger weights in the Hub's format are split into several files.
+    allow_pickle: whether weights of sentence-transformers' modules in `source` may be pickles, which become safetensors.
     """
     if to not in (None, "hub", "qkv"):
         raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
@@ -72,7 +75,7 @@ def save(
         for name in COPIED:
             if (source / name).is_file():
                 write_text(folder / name, read_text(source / name))
-        sentence_transformers.copy(source, folder)
+        sentence_transformers.copy(source, folder, allow_pickle)
     written = None if recipe is None else recipe.to_yaml()
     if to != "qkv" and written is not None:
         write_text(folder / RECIPE, written)
@@ -82,6 +85,8 @@ def save(
             folder, model.spec, task, generation, None if recipe is None else recipe.to_yaml(), tokenizer is not None
         )
     else:
+        if isinstance(model.spec.head, SentenceVector) and not (folder / sentence_transformers.MODULES).is_file():
+            sentence_transformers.write(folder, model.spec.head, model.spec.d_model, model.max_positions)
         origin = origin or _origin(model, tokenizer, task, labels)
         hub_save.save(folder, model, generation.to_dict(), origin, size)
     return folder

@@ -173,7 +173,7 @@ def open_weights(folder: Path, allow_pickle: bool = False) -> Weights:
     if not allow_pickle:
         raise ValueError(
             f"{folder} holds its weights as pickles only ({pickles[0]}), which can run code when they are read; "
-            "allow_pickle=True (--allow-pickle) reads them as nothing but tensors"
+            "allow_pickle=True reads only tensors from them, and so does `qkv convert DIRECTORY COPY --allow-pickle`"
         )
     return Pickled([folder / PICKLE] if pickles[0] == PICKLE else list(_shards(folder, PICKLE_INDEX)))
 

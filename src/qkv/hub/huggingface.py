@@ -17,6 +17,10 @@ def is_id(name: str) -> bool:
     return _ID.fullmatch(name) is not None and "--" not in name and ".." not in name
 
 
+MODULES = ("Pooling", "Dense", "LayerNorm", "Normalize")
+"""Modules of sentence-transformers whose files are downloaded."""
+
+
 def download(name: str, revision: str | None = None, allow_pickle: bool = False) -> Path:
     """The directory of a repository in the cache, downloaded where it isn't there yet. Code in it is never fetched.
 
@@ -33,8 +37,9 @@ def download(name: str, revision: str | None = None, allow_pickle: bool = False)
         get = partial(huggingface_hub.snapshot_download, name, revision=revision, ignore_patterns=["*/*"])
         folder = Path(get(allow_patterns=SETTINGS))
         wanted = _weights(name, folder, revision, allow_pickle)
-        if (folder / "modules.json").is_file():  # of sentence-transformers: how tokens are pooled lies a folder deeper
-            get(allow_patterns=["*_Pooling/config.json"], ignore_patterns=None)
+        if (folder / "modules.json").is_file():  # of sentence-transformers, whose other modules lie a folder deeper
+            files = ("config.json", WEIGHTS, *([PICKLE] if allow_pickle else []))
+            get(allow_patterns=[f"*_{kind}/{file}" for kind in MODULES for file in files], ignore_patterns=None)
         return Path(get(allow_patterns=[*SETTINGS, *wanted]))
     except (OSError, ValueError) as error:  # the library's own errors are of these kinds
         at = f" at revision {revision!r}" if revision else ""

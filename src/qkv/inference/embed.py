@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
-from typing import cast, get_args
+from dataclasses import replace
+from typing import Any, cast, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..core.spec import nearest
 from ..directories import sentence_transformers
-from ..directories.sentence_transformers import Pooling, Sentences
+from ..directories.sentence_transformers import Pooling, Sentences, pooling_of
 from ..generation.prompts import length_groups, padded
+from ..models.heads.sequence import SentenceVector
 from ..models.long_texts import reads_unpadded
 from ..models.recurrent.model import RecurrentModel
-from ..models.transformer import TransformerModel
+from ..models.transformer import Transformer, TransformerModel
 from . import unknown_words
 from .loaded import LoadedModel
 from .text import SLOTS, TextModel
@@ -30,42 +35,95 @@ def as_pooling(name: str) -> Pooling:
 
 
 @torch.inference_mode()
-def embed(run: LoadedModel, texts: Sequence[str], pooling: Pooling | None = None) -> list[Tensor]:
-    """Return a vector (M,) for each text: the mean over its tokens, the maximum of each component ("max"), its first token
-    ("cls") or its last; with "none" (T, M), one per token. On the CPU, in fp32.
+def embed(
+    run: LoadedModel,
+    texts: Sequence[str],
+    pooling: Pooling | None = None,
+    normalize: bool | None = None,
+    prompt: str | None = None,
+) -> list[Tensor]:
+    """Return a vector (M,) for each text, or with the pooling "none" (T, M), one per token. On the CPU, in fp32.
 
-    None pools as the sentence-transformers files in the run's directory say, normalizes if they do, and truncates texts
-    that are longer than they allow, with a warning; without such files it is the mean. Of an encoder–decoder it is the
-    encoder that embeds. Raises ValueError for a text without tokens.
+    pooling:   the "mean" of the hidden states of a text's tokens, the maximum of each component ("max"), the first token
+               ("cls") or the "last"; "weighted-mean" weights the states by their positions 1 … T (Muennighoff 2022), and
+               "mean-sqrt" is their sum over √T. By default that of the sentence-transformers files in the run's
+               directory or of the head `sentence-vector`, else the mean.
+    normalize: whether to scale vectors to length 1; by default only if the sentence-transformers files do.
+    prompt:    name of the prompt in these files that is prepended to every text; by default the one that they name.
+
+    The files of sentence-transformers may also truncate texts, with a warning, and add dense layers, which an explicit
+    `pooling` leaves out. Encoder–decoders embed by their encoder. Raises ValueError for a text without tokens.
     """
-    text_model = run.text_model
-    settings = sentence_transformers.read(run.path) if pooling is None and run.path is not None else None
-    settings = settings or Sentences()
-    chosen = settings.pooling if pooling is None else as_pooling(pooling)
-    rows = [text_model.encode(_with_prompt(text, settings)) for text in texts]
+    text_model, settings = run.text_model, _settings(run, pooling)
+    poolings = settings.poolings if pooling is None else (as_pooling(pooling),)
+    text_before = _prompt(settings, prompt, run.name)
+    rows = [text_model.encode(_lowered(text_before + text, settings)) for text in texts]
     rows = _truncated(rows, text_model, settings.longest)
     unknown_words.warn(run, texts, rows)
     if not all(rows):
         raise ValueError(f"text {rows.index([]) + 1} has no tokens, so there is nothing to embed")
+    start = 0 if settings.pool_prompt else _prompt_length(_lowered(text_before, settings), text_model)
     vectors: list[Tensor] = [torch.empty(0)] * len(rows)
     for group in length_groups([len(row) for row in rows], SLOTS, padded=not reads_unpadded(text_model.model)):
         for i, states in zip(group, _hidden(text_model, [rows[i] for i in group]), strict=True):
-            vectors[i] = _pooled(states[: len(rows[i])].float().cpu(), chosen)
-    return [F.normalize(vector, dim=-1) for vector in vectors] if settings.normalize and pooling is None else vectors
+            states = states[: len(rows[i])].float().cpu()
+            vectors[i] = torch.cat([_pooled(states, name, start) for name in poolings], -1)
+    return [_after_pooling(vector, settings, normalize) for vector in vectors]
 
 
-def _with_prompt(text: str, settings: Sentences) -> str:
-    text = settings.prompt + text
+def embed_array(run: LoadedModel, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
+    """Return the vectors of all texts as one array (texts, M); `options` are those of `embed`. With the pooling "none" the
+    rows are the tokens of all texts, one text after another."""
+    vectors = embed(run, texts, **options)
+    joined = torch.cat if options.get("pooling") == "none" else torch.stack
+    return joined(vectors).numpy() if vectors else np.empty((0, run.model.spec.d_model), np.float32)
+
+
+def _settings(run: LoadedModel, pooling: Pooling | None) -> Sentences:
+    """How the run computes embeddings, by its files or its head. With an explicit `pooling`, no other setting counts."""
+    if pooling is not None:
+        return Sentences()
+    settings = None if run.path is None else sentence_transformers.read(run.path, run.allow_pickle)
+    if settings is not None:
+        lengths = [length for length in (settings.longest, run.model.max_positions) if length is not None]
+        return replace(settings, longest=min(lengths, default=None))
+    head = run.model.spec.head if isinstance(run.model.spec, Transformer) else None
+    return Sentences((pooling_of(head),)) if isinstance(head, SentenceVector) else Sentences()
+
+
+def _prompt(settings: Sentences, name: str | None, where: str) -> str:
+    """The text of a prompt, or of the default prompt. Raises ValueError for an unknown name."""
+    if name is None:
+        return "" if settings.prompt is None else settings.prompts[settings.prompt]
+    if name not in settings.prompts:
+        known = nearest(name, settings.prompts) if settings.prompts else "it has no prompts; leave it out"
+        raise ValueError(f"{where} has no prompt {name!r}; {known}")
+    return settings.prompts[name]
+
+
+def _prompt_length(prompt: str, text_model: TextModel) -> int:
+    """The number of tokens of a prompt, with the tokens that the tokenizer puts before a text."""
+    if not prompt:
+        return 0
+    return len(text_model.encode(prompt)) - len(_around(text_model)[1])
+
+
+def _lowered(text: str, settings: Sentences) -> str:
     return text.lower() if settings.lower else text
+
+
+def _around(text_model: TextModel) -> tuple[list[int], list[int]]:
+    """The tokens that are put before and after every text."""
+    around, with_text = text_model.encode(""), text_model.encode("a")
+    before = next((i for i, token in enumerate(around) if with_text[i] != token), len(around))
+    return around[:before], around[before:]
 
 
 def _truncated(rows: list[list[int]], text_model: TextModel, longest: int | None) -> list[list[int]]:
     """Cut rows to `longest` tokens; the tokens that the tokenizer appends to a text stay."""
     if longest is None or all(len(row) <= longest for row in rows):
         return rows
-    around = text_model.encode("")
-    before = next((i for i, token in enumerate(around) if any(row[i] != token for row in rows if row)), len(around))
-    after = around[before:]
+    after = _around(text_model)[1]
     count = sum(len(row) > longest for row in rows)
     lengths = "text is" if len(rows) == 1 else "texts are"
     warnings.warn(
@@ -85,9 +143,26 @@ def _hidden(text_model: TextModel, rows: Sequence[Sequence[int]]) -> Tensor:
     return model.hidden(ids, layout=layout)
 
 
-def _pooled(states: Tensor, pooling: Pooling) -> Tensor:
+def _pooled(states: Tensor, pooling: Pooling, start: int) -> Tensor:
+    """Pool the hidden states (T, M) of a text, without the first `start` of them."""
+    weights = torch.arange(1, len(states) + 1, dtype=states.dtype)[start:, None]
+    states = states[start:]
     if pooling == "none":
         return states
     if pooling == "max":
         return states.amax(0)
-    return states.mean(0) if pooling == "mean" else states[0 if pooling == "cls" else -1]
+    if pooling == "weighted-mean":
+        return (states * weights).sum(0) / weights.sum()
+    if pooling in ("mean", "mean-sqrt"):
+        return states.sum(0) / (len(states) if pooling == "mean" else math.sqrt(len(states)))
+    return states[0 if pooling == "cls" else -1]
+
+
+def _after_pooling(vector: Tensor, settings: Sentences, normalize: bool | None) -> Tensor:
+    """Apply the modules after pooling, and normalize if requested. `normalize=False` leaves out the last normalization."""
+    modules = settings.modules
+    if normalize is False and modules and modules[-1].kind == "Normalize":
+        modules = modules[:-1]
+    for module in modules:
+        vector = module.compute(vector)
+    return F.normalize(vector, dim=-1) if normalize else vector

@@ -29,6 +29,7 @@ class LoadedModel:
     recipe:     the recipe of its training; None if the directory has no `recipe.yaml`.
     path:       where it was loaded from.
     origin:     the other settings of a Hub directory.
+    allow_pickle: whether other weights in the directory, those of sentence-transformers' dense layers, may be pickles.
     """
 
     model: AnyModel
@@ -38,6 +39,7 @@ class LoadedModel:
     recipe: Recipe | None = None
     path: Path | None = None
     origin: Origin | None = None
+    allow_pickle: bool = False
 
     def __post_init__(self) -> None:
         if not self.task:

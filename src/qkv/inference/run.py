@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.device import choose
@@ -37,7 +39,7 @@ from . import unknown_words
 from .chat import chat
 from .classify import Classified, classify, similarity
 from .classify_files import classify_files
-from .embed import embed
+from .embed import embed, embed_array
 from .fill import Filled, fill
 from .loaded import LoadedModel
 from .predict import Prediction, predict
@@ -120,12 +122,30 @@ class Run(LoadedModel):
         return _one_or_all(texts, score(self.text_model, rows, _beside(texts, targets, "targets")))
 
     @overload
-    def embed(self, texts: str, pooling: Pooling | None = None) -> Tensor: ...  # type: ignore[overload-overlap]
+    def embed(  # type: ignore[overload-overlap]
+        self, texts: str, pooling: Pooling | None = None, normalize: bool | None = None, prompt: str | None = None
+    ) -> Tensor: ...
     @overload
-    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> list[Tensor]: ...
-    def embed(self, texts: str | Sequence[str], pooling: Pooling | None = None) -> Tensor | list[Tensor]:
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        prompt: str | None = None,
+    ) -> list[Tensor]: ...
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        prompt: str | None = None,
+    ) -> Tensor | list[Tensor]:
         """Return embeddings, see `qkv.inference.embed.embed`: (M,) per text, or (T, M) if pooling is "none"."""
-        return _one_or_all(texts, embed(self, _listed(texts), pooling))
+        return _one_or_all(texts, embed(self, _listed(texts), pooling, normalize, prompt))
+
+    def embed_array(self, texts: Sequence[str], **options: Any) -> NDArray[np.float32]:
+        """Return the embeddings of all texts as one NumPy array (texts, M), with the options of `embed`."""
+        return embed_array(self, _listed(texts), **options)
 
     @overload
     def fill(self, texts: str, top_k: int = 5) -> Filled: ...  # type: ignore[overload-overlap]
@@ -191,6 +211,7 @@ class Run(LoadedModel):
             origin=self.origin,
             source=self.path,
             max_shard_size=max_shard_size,
+            allow_pickle=self.allow_pickle,
         )
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
@@ -248,7 +269,7 @@ def _load_hub(folder: Path, device: torch.device, dtype: torch.dtype | None, all
         raise ValueError(f"{folder / GENERATION}: {error}") from None
     task = origin.own.get("task", usual_task(model.spec))
     check_task(task, model.spec, folder / CONFIG)
-    return Run(model, tokenizer, generation, task, _recipe(folder), folder, origin)
+    return Run(model, tokenizer, generation, task, _recipe(folder), folder, origin, allow_pickle)
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
