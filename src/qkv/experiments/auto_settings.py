@@ -13,6 +13,7 @@ from ..cost.throughput import peak_flops
 from ..models.base import ModelSpec
 from ..models.block import Block
 from ..training import compiling, mixed_precision
+from ..training.logging.progress_bar import span
 from ..training.settings import Training
 
 Say = Callable[[str], None]
@@ -75,11 +76,21 @@ class Chooser:
 
     def seconds(self, training: Training) -> float:
         """Estimate the duration of training by its limits in steps, epochs and time; 0 if only early stopping ends it."""
-        name = mixed_precision.choose(training.precision, self.device, self.spec.d_model).precision
-        peak = peak_flops(self.device, mixed_precision.DTYPES[name])
-        batch = time.seconds(training_flops(self.spec, self.shape), peak, self.device.type, name, self.spec.d_model)
+        batch = self.batch_seconds(training)
         by_steps = batch * training.accumulate * training.max_steps if training.max_steps else float("inf")
         by_epochs = batch * self.epoch * training.max_epochs if training.max_epochs and self.epoch else float("inf")
         by_time = training.max_time or float("inf")
         shortest = min(by_steps, by_epochs, by_time)
         return shortest if shortest != float("inf") else 0.0
+
+    def batch_seconds(self, training: Training) -> float:
+        """Estimate the time of a forward and a backward pass over the largest batch."""
+        name = mixed_precision.choose(training.precision, self.device, self.spec.d_model).precision
+        peak = peak_flops(self.device, mixed_precision.DTYPES[name])
+        return time.seconds(training_flops(self.spec, self.shape), peak, self.device.type, name, self.spec.d_model)
+
+    def estimate(self, training: Training) -> str:
+        """A sentence with the expected speed and duration of training."""
+        rate, duration = self.shape.tokens / self.batch_seconds(training), self.seconds(training)
+        total = f", so that training takes about {span(duration)} without evaluations" if duration else ""
+        return f"Estimate: roughly {float(f'{rate:.1g}'):,.0f} tokens/s{total}; the measured speed follows."

@@ -165,7 +165,8 @@ class Job:
         notes += small
         notes += [] if recipe.task is None else [f"Task: {note}." for note in recipe.task.notes(example)]
         seen = first_seen(example, recipe, tokenizer, use == "translate")
-        notes += [f"Data: {sizes(recipe.data, recipe.seed)}.", *seen]
+        fields = ", ".join(name for name in example if name not in ("where", "piece"))
+        notes += [f"Data: {sizes(recipe.data, recipe.seed)}; an example has {fields}.", *seen]
         return cls(recipe, out, tokenizer, spec, use, device, console, full, vectors, notes=notes)
 
     def open(self, position: dict[str, Any] | None) -> Stream:
@@ -192,8 +193,11 @@ class Job:
             recipe.data, self.tokenizer, batching, seq2seq=seq2seq, task=recipe.task, seed=recipe.seed
         ) as batches:
             sample = [next(batches), *itertools.islice(batches, SAMPLE - 1)]
-        if batches.report.mostly_skipped:
-            self.notes.append(f"Warning: {data_summary(replace(batches.report, slots=0), recipe.data.notes())}.")
+        report = replace(batches.report, slots=0)
+        if report.mostly_skipped:
+            self.notes.append(f"Warning: {data_summary(report, recipe.data.notes())}.")
+        elif report.skipped or report.cut:
+            self.notes.append(f"In the first batches: {replace(report, notes=())}.")
         return sample
 
     def largest(self, batches: list[Batch]) -> Batch | None:
@@ -210,6 +214,7 @@ class Job:
         chooser = Chooser(self.spec, shape, self.device, self.full and not packed, self.notes.append, epoch)
         training = chooser.resolve(recipe.training)
         self.recipe = recipe.model_copy(update={"training": training})
+        self.notes.append(chooser.estimate(training))
         plan = plan_of(
             training,
             self.spec,
