@@ -26,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     import typer
 
+    from . import completion
     from .app import app
     from .errors import INTERRUPTED, describe
     from .say import echo
@@ -33,6 +34,7 @@ def _run(argv: Sequence[str] | None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # characters that the encoding lacks are not an error
     command = typer.main.get_command(app)
+    completion.set_up()
     try:
         with _one_line_warnings():
             status = command(args=None if argv is None else list(argv), prog_name="qkv", standalone_mode=False)

@@ -11,6 +11,7 @@ from . import (
     catalog,
     chat,
     classify,
+    completion,
     consent,
     convert,
     cost,
@@ -50,6 +51,15 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    print_completion: Annotated[
+        str | None,
+        typer.Option(
+            metavar="bash|zsh|fish",
+            callback=completion.print_script,
+            is_eager=True,
+            help="Print a script that completes commands in a shell, and exit.",
+        ),
+    ] = None,
     system_allocator: Annotated[
         bool,
         typer.Option("--system-allocator", help="Return freed memory to the system at once: slower, but uses less."),

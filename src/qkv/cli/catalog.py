@@ -28,6 +28,7 @@ def list_(
             help="recipes, presets or metrics; parts of models: patterns, positions, scalings, scores, weightings, "
             "mechanisms, feedforwards, norms, placements, inputs, heads, caches; of training: objectives, optimizers, "
             "schedules, averages, adapters; of data: sources, tasks, tokenizers, augmentations, mixings.",
+            autocompletion=lambda incomplete: [name for name in LISTS if name.startswith(incomplete)],
         ),
     ] = None,
     json: Json = False,

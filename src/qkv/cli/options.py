@@ -6,11 +6,18 @@ from typing import Annotated
 
 import typer
 
+from . import completion
+
 RunPath = Annotated[
     str, typer.Argument(metavar="RUN", help="A run directory, a directory in the Hub's format, or a name on the Hub.")
 ]
 RecipeOrPreset = Annotated[
-    str, typer.Argument(metavar="RECIPE-OR-PRESET", help="A recipe, a preset, a recipe file or a run directory.")
+    str,
+    typer.Argument(
+        metavar="RECIPE-OR-PRESET",
+        help="A recipe, a preset, a recipe file or a run directory.",
+        autocompletion=completion.recipes_and_presets,
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -22,6 +29,9 @@ Settings = Annotated[
 Texts = Annotated[
     list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts. Without any, lines of standard input.")
 ]
-Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="The device to compute on.")]
+Device = Annotated[
+    str,
+    typer.Option(metavar="auto|cpu|cuda|mps", help="The device to compute on.", autocompletion=completion.devices),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import consent
+from . import completion, consent
 from .errors import INTERRUPTED
 from .options import Device
 from .say import console, echo
@@ -27,7 +27,12 @@ Out = Annotated[Path | None, typer.Option(metavar="DIR", help="The run directory
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the directory from its last save.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run in the directory.")]
 Precision = Annotated[
-    str | None, typer.Option(metavar="auto|fp32|bf16|fp16", help="The precision of training. [default: the recipe's]")
+    str | None,
+    typer.Option(
+        metavar="auto|fp32|bf16|fp16",
+        help="The precision of training. [default: the recipe's]",
+        autocompletion=completion.precisions,
+    ),
 ]
 Compile = Annotated[
     bool | None,
@@ -45,7 +50,11 @@ MaxEpochs = Annotated[int | None, typer.Option(metavar="N", help="Stop training 
 def train(
     recipe: Annotated[
         str,
-        typer.Argument(metavar="RECIPE", help="A recipe (`qkv list recipes`), a YAML file or a run directory."),
+        typer.Argument(
+            metavar="RECIPE",
+            help="A recipe (`qkv list recipes`), a YAML file or a run directory.",
+            autocompletion=completion.recipes,
+        ),
     ],
     settings: Settings = None,
     out: Out = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from ..core.device import choose
 from ..core.spec import counted
 from ..cost.throughput import flops_per_token, peak_flops
 from ..data.loader.stream import Stream, count, stream
-from ..data.source import SPLITS, Counts, Example, Split
+from ..data.source import SPLITS, Example, Split
 from ..data.vectors.word_vectors import Vectors
 from ..directories.adapters import save_adapter
 from ..directories.build import build
@@ -39,7 +39,6 @@ from ..directories.layout import (
 from ..directories.lock import locked
 from ..directories.run_config import Use, check_fit, write_settings
 from ..directories.spec import spec_of
-from ..inference.unknown_words import unknown_words
 from ..layers.lora import adapt, fold
 from ..look.formatting import taken
 from ..models.base import ModelSpec
@@ -63,13 +62,12 @@ from .batch_shape import widest
 from .evaluate import Evaluated, Evaluator
 from .fingerprint import fingerprint
 from .memory_check import MemoryCheck, plan_of
-from .pretrained import added_template, check_base, keep_base, model_of
-from .tokenizer import make, side_of, texts_of
+from .notes import TEXTS, data_summary, longest_rows, of_the_model, small_splits, tuning, unknown_notes
+from .pretrained import check_base, keep_base, model_of
+from .tokenizer import make
 
 FEW = 8  # examples of the evaluation that checks, before training, which metrics there are
 SAMPLE = 8  # batches that are read to find the largest shape
-SMALL = 20  # a split with fewer examples than this gets a warning
-TEXTS = 1000  # texts of a split that are checked for unknown words and for words with vectors
 
 
 @dataclass(frozen=True)
@@ -408,39 +406,6 @@ def tell(console: Console, text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def data_summary(report: Counts, printed: Sequence[str]) -> str:
-    """A summary of the training data that were read, skipped and cut, without the notes that were printed before."""
-    report = replace(report, notes=tuple(note for note in report.notes if note not in printed))
-    return f"{'Most training examples are skipped' if report.mostly_skipped else 'Training data'}: {report}"
-
-
-def unknown_notes(recipe: Recipe, tokenizer: Tokenizer | None) -> list[str]:
-    """Notes on words of the validation split that the tokenizer doesn't know."""
-    if tokenizer is None:
-        return []
-    sides: list[tuple[Tokenizer, str, Iterator[str]]] = [(tokenizer, "text", texts_of(recipe, "validation"))]
-    if recipe.source_tokenizer is not None:
-        sides = [(tokenizer.sources, "source", side_of(recipe, "validation", "source"))]
-        sides += [(tokenizer, "target", side_of(recipe, "validation", "target"))]
-    notes = []
-    for reader, name, texts in sides:
-        sample = [] if reader.unk_id is None else list(itertools.islice(texts, TEXTS))
-        first = "first " if len(sample) == TEXTS else ""
-        note = unknown_words(reader, sample, f"in the {first}{counted(len(sample), name)} of the validation split ")
-        notes += [] if note is None else [f"{note}."]
-    return notes
-
-
-def tuning(recipe: Recipe, resolved: Recipe) -> str:
-    """The note on the learning rate used for fine-tuning."""
-    optimizer = resolved.training.optimizer
-    chosen = f"{optimizer.kind}'s default for a trained model of this width" if recipe.tunes_by_default else "as given"
-    return (
-        f"Fine-tuning {resolved.model.directory} with a learning rate of {optimizer.lr:.2g}, {chosen}; "
-        "training.optimizer.lr changes it."
-    )
-
-
 def _listed(replaced: Replaced[Any]) -> str:
     """The numbers of tensors that were kept and left out of a trained model, and the names of new ones."""
     names = ", ".join(replaced.new[:6]) + (f" and {len(replaced.new) - 6} more" if len(replaced.new) > 6 else "")
@@ -458,16 +423,6 @@ def first_examples(recipe: Recipe) -> dict[Split, Example]:
     return examples
 
 
-def small_splits(recipe: Recipe) -> Iterator[str]:
-    """Warnings about splits too small to learn from or to measure on."""
-    for split in SPLITS:
-        examples = recipe.data.examples(split, seed=recipe.seed, shuffle=False)
-        size = sum(1 for _ in itertools.islice(examples, SMALL))
-        if size < SMALL:
-            effect = "too few to learn from" if split == "train" else "metrics on so few are mostly chance"
-            yield f"Warning: the {split} split has {counted(size, 'example')}; {effect}."
-
-
 def use_of(spec: ModelSpec, example: Example) -> Use:
     """The use of a model that was trained on examples like this one."""
     if spec.is_encoder_decoder:
@@ -479,27 +434,10 @@ def use_of(spec: ModelSpec, example: Example) -> Use:
 
 def check_context(recipe: Recipe, spec: ModelSpec) -> None:
     """Check that no batch can have rows longer than the model's context. Raises ValueError."""
-    longest, name = _longest(recipe, spec)
+    longest, name = longest_rows(recipe, spec)
     if spec.max_positions is not None and longest > spec.max_positions:
         trained = recipe.model.directory is not None
         raise ValueError(
             f"batching.{name} is {longest}, longer than the model's context of {spec.max_positions} positions; "
             f"lower it (batching.{name}={spec.max_positions})" + ("" if trained else ", or raise model.max_positions")
         )
-
-
-def _longest(recipe: Recipe, spec: ModelSpec) -> tuple[int, str]:
-    """The largest length of rows, and the name of its setting in `batching`."""
-    if spec.is_encoder_decoder:
-        return recipe.batching.max_length, "max_length"
-    return recipe.batching.context, "context"
-
-
-def of_the_model(recipe: Recipe, spec: ModelSpec) -> Iterator[str]:
-    """Notes if rows are as long as a trained model's context, or if its tokenizer gets the recipe's chat template."""
-    directory = recipe.model.directory
-    longest, name = _longest(recipe, spec)
-    if directory and longest == spec.max_positions:
-        yield f"batching.{name} is {longest}, the full context of {directory}; rows can't be longer."
-    if directory and recipe.tokenizer is not None and added_template(directory, recipe.tokenizer) is not None:
-        yield f"The tokenizer of {directory} has no chat template; it gets the recipe's (tokenizer.chat_template)."
