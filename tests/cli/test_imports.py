@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from forked_commands import run_command
+from preloaded_python import python
 
 import qkv
 
@@ -45,8 +45,25 @@ def command(
     *arguments: str, cwd: Path, path: Path | None = None, answer: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """A run of `qkv`; with an `answer` it believes that it has a terminal."""
-    environment = {"XDG_CONFIG_HOME": str(cwd / "config"), "OMP_NUM_THREADS": "1"}
-    return run_command(arguments, cwd, environment, [path] if path else [], answer)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(SOURCE), *([str(path)] if path else [])]),
+        "XDG_CONFIG_HOME": str(cwd / "config"),
+        "OMP_NUM_THREADS": "1",
+    }
+    program = "import sys; from qkv.cli import main; sys.exit(main())"
+    if answer is not None:
+        program = f"import sys; sys.stdin.isatty = sys.stderr.isatty = lambda: True; {program}"
+    return subprocess.run(
+        [*python(), "-c", program, *arguments],
+        cwd=cwd,
+        env=environment,
+        input=answer or "",
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
 
 
 @pytest.fixture

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from preloaded_python import python
 from run_untrained import bert, of, words
 
 from qkv.cli import main
@@ -38,7 +40,7 @@ def on_a_terminal(*arguments: str, folder: Path) -> tuple[int, str]:
         "NO_COLOR": "1",
         "COLUMNS": "300",
     }
-    command = [sys.executable, "-m", "qkv", *arguments]
+    command = [*python(), "-m", "qkv", *arguments]
     with subprocess.Popen(
         command, stdin=follower, stdout=follower, stderr=follower, cwd=folder, env=environment
     ) as run:
@@ -104,7 +106,12 @@ def test_samples_need_only_an_output(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "QKV": f"{sys.executable} -m qkv"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONUNBUFFERED": "",
+        "QKV": f"{shlex.join(python())} -m qkv",
+    }
     return subprocess.run(
         ["bash", "-c", f"set -o pipefail; {line}"],
         capture_output=True,

@@ -43,7 +43,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         status = INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_unwritable_output()
         return PIPE_CLOSED
     except SystemExit as stop:  # raised by Typer and Rich if the pipe is closed
         return stop.code if isinstance(stop.code, int) else PIPE_CLOSED
@@ -52,6 +52,7 @@ def _run(argv: Sequence[str] | None) -> int:
             import traceback
 
             traceback.print_exc()
+        _drop_unwritable_output()
         status, text = describe(error)
         if text:
             typer.secho("qkv: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
@@ -60,6 +61,15 @@ def _run(argv: Sequence[str] | None) -> int:
     if status == INTERRUPTED:
         echo("qkv: interrupted", err=True)
     return status if isinstance(status, int) else 0
+
+
+def _drop_unwritable_output() -> None:
+    """Drop buffered output that can't be written. Python would try again at its exit, fail, and end with status 120."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
