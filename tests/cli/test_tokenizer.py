@@ -115,7 +115,7 @@ def test_what_is_refused(corpus: Path, tmp_path: Path) -> None:
     out = ["--out", tmp_path / "t"]
     assert "give the directory for the tokenizer with --out DIR" in refused("train", corpus)
     assert "did you mean 'unigram'" in refused("train", corpus, "--kind", "unigrams", *out)
-    assert "set it to that or more" in refused("train", corpus, "--vocab-size", 100, *out)
+    assert "set it to 260 or more" in refused("train", corpus, "--vocab-size", 100, *out)
     assert "vocab_size: no such field" in refused("train", corpus, "--kind", "byte", "--vocab-size", 300, *out)
     assert "only bpe and wordpiece" in refused("train", corpus, "--kind", "unigram", "--trace", *out)
     assert "there is no file" in refused("train", tmp_path / "none.txt", *out)

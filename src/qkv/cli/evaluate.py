@@ -28,14 +28,31 @@ def evaluate(
         str | None,
         typer.Option(metavar="N|all", help="Evaluate the first N examples, or all. [default: the recipe's]"),
     ] = None,
+    evaluation: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A setting of the evaluation, such as `--evaluation metrics=[bleu,chrf++,ter]`; repeatable.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a JSONL file with every output: `source`, `hypothesis`, `references` and its `scores`.",
+        ),
+    ] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Evaluate a run on its test split, on another split, or on other files.
 
     The metrics of language models and translators are perplexity, bits per byte, exact match, BLEU and chrF (by sacreBLEU,
-    with their signatures). Runs trained on a task have the metrics of that task.
+    with their signatures), or those named by `--evaluation metrics=[…]`. Runs trained on a task have the metrics
+    of that task.
     """
+    from ..core import plain_json
+    from ..core.atomic import write_file
     from ..experiments.evaluate import evaluate_run
     from ..inference.run import load
     from .results import show_evaluation
@@ -50,11 +67,18 @@ def evaluate(
         data=[item for item in data or () if "=" in item],
         num_beams=num_beams,
         max_examples=None if max_examples is None else _number(max_examples),
+        score_each=out is not None,
+        evaluation=evaluation or (),
     )
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_file(out, "".join(plain_json.dumps(row) + "\n" for row in result.outputs).encode())
     if json:
         echo(result.to_json())
         return
     show_evaluation(result)
+    if out is not None:
+        echo(f"Wrote {len(result.outputs):,} outputs to {out}")
     if result.limited:
         echo("To evaluate on all examples: --max-examples all")
 

@@ -23,7 +23,7 @@ from ..inference.chat import Assistant
 from ..inference.text import TextModel
 from ..metrics import text as metrics
 from ..models.build import AnyModel
-from ..recipes.evaluation import ROUGE, TEXT_METRICS, USUAL, Evaluation, Metric
+from ..recipes.evaluation import TEXT_METRICS, USUAL, Evaluation, Metric
 from ..tokenizers.tokenizer import Tokenizer
 from ..training.objective import Objective, terms_of
 from .example_counts import Clock, first, goods
@@ -47,6 +47,8 @@ class Evaluated:
     signatures: by metric, how it was computed, if there is more than one way.
     samples:    `{"source", "target", "output"}`, without "target" if there is no single reference.
     notes:      what was skipped or truncated.
+    outputs:    of pairs, every generated output: "source", "hypothesis", "references" and "scores", its metrics. They are
+                not part of the JSON.
     """
 
     split: str
@@ -58,6 +60,7 @@ class Evaluated:
     seconds: float
     available: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    outputs: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def limited(self) -> bool:
@@ -65,7 +68,10 @@ class Evaluated:
         return self.available != self.examples
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return everything but `outputs`."""
+        fields = asdict(replace(self, outputs=[]))
+        del fields["outputs"]
+        return fields
 
     def to_json(self) -> str:
         """Return the result as JSON. NaN and the infinities, which JSON lacks, become null."""
@@ -102,21 +108,29 @@ class Evaluator:
         generation: Generation | None = None,
         samples: int | None = None,
         count: bool = True,
+        score_each: bool = False,
     ) -> Evaluated:
         """Evaluate on the first `limit` examples of a split (for running text: rows of the context's width).
 
         Likelihood is measured over batches like those of training. Outputs are generated for pairs, which have a reference
         to compare them with. `generation` and `samples` override the settings; `count` says whether to count the examples
-        that a limit leaves out.
+        that a limit leaves out, and `score_each` whether to return every output of pairs with its metrics.
         """
         kept = self.evaluation.samples if samples is None else samples
         clock = Clock(count)
         if self.task is not None:
+            if score_each:
+                raise ValueError(
+                    f"the task {self.task.kind} generates no texts to write; use qkv predict for its predictions, or leave "
+                    "out --out"
+                )
             return self._of_task(self.task, model, split, limit, kept, clock)
         entries = self.source.examples(split, shuffle=False)
         examples = self._examples(entries, split, limit, kept)
         if "source" in examples[0]:
-            return self._of_pairs(model, split, examples, generation, kept, clock, entries)
+            return self._of_pairs(model, split, examples, generation, kept, clock, entries, score_each)
+        if score_each:
+            raise ValueError("these data are running text, which has no outputs to write; leave out --out")
         return self._of_text(model, split, examples, limit, generation, kept, clock)
 
     def _of_pairs(
@@ -128,15 +142,20 @@ class Evaluator:
         kept: int,
         clock: Clock,
         rest: Iterator[Example],
+        score_each: bool,
     ) -> Evaluated:
         """Likelihood of the references, and generated outputs compared with them. `rest` are the examples beyond a limit."""
         wanted = self._wanted(pairs=True)
+        if "bleu" in wanted:
+            metrics.sacre_bleu(self.evaluation.bleu_tokenize)  # refuse a missing library before outputs are generated
         likelihood, notes, _ = self._likelihood(model, split, Fixed(entries=tuple(examples)), None, clock)
         of_tokens = likelihood.results(wanted)
-        decoded = examples if set(wanted) & set(TEXT_METRICS) else examples[:kept]
+        decoded = examples if score_each or set(wanted) & set(TEXT_METRICS) else examples[:kept]
         text_model = TextModel(model, self._words, task_of(model, pairs=True))
         outputs, cut = self._outputs(text_model, decoded, self._decoding(generation))
-        of_outputs = self._of_outputs(outputs, wanted)
+        references = [example.get("references") or [example["target"]] for example in decoded]
+        texts = [sample["output"] for sample in outputs]
+        of_outputs = metrics.output_metrics(wanted, texts, references, self.evaluation.bleu_tokenize)
         counts = {} if likelihood.examples == len(examples) else dict.fromkeys(of_tokens, likelihood.examples)
         if counts:
             notes.append(
@@ -147,7 +166,8 @@ class Evaluator:
             notes.append(f"truncated {cut:,} of {counted(len(decoded), 'source')} to the model's context")
         left = clock.tally(1 for _ in rest)
         results = of_tokens | of_outputs
-        return self._evaluated(split, len(examples), left, results, outputs, kept, notes, clock, counts)
+        evaluated = self._evaluated(split, len(examples), left, results, outputs, kept, notes, clock, counts)
+        return replace(evaluated, outputs=self._scored(outputs, references, wanted) if score_each else [])
 
     def _of_text(
         self,
@@ -290,20 +310,22 @@ class Evaluator:
         ]
         return samples, cut
 
-    def _of_outputs(self, samples: list[dict[str, str]], wanted: tuple[Metric, ...]) -> dict[str, metrics.MetricValue]:
-        outputs, references = [sample["output"] for sample in samples], [sample["target"] for sample in samples]
-        results = {}
-        if "exact-match" in wanted:
-            results["exact_match"] = metrics.exact_match(outputs, references)
-        if "bleu" in wanted:
-            results["bleu"] = metrics.bleu(outputs, references, self.evaluation.bleu_tokenize)
-        if "chrf" in wanted:
-            results["chrf"] = metrics.chrf(outputs, references)
-        if "wer" in wanted:
-            results["wer"] = metrics.word_error_rate(outputs, references)
-        if "cer" in wanted:
-            results["cer"] = metrics.character_error_rate(outputs, references)
-        return results | {name: metrics.rouge(outputs, references, name) for name in ROUGE if name in wanted}
+    def _scored(
+        self, samples: list[dict[str, str]], references: list[list[str]], wanted: tuple[Metric, ...]
+    ) -> list[dict[str, Any]]:
+        """Every output with its references and its own metrics."""
+        tokenize, rows = self.evaluation.bleu_tokenize, []
+        for sample, texts in zip(samples, references, strict=True):
+            scores = metrics.output_metrics(wanted, [sample["output"]], [texts], tokenize, sentence=True)
+            rows.append(
+                {
+                    "source": sample["source"],
+                    "hypothesis": sample["output"],
+                    "references": list(texts),
+                    "scores": {name: result.value for name, result in scores.items()},
+                }
+            )
+        return rows
 
     def _continued(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
         """The beginnings of running texts, and the model's continuations."""
@@ -358,16 +380,21 @@ def evaluate_run(
     *,
     num_beams: int | None = None,
     max_examples: int | Literal["all"] | None = None,
+    score_each: bool = False,
+    evaluation: Sequence[str] = (),
 ) -> Evaluated:
     """Evaluate a loaded run on a split of its data. `data` are settings of the data to change, such as `test_path=my.tsv`.
 
     `max_examples` is the number of examples, or "all"; by default the recipe's `evaluation.test_examples`.
+    With `score_each`, the result has every output of pairs with its metrics. `evaluation` are settings of the evaluation to
+    change, such as `metrics=[bleu,ter]`.
     """
     if run.recipe is None:
         raise ValueError(f"{run.path} has no recipe.yaml, which names its data; give a run that qkv trained")
     if isinstance(max_examples, int) and max_examples < 1:
         raise ValueError(f"max_examples is 'all' or a number of at least 1, not {max_examples}")
-    recipe = run.recipe.change([f"data.{item}" for item in data])
+    changes = [*(f"data.{item}" for item in data), *(f"evaluation.{item}" for item in evaluation)]
+    recipe = run.recipe.change(changes)
     evaluator = Evaluator(
         recipe.data,
         run.tokenizer,
@@ -384,4 +411,4 @@ def evaluate_run(
     most = recipe.evaluation.test_examples if max_examples is None else max_examples
     limit = None if most == "all" else most
     generation = run.generation if num_beams is None else run.settings(num_beams=num_beams)
-    return evaluator(run.model, chosen, limit, generation)
+    return evaluator(run.model, chosen, limit, generation, score_each=score_each)

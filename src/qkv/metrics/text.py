@@ -1,11 +1,16 @@
-"""Metrics of generated text: exact match, BLEU, chrF, ROUGE, word and character error rate, perplexity, bits per byte."""
+"""Metrics of generated text: exact match, BLEU, chrF, TER, ROUGE, word and character error rate, perplexity, bits per byte.
+
+A reference is a text, or a list of texts if an output has several references.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache, partial
+from itertools import zip_longest
 from typing import Any
 
 from .base import MetricValue
@@ -14,6 +19,8 @@ from .display import register
 register("exact_match", scale="fraction", higher_is_better=True, about="outputs that equal the truth to the letter")
 register("bleu", "BLEU", "points", higher_is_better=True)
 register("chrf", "chrF", "points", higher_is_better=True)
+register("chrf++", "chrF++", "points", higher_is_better=True)
+register("ter", "TER", "points", higher_is_better=False, about="edits, with shifts of phrases, for 100 words")
 register("rouge1", "ROUGE-1", "points", higher_is_better=True)
 register("rouge2", "ROUGE-2", "points", higher_is_better=True)
 register("rougeL", "ROUGE-L", "points", higher_is_better=True)
@@ -24,39 +31,95 @@ register("wer", "Word error rate", higher_is_better=False)
 register("cer", "Character error rate", higher_is_better=False)
 
 
-def exact_match(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
-    """The fraction, 0 to 1, of outputs that equal the truth, ignoring white space around them."""
-    right = sum(a.strip() == b.strip() for a, b in zip(outputs, truths, strict=True))
-    return MetricValue(right / len(truths), f"nrefs:1|n:{len(truths)}|strip:yes")
+Reference = str | Sequence[str]
+
+TOKENIZER_EXTRAS = {
+    "ja-mecab": "ja",
+    "ko-mecab": "ko",
+    **dict.fromkeys(("spm", "flores101", "flores200", "spBLEU-1K"), "spm"),
+}
+"""sacreBLEU's tokenizers that need an extra of qkv."""
 
 
-def bleu(outputs: Sequence[str], truths: Sequence[str], tokenize: str = "13a") -> MetricValue:
-    """Corpus BLEU, 0 to 100 (Papineni et al. 2002), by sacreBLEU (Post 2018)."""
+def texts_of(reference: Reference) -> Sequence[str]:
+    """The references of one output, as a list."""
+    return [reference] if isinstance(reference, str) else reference
+
+
+def exact_match(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
+    """The fraction, 0 to 1, of outputs that equal a reference, ignoring white space around them."""
+    every = list(map(texts_of, references))
+    right = sum(a.strip() in {b.strip() for b in texts} for a, texts in zip(outputs, every, strict=True))
+    return MetricValue(right / len(every), f"nrefs:{max(map(len, every))}|n:{len(every)}|strip:yes")
+
+
+def bleu(
+    outputs: Sequence[str], references: Sequence[Reference], tokenize: str = "13a", sentence: bool = False
+) -> MetricValue:
+    """Corpus BLEU, 0 to 100 (Papineni et al. 2002), by sacreBLEU (Post 2018). `sentence` is for a single output: n-grams
+    longer than it don't count ("effective order"). Raises ValueError if a library or a model that the tokenizer needs is
+    missing."""
+    return _sacre(sacre_bleu(tokenize, effective_order=sentence), outputs, references)
+
+
+@lru_cache(maxsize=4)
+def sacre_bleu(tokenize: str, effective_order: bool = False) -> Any:
+    """Return sacreBLEU's BLEU with a tokenizer. Raises ValueError if a library or a model that this needs is missing."""
     from sacrebleu.metrics import BLEU
 
-    return _sacre(BLEU(tokenize=tokenize), outputs, truths)
+    extra = TOKENIZER_EXTRAS.get(tokenize)
+    try:
+        return BLEU(tokenize=tokenize, effective_order=effective_order)
+    except (ImportError, RuntimeError) as error:
+        if extra is None:
+            raise
+        raise ValueError(
+            f"bleu_tokenize={tokenize} needs libraries that are not installed: pip install 'qkv[{extra}]'"
+        ) from error
+    except OSError as error:
+        raise ValueError(
+            f"bleu_tokenize={tokenize} needs a model that sacreBLEU couldn't download ({error}); connect to the internet, "
+            "or choose another tokenizer"
+        ) from error
 
 
-def chrf(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
+def chrf(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """Corpus chrF2, 0 to 100 (Popović 2015), by sacreBLEU."""
     from sacrebleu.metrics import CHRF
 
-    return _sacre(CHRF(), outputs, truths)
+    return _sacre(CHRF(), outputs, references)
 
 
-def word_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
-    """WER: words to substitute, insert and delete in all outputs, divided by the words of all truths, by jiwer. 0 is best;
-    it may exceed 1 if outputs are longer than the truth. NaN if no truth has a word."""
+def chrf_plus_plus(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
+    """Corpus chrF2++, 0 to 100: chrF2 with unigrams and bigrams of words (Popović 2017), by sacreBLEU."""
+    from sacrebleu.metrics import CHRF
+
+    return _sacre(CHRF(word_order=2), outputs, references)
+
+
+def ter(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
+    """Translation edit rate: insertions, deletions, substitutions and shifts for 100 words of the references (Snover et al.
+    2006), by sacreBLEU. 0 is best."""
+    from sacrebleu.metrics import TER
+
+    return _sacre(TER(), outputs, references)
+
+
+def word_error_rate(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
+    """WER: words to substitute, insert and delete in all outputs, divided by the words of all references, by jiwer. 0 is
+    best; it may exceed 1 if outputs are longer than the references. Of several references, the first counts. NaN if no
+    reference has a word."""
     import jiwer
 
-    return _error_rate(jiwer.process_words(list(truths), list(outputs)), "words")
+    return _error_rate(jiwer.process_words([texts_of(texts)[0] for texts in references], list(outputs)), "words")
 
 
-def character_error_rate(outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
+def character_error_rate(outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
     """CER: like WER, for characters, including spaces between words."""
     import jiwer
 
-    return _error_rate(jiwer.process_characters(list(truths), list(outputs)), "characters")
+    firsts = [texts_of(texts)[0] for texts in references]
+    return _error_rate(jiwer.process_characters(firsts, list(outputs)), "characters")
 
 
 def _error_rate(alignment: Any, unit: str) -> MetricValue:
@@ -65,14 +128,17 @@ def _error_rate(alignment: Any, unit: str) -> MetricValue:
     return MetricValue(edits / size if size else math.nan, f"jiwer|edits:{edits}|{unit}:{size}|case:as it is")
 
 
-def rouge(outputs: Sequence[str], truths: Sequence[str], what: str) -> MetricValue:
+def rouge(outputs: Sequence[str], references: Sequence[Reference], what: str) -> MetricValue:
     """ROUGE, 0 to 100 (Lin 2004): the mean over the texts of the F1 of words (`what` is "rouge1"), of pairs of words
-    ("rouge2"), or of the longest common subsequence of words ("rougeL").
+    ("rouge2"), or of the longest common subsequence of words ("rougeL"). Of several references, the best one counts.
 
     Words are runs of a–z and 0–9 in lower case, without stemming, as in Google's `rouge-score`. Texts in other scripts have
     no words, and so score 0.
     """
-    shares = [_rouge_f1(_words(a), _words(b), what) for a, b in zip(outputs, truths, strict=True)]
+    shares = [
+        max(_rouge_f1(_words(output), _words(text), what) for text in texts_of(texts))
+        for output, texts in zip(outputs, references, strict=True)
+    ]
     return MetricValue(100 * math.fsum(shares) / len(shares), "mean F1|words:a-z0-9|case:lower|stemmer:no")
 
 
@@ -111,6 +177,39 @@ def bits_per_byte(nll: float, size: int) -> float:
     return nll / (math.log(2) * size)
 
 
-def _sacre(metric: Any, outputs: Sequence[str], truths: Sequence[str]) -> MetricValue:
-    score = metric.corpus_score(list(outputs), [list(truths)])
+def _sacre(metric: Any, outputs: Sequence[str], references: Sequence[Reference]) -> MetricValue:
+    streams = list(zip_longest(*map(texts_of, references)))  # None stands for a missing reference
+    score = metric.corpus_score(list(outputs), streams)
     return MetricValue(float(score.score), str(metric.get_signature()))
+
+
+OUTPUT_METRICS: dict[str, Callable[..., MetricValue]] = {
+    "exact-match": exact_match,
+    "bleu": bleu,
+    "chrf": chrf,
+    "chrf++": chrf_plus_plus,
+    "ter": ter,
+    "wer": word_error_rate,
+    "cer": character_error_rate,
+    **{name: partial(rouge, what=name) for name in ("rouge1", "rouge2", "rougeL")},
+}
+"""Metrics that compare outputs with references, by their names in recipes."""
+
+
+def output_metrics(
+    names: Collection[str],
+    outputs: Sequence[str],
+    references: Sequence[Reference],
+    bleu_tokenize: str = "13a",
+    sentence: bool = False,
+) -> dict[str, MetricValue]:
+    """Compute those of `OUTPUT_METRICS` that are in `names`; in the results, hyphens of the names are underscores.
+
+    `sentence` is for a single output: BLEU is then sentence BLEU.
+    """
+    settings = {"bleu": {"tokenize": bleu_tokenize, "sentence": sentence}}
+    return {
+        name.replace("-", "_"): metric(outputs, references, **settings.get(name, {}))
+        for name, metric in OUTPUT_METRICS.items()
+        if name in names
+    }

@@ -9,10 +9,22 @@ from pydantic import Field
 from ..core.spec import Spec
 
 Metric = Literal[
-    "exact-match", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "wer", "cer", "perplexity", "bits-per-byte"
+    "exact-match",
+    "bleu",
+    "chrf",
+    "chrf++",
+    "ter",
+    "rouge1",
+    "rouge2",
+    "rougeL",
+    "wer",
+    "cer",
+    "perplexity",
+    "bits-per-byte",
 ]
 ROUGE: tuple[Metric, ...] = ("rouge1", "rouge2", "rougeL")
-TEXT_METRICS: tuple[Metric, ...] = ("exact-match", "bleu", "chrf", *ROUGE, "wer", "cer")  # compare with references
+TEXT_METRICS: tuple[Metric, ...] = ("exact-match", "bleu", "chrf", "chrf++", "ter", *ROUGE, "wer", "cer")
+"""Metrics that compare outputs with references."""
 USUAL: tuple[Metric, ...] = ("exact-match", "bleu", "chrf", "perplexity", "bits-per-byte")  # by default, for pairs
 
 Count = Annotated[int, Field(ge=1)]
@@ -30,14 +42,15 @@ _SHORT = 100
 class Evaluation(Spec):
     """Settings of evaluation, during training and after it.
 
-    metrics:   None is all that the data allow except ROUGE, for summaries, and word and character error rates (wer, cer),
-               for transcripts.
+    metrics:   None is all that the data allow except chrF++ and TER, ROUGE (for summaries), and word and character error
+               rates (wer, cer; for transcripts).
     examples:  examples of the validation split in each evaluation during training; None is all.
     num_beams: beams in evaluations during training; the evaluation after training uses `generation`.
     test_examples: examples of the test split in the evaluation after training; None is all. If outputs are generated, a
                training of less than 100 steps takes fewer, as a quick check.
     samples:   generated outputs to keep and show beside the references.
-    bleu_tokenize: sacreBLEU's tokenizer: `13a`, `intl`, `char`, `zh` or `none`.
+    bleu_tokenize: sacreBLEU's tokenizer, by its name there. `ja-mecab`, `ko-mecab` and the SentencePiece models (`spm`,
+               `flores101`, `flores200`, `spBLEU-1K`) need the extras `ja`, `ko` and `spm`; sacreBLEU downloads these models.
     """
 
     metrics: tuple[Metric, ...] | None = None
@@ -45,4 +58,6 @@ class Evaluation(Spec):
     num_beams: Count = 1
     test_examples: Count | None = None
     samples: Annotated[int, Field(ge=0)] = 6
-    bleu_tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
+    bleu_tokenize: Literal[
+        "13a", "intl", "char", "zh", "none", "ja-mecab", "ko-mecab", "spm", "flores101", "flores200", "spBLEU-1K"
+    ] = "13a"

@@ -248,3 +248,64 @@ def test_what_is_damaged_is_refused_or_left_out_by_name(write: Write, tmp_path: 
     (tmp_path / "l.tsv").write_bytes(b"a\tb\n" + "schön\tnice\n".encode("latin-1"))
     with pytest.warns(UserWarning, match="line 2, is not valid UTF-8"):
         assert entries(alone(str(tmp_path / "l.tsv"), on_error="skip"))[1] == Skipped("damaged")
+
+
+def test_several_references_in_files(write: Write) -> None:
+    spec = Pairs(
+        source=write("t.en", ["a", "b"]), target=write("t.de", ["A", "B"]),
+        validation_source=write("v.en", ["c"]), validation_target=write("v.de", ["C"]),
+        test_source=write("x.en", ["d", "e"]), test_target=write("x.de", ["D", "E"]),
+        test_references=(write("x2.de", ["D2", ""]), write("x3.de", ["D3", ""])),
+    )  # fmt: skip
+    assert entries(spec, "test") == [
+        {"source": "d", "target": "D", "references": ["D", "D2", "D3"]},
+        {"source": "e", "target": "E"},
+    ]
+    assert entries(spec, "validation") == [{"source": "c", "target": "C"}] and "references" not in entries(spec)[0]
+    with pytest.raises(ValueError, match=r"x.en' has 2 lines but '.*short' has 1"):
+        spec.replace(test_references=(write("short", ["D"]),)).table("test")
+    with pytest.raises(ValueError, match="give test_source and test_target, too"):
+        Pairs(path="a.tsv", test_references=("x",))
+
+
+def test_several_references_in_columns(write: Write) -> None:
+    train = write("t.tsv", ["source\ttarget", "a\tA"])
+    test = write("x.tsv", ["source\ttarget\tother", "b\tB\tB2", "c\tC\t"])
+    spec = Pairs(path=train, validation_path=train, test_path=test, reference_columns=("other",))
+    assert entries(spec) == entries(spec, "validation") == [{"source": "a", "target": "A"}]
+    assert entries(spec, "test") == [
+        {"source": "b", "target": "B", "references": ["B", "B2"]},
+        {"source": "c", "target": "C"},
+    ]
+    with pytest.raises(ValueError, match="has no column 'others'; did you mean 'other'"):
+        spec.replace(reference_columns=("others",)).table("test")
+    numbered = Pairs(
+        path=test,
+        validation_path=test,
+        test_path=test,
+        source_column=0,
+        target_column=1,
+        reference_columns=(2,),
+        header=True,
+    )
+    assert entries(numbered, "test")[0]["references"] == ["B", "B2"]
+
+
+def test_several_references_in_a_list(write: Write) -> None:
+    path = write(
+        "a.jsonl",
+        [
+            '{"source": "a", "target": ["A", "A2"]}',
+            '{"source": "b", "target": ["B"]}',
+            '{"source": "c", "target": []}',
+            '{"source": "d", "target": ["D", 3]}',
+            '{"source": ["e"], "target": "E"}',
+        ],
+    )
+    assert entries(Pairs(path=path, validation_path=path, test_path=path)) == [
+        {"source": "a", "target": "A", "references": ["A", "A2"]},
+        {"source": "b", "target": "B"},
+        Skipped("without a text 'target'"),
+        Skipped("without a text 'target'"),
+        Skipped("without a text 'source'"),
+    ]

@@ -13,7 +13,7 @@ from ..files.compressed import bare_name
 from ..files.csv_header import short
 from ..files.csv_tsv import Cells
 from ..files.documents import text_example
-from ..files.json_lines import json_field, json_table
+from ..files.json_lines import json_field, json_table, json_value
 from ..files.lines import Lines
 from ..files.records import FORMATS, NamedFormat
 from ..files.text_files import TextFiles
@@ -27,6 +27,10 @@ class Pairs(TextFiles, kind="pairs"):
     source_column, target_column: of a table, numbers from 0, or names if its first line has names; by default the columns
              named "source" and "target", or the only two columns. Of JSONL, field names ("source" and "target" by
              default), dotted for nested fields ("translation.de").
+    validation_references, test_references: further target files, with more references for each source.
+    reference_columns: further target columns of a table, for the same purpose; the table of the test split must have
+             them. In JSONL, a target may be a list of texts: the first is the target, and all are references. Training
+             and likelihoods use the target alone.
     format:  the file format, if the name of the file doesn't show it; a file with a tab in its first line is TSV.
     header:  whether the first line of a table holds column names; by default detected.
     quoted:  whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
@@ -34,8 +38,10 @@ class Pairs(TextFiles, kind="pairs"):
     With `tag`, every source begins with `<target_language>`, so that several corpora can train one model.
     """
 
-    path_fields: ClassVar[tuple[str, ...]] = tuple(
-        f"{split}{name}" for split in ("", "validation_", "test_") for name in ("path", "source", "target")
+    path_fields: ClassVar[tuple[str, ...]] = (
+        *(f"{split}{name}" for split in ("", "validation_", "test_") for name in ("path", "source", "target")),
+        "validation_references",
+        "test_references",
     )
 
     source: str | None = None
@@ -49,6 +55,9 @@ class Pairs(TextFiles, kind="pairs"):
     test_path: str | None = None
     source_column: int | str | None = None
     target_column: int | str | None = None
+    validation_references: tuple[str, ...] = ()
+    test_references: tuple[str, ...] = ()
+    reference_columns: tuple[int | str, ...] = ()
     format: NamedFormat | None = None
     header: bool | None = None
     quoted: bool | None = None
@@ -68,6 +77,11 @@ class Pairs(TextFiles, kind="pairs"):
                 raise ValueError(f"{prefix}{given} is given without {prefix}{missing}")
             if source and path:
                 raise ValueError(f"give {prefix}source and {prefix}target, or {prefix}path, not both")
+            if self._references(split) and not source:
+                raise ValueError(
+                    f"{prefix}references are further target files, so give {prefix}source and {prefix}target, too; "
+                    "of a table, name further columns as reference_columns"
+                )
         return self
 
     @property
@@ -81,29 +95,38 @@ class Pairs(TextFiles, kind="pairs"):
     def paths(self, split: Split) -> tuple[Path, ...]:
         settings = (self.split_setting(name, split) for name in ("source", "target", "path"))
         paths = tuple(Path(path).expanduser() for path in settings if path)
+        paths += tuple(Path(path).expanduser() for path in self._references(split))
         if not paths and split == "train":
             raise ValueError(
                 "no training data: give data.source and data.target (two files), or data.path (one TSV, CSV or JSONL file)"
             )
         return paths
 
+    def _references(self, split: Split) -> tuple[str, ...]:
+        return () if split == "train" else self.split_setting("references", split)
+
     def open(self, split: Split) -> Table:
         tag = f"<{self.target_language}> " if self.tag else ""
         paths = self.paths(split)
-        if len(paths) == 2:
-            return _aligned(self.lines(paths[0]), self.lines(paths[1]), tag)
+        if len(paths) > 1:
+            source, target, *references = map(self.lines, paths)
+            return _aligned(source, target, references, tag)
         form = self._form(paths[0])
         if form == "jsonl":
             fields = str(self.source_column or "source"), str(self.target_column or "target")
             return json_table(self.lines(paths[0]), lambda record, i: record_example(record, fields, tag))
-        return _Table(self._cells(paths[0], form), self, tag)
+        test_has_own = self.gives("test")
+        return _Table(
+            self._cells(paths[0], form), self, tag, split == "test" or (split == "train" and not test_has_own)
+        )
 
     def notes(self) -> tuple[str, ...]:
         paths = self.paths("train")
         form = self._form(paths[0]) if len(paths) == 1 else "jsonl"
         if form == "jsonl":
             return super().notes()
-        named = isinstance(self.source_column, str) or isinstance(self.target_column, str)
+        columns = self.source_column, self.target_column, *self.reference_columns
+        named = any(isinstance(column, str) for column in columns)
         header = True if named else self.header
         return (*self._cells(paths[0], form).notes(header, self.quoted), *super().notes())
 
@@ -122,46 +145,63 @@ class Pairs(TextFiles, kind="pairs"):
         return form
 
 
-def pair(source: str, target: str, tag: str = "") -> Example | Skipped:
-    """An example with a source and a target; skipped if a side is empty."""
+def pair(source: str, target: str, tag: str = "", references: Sequence[str] = ()) -> Example | Skipped:
+    """An example with a source and a target; skipped if a side is empty. With further `references`, all that are not empty
+    become its "references", the target first."""
     source, target = source.strip(), target.strip()
     if not source or not target:
         return Skipped("with both sides empty" if not source and not target else "with one side empty")
-    return {"source": tag + source, "target": target}
+    example: Example = {"source": tag + source, "target": target}
+    if others := [text for reference in references if (text := reference.strip())]:
+        example["references"] = [target, *others]
+    return example
 
 
 def record_example(record: Any, fields: Sequence[str], tag: str = "") -> Example | Skipped:
     """The text (of one field) or the pair (of two fields) in a JSON record, or why it is skipped."""
-    texts = list[str]()
-    for name in fields:
+    texts, references = list[str](), list[str]()
+    for i, name in enumerate(fields):
         text = json_field(record, name)
+        if text is None and i == 1:  # a target may be a list of references
+            text, *references = _text_list(json_value(record, name))
         if text is None:
             return Skipped(f"without a text {name!r}")
         texts.append(text)
-    return pair(texts[0], texts[1], tag) if len(texts) == 2 else text_example(texts[0])
+    return pair(texts[0], texts[1], tag, references) if len(texts) == 2 else text_example(texts[0])
 
 
-def _aligned(source: Lines, target: Lines, tag: str) -> Table:
-    """The pairs of two files, line by line."""
-    n, m = len(source), len(target)
-    if n != m:
-        raise ValueError(
-            f"{str(source.path)!r} has {n:,} lines but {str(target.path)!r} has {m:,}; line n of one must translate "
-            "line n of the other"
-        )
-    return ComputedTable(n, lambda i: pair(source[i], target[i], tag))
+def _text_list(value: Any) -> Sequence[Any]:
+    """A JSON list of one or more texts; otherwise a list of None."""
+    is_texts = isinstance(value, list) and value and all(isinstance(text, str) for text in value)
+    return value if is_texts else [None]
+
+
+def _aligned(source: Lines, target: Lines, references: Sequence[Lines], tag: str) -> Table:
+    """The pairs of two files, line by line, and further references."""
+    for other in (target, *references):
+        if len(other) != len(source):
+            raise ValueError(
+                f"{str(source.path)!r} has {len(source):,} lines but {str(other.path)!r} has {len(other):,}; line n of one "
+                "must translate line n of the other"
+            )
+    return ComputedTable(len(source), lambda i: pair(source[i], target[i], tag, [lines[i] for lines in references]))
 
 
 class _Table:
-    def __init__(self, cells: Cells, spec: Pairs, tag: str) -> None:
+    """A TSV or CSV table. `references_required` says whether a missing reference column is an error."""
+
+    def __init__(self, cells: Cells, spec: Pairs, tag: str, references_required: bool) -> None:
         self._cells, self._tag = cells, tag
         columns = spec.source_column, spec.target_column
-        named = any(isinstance(column, str) for column in columns)
+        named = any(isinstance(column, str) for column in (*columns, *spec.reference_columns))
         if named and spec.header is False:
             raise ValueError(f"data.header=false says that {str(cells.path)!r} has no names; number its columns from 0")
         self._names = cells.names(True if named else spec.header)
         self._width = max(len(self._names), cells.width)
         self._columns = self._chosen(*columns)
+        self._references = [
+            self._place(column) for column in spec.reference_columns if references_required or self._has(column)
+        ]
         self._only = columns == (None, None) and self._width == 2
 
     def _chosen(self, source: int | str | None, target: int | str | None) -> tuple[int, int]:
@@ -180,6 +220,9 @@ class _Table:
         first, second = (None if column is None else self._place(column) for column in (source, target))
         first = 1 - (second or 0) if first is None and second is not None else first or 0
         return first, 1 - first if second is None else second
+
+    def _has(self, column: int | str) -> bool:
+        return column in self._names if isinstance(column, str) else 0 <= column < self._width
 
     def _place(self, column: int | str) -> int:
         if isinstance(column, str):
@@ -203,4 +246,5 @@ class _Table:
             return Skipped("with one side missing")
         if self._only and len(cells) > 2:
             return Skipped("with more than two columns")
-        return pair(cells[self._columns[0]], cells[self._columns[1]], self._tag)
+        references = [cells[column] for column in self._references if column < len(cells)]
+        return pair(cells[self._columns[0]], cells[self._columns[1]], self._tag, references)
