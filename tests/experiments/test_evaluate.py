@@ -1,24 +1,17 @@
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qkv.core.batch import Batch, Term, Terms
-from qkv.data.source import Skipped
 from qkv.experiments.evaluate import Evaluated, evaluate_run
-from qkv.experiments.example_counts import first
 from qkv.inference.run import load
-from qkv.layers.losses import LossSums
 from qkv.metrics import text as metrics
-from qkv.training.objective import NextToken
 
 
 def test_a_run_evaluates_as_at_its_end(trained: Path, trained_lm: Path) -> None:
@@ -28,18 +21,6 @@ def test_a_run_evaluates_as_at_its_end(trained: Path, trained_lm: Path) -> None:
         assert found.metrics == pytest.approx(saved["metrics"])
         assert found.samples == saved["samples"]
         assert found.signatures == saved["signatures"]
-
-
-def test_likelihood_is_that_of_scoring_each_pair(trained: Path) -> None:
-    run = load(trained, device="cpu")
-    assert run.recipe is not None
-    found = evaluate_run(run, "validation", max_examples=5)
-    pairs = [pair for pair, _ in zip(run.recipe.data.examples("validation"), range(5), strict=False)]
-    scored = run.score([pair["source"] for pair in pairs], [pair["target"] for pair in pairs])
-    nll, count = -sum(one.log_likelihood for one in scored), sum(len(one.log_probs) for one in scored)
-    assert found.examples == 5
-    assert found.metrics["loss"] == pytest.approx(nll / count, rel=1e-5)
-    assert found.metrics["perplexity"] == pytest.approx(math.exp(nll / count), rel=1e-5)
 
 
 def test_metrics_of_everything_are_there_with_signatures(trained: Path) -> None:
@@ -61,13 +42,6 @@ def test_what_can_not_be_evaluated(trained: Path, trained_lm: Path) -> None:
     asking = lm.recipe.change(["evaluation.metrics=[bleu]"])
     with pytest.raises(ValueError, match="bleu compares outputs with references"):
         evaluate_run(type(lm)(lm.model, lm.tokenizer, lm.generation, lm.task, asking, lm.path))
-
-
-def test_the_first_examples_are_those_that_stand_first_whatever_their_length() -> None:
-    entries = [None, {"text": "long " * 9}, Skipped("empty"), None, {"text": "short"}, {"text": "more"}]
-    assert first(entries, 2) == (({"text": "long " * 9}, Skipped("empty"), {"text": "short"}), 5)
-    taken, stop = first(entries, 99)
-    assert (len(taken), stop) == (4, 6)
 
 
 def test_metrics_against_worked_values() -> None:
@@ -113,51 +87,6 @@ def test_error_rates_are_measured_where_they_are_asked_for(trained: Path) -> Non
     assert run.recipe is not None
     found = evaluate_run(replace(run, recipe=run.recipe.change(["evaluation.metrics=[wer, cer]"])))
     assert set(found.metrics) == {"loss", "wer", "cer"} and "jiwer|edits:" in found.signatures["wer"]
-
-
-class Entropic(NextToken, kind="entropic-test"):
-    """Language modeling with a statistic, and with a second loss."""
-
-    def terms(self, sums: LossSums, batch: Batch, training: bool) -> Terms:
-        made = super().terms(sums, batch, training)
-        count = made["loss"].count
-        return made | {
-            "entropy": Term(torch.tensor(1000.0 * count), count, weight=0.0),
-            "penalty": Term(torch.tensor(100.0 * count), count, weight=0.5),
-        }
-
-
-class Nameless(NextToken, kind="nameless-test"):
-    """No term of it is called `loss`."""
-
-    def terms(self, sums: LossSums, batch: Batch, training: bool) -> Terms:
-        one = super().terms(sums, batch, training)["loss"]
-        return {"a": Term(one.sum, one.count, weight=0.5), "b": Term(one.sum, one.count, weight=2.0)}
-
-
-def test_loss_and_perplexity_are_of_the_tokens_alone(trained_lm: Path) -> None:
-    run = load(trained_lm, device="cpu")
-    assert run.recipe is not None
-    plain = evaluate_run(run).metrics
-    found = evaluate_run(replace(run, recipe=run.recipe.change(["objective=entropic-test"]))).metrics
-    assert found == pytest.approx(plain | {"entropy": 1000.0, "penalty": 100.0})
-    found = evaluate_run(replace(run, recipe=run.recipe.change(["objective=nameless-test"]))).metrics
-    assert found == pytest.approx({"loss": 2.5 * plain["loss"], "a": plain["loss"], "b": plain["loss"]})
-
-
-def test_a_limit_says_how_much_there_is(trained: Path, trained_lm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, lm = load(trained, device="cpu"), load(trained_lm, device="cpu")
-    found = evaluate_run(run, max_examples=5)
-    assert (found.examples, found.available, found.limited) == (5, 20, True)
-    found = evaluate_run(run, max_examples="all")
-    assert (found.examples, found.available, found.limited) == (20, 20, False)
-    some, everything = evaluate_run(lm, "train", max_examples=4), evaluate_run(lm, "train", max_examples="all")
-    assert some.examples < some.available == everything.examples == everything.available
-    with pytest.raises(ValueError, match="max_examples is 'all' or a number of at least 1, not 0"):
-        evaluate_run(run, max_examples=0)
-    ever_later = itertools.count()
-    monkeypatch.setattr("qkv.experiments.example_counts.Clock.seconds", property(lambda self: 10.0 ** next(ever_later)))
-    assert evaluate_run(run, max_examples=5).available is None
 
 
 def test_each_metric_says_how_many_examples_it_covers(trained: Path) -> None:

@@ -11,7 +11,6 @@ from qkv.data.readers.coco_voc import Voc
 from qkv.experiments.tokenizer import make
 from qkv.positions.bias import ALiBi
 from qkv.positions.rotary import Rotary
-from qkv.recipes.model_choice import ModelChoice
 from qkv.recipes.recipe import Recipe, packaged
 
 
@@ -53,34 +52,6 @@ def test_settings_reach_their_place() -> None:
     assert (recipe.training.schedule.warmup, recipe.training.max_time) == (7, 600)
     assert spec.encoder is not None and spec.decoder is not None
     assert (spec.encoder.position, spec.decoder.position, spec.d_model) == (Rotary(base=500), ALiBi(), 64)
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("data.langages=[de]", "there is no 'data.langages'; did you mean 'data.languages'"),
-        ("training.schedule.warmpu=3", "did you mean 'training.schedule.warmup'"),
-        ("trainin.max_steps=3", "did you mean 'training'"),
-        ("data.languages=[xx]", "CLDR has no locale 'xx'"),
-        ("training.optimizer.kind=adam", "did you mean 'adamw'"),
-        ("model.preset=transformr", "did you mean 'transformer'"),
-        ("model.dmodel=3", "did you mean 'd_model'"),
-        ("model.decoder.positon=alibi", "did you mean 'position'"),
-        ("model.decoder.position=alibbi", "did you mean 'alibi'"),
-        ("model.d_model=65", "n_heads=4 does not divide d_model=65"),
-        ("model.dropout=-0.1", "dropout: input should be greater than or equal to 0, not -0.1"),
-        ("generation.num_beams=0", "num_beams: input should be greater than or equal to 1, not 0"),
-        ("training.max_time=10x", "10x"),
-        ("evaluation.metrics=[blue]", "'bleu'"),
-        ("name=../x", "name"),
-        ("model=null", "model"),
-    ],
-)
-def test_mistakes_are_one_sentence_that_helps(setting: str, said: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Recipe.load("localise", [setting]).model.spec(100)
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_another_kind_keeps_what_it_has_of_the_recipes_values() -> None:
@@ -163,16 +134,6 @@ def test_a_changed_recipe_leaves_to_the_data_what_it_did_not_say(name: str) -> N
         recipe.change(["head.labels=2"]).resolve_data(None)
 
 
-@pytest.mark.parametrize("name", ["vit", "classify", "bert", "forecast"])
-def test_files_for_made_data_want_their_kind(name: str) -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"data of the kind '.*' has no 'path'; leave 'data\.path' out, or .*kind to one of .*images",
-    ) as caught:
-        Recipe.load(name, ["data.path=x"])
-    assert "labelled" in str(caught.value) and "\n" not in str(caught.value)
-
-
 def test_a_metric_that_the_data_do_not_have_is_told_before_training(tmp_path: Path) -> None:
     sentence = "1\tdog{}\td\tNOUN\n2\truns\tr\tVERB\n\n"
     (tmp_path / "x.conllu").write_text("".join(map(sentence.format, range(9))))
@@ -208,15 +169,6 @@ def test_a_file_that_is_no_recipe_is_told_by_its_name(tmp_path: Path) -> None:
     path.write_bytes(b"name: \xff")
     with pytest.raises(ValueError, match=r"bad\.yaml is not UTF-8"):
         Recipe.load(path)
-
-
-def test_a_model_choice_has_one_flat_form() -> None:
-    choice = ModelChoice.from_dict({"preset": "gpt2", "n_layers": 2, "replace": {"decoder.position": "rotary"}})
-    assert choice.to_dict() == {"preset": "gpt2", "n_layers": 2, "replace": {"decoder.position": "rotary"}}
-    assert ModelChoice.from_dict(choice.to_dict()) == choice
-    assert Recipe.load("lm", ["model=gpt2"]).model == ModelChoice(preset="gpt2")
-    assert choice.spec().vocab_size == 50257
-    assert choice.spec(99).vocab_size == 99
 
 
 def commands() -> list[list[str]]:

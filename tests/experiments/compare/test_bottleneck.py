@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from small_comparison import BOTTLENECK
 
 import qkv
-from qkv.experiments.compare.by_length import Alignment, ByLength
+from qkv.experiments.compare.by_length import Alignment
 from qkv.experiments.compare.comparison import Comparison
 from qkv.experiments.compare.complexity import Reach, SequentialSteps, Speed, formula
 from qkv.experiments.compare.measures import Measurement
 from qkv.experiments.compare.page import write_page
 from qkv.experiments.train import train
 from qkv.inference.run import Run, load
-from qkv.look import attention_maps
 from qkv.look.gradient_reach import reach
 from qkv.recipes.recipe import Recipe
-
-SMALL = [
-    *("data.longest=12", "data.train=100", "data.validation=10", "data.test=40", "model.d_e=8", "model.d_h=8"),
-    *("model.d_s=8", "batching.tokens=256", "training.max_steps=2", "training.eval_every=null", "batching.workers=0"),
-    *("training.save_every=null", "evaluation.test_examples=4", "generation.max_new_tokens=4"),
-]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    out = tmp_path_factory.mktemp("run") / "bahdanau"
-    train(Recipe.load("bottleneck", SMALL), out, device="cpu")
-    return load(out, device="cpu")
 
 
 def test_a_run_comes_back_as_it_was(run: Run) -> None:
@@ -50,40 +36,6 @@ def test_it_is_used_as_any_run(run: Run, tmp_path: Path) -> None:
     again = load(tmp_path / "again", device="cpu")
     assert again.model.spec == run.model.spec
     assert again.generate(texts, num_beams=3) == run.generate(texts, num_beams=3)
-
-
-def test_bins_hold_each_length_once(run: Run) -> None:
-    measure = ByLength(edges=(5, 9), examples=40)
-    found = measure.bins([2, 4, 5, 8, 9, 12])
-    assert found == [(3.0, [0, 1]), (6.5, [2, 3]), (10.5, [4, 5])]
-    curve = measure(run)
-    assert [0 <= y <= 100 for _, y in curve] == [True] * 3 and curve[0][0] < 5 <= curve[1][0] < 9 <= curve[2][0]
-    assert ByLength(metric="bleu").y == "BLEU"
-
-
-def test_what_lengths_say() -> None:
-    curves = {"fixed": [(5.0, 90.0), (25.0, 10.0)], "bahdanau": [(5.0, 100.0), (25.0, 99.0)]}
-    assert ByLength().summary(curves) == [
-        "bahdanau scores +10.0 relative to fixed on sources of about 5 tokens, and +89.0 on sources of about 25 tokens."
-    ]
-
-
-def test_alignment_counts_the_other_diagonal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention that looks exactly where it should is right everywhere, and one that looks at the first token seldom."""
-
-    def looking(where: Any) -> Any:
-        def attention(model: Any, ids: torch.Tensor, fed: torch.Tensor, **rest: Any) -> list[Any]:
-            weights = torch.zeros(1, 1, fed.shape[1], ids.shape[1])
-            for t in range(fed.shape[1]):
-                weights[0, 0, t, where(t, fed.shape[1])] = 1.0
-            return [attention_maps.AttentionMap("decoder.cross", weights)]
-
-        return attention
-
-    monkeypatch.setattr("qkv.experiments.compare.by_length.attention_maps.attention", looking(lambda t, n: n - 1 - t))
-    assert [y for _, y in Alignment(edges=(5,))(run)] == [100.0, 100.0]
-    monkeypatch.setattr("qkv.experiments.compare.by_length.attention_maps.attention", looking(lambda t, n: 0))
-    assert all(y < 60 for _, y in Alignment(edges=(5,))(run))
 
 
 def test_speed_stands_beside_its_formula(run: Run) -> None:
@@ -125,7 +77,7 @@ def test_gradients_of_a_run(run: Run) -> None:
 
 def test_the_page_draws_every_measure(run: Run, tmp_path: Path) -> None:
     beside = "measure.beside=[{kind: sequential-steps, lengths: [4, 8]}, {kind: reach, length: 5}]"
-    comparison = Comparison.load("bottleneck", [*SMALL, beside, "measure.examples=8"])
+    comparison = Comparison.load("bottleneck", [*BOTTLENECK, beside, "measure.examples=8"])
     assert comparison is not None
     found = [Measurement(measure) for measure in comparison.measure.all]
     for one in found:
