@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,28 @@ from bench.lockstep import Case, Contender, measure, ring
 from bench.results import RESULTS, Record, Result, latest
 from bench.tables import TABLES, steps
 from bench.tables.table import Table, probe, verdict
+from preloaded_python import python
 
 from bench import checks, overview, peers, render
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of this environment, with a Python that starts sooner because it has already imported qkv."""
+    folder = tmp_path_factory.mktemp("bin")
+    for program in Path(sys.executable).parent.iterdir():
+        if not program.name.startswith("python"):
+            (folder / program.name).symlink_to(program)
+    (folder / "python").write_text(f'#!/bin/sh\nexec {shlex.join(python())} "$@"\n', encoding="utf-8")
+    (folder / "python").chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def quick_start(monkeypatch: pytest.MonkeyPatch, programs: Path) -> None:
+    """Contenders of qkv's own environment start in `programs`."""
+    real = peers.python
+    monkeypatch.setattr(peers, "python", lambda name: programs / "python" if name == peers.OURS else real(name))
 
 
 def few(table: Table) -> list[Case]:
@@ -42,6 +64,7 @@ SLOW = (
 )
 
 
+@pytest.mark.usefixtures("quick_start")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TABLES])
 def test_a_table_runs_and_its_file_reads_back(name: str, tmp_path: Path) -> None:
     if TABLES[name].lacks():
@@ -79,6 +102,7 @@ def test_kept_results_are_whole_and_not_quick() -> None:
             assert len(counts) == 1, "a round is taken by all"
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_rounds_interleave_and_ratios_are_taken_within_them(tmp_path: Path) -> None:
     log = tmp_path / "log"
     note = "import pathlib,sys; p=pathlib.Path(sys.argv[1]); p.open('a').write(sys.argv[2])"
@@ -95,6 +119,7 @@ def test_rounds_interleave_and_ratios_are_taken_within_them(tmp_path: Path) -> N
     assert record.ratios("A", "B") == expected
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_contender_that_fails_is_named_and_the_others_go_on() -> None:
     shape = shapes.tiny()
     good = Contender("good", "bench.contenders.bare:TrainingStep", {"shape": shape, "precision": "fp32"})
@@ -163,6 +188,7 @@ def test_peers_get_qkvs_allocator_only_where_the_case_says_so() -> None:
         assert set(keep.values()) == {case.key["allocator"] == steps.SAME}
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_models_of_different_sizes_stop_the_measurement() -> None:
     shape = shapes.tiny()
     what = "bench.contenders.bare:TrainingStep"
@@ -188,6 +214,7 @@ def test_a_loss_begins_near_ln_v_and_falls() -> None:
     assert checks.not_learning({"rounds": [{"ms": 1.0, "values": {}}]}, 50) == "it told no loss"
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_contender_that_does_not_learn_is_left_out() -> None:
     options = {"shape": shapes.tiny(), "precision": "fp32"}
     trains = Contender("trains", "bench.contenders.bare:TrainingStep", options)
