@@ -1,4 +1,4 @@
-"""Correlations of cosines with true similarities (text similarity), and accuracy of retrieval within a batch."""
+"""Correlations of cosines with true similarities (text similarity), and retrieval of positive pairs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from torch.nn import functional as F
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
 from ...metrics.correlation import correlations
+from ...metrics.retrieval import Retrieval
 from ..samples import evenly, read_of
 
 
 class SimilarityMetric(Metric):
     """Measures models that output a vector for each text; the targets' `rows` (B, 2) are the rows of each pair. Pairs
-    without labels are positive: then accuracy says how often a first text's nearest second text in the batch is its own."""
+    without labels are positive: then accuracy is the fraction of first texts whose nearest second text in the batch is their
+    own, and the metrics of retrieval rank all second texts of the split for each first text."""
 
     def __init__(self) -> None:
         self._shown: list[tuple[str, float | None, float]] = []
         self._right: list[bool] = []
+        self._retrieval = Retrieval()
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         first, second = _pairs(outputs, batch)
         scores = cosines(outputs, batch).tolist()
         truths = [None] * len(scores) if batch.labels is None else batch.labels.tolist()
         self._right += ((first @ second.T).argmax(-1) == torch.arange(len(first))).tolist()
+        if batch.labels is None:
+            queries = [example["text"] for example in batch.texts]
+            answers = [example.get("pair", example["text"]) for example in batch.texts]
+            self._retrieval.update(first, second, queries, answers)
         self._shown += zip(map(read_of, batch.texts), truths, scores, strict=True)
 
     def compute(self) -> dict[str, MetricValue]:
@@ -36,7 +43,8 @@ class SimilarityMetric(Metric):
         if not self._right:
             return {}
         how = "whether a text's own pair is the nearest of the batch's"
-        return {"accuracy": MetricValue(sum(self._right) / len(self._right), how)}
+        accuracy = MetricValue(sum(self._right) / len(self._right), how)
+        return {"accuracy": accuracy, **self._retrieval.compute()}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [
