@@ -186,6 +186,16 @@ def test_a_run_remembers_the_modules_that_its_own_imported(tmp_path: Path) -> No
     assert used.returncode == 0, used.stderr
 
 
+def test_what_a_module_prints_while_it_is_imported_does_not_mix_with_the_output(tmp_path: Path) -> None:
+    (tmp_path / "chatty.py").write_text(
+        "print('hello from chatty')\n" + PATTERN.format(name="chatty"), encoding="utf-8"
+    )
+    done = command("--import", "chatty.py", "list", "patterns", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "backwards-chatty" in json.loads(done.stdout)
+    assert "hello from chatty" in done.stderr
+
+
 def test_a_bug_may_be_in_an_imported_module(tmp_path: Path) -> None:
     part = PATTERN.format(name="broken") + (
         "    def model_post_init(self, context):\n        raise TypeError('out of order')\n"

@@ -145,9 +145,9 @@ HEADS: Mapping[str, dict[str, Any]] = {
 FAMILIES = ("encoder", "decoder", "encoder-decoder")
 DECODERS = ("decoder", "encoder-decoder")
 
-# Mixers over whole sequences, held to transformers in tests/families and to their equations in tests/model.
+# Mixers over whole sequences, held to transformers in tests/families and to their equations in tests/attention.
 OF_LONG_TEXTS = ("global-attention", "block-sparse")
-# Other mathematics, which is held to its own definition: tests/contracts/test_linear_mixers.py, tests/model/test_*.py
+# Other mathematics, which is held to its own definition: tests/contracts/test_linear_mixers.py, tests/attention/test_*.py
 OF_THEIR_OWN = ("linear-attention", "performer", "linformer", "lsh-attention", "latent-attention")
 
 # Roles and the module that a new kind's example belongs in; `test_axes.py` walks over it.
@@ -219,7 +219,7 @@ def biases() -> list[Example]:
     return [Example("none", None), *schemes, Example("dense", "dense"), Example("keys", "keys")]
 
 
-# Backends that serve some requests only, or some machines: tests/core/backends has tests of their own. `flash` takes part
+# Backends that serve some requests only, or some machines: tests/kernels has tests of their own. `flash` takes part
 # where Triton runs, on a GPU or with TRITON_INTERPRET=1.
 PARTIAL = (
     "flex",

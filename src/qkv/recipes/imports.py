@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -81,7 +82,8 @@ def import_module(name: str) -> str:
         sys.path.append(folder)
         ADDED_PATHS.add(folder)
     try:
-        importlib.import_module(_module_name(name))
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is the command's, and may be JSON
+            importlib.import_module(_module_name(name))
     except ModuleNotFoundError as error:
         raise ValueError(
             f"{name} can't be imported: there is no module {error.name} on Python's path or in {Path.cwd()}; "
