@@ -163,7 +163,7 @@ def test_demo_twice(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypa
     assert (tmp_path / "runs/reverse/model.safetensors").stat().st_mtime_ns == before
     (tmp_path / "runs/reverse/evaluation.json").unlink()
     assert main(["demo", *TINY]) == 2
-    assert "not finished; --resume" in capsys.readouterr().err
+    assert "an unfinished run; continue it with --resume" in capsys.readouterr().err
 
 
 def test_translate_lines_of_standard_input(
