@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qkv.experiments.evaluate import Evaluated, evaluate_run
 from qkv.inference.run import load
-from qkv.metrics import text as metrics
+from qkv.metrics import text as text_metrics
 
 
 def test_a_run_evaluates_as_at_its_end(trained: Path, trained_lm: Path) -> None:
@@ -45,23 +45,23 @@ def test_what_can_not_be_evaluated(trained: Path, trained_lm: Path) -> None:
 
 
 def test_metrics_against_worked_values() -> None:
-    assert metrics.exact_match(["a b", "c", "d "], ["a b", "C", "d"]).value == pytest.approx(2 / 3)
+    assert text_metrics.exact_match(["a b", "c", "d "], ["a b", "C", "d"]).value == pytest.approx(2 / 3)
     same = ["the cat sat on the mat", "it rains a lot here"]
-    assert metrics.bleu(same, same).value == pytest.approx(100)
-    assert metrics.chrf(["abc"], ["xyz"]).value == 0
-    assert metrics.perplexity(10 * math.log(7), 10) == pytest.approx(7)
-    assert metrics.perplexity(1e9, 1) == math.inf
-    assert metrics.bits_per_byte(8 * math.log(2), 4) == pytest.approx(2)
+    assert text_metrics.bleu(same, same).value == pytest.approx(100)
+    assert text_metrics.chrf(["abc"], ["xyz"]).value == 0
+    assert text_metrics.perplexity(10 * math.log(7), 10) == pytest.approx(7)
+    assert text_metrics.perplexity(1e9, 1) == math.inf
+    assert text_metrics.bits_per_byte(8 * math.log(2), 4) == pytest.approx(2)
 
 
 def test_error_rates_are_of_all_words_together() -> None:
     """Two of the three words of the first are right, an empty output leaves both of the second out: 3 edits, 5 words."""
-    found = metrics.word_error_rate(["the cat sits", ""], ["the cat sat", "it rains"])
+    found = text_metrics.word_error_rate(["the cat sits", ""], ["the cat sat", "it rains"])
     assert found.value == pytest.approx(3 / 5) and found.details == "jiwer|edits:3|words:5|case:as it is"
-    assert metrics.character_error_rate(["abc", "xy"], ["abd", "xyz "]).value == pytest.approx(2 / 6)
-    assert metrics.word_error_rate(["a b c d"], ["a"]).value == 3
-    assert metrics.word_error_rate(["a"], ["a"]).value == 0
-    assert math.isnan(metrics.word_error_rate(["a"], [" "]).value)
+    assert text_metrics.character_error_rate(["abc", "xy"], ["abd", "xyz "]).value == pytest.approx(2 / 6)
+    assert text_metrics.word_error_rate(["a b c d"], ["a"]).value == 3
+    assert text_metrics.word_error_rate(["a"], ["a"]).value == 0
+    assert math.isnan(text_metrics.word_error_rate(["a"], [" "]).value)
 
 
 @settings(max_examples=40, deadline=None)
@@ -77,7 +77,7 @@ def test_error_rates_are_by_the_edit_distance(pairs: list[tuple[str, str]]) -> N
 
     outputs, truths = (list(side) for side in zip(*pairs, strict=True))
     words = sum(len(truth.split()) for truth in truths)
-    found = metrics.word_error_rate(outputs, truths).value
+    found = text_metrics.word_error_rate(outputs, truths).value
     wanted = sum(distance(o.split(), t.split()) for o, t in pairs)
     assert math.isnan(found) if not words else found == pytest.approx(wanted / words)
 

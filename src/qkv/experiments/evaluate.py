@@ -21,7 +21,7 @@ from ..directories.run_config import Use
 from ..generation import Generation
 from ..inference.chat import Assistant
 from ..inference.text import TextModel
-from ..metrics import text as metrics
+from ..metrics import text as text_metrics
 from ..models.build import AnyModel
 from ..recipes.evaluation import TEXT_METRICS, USUAL, Evaluation, Metric
 from ..tokenizers.tokenizer import Tokenizer
@@ -147,7 +147,9 @@ class Evaluator:
         """Likelihood of the references, and generated outputs compared with them. `rest` are the examples beyond a limit."""
         wanted = self._wanted(pairs=True)
         if "bleu" in wanted:
-            metrics.sacre_bleu(self.evaluation.bleu_tokenize)  # refuse a missing library before outputs are generated
+            text_metrics.sacre_bleu(
+                self.evaluation.bleu_tokenize
+            )  # refuse a missing library before outputs are generated
         likelihood, notes, _ = self._likelihood(model, split, Fixed(entries=tuple(examples)), None, clock)
         of_tokens = likelihood.results(wanted)
         decoded = examples if score_each or set(wanted) & set(TEXT_METRICS) else examples[:kept]
@@ -155,7 +157,7 @@ class Evaluator:
         outputs, cut = self._outputs(text_model, decoded, self._decoding(generation))
         references = [example.get("references") or [example["target"]] for example in decoded]
         texts = [sample["output"] for sample in outputs]
-        of_outputs = metrics.output_metrics(wanted, texts, references, self.evaluation.bleu_tokenize)
+        of_outputs = text_metrics.output_metrics(wanted, texts, references, self.evaluation.bleu_tokenize)
         counts = {} if likelihood.examples == len(examples) else dict.fromkeys(of_tokens, likelihood.examples)
         if counts:
             notes.append(
@@ -191,7 +193,7 @@ class Evaluator:
         split: Split,
         examples: int,
         left: int | None,
-        results: dict[str, metrics.MetricValue],
+        results: dict[str, text_metrics.MetricValue],
         samples: list[dict[str, str]],
         kept: int,
         notes: list[str],
@@ -247,7 +249,7 @@ class Evaluator:
             if limit is not None:
                 rest = (len(batch.texts) or batch.rows for batch in batches)
             left = clock.tally(rest)
-        results = {name: metrics.MetricValue(mean, "") for name, mean in terms.means.items()} | metric.results()
+        results = {name: text_metrics.MetricValue(mean, "") for name, mean in terms.means.items()} | metric.results()
         return self._evaluated(split, rows, left, results, metric.samples(kept), kept, notes, clock)
 
     def _examples(self, entries: Iterator[Example], split: Split, limit: int | None, kept: int) -> list[Example]:
@@ -316,7 +318,7 @@ class Evaluator:
         """Every output with its references and its own metrics."""
         tokenize, rows = self.evaluation.bleu_tokenize, []
         for sample, texts in zip(samples, references, strict=True):
-            scores = metrics.output_metrics(wanted, [sample["output"]], [texts], tokenize, sentence=True)
+            scores = text_metrics.output_metrics(wanted, [sample["output"]], [texts], tokenize, sentence=True)
             rows.append(
                 {
                     "source": sample["source"],

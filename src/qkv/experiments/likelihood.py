@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..core.batch import Term, Terms
-from ..metrics import text as metrics
+from ..metrics import text as text_metrics
 from ..recipes.evaluation import Metric
 
 
@@ -46,17 +46,17 @@ class Likelihood:
     rows: int = 0
     examples: int = 0
 
-    def results(self, wanted: tuple[Metric, ...]) -> dict[str, metrics.MetricValue]:
+    def results(self, wanted: tuple[Metric, ...]) -> dict[str, text_metrics.MetricValue]:
         """The means of all terms, and perplexity and bits per byte from the term `loss`, the likelihood of the tokens.
 
         If the objective has no such term, its loss is the weighted sum of its terms, and it has no perplexity.
         """
         means = self.terms.means
         total = sum(self.terms.weights[name] * mean for name, mean in means.items())
-        values = {name: metrics.MetricValue(mean, "") for name, mean in {"loss": total, **means}.items()}
+        values = {name: text_metrics.MetricValue(mean, "") for name, mean in {"loss": total, **means}.items()}
         nll, count = self.terms.sums.get("loss", (0.0, 0))
         if "perplexity" in wanted and count:
-            values["perplexity"] = metrics.MetricValue(metrics.perplexity(nll, int(count)), "")
+            values["perplexity"] = text_metrics.MetricValue(text_metrics.perplexity(nll, int(count)), "")
         if "bits-per-byte" in wanted and count and self.size:
-            values["bits_per_byte"] = metrics.MetricValue(metrics.bits_per_byte(nll, self.size), "")
+            values["bits_per_byte"] = text_metrics.MetricValue(text_metrics.bits_per_byte(nll, self.size), "")
         return values
