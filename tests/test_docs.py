@@ -63,6 +63,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for language, word in (("en", "line"), ("de", "Zeile")):
         lines = (f"{word} {i} , {word} {i * 7 % 100}\n" for i in range(400))
         (folder / f"train.{language}").write_text("".join(lines), encoding="utf-8")
+    reviews = (f"a story of {i} words,{'good' if i % 3 else 'bad'}\n" for i in range(200))
+    (folder / "reviews.csv").write_text("text,label\n" + "".join(reviews), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert main(["train", "localise", "data.train=500", *TINY, "--out", "runs/localise"]) == 0
@@ -83,6 +85,8 @@ def test_the_readmes_python_runs(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize("argv", commands(README, "qkv"), ids=" ".join)
 def test_the_readmes_commands_run(argv: list[str], capsys: pytest.CaptureFixture[str]):
     small = [*TINY, *(["data.train=500"] if "localise" in argv else [])] if argv[0] == "train" else []
+    if "reviews.csv" in argv:
+        small = [*(setting for setting in TINY if not setting.startswith("generation")), "--yes"]
     assert main([*argv[:2], *small, *argv[2:]]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out
 

@@ -10,6 +10,7 @@ import typer
 
 from . import completion, consent
 from .errors import INTERRUPTED
+from .guessed import confirmed, is_data
 from .options import Device
 from .say import console, echo
 
@@ -51,8 +52,9 @@ def train(
     recipe: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE",
-            help="A recipe (`qkv list recipes`), a YAML file or a run directory.",
+            metavar="RECIPE|DATA",
+            help="A recipe (`qkv list recipes`), a YAML file or a run directory; or a file or folder of data, for which a "
+            "recipe is guessed.",
             autocompletion=completion.recipes,
         ),
     ],
@@ -67,6 +69,9 @@ def train(
     max_time: MaxTime = None,
     max_steps: MaxSteps = None,
     max_epochs: MaxEpochs = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Train what was guessed for a file or folder without asking.")
+    ] = False,
 ) -> int:
     """Train a recipe's model, evaluate it, and write a run directory.
 
@@ -80,7 +85,10 @@ def train(
         "training.max_steps": max_steps,
         "training.max_epochs": max_epochs,
     }
-    return _train(recipe, [*(settings or ()), *_as_settings(options)], out, resume, overwrite, device)
+    changes = [*(settings or ()), *_as_settings(options)]
+    if is_data(recipe):
+        recipe, changes = confirmed(Path(recipe), changes, yes)
+    return _train(recipe, changes, out, resume, overwrite, device)
 
 
 def demo(

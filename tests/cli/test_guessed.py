@@ -1,0 +1,72 @@
+"""`qkv train FILE`: the guess is shown as a command, asked about, overridden, and never trained unasked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qkv.cli import main
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"a review of {i} words,{'good' if i % 2 else 'bad'}\n" for i in range(60))
+    Path("reviews.csv").write_text("text,label\n" + rows)
+    return Path("reviews.csv")
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """What would have been trained."""
+    calls: list[tuple[str, list[str]]] = []
+
+    def train(recipe: str, settings: list[str], *_: object) -> int:
+        calls.append((recipe, settings))
+        return 0
+
+    monkeypatch.setattr("qkv.cli.train._train", train)
+    return calls
+
+
+GUESSED = ["data.kind=labelled", "data.path=reviews.csv", "data.text=text", "data.label=label"]
+
+
+def test_without_a_terminal_the_command_is_printed_and_nothing_is_trained(
+    table: Path, trained: list[tuple[str, list[str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", str(table)]) == 2
+    told = capsys.readouterr().err
+    assert f"qkv train classify {' '.join(GUESSED)}" in told and "add --yes" in told
+    assert "60 rows of 2 columns: text ('a review of 0 words'), label ('bad')" in told
+    assert not trained
+
+
+def test_yes_trains_and_settings_come_after_the_guess(table: Path, trained: list[tuple[str, list[str]]]) -> None:
+    assert main(["train", str(table), "--yes", "data.label=text", "--max-steps", "3"]) == 0
+    assert trained == [("classify", [*GUESSED, "data.label=text", "training.max_steps=3"])]
+
+
+@pytest.mark.parametrize(("answer", "status"), [(True, 0), (False, 2)])
+def test_in_a_terminal_it_asks(
+    answer: bool, status: int, table: Path, trained: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: answer)
+    assert main(["train", str(table)]) == status
+    assert trained == ([("classify", GUESSED)] if answer else [])
+
+
+def test_a_recipe_a_yaml_file_and_a_run_keep_their_meaning(
+    table: Path, trained: list[tuple[str, list[str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("reverse").mkdir()
+    Path("run").mkdir()
+    Path("run/recipe.yaml").touch()
+    Path("mine.yaml").touch()
+    for name in ("reverse", "run", "mine.yaml", "nowhere"):
+        assert main(["train", name]) == 0
+    assert [name for name, _ in trained] == ["reverse", "run", "mine.yaml", "nowhere"]
+    assert "reverse is a recipe; for the file or folder of that name give ./reverse" in capsys.readouterr().err
