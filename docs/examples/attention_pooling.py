@@ -136,7 +136,7 @@ class KernelRegression(nn.Module):
         optimizer = torch.optim.Adam(self.score.parameters(), lr=lr)
         for _ in range(steps):
             optimizer.zero_grad()
-            self._left_out(others).backward()
+            self._left_out(others).backward()  # type: ignore[no-untyped-call]  # PyTorch has no types for it
             optimizer.step()
         with torch.no_grad():
             return float(self._left_out(others))

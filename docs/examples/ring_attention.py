@@ -101,7 +101,7 @@ def main() -> None:
 
     layout = Layout.full(1000)
     for order in ("contiguous", "zigzag"):
-        schedule = Schedule(1000, shards=4, order=order)  # type: ignore[arg-type]
+        schedule = Schedule(1000, shards=4, order=order)
         work = pairs(Problem(schedule, schedule, layout, layout, causal())).sum(1)
         print(order, round(float(work.max() / work.double().mean()), 2))
 

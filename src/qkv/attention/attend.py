@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 import torch
 from jaxtyping import Float
@@ -26,6 +26,53 @@ _FULL = Full()
 _MOST_HEADS = 128  # more heads than this are taken for tokens
 
 
+class AttendOptions(TypedDict, total=False):
+    """The keyword options of `attend` but `return_lse`, which decides what it returns."""
+
+    pattern: Pattern
+    layout: Layout | None
+    kv_layout: Layout | None
+    bias: Tensor | Bias | None
+    scale: float | None
+    dropout: float
+    softcap: float | None
+    backend: str
+    plan: Plan | None
+    clean: bool
+    name: str
+    score: Comparison | None
+    weighting: Weights | None
+    sinks: Tensor | None
+    observe: Callable[[Callable[[range], Tensor]], None] | None
+
+
+@overload
+def attend(
+    q: Tensor,
+    k: Tensor | QuantizedKV,
+    v: Tensor | QuantizedKV,
+    *,
+    return_lse: Literal[False] = False,
+    **options: Unpack[AttendOptions],
+) -> Tensor: ...
+@overload
+def attend(
+    q: Tensor,
+    k: Tensor | QuantizedKV,
+    v: Tensor | QuantizedKV,
+    *,
+    return_lse: Literal[True],
+    **options: Unpack[AttendOptions],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def attend(
+    q: Tensor,
+    k: Tensor | QuantizedKV,
+    v: Tensor | QuantizedKV,
+    *,
+    return_lse: bool,
+    **options: Unpack[AttendOptions],
+) -> Result: ...
 def attend(
     q: Float[Tensor, "B T H D"],
     k: Float[Tensor, "B S K D"] | QuantizedKV,

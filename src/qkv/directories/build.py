@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -41,6 +41,33 @@ class GenerativeModel(ModelModule, GenerationMixin, Saves):
 _CLASSES = {Transformer: Model, Recurrent: RecurrentGenerator}  # any other spec: the class of `spec.module()`
 
 
+@overload
+def build(
+    spec: Transformer,
+    *,
+    device: torch.device | str = ...,
+    dtype: torch.dtype = ...,
+    seed: int = ...,
+    initialized: bool = ...,
+) -> Model: ...
+@overload
+def build(
+    spec: Recurrent,
+    *,
+    device: torch.device | str = ...,
+    dtype: torch.dtype = ...,
+    seed: int = ...,
+    initialized: bool = ...,
+) -> RecurrentGenerator: ...
+@overload
+def build(
+    spec: ModelSpec,
+    *,
+    device: torch.device | str = ...,
+    dtype: torch.dtype = ...,
+    seed: int = ...,
+    initialized: bool = ...,
+) -> Any: ...
 def build(
     spec: ModelSpec,
     *,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, overload
 
 from ..core.spec import brief, nearest
 from ..hub.family import Family
 from ..models import summary
 from ..models.base import ModelSpec
+from ..models.recurrent.model import Recurrent
 from ..models.transformer import Transformer
 from ..positions.base import Position
 from . import (
@@ -54,6 +55,7 @@ from . import (
     vit_mae,
     yolos,
 )
+from .preset_names import RecurrentName, TransformerName
 
 Factory = Callable[..., Any]  # a Transformer's spec, or another model's
 
@@ -149,6 +151,12 @@ def presets() -> dict[str, tuple[Factory, dict[str, Any]]]:
     return {**{kind: (cls, {}) for kind, cls in outside.items()}, **PRESETS}
 
 
+@overload
+def preset(name: TransformerName, **sizes: Any) -> Transformer: ...
+@overload
+def preset(name: RecurrentName, **sizes: Any) -> Recurrent: ...
+@overload
+def preset(name: str, **sizes: Any) -> Any: ...
 def preset(name: str, **sizes: Any) -> Any:
     """The spec of a named model, with any size changed: `preset("gpt2", n_layers=4, position="alibi")`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from .model_interface import Decoder, evaluating
 from .prompts import Ids, Prompts, prepare
 from .result import Generated, Hypothesis
 from .sampling import row_seed
-from .settings import Generation
+from .settings import Generation, GenerationOptions
 from .stopping import SearchOptions, Stop
 
 
@@ -36,7 +36,7 @@ def generate(
     processors: Sequence[Processor] = (),
     seeds: Sequence[int] | None = None,
     scores: bool = False,
-    **options: Any,
+    **options: Unpack[GenerationOptions],
 ) -> Generated:
     """Continue every prompt. The other prompts of a batch do not change a result.
 

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Unpack, cast
 
 from torch import Tensor
 
 from ..core.layout import Layout
 from .generate import generate
+from .greedy_search import Stream
+from .logits_processors import Processor
 from .model_interface import Decoder
 from .prompts import Ids
+from .settings import Generation, GenerationOptions
+from .stopping import Stop
+
+
+class ModelOptions(GenerationOptions, total=False):
+    """Keyword options that a model's `generate` passes on to `qkv.generation.generate`."""
+
+    target: Ids | None
+    target_layout: Layout | None
+    settings: Generation | None
+    stop: Stop | None
+    stream: Stream | None
+    processors: Sequence[Processor]
+    seeds: Sequence[int] | None
 
 
 class GenerationMixin:
@@ -25,7 +41,7 @@ class GenerationMixin:
         bos_id: int | None = None,
         eos_id: int | Sequence[int] | None = None,
         pad_id: int | None = None,
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> Tensor:
         """Return (B · num_samples, W + T) ids: the decoder's prompt, then the new tokens, padded with `pad_id`.
 

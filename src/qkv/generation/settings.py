@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 from pydantic import Field, field_validator, model_validator
 
@@ -91,3 +92,28 @@ class Generation(Spec):
                 "raise num_beams, or sample (do_sample)"
             )
         return self
+
+
+class SingleOutputOptions(TypedDict, total=False):
+    """The fields of `Generation` as keyword options, except `num_samples`."""
+
+    num_beams: int
+    length_penalty: float
+    early_stopping: bool | Literal["never"]
+    max_new_tokens: int
+    min_new_tokens: int
+    do_sample: bool | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    seed: int | None
+    repetition_penalty: float
+    no_repeat_ngram_size: int
+    cache: CacheKind | str | Mapping[str, Any] | None
+
+
+class GenerationOptions(SingleOutputOptions, total=False):
+    """The fields of `Generation` as keyword options."""
+
+    num_samples: int

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
 from ..generation import Generation
+from ..generation.settings import GenerationOptions
 from ..tokenizers.chat.conversations import Messages
 from .loaded import LoadedModel
 from .text import Output, TextModel
@@ -60,7 +61,7 @@ def chat(
     emit: Callable[[str], None] | None = None,
     *,
     stop: Sequence[str] = (),
-    **options: Any,
+    **options: Unpack[GenerationOptions],
 ) -> str:
     """Return the assistant's reply to a conversation, `[{"role": "user", "content": "Hello!"}]`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from ..directories.run_config import (
 from ..directories.save import Format, save
 from ..directories.sentence_transformers import Pooling
 from ..generation import Generation
+from ..generation.settings import GenerationOptions, SingleOutputOptions
 from ..recipes import imports as recipe_imports
 from ..recipes import places
 from ..recipes.recipe import Recipe
@@ -52,23 +53,35 @@ T = TypeVar("T")
 class Run(LoadedModel):
     """A trained model for inference; see `LoadedModel` for its fields."""
 
-    def settings(self, **options: Any) -> Generation:
+    def settings(self, **options: Unpack[GenerationOptions]) -> Generation:
         """Return the run's `Generation` with changes. Raises ValueError for an unknown option or one out of range."""
         return self.generation.replace(options)
 
     @overload
-    def generate(self, texts: str, *, stop: Sequence[str] = (), num_samples: None = None, **options: Any) -> str: ...
+    def generate(
+        self, texts: str, *, stop: Sequence[str] = (), num_samples: None = None, **options: Unpack[SingleOutputOptions]
+    ) -> str: ...
     @overload
     def generate(
-        self, texts: Sequence[str], *, stop: Sequence[str] = (), num_samples: None = None, **options: Any
+        self,
+        texts: Sequence[str],
+        *,
+        stop: Sequence[str] = (),
+        num_samples: None = None,
+        **options: Unpack[SingleOutputOptions],
     ) -> list[str]: ...
     @overload
     def generate(
-        self, texts: str, *, stop: Sequence[str] = (), num_samples: int, **options: Any
+        self, texts: str, *, stop: Sequence[str] = (), num_samples: int, **options: Unpack[SingleOutputOptions]
     ) -> str | list[str]: ...
     @overload
     def generate(
-        self, texts: Sequence[str], *, stop: Sequence[str] = (), num_samples: int, **options: Any
+        self,
+        texts: Sequence[str],
+        *,
+        stop: Sequence[str] = (),
+        num_samples: int,
+        **options: Unpack[SingleOutputOptions],
     ) -> list[str] | list[list[str]]: ...
     def generate(self, texts: str | Sequence[str], *, stop: Sequence[str] = (), **options: Any) -> Any:
         """Return the output for one text, or a list of outputs for a list of texts.
@@ -107,7 +120,7 @@ class Run(LoadedModel):
         emit: Callable[[str], None] | None = None,
         *,
         stop: Sequence[str] = (),
-        **options: Any,
+        **options: Unpack[GenerationOptions],
     ) -> str:
         """Return the assistant's reply to a conversation, see `qkv.inference.chat.chat`."""
         return chat(self, messages, emit, stop=stop, **options)
