@@ -50,6 +50,8 @@ TransformerName = Literal[
     "bert-base",
     "bert-large",
     "roberta-base",
+    "modernbert-base",
+    "modernbert-large",
     "distilbert-base",
     "electra-small",
     "electra-base",

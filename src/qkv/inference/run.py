@@ -59,7 +59,12 @@ class Run(LoadedModel):
 
     @overload
     def generate(
-        self, texts: str, *, stop: Sequence[str] = (), num_samples: None = None, **options: Unpack[SingleOutputOptions]
+        self,
+        texts: str,
+        *,
+        stop: Sequence[str] = (),
+        num_samples: None = None,
+        **options: Unpack[SingleOutputOptions],
     ) -> str: ...
     @overload
     def generate(
@@ -72,7 +77,12 @@ class Run(LoadedModel):
     ) -> list[str]: ...
     @overload
     def generate(
-        self, texts: str, *, stop: Sequence[str] = (), num_samples: int, **options: Unpack[SingleOutputOptions]
+        self,
+        texts: str,
+        *,
+        stop: Sequence[str] = (),
+        num_samples: int,
+        **options: Unpack[SingleOutputOptions],
     ) -> str | list[str]: ...
     @overload
     def generate(
