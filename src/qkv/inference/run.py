@@ -58,7 +58,7 @@ class Run(LoadedModel):
         return self.generation.replace(options)
 
     @overload
-    def generate(
+    def generate(  # type: ignore[overload-overlap]
         self,
         texts: str,
         *,
@@ -76,7 +76,7 @@ class Run(LoadedModel):
         **options: Unpack[SingleOutputOptions],
     ) -> list[str]: ...
     @overload
-    def generate(
+    def generate(  # type: ignore[overload-overlap]
         self,
         texts: str,
         *,
