@@ -19,6 +19,7 @@ from . import (
     fill,
     generate,
     predict,
+    report,
     score,
     show,
     tokenizer,
@@ -85,6 +86,7 @@ def _options(
 app.command("demo")(train.demo)
 app.command("train")(train.train)
 app.command("eval")(evaluate.evaluate)
+app.command("report")(report.report)
 app.command("generate")(generate.generate)
 app.command("translate", help=generate.translate_help)(generate.generate)
 app.command("chat")(chat.chat)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -139,7 +140,25 @@ def _train(recipe: str, settings: list[str], out: Path | None, resume: bool, ove
     is_run = (Path(recipe) / RECIPE).is_file()
     folder = out or (Path(recipe) if is_run else Path("runs") / loaded.name)
     consent.remember(folder, loaded.imports)
-    return _end_run(train(loaded, folder, resume=resume, overwrite=overwrite, device=device, console=console()))
+    result = train(
+        loaded,
+        folder,
+        resume=resume,
+        overwrite=overwrite,
+        device=device,
+        console=console(),
+        command=_command(recipe, settings, folder, device),
+    )
+    return _end_run(result)
+
+
+def _command(recipe: str, settings: list[str], folder: Path, device: str) -> str:
+    """The command that trains this, ready to be pasted into a shell."""
+    from ..recipes import imports
+
+    modules = [word for name in imports.from_command_line for word in ("--import", name)]
+    options = ["--out", str(folder), *([] if device == "auto" else ["--device", device])]
+    return shlex.join(["qkv", *modules, "train", recipe, *settings, *options])
 
 
 def _end_comparison(result: Compared) -> int:
@@ -157,6 +176,7 @@ def _end_run(result: Trained) -> int:
 
     if result.evaluation is None:
         echo(f"Continue with: qkv train {result.folder} --resume")
+        echo(f"What it learned so far: open {result.report} in a browser.")
         return INTERRUPTED
     show_evaluation(result.evaluation)
     echo(f"The run is in {result.folder}" + (f"; open {result.report} in a browser." if result.report else "."))

@@ -29,7 +29,7 @@ ADAPTER = "adapter"
 BASE = "base.json"  # what an adapter was trained over
 
 FILES = (
-    *(EVALUATION, REPORT, "attention.json", "senses.json", "machine.json", SAMPLES, WEIGHTS),
+    *(EVALUATION, REPORT, "attention.json", "senses.json", "start.json", "machine.json", SAMPLES, WEIGHTS),
     *(ADAPTER, BASE, CHECKPOINTS, METRICS, "tensorboard", "wandb", RUN_ID),
     *(GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE),
 )

@@ -64,6 +64,8 @@ from .fingerprint import fingerprint
 from .memory_check import MemoryCheck, plan_of
 from .notes import TEXTS, data_summary, longest_rows, of_the_model, small_splits, tuning, unknown_notes
 from .pretrained import check_base, keep_base, model_of
+from .report.report import write_report
+from .report.start import note_start
 from .tokenizer import make
 
 FEW = 8  # examples of the evaluation that checks, before training, which metrics there are
@@ -72,7 +74,7 @@ SAMPLE = 8  # batches that are read to find the largest shape
 
 @dataclass(frozen=True)
 class Trained:
-    """The result of `train`. `evaluation` and `report` are None if it was interrupted and can be resumed."""
+    """The result of `train`. `evaluation` is None if it was interrupted and can be resumed."""
 
     folder: Path
     outcome: TrainingResult
@@ -89,12 +91,14 @@ def train(
     device: str | torch.device = "auto",
     console: Console | None = None,
     callbacks: Sequence[Callback] = (),
+    command: str | None = None,
 ) -> Trained:
     """Train by a recipe, evaluate on its test split, and write the run directory `out`.
 
     resume:    continue the run in `out` from its last save, bit for bit; start from the beginning if there is none.
     overwrite: replace the run in `out`. A directory that is not a run is never touched.
     callbacks: called with every record of `metrics.jsonl`.
+    command:   the command line that trains this, for the report.
 
     Raises ValueError, before anything is written, if recipe, data, device and directory don't fit together, or if the
     machine has too little memory.
@@ -110,7 +114,7 @@ def train(
         job = Job.prepare(recipe, out, where, resume, console)
         first = job.check_memory()
         try:
-            return job.train(resume, first, overwrite, callbacks)
+            return job.train(resume, first, overwrite, callbacks, command)
         except Exception:
             if fresh and is_stub(out) and State.of(out) is State.STARTED:
                 clear(out)  # training never began: leave nothing behind
@@ -133,6 +137,7 @@ class Job:
     opened: Stream | None = None  # the training batches, for their report at the end
     length: int | None = None  # entries of an epoch, if they had to be counted
     notes: list[str] = field(default_factory=list)  # sentences on data and settings, printed when training begins
+    sizes: str = ""  # of the splits, in words
     measured: bool = False  # whether an evaluation on the validation split has been reported
 
     @classmethod
@@ -164,8 +169,9 @@ class Job:
         notes += [] if recipe.task is None else [f"Task: {note}." for note in recipe.task.notes(example)]
         seen = first_seen(example, recipe, tokenizer, use == "translate")
         fields = ", ".join(name for name in example if name not in ("where", "piece"))
-        notes += [f"Data: {sizes(recipe.data, recipe.seed)}; an example has {fields}.", *seen]
-        return cls(recipe, out, tokenizer, spec, use, device, console, full, vectors, notes=notes)
+        counts = sizes(recipe.data, recipe.seed)
+        notes += [f"Data: {counts}; an example has {fields}.", *seen]
+        return cls(recipe, out, tokenizer, spec, use, device, console, full, vectors, notes=notes, sizes=counts)
 
     def open(self, position: dict[str, Any] | None) -> Stream:
         """Open the stream of training batches, after a position of an earlier one."""
@@ -229,7 +235,14 @@ class Job:
             self.length = count(recipe.data, recipe.seed)
         return batches[0]
 
-    def train(self, resume: bool, first: Batch, overwrite: bool = False, callbacks: Sequence[Callback] = ()) -> Trained:
+    def train(
+        self,
+        resume: bool,
+        first: Batch,
+        overwrite: bool = False,
+        callbacks: Sequence[Callback] = (),
+        command: str | None = None,
+    ) -> Trained:
         """Train, evaluate, and write the files of the run."""
         recipe = self.recipe
         model = self._model()
@@ -243,6 +256,8 @@ class Job:
             (self.out / EVALUATION).unlink(missing_ok=True)  # a run is finished when it has this file
             resumed = resume and (self.out / RECIPE).is_file()
             self.write()
+            if not resumed:
+                note_start(self.out, self.sizes, self.device, command)
             self._tell(resumed)
 
         outcome = fit(
@@ -266,7 +281,9 @@ class Job:
             self._say(f"{data_summary(self.opened.report, self.recipe.data.notes())}.")
         if recipe.adapter is not None:
             self._deliver(model)
-        return Trained(self.out, outcome) if outcome.interrupted else self._finish(model, outcome)
+        if outcome.interrupted:
+            return Trained(self.out, outcome, report=write_report(self.out))
+        return self._finish(model, outcome)
 
     def _model(self) -> Any:
         """Build or load the model, with its initial weights and its adapter."""
@@ -366,8 +383,6 @@ class Job:
 
     def _finish(self, model: Any, outcome: TrainingResult) -> Trained:
         """Evaluate the final weights on the test split, and write samples, `evaluation.json` and the report."""
-        from .report.report import write_report
-
         most = self.recipe.evaluation.test_examples
         limit = self._limit(most, outcome.state.step)
         result = self.evaluator(model.eval(), "test", limit)

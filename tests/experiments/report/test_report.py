@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from qkv.directories.lock import locked
 from qkv.directories.run_config import Use
 from qkv.experiments.report import report
 from qkv.experiments.report.report import choose, write_report
@@ -117,6 +118,37 @@ def test_the_page_says_what_the_run_did(run_dir: Path):
     )
     assert "1 of these 3 equal the truth." in text
     assert page.classes().count("right") == 1 and page.classes().count("wrong") == 2
+
+
+@pytest.mark.parametrize(
+    ("events", "sentence"),
+    [
+        ([], ""),
+        (
+            ["started"],
+            "This training has not ended: it was killed or it failed; continue it with: qkv train {} --resume",
+        ),
+        (
+            ["started", "interrupted"],
+            "This training was interrupted after step 7; continue it with: qkv train {} --resume",
+        ),
+        (["interrupted", "resumed"], "This training has not ended: it was killed or it failed"),
+        (["started", "ended"], "This training ended without an evaluation of its final weights; continue it with"),
+    ],
+)
+def test_an_unfinished_run_says_so(tmp_path: Path, events: list[str], sentence: str) -> None:
+    lines = [{"type": "event", "step": 7, "event": event} for event in events]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    story = Story.read(tmp_path)
+    assert story.unfinished.startswith(sentence.format(tmp_path)) and bool(story.unfinished) == bool(sentence)
+    if sentence:
+        assert story.unfinished in Page(write_report(tmp_path)).texts
+
+
+def test_a_running_training_is_not_called_killed(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"type": "event", "step": 0, "event": "started"}\n')
+    with locked(tmp_path):
+        assert Story.read(tmp_path).unfinished.startswith("This training has not ended yet: process ")
 
 
 def test_numbers_near_the_truth_are_neither_right_nor_wrong(run_dir: Path):

@@ -28,7 +28,7 @@ def write_page(
         sections.append(Section("Costs", _costs(costs), _BATCH.format(max(c.tokens for c in costs.values()))))
     sections.append(Section("Variants", _variants(comparison)))
     lead = str(comparison.recipe.get("description") or "")
-    page = render("report.html", title=comparison.name, lead=lead, facts=[], sections=sections)
+    page = render("report.html", title=comparison.name, lead=lead, warning="", facts=[], sections=sections)
     write_text(out / REPORT, page)
     return out / REPORT
 

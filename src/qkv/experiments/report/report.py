@@ -28,6 +28,7 @@ from ...look.svg import join, readable, tag
 from ...metrics.display import display_of, qualities
 from . import contextual
 from .story import Section, Story
+from .what_was_trained import what_was_trained
 
 if TYPE_CHECKING:
     from ...inference.run import Run
@@ -50,7 +51,14 @@ def write_report(run_dir: Path | str, samples: Sequence[Mapping[str, Any]] | Non
         raise ValueError(f"there is no run directory {run_dir}")
     story = Story.read(run_dir, samples)
     sections = [made for make in SECTIONS if (made := make(story)) is not None]
-    page = render("report.html", title=story.name, lead=_lead(story), facts=_facts(story), sections=sections)
+    page = render(
+        "report.html",
+        title=story.name,
+        lead=_lead(story),
+        warning=story.unfinished,
+        facts=_facts(story),
+        sections=sections,
+    )
     write_text(run_dir / REPORT, page)
     return run_dir / REPORT
 
@@ -195,7 +203,14 @@ def attention(story: Story) -> Section | None:
     return Section("Attention", _row("pictures", [p.draw() for p in made]), note)
 
 
-SECTIONS: list[Callable[[Story], Section | None]] = [learning, results, samples, attention, contextual.senses]
+SECTIONS: list[Callable[[Story], Section | None]] = [
+    what_was_trained,
+    results,
+    learning,
+    samples,
+    attention,
+    contextual.senses,
+]
 
 
 # -- attention of samples ---------------------------------------------------------------------------------------

@@ -1,26 +1,25 @@
-"""Read a run directory for its report: recipe, metrics history, evaluation, samples and machine."""
+"""Read a run directory for its report: recipe, metrics history, evaluation, samples, start and machine."""
 
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from markupsafe import Markup
 from safetensors import SafetensorError, safe_open
 
 from ...core import yamls
-from ...cost.hardware import cores
-from ...directories.layout import EVALUATION, METRICS, RECIPE, SAMPLES, WEIGHTS, read_json, read_text, write_json
+from ...directories.layout import EVALUATION, METRICS, RECIPE, SAMPLES, WEIGHTS, read_json, read_text
+from ...directories.lock import owner_of
 from ...look.training_history import History
 from ...training.logging.metrics_file import read_metrics
+from .start import START, machine_of
 
-MACHINE = "machine.json"
+_STATES = ("started", "resumed", "interrupted", "ended")  # events that say whether a training is running
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,7 @@ class Story:
     evaluation: `evaluation.json`: "metrics", "signatures", "split" and "examples" of the weights delivered.
     samples:    `samples.json`: dictionaries with "source", "output", perhaps "target" and "score".
     machine:    where the run was made: "processor", "cores", "gpu", "torch".
+    start:      `start.json`: "date", "device", "examples" (in words) and "command"; empty for runs of older versions.
     """
 
     run_dir: Path
@@ -49,6 +49,7 @@ class Story:
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     samples: Sequence[Mapping[str, Any]] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
+    start: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, run_dir: Path, samples: Sequence[Mapping[str, Any]] | None = None) -> Story:
@@ -59,7 +60,8 @@ class Story:
             History.of(read_metrics(metrics)) if metrics.exists() else History(),
             _read_object(run_dir / EVALUATION),
             _read_samples(run_dir / SAMPLES) if samples is None else list(samples),
-            _machine(run_dir),
+            {key: str(value) for key, value in machine_of(run_dir).items() if value is not None},
+            _read_object(run_dir / START),
         )
 
     @property
@@ -70,6 +72,23 @@ class Story:
     def task(self) -> str | None:
         """The kind of task that the run was taught; None where it only read texts or pairs."""
         return (self.recipe.get("task") or {}).get("kind")
+
+    @property
+    def unfinished(self) -> str:
+        """A sentence on why the run has no final evaluation yet; empty for a run that has one, and for one without a log."""
+        events = [line for line in self.history.tables.get("event", ()) if line.get("event") in _STATES]
+        if self.evaluation or not events:
+            return ""
+        state, go_on = events[-1]["event"], f"continue it with: qkv train {self.run_dir} --resume"
+        if state == "interrupted":
+            return f"This training was interrupted after step {events[-1]['step']:,}; {go_on}"
+        if state == "ended" and events[-1].get("reason") == "bad steps":
+            return "This training was stopped because too many steps in a row made no update."
+        if (owner := owner_of(self.run_dir)) is not None:
+            return f"This training has not ended yet: {owner} is running it."
+        if state == "ended":
+            return f"This training ended without an evaluation of its final weights; {go_on}"
+        return f"This training has not ended: it was killed or it failed; {go_on}"
 
     @cached_property
     def parameters(self) -> int | None:
@@ -93,22 +112,3 @@ def _read_samples(path: Path) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not all(isinstance(s, dict) and isinstance(s.get("output"), str) for s in found):
         raise ValueError(f'{path} is not a list of samples, objects with "source", "output" and perhaps "target"')
     return found
-
-
-def _machine(run_dir: Path) -> dict[str, str]:
-    """Where the run was made: noted with its first report, which the run itself writes, and read from then on."""
-    path = run_dir / MACHINE
-    if not path.exists():
-        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-        write_json(path, {"processor": _processor(), "cores": cores(), "gpu": gpu, "torch": torch.__version__})
-    return {key: str(value) for key, value in _read_object(path).items() if value is not None}
-
-
-def _processor() -> str:
-    """The processor's name where the system tells it, else its architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()

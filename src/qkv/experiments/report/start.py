@@ -1,0 +1,45 @@
+"""`start.json` and `machine.json`: when, with which command and data, and on which machine a training began."""
+
+from __future__ import annotations
+
+import platform
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...cost.hardware import cores
+from ...directories.layout import read_json, write_json
+
+START, MACHINE = "start.json", "machine.json"
+
+
+def note_start(run_dir: Path, examples: str, device: torch.device, command: str | None) -> None:
+    """Write both files at the beginning of a training. `examples` are the sizes of the splits, in words."""
+    date = datetime.now().astimezone().isoformat(" ", "minutes")
+    note = {"date": date, "device": str(device), "examples": examples, "command": command}
+    write_json(run_dir / START, note)
+    machine_of(run_dir)
+
+
+def machine_of(run_dir: Path) -> dict[str, Any]:
+    """The content of `machine.json`, which is written where it is missing. Raises ValueError if it is malformed."""
+    path = run_dir / MACHINE
+    if not path.exists():
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+        write_json(path, {"processor": _processor(), "cores": cores(), "gpu": gpu, "torch": torch.__version__})
+    machine = read_json(path)
+    if not isinstance(machine, dict):
+        raise ValueError(f"{path} holds a {type(machine).__name__}, not an object")
+    return machine
+
+
+def _processor() -> str:
+    """The processor's name where the system tells it, else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
