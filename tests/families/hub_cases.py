@@ -140,6 +140,7 @@ BART = {
 LONGFORMER = {**SIZES, "pad_token_id": 1, "attention_window": [4, 8]}
 BIG_BIRD = {**SIZES, "max_position_embeddings": 64, "block_size": 4, "num_random_blocks": 1}
 MARIAN = {**BART, "scale_embedding": True, "activation_function": "swish"}
+PEGASUS = {**BART, "scale_embedding": True, "activation_function": "relu"}
 T5 = {
     "vocab_size": VOCABULARY,
     "d_model": 32,
@@ -373,6 +374,8 @@ CASES: dict[str, Case] = {
     ),
     "bart-bare": Case("BartModel", BART, does="translate", places="counted", outputs=""),
     "marian": Case("MarianMTModel", MARIAN, does="translate", places="counted"),
+    "pegasus": Case("PegasusForConditionalGeneration", PEGASUS, does="translate", places="counted"),
+    "pegasus-bare": Case("PegasusModel", PEGASUS, does="translate", places="counted", outputs=""),
     "t5": Case("T5ForConditionalGeneration", T5, does="translate", places="relative"),
     "t5-gated": Case(
         "T5ForConditionalGeneration",

@@ -75,6 +75,7 @@ COUNTS = {
     "bart-base": 139_470_681,
     "bart-large": 406_341_721,
     "opus-mt": 73_944_309,
+    "pegasus-large": 568_796_007,
     "t5-small": 60_506_624,
     "t5-base": 222_903_552,
     "flan-t5-small": 76_961_152,

@@ -13,6 +13,7 @@ from ..core.spec import SCHEMA
 from ..families import FAMILIES, family_of
 from ..generation import Generation
 from ..hub import generation as generation_file
+from ..hub.equivalent import equivalent, equivalent_spec
 from ..hub.family import difference
 from ..hub.names import Names
 from ..models.heads.sequence import SentenceVector
@@ -50,6 +51,19 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
     return config | ({"qkv": own} if own else {})
 
 
+def in_hub_form(model: TransformerModel, origin: Origin | None) -> TransformerModel:
+    """The model, or if no Hub family matches it but one matches an equivalent model, the latter: see `hub.equivalent`."""
+    for spec in (model.spec, equivalent_spec(model.spec)):
+        if spec is None:
+            break
+        try:
+            config_of(spec, model.dtype, origin)
+        except ValueError:
+            continue
+        return model if spec is model.spec else equivalent(model, spec) or model
+    return model
+
+
 def without_sentence_vector(spec: Transformer) -> Transformer:
     """The spec of the Hub's model: without the head `sentence-vector`, which is described in files of its own."""
     return spec.replace(head=None) if isinstance(spec.head, SentenceVector) else spec
@@ -79,7 +93,11 @@ def save(
     the model.
     """
     config = config_of(model.spec, model.dtype, origin)
-    sharded.write(folder, names_of(model, config), _state(model), max_shard_size)
+    family = FAMILIES[config["model_type"]]
+    bare = family.classes[config["architectures"][0]].bare
+    tensors = family.computed_tensors(model.spec, bare).items()
+    computed = {name: tensor.to(model.dtype) for name, tensor in tensors}
+    sharded.write(folder, names_of(model, config), _state(model), max_shard_size, computed)
     judges = model.head is not None and model.head.takes_layout  # whole sequences, so that it generates none
     if model.decoder is not None and not judges:
         samples = Generation.from_dict(settings).samples

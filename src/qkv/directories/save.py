@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from ..generation import Generation
+from ..hub.equivalent import equivalent_spec
 from ..models.base import ModelSpec
 from ..models.electra import published
 from ..models.heads.sequence import SentenceVector
@@ -62,7 +63,7 @@ def save(
         raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
     size, folder = sharded.parsed(max_shard_size), Path(path)
     if to != "qkv" and isinstance(model, TransformerModel):
-        model = published(model)
+        model = hub_save.in_hub_form(published(model), origin)
     if to != "qkv" and (why := _refusal(model, origin)) is not None:
         if to == "hub":
             raise ValueError(why)
@@ -70,7 +71,7 @@ def save(
         to = "qkv"
     task, generation = task or usual_task(model.spec), generation or Generation()
     folder.mkdir(parents=True, exist_ok=True)
-    _save_tokenizer(folder, tokenizer, model, None if to == "qkv" else _reads_whole(model.spec, task, origin))
+    _save_tokenizer(folder, tokenizer, model, None if to == "qkv" else _template(model.spec, task, origin))
     if origin is not None and source is not None:
         for name in COPIED:
             if (source / name).is_file():
@@ -98,8 +99,12 @@ def _refusal(model: Any, origin: Origin | None) -> str | None:
         return f"no Hub family has models of the kind {model.spec.kind!r}"
     try:
         hub_save.config_of(model.spec, model.dtype, origin)
-    except ValueError as error:
-        return str(error)
+    except ValueError:
+        try:
+            hub_save.config_of(equivalent_spec(model.spec) or model.spec, model.dtype, origin)
+        except ValueError as error:
+            return str(error)
+        return "the model has tensors for which qkv knows no equivalent in a Hub family"
     return None
 
 
@@ -109,24 +114,32 @@ def _origin(model: TransformerModel, tokenizer: Tokenizer | None, task: Use, lab
     if tokenizer is not None:
         config = {f"{role}_token_id": getattr(tokenizer, f"{role}_id") for role in ("bos", "eos", "pad")}
         if model.is_encoder_decoder:
-            config["decoder_start_token_id"] = start_of(tokenizer, task)
+            config |= {"decoder_start_token_id": start_of(tokenizer, task), "forced_eos_token_id": None}
     if labels and model.spec.head is not None and model.spec.head.n_labels == len(labels):
         config["id2label"] = {str(i): name for i, name in enumerate(labels)}
         config["label2id"] = {name: i for i, name in enumerate(labels)}
     return Origin({**config, "qkv": {"task": task}})
 
 
-def _reads_whole(spec: ModelSpec, task: Use, origin: Origin | None) -> bool:
-    """Whether the model was trained by qkv on whole texts, and so with special tokens around them."""
-    return (origin is None or origin.is_ours) and (task == "read" or not spec.predicts_tokens)
+Template = Literal["none", "end", "both"]
+"""Special tokens that other libraries should put around a text: none, the end, or the beginning and the end."""
 
 
-def _save_tokenizer(folder: Path, tokenizer: Tokenizer | None, model: Any, whole: bool | None) -> None:
-    """The tokenizer in our format, or, where `whole` is not None, with the files that only other libraries read."""
+def _template(spec: ModelSpec, task: Use, origin: Origin | None) -> Template:
+    """The special tokens around the texts of a model trained by qkv; those of other models are their tokenizer's."""
+    if origin is not None and not origin.is_ours:
+        return "none"
+    if task == "read" or not spec.predicts_tokens:
+        return "both"
+    return "end" if task == "translate" else "none"
+
+
+def _save_tokenizer(folder: Path, tokenizer: Tokenizer | None, model: Any, template: Template | None) -> None:
+    """The tokenizer in our format, or, where `template` is not None, with the files that only other libraries read."""
     if tokenizer is None:
         return
-    if whole is None:
+    if template is None:
         tokenizer.save(folder / TOKENIZER)
         return
-    written = tokenizer.templated() if whole else tokenizer
-    save_for_hub(written, folder, model.max_positions, whole and model.spec.token_types > 1)
+    written = tokenizer if template == "none" else tokenizer.templated(bos=template == "both")
+    save_for_hub(written, folder, model.max_positions, template == "both" and model.spec.token_types > 1)

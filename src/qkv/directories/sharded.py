@@ -18,20 +18,31 @@ MAX_SHARD_SIZE = "5GB"
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
-def write(folder: Path, names: Names, ours: Mapping[str, Tensor], max_shard_size: int | str = MAX_SHARD_SIZE) -> None:
+def write(
+    folder: Path,
+    names: Names,
+    ours: Mapping[str, Tensor],
+    max_shard_size: int | str = MAX_SHARD_SIZE,
+    computed: Mapping[str, Tensor] | None = None,
+) -> None:
     """Write tensors under their names: in one file where `max_shard_size` holds them all, else in several.
 
     Each file is written under a temporary name and renamed, the index last. Files of an earlier save that are no longer
-    needed are removed after that. Only one shard at a time is in memory besides the model.
+    needed are removed after that. Only one shard at a time is in memory besides the model. The last one also gets the
+    `computed` tensors, under their names.
     """
     pieces = (piece for entry in names.written() for piece in entry.split())
     shards = list(split(pieces, ours, parsed(max_shard_size)))
     files = [WEIGHTS] if len(shards) == 1 else [_named(i, len(shards)) for i in range(1, len(shards) + 1)]
+    computed = computed or {}
     for file, shard in zip(files, shards, strict=True):
-        replace_tensors(folder / file, {name: t for entry in shard for name, t in entry.to_theirs(ours).items()})
+        tensors = {name: t for entry in shard for name, t in entry.to_theirs(ours).items()}
+        replace_tensors(folder / file, {**tensors, **(computed if file == files[-1] else {})})
     if len(shards) > 1:
         places = {name: file for file, shard in zip(files, shards, strict=True) for e in shard for name in e.theirs}
+        places |= dict.fromkeys(computed, files[-1])
         size = sum(_bytes(entry, ours) for shard in shards for entry in shard)
+        size += sum(tensor.nbytes for tensor in computed.values())
         write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": dict(sorted(places.items()))})
     _remove_others(folder, {*files, INDEX} if len(shards) > 1 else {WEIGHTS})
 

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from ..core.spec import brief, nearest
 from ..hub.family import Family
+from ..hub.overrides import changes_to, overrides
 from ..models import summary
 from ..models.base import ModelSpec
 from ..models.recurrent.model import Recurrent
@@ -40,6 +41,7 @@ from . import (
     neox,
     olmo2,
     openai_gpt,
+    pegasus,
     phi3,
     qwen2,
     qwen2_moe,
@@ -76,7 +78,7 @@ FAMILIES: dict[str, Family] = {
             longformer.FAMILY,
             bigbird.FAMILY,
         ),
-        *(bart.FAMILY, marian.FAMILY, t5.FAMILY, t5.MT5),
+        *(bart.FAMILY, marian.FAMILY, pegasus.FAMILY, t5.FAMILY, t5.MT5),
         *(vit.FAMILY, deit.FAMILY, vit_mae.FAMILY, yolos.FAMILY),
     )
 }
@@ -110,6 +112,7 @@ FACTORIES: tuple[tuple[Factory, dict[str, dict[str, Any]]], ...] = (
     (bigbird.bigbird, bigbird.SIZES),
     (bart.bart, bart.SIZES),
     (marian.marian, marian.SIZES),
+    (pegasus.pegasus, pegasus.SIZES),
     (t5.t5, t5.SIZES),
     (vit.vit, vit.SIZES),
     (deit.deit, deit.SIZES),
@@ -194,7 +197,8 @@ def _check_size(preset: str, size: inspect.Parameter, value: Any) -> None:
 def family_of(spec: ModelSpec, first: str | None = None) -> Family:
     """The family that can express a spec; `first` is tried first.
 
-    Raises ValueError where none can, with the obstacles in the nearest family.
+    Raises ValueError where none can, with all obstacles in the nearest family and, if there are any, overrides of
+    `qkv train` that remove them.
     """
     if not isinstance(spec, Transformer):
         raise ValueError(f"no Hub family matches a model of the kind {spec.kind}")
@@ -212,12 +216,20 @@ def family_of(spec: ModelSpec, first: str | None = None) -> Family:
     if not refusals:
         raise ValueError("no Hub family matches this model: none has the same parts")
     _, family, obstacles = min(refusals, key=lambda refusal: (refusal[1].model_type != first, refusal[0]))
-    more = [f"and {len(obstacles) - _LISTED} more"] if len(obstacles) > _LISTED else []
-    reasons = "; ".join([*obstacles[:_LISTED], *more])
-    raise ValueError(f"no Hub family matches this model; {family.model_type} comes nearest: {reasons}")
+    reasons = "; ".join(obstacles)
+    settings = _overrides(family, spec)
+    advice = f"; a model trained with {settings} can be saved" if settings else ""
+    raise ValueError(f"no Hub family matches this model; {family.model_type} comes nearest: {reasons}{advice}")
 
 
-_LISTED = 8  # obstacles that are named
+def _overrides(family: Family, spec: Transformer) -> str:
+    """Overrides with which a recipe's model is one of the family; "" if there are none."""
+    try:
+        target = family.nearest_spec(spec)
+        family.config(spec.replace(changes_to(spec, target)))
+        return overrides(spec, target)
+    except (ValueError, TypeError, AttributeError):
+        return ""
 
 
 def _distance(differences: Mapping[str, tuple[Any, Any]]) -> int:

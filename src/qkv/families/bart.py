@@ -44,6 +44,7 @@ def bart(
     activation_dropout: float = 0.0,
     scaled: bool = False,
     normed: bool = True,
+    pre_norm: bool = False,
     position: Position | None = None,
     max_positions: int = 1024,
     head: bool = True,
@@ -51,7 +52,7 @@ def bart(
     """An encoder–decoder with one table for source, target and output, and a bias on the output.
 
     Sizes of one stack alone are those of both by default. `scaled` multiplies embeddings by √d_model, `normed` has a
-    norm after them.
+    norm after them, and `pre_norm` has norms before sublayers and at the end of each stack.
     """
 
     def stack(layers: int, heads: int, d_ff: int, crosses: bool) -> Stack:
@@ -60,13 +61,14 @@ def bart(
             attention=attention.replace(pattern=causal()) if crosses else attention,
             cross=attention if crosses else None,
             feedforward=FeedForward(d_ff=d_ff, activation=activation, dropout=activation_dropout),
-            placement="post",
+            placement="pre" if pre_norm else "post",
             dropout=dropout,
         )
         embedding = Embedding(
             scale="sqrt" if scaled else "none", norm=LayerNorm() if normed else NoNorm(), dropout=dropout
         )
-        return Stack(embedding=embedding, position=position or Learned(offset=2), blocks=(block,) * layers)
+        norm = LayerNorm() if pre_norm else NoNorm()
+        return Stack(embedding=embedding, position=position or Learned(offset=2), blocks=(block,) * layers, norm=norm)
 
     return Transformer(
         vocab_size=vocab_size,

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from torch import Tensor
+
 from ..attention.multi_head import Attention
 from ..core.spec import Spec, nearest
 from ..layers.embedding import Embedding
@@ -65,6 +67,7 @@ class Family:
     names:      tensor names, the same for every spec or a function of it. Ours are those of the model's state_dict.
     harmless:   keys besides `keys.BOOKKEEPING` that belong to no size, with the one value that changes nothing (or ANY).
     prefix:     prefix of tensor names in classes with a head ("transformer.").
+    computed:   tensors that files hold though they follow from the spec, by their names in classes with the prefix.
     labels:     the keys that give the number of labels, for classes that label sequences or tokens.
     """
 
@@ -78,6 +81,7 @@ class Family:
     prefix: str = ""
     is_encoder_decoder: bool = False
     labels: Labels = field(default_factory=Labels)
+    computed: Callable[[Transformer], Mapping[str, Tensor]] | None = None
 
     # -- from the Hub -------------------------------------------------------------------------------------------
 
@@ -174,6 +178,13 @@ class Family:
         cls, differences = min(candidates, key=lambda candidate: len(candidate[1]))
         return cls, sizes, differences
 
+    def nearest_spec(self, spec: Transformer) -> Transformer:
+        """The spec of this family that is nearest to a spec. Raises ValueError or TypeError as `nearest` does."""
+        name, sizes, _ = self.nearest(spec)
+        cls = self.classes[name]
+        candidates = [self._made(cls, decided, sizes, _labels(spec)) for decided in cls.variants]
+        return min(candidates, key=lambda candidate: len(difference(candidate, spec)))
+
     def unwritable(self, sizes: Mapping[str, Any]) -> list[str]:
         """Why no configuration can express some of the sizes, one sentence for each."""
         reasons = []
@@ -197,6 +208,11 @@ class Family:
         if not bare:
             return table
         return tuple(Row(row.theirs.removeprefix(self.prefix), row.ours, row.how) for row in table)
+
+    def computed_tensors(self, spec: Transformer, bare: bool) -> dict[str, Tensor]:
+        """The computed tensors of a spec by their names in a file."""
+        tensors = {} if self.computed is None else self.computed(spec)
+        return {name.removeprefix(self.prefix) if bare else name: tensor for name, tensor in tensors.items()}
 
     @cached_property
     def claimed(self) -> frozenset[str]:

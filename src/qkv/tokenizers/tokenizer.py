@@ -116,14 +116,15 @@ class Tokenizer:
         kept = {role: name for role, name in self.roles.items() if role not in roles}
         return type(self)(self.raw, replace(self._extra, roles=kept))
 
-    def templated(self) -> Self:
+    def templated(self, bos: bool = True) -> Self:
         """Return the same tokenizer with a template if it has none: `<s> a </s>`, and `<s> a </s> b </s>` for pairs, so that
-        other libraries add the special tokens as well."""
+        other libraries add the special tokens as well. Without `bos`, `<s>` is left out."""
         if self.raw.post_processor is not None or self.eos_id is None:
             return self
-        ends = {str(self.raw.id_to_token(i)): i for i in (self.bos_id, self.eos_id) if i is not None}
+        before = self.bos_id if bos else None
+        ends = {str(self.raw.id_to_token(i)): i for i in (before, self.eos_id) if i is not None}
         eos = str(self.raw.id_to_token(self.eos_id))
-        single = f"$A {eos}" if self.bos_id is None else f"{self.raw.id_to_token(self.bos_id)} $A {eos}"
+        single = f"$A {eos}" if before is None else f"{self.raw.id_to_token(before)} $A {eos}"
         raw = tokenizers.Tokenizer.from_str(self.raw.to_str())
         raw.post_processor = processors.TemplateProcessing(single, f"{single} $B:1 {eos}:1", list(ends.items()))
         return type(self)(raw, self._extra)
