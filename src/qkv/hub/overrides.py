@@ -58,11 +58,11 @@ def _first_difference(spec: Any, target: Any, path: list[str]) -> tuple[str, Any
     target's value there."""
     for i, name in enumerate(path):
         ours, theirs = _part(spec, name), _part(target, name)
-        if (
-            not isinstance(ours, Spec | tuple)
-            or type(ours) is not type(theirs)
-            or (isinstance(ours, tuple) and len(ours) != len(theirs))
-        ):
+        if isinstance(ours, tuple) and isinstance(theirs, tuple):
+            same = len(ours) == len(theirs)
+        else:
+            same = isinstance(ours, Spec) and type(ours) is type(theirs)
+        if not same:
             return ".".join(path[: i + 1]), _as_value(theirs)
         spec, target = ours, theirs
     return ".".join(path), _as_value(target)
