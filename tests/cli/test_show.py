@@ -9,6 +9,8 @@ import pytest
 from run_tiny import TINY
 
 from qkv.cli import main
+from qkv.directories.build import build
+from qkv.families import preset
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -25,3 +27,13 @@ def test_show(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "source" in printed and "</s>" in printed and "labels counted" in printed
     assert main(["show", "reverse", "--data", "--json", *TINY]) == 0
     assert json.loads(capsys.readouterr().out)["rows"]
+
+
+def test_a_hub_directory_shows_its_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = preset("gpt2", d_model=16, n_layers=1, n_heads=2, vocab_size=20)
+    build(spec).save(tmp_path / "hub", to="hub")
+    assert main(["show", str(tmp_path / "hub"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["parameters"] == spec.n_parameters and shown["model"]["d_model"] == 16
+    assert main(["show", str(tmp_path / "hub"), "--data"]) == 2
+    assert "is a model without a recipe, so it has no data" in capsys.readouterr().err

@@ -263,3 +263,11 @@ def test_tokens_outside_the_vocabulary_are_told_and_ignored(tmp_path: Path) -> N
         assert any(f"{tmp_path / file}.json: {key}_token_id is" in text and "50256" in text for text in texts)
     assert run.origin is not None and run.origin.ids.start is None and run.origin.ids.ends == (7,)
     assert run.model.generate(torch.tensor([[1, 2]]), max_new_tokens=2).shape[0] == 1
+
+
+def test_smollm3_without_a_tokenizer_loads_in_transformers(tmp_path: Path) -> None:
+    """The default `pad_token_id` of transformers is outside a small vocabulary."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"d_model": 16, "n_layers": 4, "n_heads": 2, "n_kv_heads": 1, "d_ff": 24, "vocab_size": 20}
+    build(preset("smollm3-3b", **sizes, unrotated=(3,))).save(tmp_path / "hub", to="hub")
+    assert transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hub").config.pad_token_id is None

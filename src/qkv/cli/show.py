@@ -1,4 +1,4 @@
-"""`qkv show`: a resolved recipe or preset, or a batch of its data."""
+"""`qkv show`: a resolved recipe, preset or Hub model, or a batch of a recipe's data."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def show(
     data: Annotated[bool, typer.Option("--data", help="Show rows of a batch as the model will see them.")] = False,
     json: Json = False,
 ) -> None:
-    """Show a recipe or a preset with all defaults, and its number of parameters."""
+    """Show a recipe, a preset or a model in the Hub's format with all defaults, and its number of parameters."""
     from .. import families
+    from ..directories.layout import RECIPE
+    from ..directories.locate import is_hub
     from ..recipes import recipe
 
     changes = list(settings or ())
@@ -36,6 +38,9 @@ def show(
             raise ValueError(f"{name} is a preset, which has no data; --data is for recipes")
         spec = load_preset(name, changes)
         _print({"preset": name, "parameters": spec.n_parameters, "model": spec.to_dict()}, json)
+        return
+    if (folder := Path(name)).is_dir() and is_hub(folder) and not (folder / RECIPE).is_file():
+        _show_hub_model(folder, data, changes, json)
         return
     loaded = load_recipe(name, changes)
     if data:
@@ -46,6 +51,18 @@ def show(
         _show_rows(preview(loaded, Path(name)), json)
     else:
         _show_recipe(loaded, json)
+
+
+def _show_hub_model(folder: Path, data: bool, changes: list[str], json: bool) -> None:
+    """Print the spec of a model in a Hub directory."""
+    from ..directories import hub_load
+
+    if data:
+        raise ValueError(f"{folder} is a model without a recipe, so it has no data; --data is for recipes")
+    if changes:
+        raise ValueError(f"{folder} is a model without a recipe; leave out {changes[0]!r}")
+    spec = hub_load.spec(folder)
+    _print({"directory": str(folder), "parameters": spec.n_parameters, "model": spec.to_dict()}, json)
 
 
 def load_recipe(name: str, changes: list[str]) -> Recipe:

@@ -41,6 +41,8 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
     elif before.get("model_type") in (None, family.model_type):
         kept = {key: value for key, value in before.items() if key not in {*family.claimed, *family.labels.keys}}
         config = kept | family.labels.named(config, before)
+    if "model_type" not in before and spec.encoder is None:
+        config.setdefault("pad_token_id", None)  # the default in transformers may lie outside the vocabulary (SmolLM3)
     key = "torch_dtype" if "torch_dtype" in config else "dtype"
     if "model_type" not in before or config.get(key) is not None:
         config[key] = str(dtype).removeprefix("torch.")

@@ -54,7 +54,7 @@ def _pieces(path: str, steps: int) -> Iterator[Piece]:
     for number in range(len(table)):
         example = table[number]
         if example is None or isinstance(example, Skipped):
-            raise ValueError(f"{path}, piece {number + 1:,}, is {example}: there is nothing to go on with")
+            raise ValueError(f"{path}, piece {number + 1:,}, cannot be continued: it is {example}")
         alone, stem = len(table) == 1, Path(path).stem
         yield Piece(
             example["frames"],
