@@ -47,6 +47,7 @@ class Evaluated:
     signatures: by metric, how it was computed, if there is more than one way.
     samples:    `{"source", "target", "output"}`, without "target" if there is no single reference.
     notes:      what was skipped or truncated.
+    confusions: of classification, (true class, predicted class, number of examples) of each pair that occurred.
     outputs:    of pairs, every generated output: "source", "hypothesis", "references" and "scores", its metrics. They are
                 not part of the JSON.
     """
@@ -60,6 +61,7 @@ class Evaluated:
     seconds: float
     available: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    confusions: list[tuple[str, str, int]] = field(default_factory=list)
     outputs: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -250,7 +252,8 @@ class Evaluator:
                 rest = (len(batch.texts) or batch.rows for batch in batches)
             left = clock.tally(rest)
         results = {name: text_metrics.MetricValue(mean, "") for name, mean in terms.means.items()} | metric.results()
-        return self._evaluated(split, rows, left, results, metric.samples(kept), kept, notes, clock)
+        evaluated = self._evaluated(split, rows, left, results, metric.samples(kept), kept, notes, clock)
+        return replace(evaluated, confusions=metric.confusions())
 
     def _examples(self, entries: Iterator[Example], split: Split, limit: int | None, kept: int) -> list[Example]:
         """The examples to generate outputs for: all pairs up to the limit, or a few samples of running text."""

@@ -62,6 +62,10 @@ class Metric:
         """
         return []
 
+    def confusions(self) -> list[tuple[str, str, int]]:
+        """Return, for classification, (true class, predicted class, number of examples) of each pair that occurred."""
+        return []
+
 
 def model_outputs(model: nn.Module, batch: Batch) -> Any:
     """Run a model on a batch on its device, and return the head's outputs on the CPU in fp32."""

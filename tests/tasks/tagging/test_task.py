@@ -128,6 +128,7 @@ def test_tags_that_training_lacked_count_as_errors() -> None:
     metric.update(torch.tensor([[[1.0, 0.0]] * len(item.arrays["ids"])]), task.collate([item], 0).batch({}))
     found = metric.compute()["accuracy"]
     assert found.value == 0.5 and "1 of them with a tag that training lacked" in found.details
+    assert metric.confusions() == [("ADV", "NOUN", 1), ("NOUN", "NOUN", 1)]
     with pytest.raises(ValueError, match="'f', line 3: 'sat' has the tag 'ADV'"):
         items(task, one, training=True)
 

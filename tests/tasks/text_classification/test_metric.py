@@ -40,3 +40,9 @@ def test_f1_says_of_which_class() -> None:
     judged(metric, [0, 1, 1], [0, 1, 0])
     assert metric.compute()["f1"] == (pytest.approx(2 / 3), "of 'good'")
     assert metric.samples(1) == [{"source": "1", "target": "good", "output": "good"}]
+
+
+def test_confusions_count_the_pairs_that_occur() -> None:
+    metric = ClassMetric(["bad", "good", "never"])
+    judged(metric, [0, 1, 1, 1], [0, 1, 0, 1])
+    assert metric.confusions() == [("bad", "bad", 1), ("good", "bad", 1), ("good", "good", 2)]

@@ -27,6 +27,7 @@ from ...look.output_diff import duration, marked
 from ...look.svg import join, readable, tag
 from ...metrics.display import display_of, qualities
 from . import contextual
+from .confusions import confusions
 from .story import Section, Story
 from .what_was_trained import what_was_trained
 
@@ -207,6 +208,7 @@ SECTIONS: list[Callable[[Story], Section | None]] = [
     what_was_trained,
     results,
     learning,
+    confusions,
     samples,
     attention,
     contextual.senses,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,11 @@ class TagMetric(Metric):
             how += f", {unseen:,} of them with a tag that training lacked" if unseen else ""
         values = {"accuracy": MetricValue(right / len(counted), how)}
         return values if self._scheme == "plain" else values | self._entities(compared)
+
+    def confusions(self) -> list[tuple[str, str, int]]:
+        pairs = (pair for one in self._all.values() for pair in zip(*one.compared, strict=True))
+        counts = Counter((true, tag) for tag, true in pairs if true)
+        return [(true, tag, count) for (true, tag), count in sorted(counts.items())]
 
     def _entities(self, compared: list[tuple[list[str], list[str]]]) -> dict[str, MetricValue]:
         agreed = agreement((tags for tags, _ in compared), (true for _, true in compared), self._scheme)

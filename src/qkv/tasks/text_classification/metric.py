@@ -41,6 +41,10 @@ class ClassMetric(Metric):
             values["f1"] = MetricValue(float(np.nan_to_num(each[1])), f"of {self.names[1]!r}")
         return values
 
+    def confusions(self) -> list[tuple[str, str, int]]:
+        pairs = np.argwhere(self._table).tolist()
+        return [(self.names[truth], self.names[output], int(self._table[truth, output])) for truth, output in pairs]
+
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [
             {"source": text, "target": self.names[truth], "output": self.names[predicted]}
