@@ -18,7 +18,7 @@ _MOST_CONFUSIONS = 10
 class Cell(NamedTuple):
     """A cell of the matrix: `share` is the part of the true class's examples that got this prediction."""
 
-    count: int
+    examples: int
     share: float
     right: bool
 
