@@ -5,6 +5,7 @@
     python -m bench train --only "50257 eager own"    the cases with these words in their titles (--list shows titles)
     python -m bench multi30k --quick         does the harness work? tiny sizes, nothing kept
     python -m bench real                     training on real data, for docs/results.md (--help has its own options)
+    python -m bench terminal TYPESCRIPT FILE.svg      a picture of a recorded command, for the README
     python -m bench render                   only write the pages and figures again from what is kept
 
 What is measured for one table goes to bench/results/TABLE-DATE.json. With --only it goes into the newest file of the
@@ -26,12 +27,15 @@ from .real.command import main as real
 from .results import RESULTS, Result, latest
 from .tables import TABLES
 from .tables.table import Table, probe
+from .terminal import main as terminal
 
 
 def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["real"]:
         return real(words[1:])
+    if words[:1] == ["terminal"]:
+        return terminal(words[1:])
     given = _parse(arguments)
     if given.table == "render":
         render.write()

@@ -28,3 +28,9 @@ def test_mistakes_are_named(recipe: Path, tmp_path: Path, setting: str, said: st
 
 def test_a_plain_recipe_compares_nothing() -> None:
     assert Comparison.load("reverse") is None
+
+
+def test_without_a_measure_the_validation_loss_is_plotted() -> None:
+    comparison = Comparison.load("reverse", ["compare={sinusoidal: {}, none: {model.*.position: none}}"])
+    assert comparison is not None and comparison.measure.kind == "progress"
+    assert comparison.measure.y == "loss"

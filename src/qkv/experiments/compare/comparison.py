@@ -13,7 +13,7 @@ from ...core.spec import Spec
 from ...recipes import overrides
 from ...recipes.recipe import COMPARE, MEASURE, Recipe, override, tree
 from . import by_length, complexity  # noqa: F401  (registers their kinds of measures)
-from .measures import Measure
+from .measures import Measure, Progress
 
 
 class Comparison(Spec):
@@ -21,14 +21,14 @@ class Comparison(Spec):
 
     recipe:   the tree of the recipe that all variants share.
     variants: by name, the settings that each changes, such as `{model.position: alibi}`.
-    measure:  the measure to plot.
+    measure:  the measure to plot; by default the loss of the validation split against the seconds of training.
 
-    In YAML, a comparison is a recipe with two more keys: `compare` (the variants) and `measure`.
+    In YAML, a comparison is a recipe with one or two more keys: `compare` (the variants) and `measure`.
     """
 
     recipe: dict[str, Any]
     variants: dict[str, dict[str, Any]] = Field(min_length=1)
-    measure: Measure
+    measure: Measure = Progress()
 
     @model_validator(mode="after")
     def _names_are_folders(self) -> Self:
@@ -48,7 +48,8 @@ class Comparison(Spec):
             return None
         variants = {name: changes or {} for name, changes in data[COMPARE].items() if changes is not None}
         shared = {key: value for key, value in data.items() if key not in (COMPARE, MEASURE)}
-        return cls.from_dict({"recipe": shared, "variants": variants, "measure": data.get(MEASURE)})
+        measure = {} if data.get(MEASURE) is None else {"measure": data[MEASURE]}
+        return cls.from_dict({"recipe": shared, "variants": variants, **measure})
 
     @property
     def name(self) -> str:
