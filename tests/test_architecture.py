@@ -20,7 +20,7 @@ PACKAGES = sorted(path.parent for path in SOURCE.rglob("__init__.py"))
 MOST_LINES = 500
 MOST_MODULES = 16
 ORDER = (
-    *("cli", "experiments", "inference", "recipes", "tasks", "directories", "families", "hub"),
+    *("cli", "experiments", "inference", "recipes", "tasks", "testing", "directories", "families", "hub"),
     *("generation", "training", "look", "cost", "data", "tokenizers", "models", "attention", "layers"),
     *("kernels", "kv_cache", "positions", "patterns", "metrics", "core"),
 )

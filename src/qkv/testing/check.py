@@ -1,0 +1,107 @@
+"""`check`: the checks that apply to a part, by its role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..attention.multi_head import Mixer
+from ..attention.weighting import Weighting
+from ..core.spec import Spec
+from ..families import preset
+from ..layers.feedforward import FeedForwardLayer
+from ..layers.norm import Norm
+from ..models.base import ModelSpec
+from ..models.heads.text import Head
+from ..models.placement import Placement
+from ..models.transformer import Transformer
+from ..patterns.algebra import Pattern
+from ..positions.absolute import NoPosition
+from ..positions.base import Position
+from ..training.optimizers import Optimizer
+from ..training.optimizers.schedules import Schedule
+from . import models, patterns, training
+from .report import Check, Report, outcome_of
+
+PLACES: dict[type[Spec], tuple[str, ...]] = {
+    Pattern: ("blocks.*.attention.pattern",),
+    Position: ("position",),
+    Mixer: ("blocks.*.attention",),
+    Weighting: ("blocks.*.attention.weighting",),
+    FeedForwardLayer: ("blocks.*.feedforward",),
+    Norm: ("blocks.*.norm", "norm"),
+    Placement: ("blocks.*.placement",),
+}
+"""Where parts of each role go in a stack."""
+
+CHECKED = "patterns, positions, mixers, weightings, feed-forward layers, norms, placements, heads, models, optimizers, schedules"
+
+
+def check(part: Spec) -> Report:
+    """Check that a part keeps the promises that qkv relies on, and return a report.
+
+    Every part has to survive its JSON form. A model, or a tiny model with the part in it, is checked in fp64: outputs do
+    not depend on padding, packing or later tokens, decoding with a cache gives what one pass gives, backends agree,
+    gradients are finite, and `cost` counts the parameters. A pattern's `block` is checked against `allowed`; an optimizer
+    has to follow its groups' learning rates and resume from its state; a schedule's factors are finite and not negative.
+
+        report = qkv.testing.check(EveryNth(step=3))
+        print(report)  # check, outcome and reason
+        report.raise_for_failures()
+
+    Parts of other roles (objectives, sources, metrics, tokenizers, tasks) are checked only for their JSON form, which the
+    report says. Raises ValueError for what is not a spec.
+    """
+    if not isinstance(part, Spec):
+        raise ValueError(f"check takes a part, a value of a subclass of qkv.Spec, not {type(part).__name__}")
+    checks = [outcome_of("JSON form", lambda: _check_json(part))]
+    checks += [outcome_of(name, run) for name, run in _checks_of(part).items()]
+    if len(checks) == 1:
+        reason = f"only the JSON form of this role is checked; behavior is checked for {CHECKED}"
+        checks.append(Check("behavior", "not checked", reason))
+    return Report(repr(part), tuple(checks))
+
+
+def _check_json(part: Spec) -> None:
+    again = type(part).from_json(part.to_json())
+    assert again == part, f"the JSON form is read back as {again!r}"
+
+
+def _checks_of(part: Spec) -> dict[str, Callable[[], None]]:
+    checks: dict[str, Callable[[], None]] = {}
+    if isinstance(part, Optimizer):
+        return training.optimizer_checks(part)
+    if isinstance(part, Schedule):
+        return {"factors": lambda: training.check_factors(part)}
+    if isinstance(part, Pattern):
+        checks["block agrees with allowed"] = lambda: patterns.check_blocks(part)
+        checks["positions, not indices"] = lambda: patterns.check_indices(part)
+    if not isinstance(part, (ModelSpec, Head, *PLACES)):
+        return checks
+    try:
+        return {**checks, **models.ModelChecks(model_with(part)).by_name()}
+    except (ValueError, TypeError) as error:
+        message = f"no model can be made with it: {error}"
+    return {**checks, "model": lambda: _fail(message)}
+
+
+def _fail(message: str) -> None:
+    raise AssertionError(message)
+
+
+def model_with(part: Spec) -> ModelSpec:
+    """A tiny model with the part in it: a decoder, or an encoder for a pattern that lets tokens see later ones."""
+    if isinstance(part, ModelSpec):
+        return part
+    tiny = preset("llama", vocab_size=17, d_model=16, n_layers=2, n_heads=4, d_ff=24, max_positions=64)
+    if isinstance(part, Head):
+        return tiny.replace({"head": part})
+    places = next(places for role, places in PLACES.items() if isinstance(part, role))
+    if isinstance(part, Mixer) and part.heads(tiny.d_model) is None:  # no heads to rotate
+        tiny = tiny.replace({"decoder.position": NoPosition(), "decoder.blocks.*.attention": part})
+    stack = tiny.decoder
+    assert stack is not None
+    pattern = part if isinstance(part, Pattern) else getattr(part, "pattern", None)
+    if isinstance(pattern, Pattern) and pattern.looks_ahead(models.LENGTHS[1]):
+        stack = stack.replace(dict.fromkeys(places, part))
+        return Transformer(vocab_size=17, d_model=16, max_positions=64, encoder=stack, head=tiny.head)
+    return tiny.replace({f"decoder.{place}": part for place in places})
