@@ -33,7 +33,9 @@ PLACES: dict[type[Spec], tuple[str, ...]] = {
 }
 """Where parts of each role go in a stack."""
 
-CHECKED = "patterns, positions, mixers, weightings, feed-forward layers, norms, placements, heads, models, optimizers, schedules"
+CHECKED = (
+    "patterns, positions, mixers, weightings, feed-forwards, norms, placements, heads, models, optimizers, schedules"
+)
 
 
 def check(part: Spec) -> Report:
