@@ -1,0 +1,70 @@
+"""The commands of docs/finetuning-laptop.md run, on tiny directories, and what they export loads in transformers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from run_tiny import write_chats
+
+from qkv.cli import main
+from qkv.directories.build import build
+from qkv.families import preset
+from qkv.inference.run import Run
+from qkv.tokenizers.tokenizer import train
+
+PAGE = Path(__file__).parents[2] / "docs" / "finetuning-laptop.md"
+SHORT = ("training.max_steps=2", "training.eval_every=2", "training.save_every=2", "batching.tokens=512")
+TEXTS = ["a fine film", "a bad film", "Ada met Alan", "a long story about a cat", "1 + 1?", "0123456789 is"]
+SIZES = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24, "max_positions": 128}
+SECTIONS = dict(re.findall(r"^## (\w+)\n.*?^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with tiny models of the page's names and the data files that it describes."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer = train("char", TEXTS)
+    vocabulary: dict[str, Any] = {**SIZES, "vocab_size": tokenizer.vocab_size}
+    decoder = {key: value for key, value in vocabulary.items() if key != "d_ff"}
+    specs = {
+        "distilbert": (preset("distilbert-base", **vocabulary), "read"),
+        "bart": (preset("bart-base", **vocabulary), "translate"),
+        "opus-mt": (preset("opus-mt", **vocabulary), "translate"),
+        "gpt2": (preset("gpt2", **decoder), "continue"),
+    }
+    for name, (spec, task) in specs.items():
+        Run(build(spec).eval(), tokenizer, task=task).save(name, to="hub")  # type: ignore[arg-type]
+    rows = range(40)
+    Path("reviews.csv").write_text(
+        "text,label\n" + "".join(f"a {'bad' if i % 2 else 'fine'} film {i},{i % 2}\n" for i in rows)
+    )
+    Path("names.conll").write_text("".join(f"Ada B-PER\nmet O\nAlan{i} B-PER\n\n" for i in rows))
+    news = [{"article": f"a long story about a cat {i}", "summary": "a cat"} for i in rows]
+    Path("news.jsonl").write_text("".join(json.dumps(row) + "\n" for row in news))
+    Path("pairs.tsv").write_text("".join(f"a cat {i}\ta fine cat {i}\n" for i in rows))
+    Path("similar.csv").write_text("first,second,score\n" + "".join(f"a cat {i},a film {i},{i % 5}\n" for i in rows))
+    write_chats(tmp_path)
+    return tmp_path
+
+
+def test_the_page_has_six_tasks() -> None:
+    assert list(SECTIONS) == ["Classify", "Tag", "Summarize", "Translate", "Chat", "Embed"]
+
+
+@pytest.mark.parametrize("task", SECTIONS)
+def test_the_commands_run_and_the_export_loads(place: Path, task: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    for line in SECTIONS[task].splitlines():
+        program, command, *arguments = shlex.split(line)
+        short = SHORT if command == "train" else ()
+        assert program == "qkv" and main([command, *arguments, *short]) == 0, line
+    exported = place / "export" / task.lower()
+    model, info = transformers.AutoModel.from_pretrained(exported, output_loading_info=True)
+    assert not info["mismatched_keys"] and model.config.model_type != "qkv"
