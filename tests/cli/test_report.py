@@ -52,3 +52,22 @@ def test_what_is_no_run_is_refused_and_left_alone(name: str, capsys: pytest.Capt
     assert main(["report", name]) == 2
     assert f"qkv: {name} is not a run directory; give one that `qkv train` wrote" in capsys.readouterr().err
     assert [path.name for path in Path("folder").iterdir()] == ["notes.txt"] and not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("a b", "several runs are compared on a page of their own; name it with --out page.html"),
+        ("a --out page.html", "--out is for the page of several runs"),
+        ("a b --out page.pdf", "--out is a file that ends in .html, not page.pdf"),
+        ("a b --out no/page.html", "there is no folder no for page.html; create it first"),
+    ],
+)
+def test_where_the_page_of_several_runs_goes(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in "ab":
+        Path(name).mkdir()
+        Path(name, "recipe.yaml").write_text("name: x\n")
+    assert main(["report", *arguments.split()]) == 2
+    assert message in capsys.readouterr().err
+    assert main(["report", "a", "b", "--out", "page.html"]) == 0
+    assert "All settings are the same." in Path("page.html").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`qkv report`: write the report of a run again, without training."""
+"""`qkv report`: write the report of a run again, or a page that compares several runs, without training."""
 
 from __future__ import annotations
 
@@ -11,15 +11,33 @@ from .say import echo
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, finished or not.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories, finished or not.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="The page that compares several runs. Required for these.")
+    ] = None,
 ) -> None:
     """Write a run's `report.html` again, without training; also for a run that was interrupted or killed.
 
-    The report of an unfinished run says how far it came and how to continue it.
+    The report of an unfinished run says how far it came and how to continue it. With several runs, write a page with the
+    settings that differ, the metrics, the curves, and the outputs for the same inputs.
     """
     from ..directories.layout import State
     from ..experiments.report.report import write_report
+    from ..experiments.report.side_by_side import write_side_by_side
 
-    if State.of(run) in (State.FREE, State.FOREIGN):
-        raise ValueError(f"{run} is not a run directory; give one that `qkv train` wrote, such as runs/NAME")
-    echo(f"The report is in {write_report(run)}; open it in a browser.")
+    for run in runs:
+        if State.of(run) in (State.FREE, State.FOREIGN):
+            raise ValueError(f"{run} is not a run directory; give one that `qkv train` wrote, such as runs/NAME")
+    if len(runs) == 1:
+        if out is not None:
+            raise ValueError("--out is for the page of several runs; the report of one is written into its directory")
+        echo(f"The report is in {write_report(runs[0])}; open it in a browser.")
+        return
+    if out is None:
+        raise ValueError("several runs are compared on a page of their own; name it with --out page.html")
+    if out.suffix != ".html" or out.is_dir():
+        raise ValueError(f"--out is a file that ends in .html, not {out}")
+    if not out.parent.is_dir():
+        raise ValueError(f"there is no folder {out.parent} for {out.name}; create it first")
+    write_side_by_side(runs, out)
+    echo(f"The comparison is in {out}; open it in a browser.")

@@ -24,6 +24,11 @@ def test_variants_are_measured_and_drawn(recipe: Path, tmp_path: Path) -> None:
     page = done.report.read_text()
     assert "alibi/report.html" in page and "<svg" in page and "its longest context" in page
     assert "Costs" in page and "MiB kept for the backward pass" in page
+    assert (
+        page.count('<th scope="row">alibi</th>') == 2
+        and 'role="region" aria-label="Numbers"' in page
+        and 'aria-label="Costs"' in page
+    )
     assert kept["costs"].keys() == done.curves.keys()
     assert (tmp_path / "out" / "learned" / "report.html").is_file()
 

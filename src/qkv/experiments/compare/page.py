@@ -12,6 +12,7 @@ from ...look.chart import Series, line_chart
 from ...look.html import render
 from ...look.svg import join, readable, tag
 from ..report.story import Section
+from ..report.table import table
 from .comparison import Comparison
 from .costs import Costs
 from .measures import Curve, Measurement
@@ -42,18 +43,16 @@ def _sections(measurement: Measurement) -> list[Section]:
     sentences = measurement.sentences()
     if sentences:
         sections.append(Section("Summary", tag("ul", *(tag("li", sentence) for sentence in sentences))))
-    return [*sections, Section("Numbers", _table(measure.x, measurement.curves))]
+    return [*sections, Section("Numbers", _numbers(measure.x, measurement.curves))]
 
 
-def _table(x_label: str, curves: dict[str, Curve]) -> Markup:
+def _numbers(x_label: str, curves: dict[str, Curve]) -> Markup:
     points = sorted({x for curve in curves.values() for x, _ in curve})
-    head = tag("tr", tag("th", x_label), *(tag("th", readable(x, 4)) for x in points))
     rows = []
     for name, curve in curves.items():
         values = dict(curve)
-        cells = (tag("td", readable(values[x], 4) if x in values else "–") for x in points)
-        rows.append(tag("tr", tag("th", name), *cells))
-    return tag("table", tag("thead", head), tag("tbody", *rows), class_="numbers")
+        rows.append((name, [readable(values[x], 4) if x in values else "–" for x in points]))
+    return table(x_label, [readable(x, 4) for x in points], rows, "Numbers")
 
 
 def _costs(costs: Mapping[str, Costs]) -> Markup:
@@ -63,9 +62,8 @@ def _costs(costs: Mapping[str, Costs]) -> Markup:
     for name, one in costs.items():
         scores = [readable(one.metrics[key], 4) if key in one.metrics else "–" for key in metrics]
         values = [f"{one.parameters:,}", *scores, f"{one.tokens / one.seconds:,.0f}", f"{one.kept / 2**20:,.1f}"]
-        rows.append(tag("tr", tag("th", name), *(tag("td", value) for value in values)))
-    head = tag("tr", tag("th", ""), *(tag("th", name.replace("_", " ")) for name in names))
-    return tag("table", tag("thead", head), tag("tbody", *rows), class_="numbers")
+        rows.append((name, values))
+    return table("variant", [name.replace("_", " ") for name in names], rows, "Costs")
 
 
 def _variants(comparison: Comparison) -> Markup:

@@ -79,7 +79,7 @@ def _lead(story: Story) -> str:
 def _facts(story: Story) -> list[tuple[str, str, str]]:
     """Tiles: name, value, detail."""
     made, history, machine = [], story.history, story.machine
-    metrics = _metrics(story)
+    metrics = metrics_of(story)
     chosen = (story.recipe.get("training") or {}).get("metric")  # by which the best weights were
     wanted = (*([chosen] if chosen not in (None, "loss") else []), *qualities(), "perplexity")
     headline = next((key for key in wanted if key in metrics), None)
@@ -142,7 +142,7 @@ def learning(story: Story) -> Section | None:
 
 def results(story: Story) -> Section | None:
     """The metrics of the weights delivered, each with the signature of its computation."""
-    rows = [(display_of(key).title, shown(key, value), _how(story, key)) for key, value in _metrics(story).items()]
+    rows = [(display_of(key).title, shown(key, value), _how(story, key)) for key, value in metrics_of(story).items()]
     if not rows:
         return None
     notes = [f"{_where(story)}.", *(f"{note}." for note in story.evaluation.get("notes") or ())]
@@ -276,7 +276,7 @@ def _ids(ids: Sequence[int | None], model: AnyModel) -> torch.Tensor:
 # -- words ------------------------------------------------------------------------------------------------------
 
 
-def _metrics(story: Story) -> dict[str, float]:
+def metrics_of(story: Story) -> dict[str, float]:
     """Of the weights delivered where they were evaluated, else of the last evaluation on the way."""
     found = story.evaluation.get("metrics")
     if found:
