@@ -12,6 +12,7 @@ from typing import Any
 from markupsafe import Markup
 from safetensors import SafetensorError, safe_open
 
+from ... import tasks  # noqa: F401  (registers how the metrics of tasks are displayed)
 from ...core import yamls
 from ...directories.layout import EVALUATION, METRICS, RECIPE, SAMPLES, WEIGHTS, read_json, read_text
 from ...directories.lock import owner_of
