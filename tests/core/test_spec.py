@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from pydantic import Field, ValidationError
 
-from qkv.core.spec import SCHEMA, Cost, Spec, counted, nearest
+from qkv.core.spec import SCHEMA, Cost, Spec, counted, nearest, with_article
 from qkv.patterns.basic import Pattern
 
 
@@ -214,3 +214,7 @@ def test_a_field_given_under_both_names_is_refused() -> None:
 
 def test_a_number_and_its_noun() -> None:
     assert [counted(n, "step") for n in (0, 1, 2, 1200)] == ["0 steps", "1 step", "2 steps", "1,200 steps"]
+
+
+def test_an_article_fits_its_noun() -> None:
+    assert with_article("attention") == "an attention" and with_article("norm") == "a norm"

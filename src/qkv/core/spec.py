@@ -101,10 +101,11 @@ class Spec(BaseModel):
             kind = value.pop("kind", cls.kind)
             if not isinstance(kind, str):
                 raise ValueError(
-                    f"a {cls.role}'s kind is a name, such as {next(iter(cls.kinds), 'none')!r}, not {brief(kind)}"
+                    f"{with_article(cls.role)}'s kind is a name, such as {next(iter(cls.kinds), 'none')!r}, "
+                    f"not {brief(kind)}"
                 )
             if not cls.kind and not kind:
-                raise ValueError(f"a {cls.role} needs a kind: {', '.join(cls.kinds)}")
+                raise ValueError(f"{with_article(cls.role)} needs a kind: {', '.join(cls.kinds)}")
             if kind != cls.kind:
                 target = cls.kinds.get(kind)
                 if target is None:
@@ -173,7 +174,7 @@ class Spec(BaseModel):
         except ValueError as error:
             raise ValueError(f"not valid JSON: {error}") from None
         if not isinstance(data, dict):
-            raise ValueError(f"a {cls.role or 'spec'} is a JSON object, not {type(data).__name__}")
+            raise ValueError(f"{with_article(cls.role or 'spec')} is a JSON object, not {type(data).__name__}")
         return cls.from_dict(data)
 
     # -- the tree -----------------------------------------------------------------------------------------------
@@ -340,6 +341,11 @@ _LONGEST = 500  # characters of what is said of one mistake
 def brief(value: Any) -> str:
     """`repr`, short whatever the value is."""
     return _BRIEF.repr(value)
+
+
+def with_article(noun: str) -> str:
+    """A noun with its indefinite article: `a norm`, `an attention`."""
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
 
 
 def counted(n: int, noun: str) -> str:
