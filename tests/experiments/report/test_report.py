@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -288,3 +290,11 @@ def test_samples_are_chosen_right_first_then_other_tags_then_long():
 )
 def test_parts_of_a_measure_are_written_as_it_is(key: str, said: str) -> None:
     assert f"{display_of(key).title} {formatting.shown(key, 0.998)}" == said
+
+
+def test_the_metrics_of_tasks_have_their_titles_in_a_fresh_process(run_dir: Path) -> None:
+    (run_dir / "evaluation.json").write_text('{"split": "test", "examples": 2, "metrics": {"mcc": 0.5, "top5": 0.25}}')
+    program = f"from qkv.experiments.report.report import write_report; write_report({str(run_dir)!r})"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    texts = Page(run_dir / "report.html").texts
+    assert {"Matthews correlation", "0.500", "Top-5 accuracy", "25.00 %"} <= set(texts)
