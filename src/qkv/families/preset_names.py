@@ -65,6 +65,7 @@ TransformerName = Literal[
     "bart-base",
     "bart-large",
     "opus-mt",
+    "pegasus-large",
     "t5-small",
     "t5-base",
     "flan-t5-small",
