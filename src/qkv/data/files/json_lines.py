@@ -12,6 +12,7 @@ from ..source import Example, Skipped, Table
 from ..tables import ComputedTable
 from .compressed import open_bytes
 from .lines import Lines
+from .memory_bound import JSON, check_fits
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]", re.ASCII)  # a JSON escape of half a surrogate pair
 
@@ -27,9 +28,11 @@ def json_table(lines: Lines, example: Callable[[Any, int], Example | Skipped]) -
 
 
 def json_file(path: Path) -> Any:
-    """The value in a JSON file, plain or compressed. Raises ValueError if it is invalid."""
+    """The value in a JSON file, plain or compressed. Raises ValueError if it is invalid or too large for the memory."""
+    content = open_bytes(path)
+    check_fits(path, len(content), JSON, "split it into several files, or use a machine with more memory")
     try:
-        return json.loads(bytes(open_bytes(path)))
+        return json.loads(bytes(content))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} is not valid JSON: {error}") from None
 

@@ -18,8 +18,10 @@ from .cache import Stamp, stamp_of
 from .compressed import bare_name, existing
 from .csv_header import short
 from .csv_tsv import Cells
+from .encodings import open_text
 from .json_lines import json_object, json_value
 from .lines import Lines
+from .memory_bound import ROWS, check_fits
 from .text_files import FilePerSplit
 
 Column = int | str
@@ -151,6 +153,7 @@ class RecordFiles(FilePerSplit):
 @lru_cache(maxsize=8)
 def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
     form = how.form(path)
+    check_fits(path, len(open_text(path, how.encoding)), ROWS, "use fewer rows, or a machine with more memory")
     if form in ("csv", "tsv"):
         cells = Cells(path, form, how.encoding, how.quoted, how.strict)
         names = cells.names(how.header)

@@ -10,6 +10,7 @@ from ...core.shuffle import text_hash
 from ..files.compressed import bare_name
 from ..files.encodings import open_text
 from ..files.json_lines import json_table, json_value
+from ..files.memory_bound import JSON, check_fits
 from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 from ..tables import ComputedTable
@@ -70,8 +71,10 @@ class _Place(NamedTuple):
 
 def _squad_table(path: Path, encoding: str) -> Table:
     """All questions of a SQuAD file, in order."""
+    content = open_text(path, encoding)
+    check_fits(path, len(content), JSON, "write one question per line (.jsonl), which is read line by line")
     try:
-        articles = json.loads(bytes(open_text(path, encoding)))["data"]
+        articles = json.loads(bytes(content))["data"]
         places = [
             _Place(i, j, k)
             for i, article in enumerate(articles)
