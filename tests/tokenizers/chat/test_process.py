@@ -47,3 +47,22 @@ def test_an_interrupted_conversation_does_not_answer_the_next(monkeypatch: pytes
 def test_what_is_no_json_is_refused():
     with pytest.raises(ValueError, match="texts, numbers, lists and mappings"):
         ChatTemplate("x").render([{"role": "user", "content": object()}])
+
+
+HOARDER = (
+    "{% set ns = namespace(a=[]) %}{% for i in range(9000) %}{% set _ = ns.a.append(range(10000)|list) %}{% endfor %}x"
+)
+
+
+def test_memory_is_bounded_where_the_system_ignores_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS ignores RLIMIT_AS and Windows has none: there the parent watches the process."""
+    unlimited = "import resource; resource.setrlimit = lambda *_: None; "
+    monkeypatch.setattr(chat_process, "BEGIN", unlimited + chat_process.BEGIN)
+    monkeypatch.setattr(chat_process, "WATCHED", True)
+    child = chat_process.Child()
+    asked = {"source": HOARDER, "values": {"messages": MESSAGES}}
+    with pytest.raises(ValueError, match="or more than 256 MiB of memory, so it was stopped"):
+        child.ask(asked)
+    answer = {"source": "{{ messages[0].content }}", "values": {"messages": MESSAGES}}
+    assert child.ask(answer) == " hi "  # by a new process
+    child._end()

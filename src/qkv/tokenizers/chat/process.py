@@ -9,13 +9,18 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from .sandbox import MOST_MEMORY, MOST_SECONDS, READY
 
 LARGEST_REQUEST = 64 << 20  # bytes of JSON
 NEEDED = ("jinja2", "markupsafe")
+WATCHED = not sys.platform.startswith("linux")  # other systems ignore a limit of memory that a process sets for itself
+INTERVAL = 0.01  # seconds between looks at the memory of a process that is watched
 BEGIN = "import runpy, sys; sys.path += sys.argv[2:]; runpy.run_path(sys.argv[1], run_name='__main__')"
 
 
@@ -48,10 +53,11 @@ class Child:
             process = self._process = _begin()
         assert process.stdin is not None and process.stdout is not None
         try:
-            with contextlib.suppress(BrokenPipeError):  # the process has ended, so that `readline` returns nothing
-                process.stdin.write(line)
-                process.stdin.flush()
-            reply = process.stdout.readline()
+            with _watched(process) if WATCHED else contextlib.nullcontext():
+                with contextlib.suppress(BrokenPipeError):  # the process has ended, so that `readline` returns nothing
+                    process.stdin.write(line)
+                    process.stdin.flush()
+                reply = process.stdout.readline()
             answer: dict[str, Any] = json.loads(reply) if reply.endswith(b"\n") else {"error": TOO_MUCH, "last": True}
         except BaseException:  # also on Ctrl-C: the next request must not receive this answer
             self._end()
@@ -76,6 +82,29 @@ TOO_MUCH = (
     f"the chat template takes more than {MOST_SECONDS} seconds of computing, or more than {MOST_MEMORY >> 20} MiB of "
     "memory, so it was stopped"
 )
+
+
+@contextlib.contextmanager
+def _watched(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill the process as soon as it holds more than `MOST_MEMORY` beyond what it began with."""
+    done = threading.Event()
+
+    def watch() -> None:
+        with contextlib.suppress(psutil.Error):  # it has ended
+            child = psutil.Process(process.pid)
+            most = child.memory_info().rss + MOST_MEMORY
+            while not done.wait(INTERVAL):
+                if child.memory_info().rss > most:
+                    process.kill()
+                    return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def _begin() -> subprocess.Popen[bytes]:
