@@ -75,7 +75,7 @@ def _numbers(spec: Any) -> int:
 
 
 def test_a_length_means_nothing_to_images() -> None:
-    with pytest.raises(ValueError, match="reads images, 197 tokens of each in training; leave out --length"):
+    with pytest.raises(ValueError, match="reads images as 197 tokens each; leave out --length"):
         of_preset("vit-base-16", preset("vit-base-16"), CPU, length=512)
 
 

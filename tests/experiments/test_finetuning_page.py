@@ -98,7 +98,7 @@ def test_a_language_model_of_ones_own_becomes_an_assistant(
     assert main([*tuned, *short]) == 0
     printed = capsys.readouterr()
     said = " ".join((printed.out + printed.err).split())
-    assert "batching.context is 200, the whole context of runs/lm" in said
+    assert "batching.context is 200, the full context of runs/lm" in said
     assert "The tokenizer of runs/lm has no chat template; it gets the recipe's" in said
     assert main([*talk, "--max-new-tokens", "2"]) == 0
     run = qkv.load("runs/chat", device="cpu")

@@ -122,7 +122,7 @@ def test_training_says_how_much_of_the_validation_split_is_unknown(tmp_path: Pat
     data = (f"data.path={tsv(tmp_path)}", f"data.validation_path={held}", "tokenizer=word")
     console = Console(record=True, width=200, quiet=False, file=(tmp_path / "log").open("w"))
     train(Recipe.load("translate", [*data, *SMALL]), tmp_path / "run", device="cpu", console=console)
-    assert "3 of 6 words in the first 2 texts of the validation split are unknown" in console.export_text()
+    assert "3 of 6 words in the 2 texts of the validation split are unknown" in console.export_text()
 
 
 def test_a_tokenizer_without_an_unknown_token_knows_all() -> None:

@@ -53,7 +53,7 @@ def train(
     recipe: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE|DATA",
+            metavar="RECIPE",
             help="A recipe (`qkv list recipes`), a YAML file or a run directory; or a file or folder of data, for which a "
             "recipe is guessed.",
             autocompletion=completion.recipes,

@@ -63,8 +63,10 @@ def save(
         raise ValueError(f"a directory is saved to 'hub' or 'qkv', not {to!r}")
     size, folder = sharded.parsed(max_shard_size), Path(path)
     if to != "qkv" and isinstance(model, TransformerModel):
-        model = hub_save.in_hub_form(published(model), origin)
-    if to != "qkv" and (why := _refusal(model, origin)) is not None:
+        model = published(model)
+        if to == "hub":  # unasked, a model is saved as it is, to the last bit
+            model = hub_save.in_hub_form(model, origin)
+    if to != "qkv" and (why := _refusal(model, origin, to)) is not None:
         if to == "hub":
             raise ValueError(why)
         warnings.warn(f"{folder} is saved under the model type {MODEL_TYPE!r}: {why}", stacklevel=3)
@@ -93,7 +95,7 @@ def save(
     return folder
 
 
-def _refusal(model: Any, origin: Origin | None) -> str | None:
+def _refusal(model: Any, origin: Origin | None, to: str | None) -> str | None:
     """Why no Hub family matches a model; None where one does."""
     if not isinstance(model.spec, Transformer):
         return f"no Hub family has models of the kind {model.spec.kind!r}"
@@ -104,6 +106,8 @@ def _refusal(model: Any, origin: Origin | None) -> str | None:
             hub_save.config_of(equivalent_spec(model.spec) or model.spec, model.dtype, origin)
         except ValueError as error:
             return str(error)
+        if to is None:
+            return "no Hub family matches this model as it is; to='hub' saves an equivalent one"
         return "the model has tensors for which qkv knows no equivalent in a Hub family"
     return None
 

@@ -65,7 +65,7 @@ from .memory_check import MemoryCheck, plan_of
 from .notes import TEXTS, data_summary, longest_rows, of_the_model, small_splits, tuning, unknown_notes
 from .pretrained import check_base, keep_base, model_of
 from .report.report import write_report
-from .report.start import note_start
+from .report.start import START, note_start
 from .tokenizer import make
 
 FEW = 8  # examples of the evaluation that checks, before training, which metrics there are
@@ -256,7 +256,7 @@ class Job:
             (self.out / EVALUATION).unlink(missing_ok=True)  # a run is finished when it has this file
             resumed = resume and (self.out / RECIPE).is_file()
             self.write()
-            if not resumed:
+            if not (resumed and (self.out / START).is_file()):  # a kill may have come between
                 note_start(self.out, self.sizes, self.device, command)
             self._tell(resumed)
 
