@@ -1,4 +1,4 @@
-"""Decorators for `torch.compile` that don't import `torch._dynamo`, which `torch.compiler.disable` does (a second)."""
+"""Decorators for `torch.compile` that don't import `torch._dynamo`, unlike `torch.compiler.disable`; it takes a second."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ _known: WeakValueDictionary[str, Rows] = WeakValueDictionary()
 
 
 def _splits(rows: Any) -> dict[Split, Sequence[Any]]:
-    """The rows of each split. A data set without splits is the training split."""
+    """Return the rows of each split; a data set without splits is the training split."""
     if not isinstance(rows, Mapping):
         return {"train": _records(rows)}
     unknown = [name for name in rows if name not in _SPLIT_NAMES]
@@ -187,7 +187,7 @@ def _missing(value: Any) -> bool:
 
 
 def _example(fields: dict[str, Any], where: str) -> Example | Skipped:
-    """The example with these fields, in the form that the data of files have, or why it is skipped."""
+    """Return an example with these fields in the form that file sources give, or the reason to skip it."""
     if "messages" in fields:
         return {**fields, **conversation(fields["messages"], where)}
     for name in ("source", "target", "text", "pair"):

@@ -59,7 +59,7 @@ def words_of(ids: Sequence[int], numbers: Sequence[int | None]) -> list[Word]:
 
 
 class MergeDropout:
-    """BPE-dropout: at each step every applicable merge is dropped with probability `p`, and the best remaining one applied.
+    """BPE-dropout: each step drops every applicable merge with probability `p`, and applies the best of the others.
 
     Draws are needed only until the best candidate is kept. Instead of one draw per candidate, the number of kept
     candidates before the next drop is drawn, which is geometric,

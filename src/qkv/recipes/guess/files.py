@@ -15,7 +15,7 @@ from ...data.files.csv_tsv import Cells, Form
 from ...data.files.json_lines import json_object
 from ...data.files.lines import Lines
 from .result import Guess
-from .tables import ROWS, Column, of_columns
+from .tables import ROWS, Column, is_number, of_columns
 
 PIECES = re.compile(rb'\s*(\{\s*"\w+"\s*:\s*)?\[\s*\[\s*\[')  # of music: lists of lists of chords
 BEGINNING = 1 << 20  # bytes that show the encoding
@@ -23,7 +23,7 @@ MOST_CLASSES = 40  # of a file with a label and a text on each line
 
 
 def of_file(path: Path) -> Guess | str:
-    """A guess, or what was seen where nothing fits. A text that is not UTF-8 is read as Latin-1."""
+    """Guess a recipe for a file, or return what was seen if nothing fits. Text that is not UTF-8 is read as Latin-1."""
     if _is_utf8(bytes(open_bytes(path)[:BEGINNING])):
         return _in_encoding(path, "utf-8")
     found = _in_encoding(path, "latin-1")
@@ -81,16 +81,8 @@ def _table(path: Path, form: Form, encoding: str) -> Guess | str:
 def _is_heading(rows: list[list[str]]) -> bool:
     """Whether the first row names columns of numbers: it has none, and all below it are numbers but for a first column."""
     return (
-        not any(map(_is_number, rows[0])) and len(rows) > 1 and all(all(map(_is_number, row[1:])) for row in rows[1:50])
+        not any(map(is_number, rows[0])) and len(rows) > 1 and all(all(map(is_number, row[1:])) for row in rows[1:50])
     )
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _json_lines(path: Path, encoding: str) -> Guess | str:
@@ -164,7 +156,7 @@ def _text(path: Path, encoding: str) -> Guess | str:
             return _tags(path, f"{width[0]} columns, with empty lines between sentences", encoding)
     if "\t" in some[0] and sum("\t" in line for line in some) > 0.9 * len(some):
         return _table(path, "tsv", encoding)
-    if all("," in line and all(map(_is_number, line.split(","))) for line in some):
+    if all("," in line and all(map(is_number, line.split(","))) for line in some):
         return _table(path, "csv", encoding)
     classes = Counter(row[0] for row in words if len(row) > 1)
     enough = 1 < len(classes) <= MOST_CLASSES and sum(classes.values()) == len(some) > 20 * len(classes)

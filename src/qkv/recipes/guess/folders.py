@@ -64,7 +64,7 @@ def is_archive(path: Path) -> bool:
 
 
 def of_folder(path: Path) -> Guess | str:
-    """A guess, or what was seen where nothing fits."""
+    """Guess a recipe for a folder or an archive, or return what was seen if nothing fits."""
     listing = Listing(path, tuple(_names(path)))
     for kind in (_idx, _voc, _coco, _masks, _images, _sounds, _music, _texts):
         found = kind(listing)

@@ -50,7 +50,7 @@ class Column:
     @cached_property
     def numbers(self) -> float:
         """The share of values that are numbers."""
-        return sum(map(_is_number, self.filled)) / max(1, len(self.filled))
+        return sum(map(is_number, self.filled)) / max(1, len(self.filled))
 
     @cached_property
     def distinct(self) -> int:
@@ -94,7 +94,7 @@ class Column:
         return f"{self.name} ({example[:40]!r}{' …' if len(example) > 40 else ''})"
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:
@@ -103,7 +103,7 @@ def _is_number(cell: str) -> bool:
 
 
 def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ...], table: bool) -> Guess | str:
-    """A guess for a table's columns, or what was seen where nothing fits. `more` are settings of the source."""
+    """Guess a recipe for a table's columns, or return what was seen if nothing fits. `more` are settings of the source."""
     columns = [column for column in columns if column.filled]
     listed = ", ".join(map(str, columns[:8])) + (" …" if len(columns) > 8 else "")
     seen: tuple[str, ...] = (f"{counted(rows, 'row')} of {counted(len(columns), 'column')}: {listed}",)
@@ -122,7 +122,7 @@ def of_columns(path: Path, columns: list[Column], rows: int, more: tuple[str, ..
     if label is not None:
         return Guess("classify", (*labelled, f"data.label={label.name}"), (*seen, _classes(label)))
     if score is not None and len(texts) == 2:
-        values = [float(cell) for cell in score.filled if _is_number(cell)]
+        values = [float(cell) for cell in score.filled if is_number(cell)]
         bounds = (f"task.low={min(values):g}", f"task.high={max(values):g}")
         return Guess("similarity", (*labelled, f"data.score={score.name}", *bounds), seen)
     if score is not None:

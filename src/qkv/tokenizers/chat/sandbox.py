@@ -31,7 +31,7 @@ ALL_TEXTS = 16 * LARGEST_TEXT  # characters of all texts that it computes
 MOST_STEPS = 200_000  # loop iterations and calls
 MOST_SECONDS = 2  # CPU time for one conversation
 MOST_WAITING = 30  # seconds of wall-clock time for one conversation
-MOST_MEMORY = 256 << 20  # bytes beyond those of the process at its start
+MOST_MEMORY = 256 << 20  # bytes beyond what the process used at its start
 READY = b"ready\n"  # the first line of the process's output
 OPENED, CLOSED = "\ue0f0", "\ue0f1"  # markers around the text of a {% generation %} block
 

@@ -79,5 +79,5 @@ class State:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> State:
-        """Raises ValueError for a value of another type, KeyError or TypeError for data that are no state."""
+        """Raises ValueError for a value of another type, KeyError or TypeError for data that is not a state."""
         return TypeAdapter(cls).validate_python({**from_json(data), "position": data["position"]})
