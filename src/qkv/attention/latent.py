@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from pydantic import Field
@@ -92,6 +94,8 @@ class LatentState(KeyValueState):
 class MultiHeadLatentAttention(nn.Module):
     """The module of `LatentAttention`. Parameters: q (or q_down, q_norm and q_up), kv_down, kv_norm, k_rotary, k_up, v_up,
     out."""
+
+    has_weights: ClassVar[bool] = True
 
     def __init__(self, spec: LatentAttention, d_model: int, name: str) -> None:
         super().__init__()

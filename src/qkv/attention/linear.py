@@ -8,6 +8,7 @@ chunk to chunk; decoding is a recurrence with that sum as its state.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -99,6 +100,7 @@ def refuse_bias(kind: str, run: Pass) -> None:
 class MultiHeadLinearAttention(MultiHeadAttention):
     """The module of `LinearAttention`. Parameters as in attention; random features are the buffer `directions`."""
 
+    has_weights: ClassVar[bool] = False
     directions: Tensor | None
 
     def __init__(self, spec: LinearAttention, d_model: int, name: str) -> None:

@@ -273,6 +273,7 @@ def refuse_crossing(spec: Mixer, cross: bool) -> None:
 class MultiHeadAttention(nn.Module):
     """The module of `Attention`. Parameters: q, k, v (H·D, K·D, K·E rows), out, and `sinks` (H) where they are learned."""
 
+    has_weights: ClassVar[bool] = True  # whether it computes a weight for each pair of tokens
     sinks: Tensor | None
 
     def __init__(self, spec: Attention, d_model: int, cross: bool, name: str) -> None:

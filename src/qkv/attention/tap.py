@@ -7,16 +7,28 @@ weights = tap.weights(requests[-1], heads=[0, 3])
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ..kernels.request import Request
 
-_taps: list[list[Request]] = []  # of the process; a plain list, which compiled models can trace
+_taps: list[list[Request]] = []  # of the process; plain lists, which compiled models can trace
+
+
+@dataclass(frozen=True)
+class Edits:
+    """Functions that replace the scores or the weights (B, H, T, S) of one attention call; None leaves them."""
+
+    scores: Callable[[Tensor], Tensor] | None = None
+    weights: Callable[[Tensor], Tensor] | None = None
+
+
+Interceptor = Callable[[Request], Edits | None]
+_interceptors: list[Interceptor] = []
 
 
 @contextmanager
@@ -30,26 +42,66 @@ def record() -> Iterator[list[Request]]:
         _taps[:] = [tap for tap in _taps if tap is not requests]
 
 
+@contextmanager
+def intercept(function: Interceptor) -> Iterator[None]:
+    """Call `function` with every request to `attend` inside the block, before it is computed.
+
+    If it returns `Edits`, the reference implementation computes this request, with the edited scores or weights.
+    """
+    _interceptors.append(function)
+    try:
+        yield
+    finally:
+        _interceptors[:] = [one for one in _interceptors if one is not function]
+
+
 def recording() -> bool:
-    """Whether requests are being recorded."""
-    return bool(_taps)
+    """Whether requests are being recorded or intercepted."""
+    return bool(_taps or _interceptors)
 
 
-def offer(request: Request) -> None:
-    """Record a request; called by `attend`."""
+def offer(request: Request) -> list[Edits]:
+    """Record a request, and return the edits of it; called by `attend`."""
     for requests in _taps:
         requests.append(request)
+    return [edits for function in _interceptors if (edits := function(request)) is not None]
 
 
 def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor:
     """The attention weights (B, heads, rows, S) of a recorded request, for some heads and query rows (None: all)."""
     from ..kernels import reference
-    from ..positions.base import Bias
 
     if request.known_weights is not None:
         known = request.known_weights.detach()
         known = known if heads is None else known[:, list(heads)]
         return known if rows is None else known[:, :, list(rows)]
+    small, mask, valid = _part(request, heads, rows)
+    with torch.no_grad():
+        out = reference.weights(small, mask)
+        return out if valid is None else out.masked_fill(~valid[:, None, :, None], 0.0)
+
+
+def scores(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor:
+    """The scores (B, heads, rows, S) before the soft-max of a recorded request; the dtype's minimum for masked
+    pairs.
+
+    Raises ValueError for a layer that reports its weights alone, as recurrent models do.
+    """
+    from ..kernels import reference
+
+    if request.known_weights is not None:
+        raise ValueError(f"{request.name} reports its weights without their scores")
+    small, mask, _ = _part(request, heads, rows)
+    with torch.no_grad():
+        return reference.scores(small, mask)[0]
+
+
+def _part(
+    request: Request, heads: Sequence[int] | None, rows: Sequence[int] | None
+) -> tuple[Request, Tensor | None, Tensor | None]:
+    """The request for some heads and rows, its mask, and which of its queries are no padding (None: all)."""
+    from ..positions.base import Bias
+
     q, k, v, bias, layout = request.q, request.k, request.v, request.dense_bias(), request.layout
     mask = request.mask()
     chosen = list(range(request.n_heads)) if heads is None else list(heads)
@@ -76,7 +128,5 @@ def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence
         sinks=None if request.sinks is None else request.sinks[head],
     )
     assert not isinstance(small.bias, Bias)
-    with torch.no_grad():
-        out = reference.weights(small, cut(mask))
-        valid = layout.valid[:, at] if layout.padding != "none" else None
-        return out if valid is None else out.masked_fill(~valid[:, None, :, None], 0.0)
+    valid = layout.valid[:, at] if layout.padding != "none" else None
+    return small, cut(mask), valid

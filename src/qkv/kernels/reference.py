@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from .request import Request, Result
+
+Edit = Callable[[Tensor], Tensor]
 
 
 def refuses(request: Request) -> str | None:
@@ -51,8 +55,10 @@ def _weights(request: Request, s: Float[Tensor, "B H T S"], mask: Tensor | None)
     return w if mask is None else torch.where(mask, w, 0.0)
 
 
-def run(request: Request) -> Result:
-    out, s, _, mask = _attend(request)
+def run(request: Request, edit_scores: Edit | None = None, edit_weights: Edit | None = None) -> Result:
+    """The output, and the log-sum-exp where it is wanted. `edit_scores` and `edit_weights` replace (B, H, T, S) by their
+    result."""
+    out, s, _, mask = _attend(request, edit_scores, edit_weights)
     if not request.return_lse:
         return out
     lse = torch.logsumexp(s, -1)
@@ -67,7 +73,9 @@ def run_with_weights(request: Request) -> tuple[Tensor, Float[Tensor, "B H T S"]
     return out, w
 
 
-def _attend(request: Request) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _attend(
+    request: Request, edit_scores: Edit | None = None, edit_weights: Edit | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Output, scores, weights and mask."""
     mask = request.mask()
     # NaN and Inf in a masked key or value must not leak through 0 · NaN, forward or backward: they are zeroed, and
@@ -76,7 +84,9 @@ def _attend(request: Request) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     k, v = (t.masked_fill(bad[..., None], 0.0) for t in (request.k, request.v))
     clean = Request(**{**request.__dict__, "k": k, "v": v})
     s, mask = scores(clean, mask)
+    s = s if edit_scores is None else edit_scores(s)
     w = _weights(request, s, mask)
+    w = w if edit_weights is None else edit_weights(w)
     out = torch.nn.functional.dropout(w, request.dropout) @ _per_query_head(v, request).to(w.dtype)
     group = request.n_heads // request.n_kv_heads
     seen = bad.transpose(1, 2).repeat_interleave(group, 1)[:, :, None]  # (B, H, 1, S)
