@@ -64,7 +64,8 @@ def offer(request: Request) -> list[Edits]:
     """Record a request, and return the edits of it; called by `attend`."""
     for requests in _taps:
         requests.append(request)
-    return [edits for function in _interceptors if (edits := function(request)) is not None]
+    answers = [function(request) for function in _interceptors]
+    return [edits for edits in answers if edits is not None]
 
 
 def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor:
