@@ -53,3 +53,22 @@ def test_equal_settings_and_unfinished_runs_are_named(tmp_path: Path) -> None:
     assert "All settings are the same." in page
     assert f"{runs[1]}: This training has not ended" in page
     assert rows(page, "Results")[1] == ["Exact match", "50.00 %", "–"]
+
+
+def test_of_many_differing_settings_the_important_ones_come_first_and_the_others_are_folded(tmp_path: Path) -> None:
+    runs = [run(tmp_path / name, rate, "x") for name, rate in (("a", 0.5), ("b", 0.25))]
+    for folder, kind in zip(runs, ("text", "jsonl"), strict=True):
+        more = "".join(f"  field{i}: {kind}{i}\n" for i in range(12))
+        with (folder / "recipe.yaml").open("a") as file:
+            file.write(f"data:\n{more}  kind: {kind}\n")
+    write_side_by_side(runs, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert [row[0] for row in rows(page, "Settings")] == ["setting", "data.kind", "training.optimizer.lr"]
+    assert [row[0] for row in rows(page, "More settings")] == ["setting", *(f"data.field{i}" for i in range(12))]
+    assert "<summary>12 more settings that differ</summary>" in page
+
+
+def test_the_page_is_called_a_comparison(tmp_path: Path) -> None:
+    write_side_by_side([run(tmp_path / "a", 0.5, "x"), run(tmp_path / "b", 0.5, "x")], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "</b> comparison</p>" in page and "training report" not in page

@@ -29,7 +29,15 @@ def write_page(
         sections.append(Section("Costs", _costs(costs), _BATCH.format(max(c.tokens for c in costs.values()))))
     sections.append(Section("Variants", _variants(comparison)))
     lead = str(comparison.recipe.get("description") or "")
-    page = render("report.html", title=comparison.name, lead=lead, warning="", facts=[], sections=sections)
+    page = render(
+        "report.html",
+        eyebrow="comparison",
+        title=comparison.name,
+        lead=lead,
+        warning="",
+        facts=[],
+        sections=sections,
+    )
     write_text(out / REPORT, page)
     return out / REPORT
 

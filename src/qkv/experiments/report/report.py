@@ -54,6 +54,7 @@ def write_report(run_dir: Path | str, samples: Sequence[Mapping[str, Any]] | Non
     sections = [made for make in SECTIONS if (made := make(story)) is not None]
     page = render(
         "report.html",
+        eyebrow="training report",
         title=story.name,
         lead=_lead(story),
         warning=story.unfinished,

@@ -8,11 +8,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ...core.spec import counted
 from ...directories.layout import write_text
 from ...look.chart import Series, line_chart
 from ...look.formatting import scaled, shown
 from ...look.html import render
-from ...look.svg import tag
+from ...look.svg import join, tag
 from ...look.training_history import Table
 from ...metrics.display import display_of, qualities
 from .report import metrics_of
@@ -21,6 +22,26 @@ from .table import table
 
 _SHOWN = 6  # inputs whose outputs are compared
 _NOT_COMPARED = ("name", "description")
+_MOST_SETTINGS = 10  # differing settings that are all shown; of more, only the important ones
+_IMPORTANT = (
+    "data.kind",
+    "task.kind",
+    "model.directory",
+    "model.preset",
+    "model.d_model",
+    "model.n_layers",
+    "model.n_heads",
+    "tokenizer.kind",
+    "tokenizer.vocab_size",
+    "adapter.kind",
+    "objective.kind",
+    "training.optimizer.kind",
+    "training.optimizer.lr",
+    "training.max_steps",
+    "training.max_epochs",
+    "batching.tokens",
+    "seed",
+)
 
 
 def write_side_by_side(run_dirs: Sequence[Path], out: Path) -> None:
@@ -29,8 +50,16 @@ def write_side_by_side(run_dirs: Sequence[Path], out: Path) -> None:
     made = (_metrics(stories), _settings(stories), _curves(stories), _samples(stories))
     sections = [section for section in made if section is not None]
     unfinished = " ".join(f"{name}: {story.unfinished}" for name, story in stories.items() if story.unfinished)
-    title = " · ".join(stories)
-    write_text(out, render("report.html", title=title, lead="", warning=unfinished, facts=[], sections=sections))
+    page = render(
+        "report.html",
+        eyebrow="comparison",
+        title=" · ".join(stories),
+        lead="",
+        warning=unfinished,
+        facts=[],
+        sections=sections,
+    )
+    write_text(out, page)
 
 
 def _metrics(stories: Mapping[str, Story]) -> Section | None:
@@ -44,14 +73,25 @@ def _metrics(stories: Mapping[str, Story]) -> Section | None:
 
 
 def _settings(stories: Mapping[str, Story]) -> Section | None:
-    """The settings that are not the same in all recipes."""
+    """The settings that differ between the recipes. Of many, the important ones come first and the others are folded."""
     flat = [dict(_flat(story.recipe)) for story in stories.values()]
     keys = dict.fromkeys(key for settings in flat for key in settings if key not in _NOT_COMPARED)
-    rows = [(key, [settings.get(key, "–") for settings in flat]) for key in keys]
-    rows = [(key, values) for key, values in rows if len(set(values)) > 1]
-    if not rows:
+    values = {key: [settings.get(key, "–") for settings in flat] for key in keys}
+    differing = [key for key in keys if len(set(values[key])) > 1]
+    if not differing:
         return Section("Settings that differ", Markup(""), "All settings are the same.")
-    return Section("Settings that differ", table("setting", list(stories), rows, "Settings"))
+    important = [key for key in _IMPORTANT if key in differing]
+    if len(differing) <= _MOST_SETTINGS or not important:
+        important = differing
+    rest = [key for key in differing if key not in important]
+    shown, folded = (
+        table("setting", list(stories), [(key, values[key]) for key in chosen], label)
+        for chosen, label in ((important, "Settings"), (rest, "More settings"))
+    )
+    if not rest:
+        return Section("Settings that differ", shown)
+    summary = tag("summary", f"{counted(len(rest), 'more setting')} that {'differs' if len(rest) == 1 else 'differ'}")
+    return Section("Settings that differ", join(shown, tag("details", summary, folded, class_="folded")))
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
