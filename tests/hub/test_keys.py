@@ -63,6 +63,17 @@ def test_longropes_factor_is_that_of_the_contexts() -> None:
     assert isinstance(position.scaling, LongRoPE) and position.scaling.factor == 4.0
 
 
+def test_a_context_too_short_for_longrope_is_named_as_the_configuration_has_it() -> None:
+    given = {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}
+    for config, key in (
+        ({"max_position_embeddings": 1}, "max_position_embeddings"),
+        ({"max_position_embeddings": 8, "original_max_position_embeddings": 1}, "original_max_position_embeddings"),
+    ):
+        field, keys = Rope(), Key("max_position_embeddings", "max_positions", 1)
+        with pytest.raises(ValueError, match=f"rope_scaling: LongRoPE: {key}: input should be greater than 1"):
+            field.read(filled({"rope_scaling": given, **config}, (field, keys)))
+
+
 def test_anything_goes_for_what_changes_no_output() -> None:
     check_claimed({"_name_or_path": "x", "use_cache": False, "mine": 3}, (), {"mine": ANY})
 

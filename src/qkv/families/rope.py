@@ -82,12 +82,13 @@ class Rope:
 
 def _scaling(cls: type[Scaling], parameters: dict[str, Any], config: Config, where: str) -> Scaling:
     """A scaling by its parameters. Raises ValueError naming one that is not known."""
-    longest = config["max_position_embeddings"]
+    longest, source = config["max_position_embeddings"], LENGTH
     if cls is DynamicNTK:
         parameters[LENGTH] = longest  # the library goes by the context, whatever is said
     if OURS in cls.model_fields:
-        original = config[LENGTH] or parameters.get(LENGTH) or longest
-        parameters[LENGTH] = original
+        original = config[LENGTH] or parameters.get(LENGTH)
+        source = LENGTH if original else "max_position_embeddings"
+        parameters[LENGTH] = original = original or longest
         if cls is LongRoPE and parameters.get("factor") is None:
             parameters["factor"] = longest / original
     else:
@@ -96,4 +97,4 @@ def _scaling(cls: type[Scaling], parameters: dict[str, Any], config: Config, whe
     try:
         return cls(**fields)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise ValueError(f"{where}: {str(error).replace(OURS, source)}") from None
