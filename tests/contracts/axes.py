@@ -253,6 +253,12 @@ def sees_ahead(pattern: Pattern, start: int, length: int = 16) -> bool:
     return bool(ahead[start:].any() or ahead[:start, start:].any())
 
 
+@lru_cache(maxsize=256)
+def is_causal(pattern: Pattern, length: int = 8) -> bool:
+    """Whether no token looks at one after it, where none carries a role."""
+    return not bool(pattern.mask(length).triu(1).any())
+
+
 def pattern_with_roles(pattern: Pattern, length: int) -> Any:
     """The (length, length) mask where the first `PREFIXED` tokens carry the role PREFIX, as every layout here has it."""
     from small import with_prefix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
@@ -60,9 +61,26 @@ class Contract:
             yield pytest.param(None, id=f"senseless{i}", marks=skip)
 
     def refused(self) -> Counter[str]:
-        """How many combinations of the main axes make no sense, for each reason."""
-        reasons = (self.impossible(combination) for combination in self._all())
-        return Counter(reason for reason in reasons if reason is not None)
+        """How many combinations of all axes make no sense, for each reason.
+
+        A rule reads few axes: values of the others are counted, not tried.
+        """
+        reasons: Counter[str] = Counter()
+
+        def count(fixed: Mapping[str, Example]) -> None:
+            try:
+                reason = self.impossible(Combination(**fixed))
+            except AttributeError as error:
+                if error.name not in self.axes or error.name in fixed:
+                    raise
+                for value in self.axes[error.name]:
+                    count({**fixed, error.name: value})
+                return
+            if reason is not None:
+                reasons[reason] += math.prod(len(values) for axis, values in self.axes.items() if axis not in fixed)
+
+        count({})
+        return reasons
 
     def _main(self) -> dict[str, Sequence[Example]]:
         return {axis: values for axis, values in self.axes.items() if axis not in self.turned}
