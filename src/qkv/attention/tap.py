@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ..core.layout import View
 from ..kernels.request import Request
 
 _taps: list[list[Request]] = []  # of the process; plain lists, which compiled models can trace
@@ -76,10 +77,9 @@ def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence
         known = request.known_weights.detach()
         known = known if heads is None else known[:, list(heads)]
         return known if rows is None else known[:, :, list(rows)]
-    small, mask, valid = _part(request, heads, rows)
+    small, mask = part(request, heads, rows)
     with torch.no_grad():
-        out = reference.weights(small, mask)
-        return out if valid is None else out.masked_fill(~valid[:, None, :, None], 0.0)
+        return reference.weights(small, mask)
 
 
 def scores(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor:
@@ -92,19 +92,29 @@ def scores(request: Request, heads: Sequence[int] | None = None, rows: Sequence[
 
     if request.known_weights is not None:
         raise ValueError(f"{request.name} reports its weights without their scores")
-    small, mask, _ = _part(request, heads, rows)
+    small, mask = part(request, heads, rows)
     with torch.no_grad():
         return reference.scores(small, mask)[0]
 
 
-def _part(
-    request: Request, heads: Sequence[int] | None, rows: Sequence[int] | None
-) -> tuple[Request, Tensor | None, Tensor | None]:
-    """The request for some heads and rows, its mask, and which of its queries are no padding (None: all)."""
-    from ..positions.base import Bias
+def allowed(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor | None:
+    """The pairs (B or 1, heads or 1, rows or 1, S) that pattern, padding and bias allow; None if all are allowed."""
+    if request.known_weights is not None:
+        return None
+    small, mask = part(request, heads, rows)
+    bias = small.dense_bias()
+    visible = None if bias is None else bias != float("-inf")
+    if visible is None or bool(visible.all()):
+        return mask
+    return visible if mask is None else mask & visible
 
-    q, k, v, bias, layout = request.q, request.k, request.v, request.dense_bias(), request.layout
-    mask = request.mask()
+
+def part(
+    request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None
+) -> tuple[Request, Tensor | None]:
+    """The request for some heads and query rows, with a tensor as its bias and as many key-value heads as heads; and its
+    mask, in which padded queries see nothing."""
+    mask, q, layout = request.mask(), request.q, request.layout
     chosen = list(range(request.n_heads)) if heads is None else list(heads)
     at = torch.tensor(list(range(q.shape[1])) if rows is None else list(rows), device=q.device)
     group = request.n_heads // request.n_kv_heads
@@ -121,13 +131,29 @@ def _part(
     small = replace(
         request,
         q=q.index_select(2, head).index_select(1, at),
-        k=k.index_select(2, kv),
-        v=v.index_select(2, kv),
-        bias=cut(bias),
+        k=request.k.index_select(2, kv),
+        v=request.v.index_select(2, kv),
+        bias=_bias(request, head, at, cut),
         dropout=0.0,
         score=None if request.score is None else request.score.of(head),
         sinks=None if request.sinks is None else request.sinks[head],
     )
-    assert not isinstance(small.bias, Bias)
-    valid = layout.valid[:, at] if layout.padding != "none" else None
-    return small, cut(mask), valid
+    keep = cut(mask)
+    if layout.padding != "none":
+        valid = layout.valid[:, at][:, None, :, None]
+        keep = valid if keep is None else keep & valid
+    return small, keep
+
+
+def _bias(request: Request, head: Tensor, at: Tensor, cut: Callable[[Tensor | None], Tensor | None]) -> Tensor | None:
+    """The bias of some heads and rows, of which a position bias computes no others."""
+    from ..positions.base import Bias
+
+    if not isinstance(request.bias, Bias):
+        return cut(request.bias)
+    view = request.layout.queries()
+    queries = View(*(t.index_select(1, at) if t.ndim > 1 and t.shape[1] != 1 else t for t in view))
+    with torch.no_grad():
+        bias = request.bias(queries, request.kv_layout.keys())
+    bias = bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))
+    return bias.index_select(1, head) if bias.shape[1] != 1 else bias

@@ -18,6 +18,7 @@ from . import (
     evaluate,
     fill,
     generate,
+    look,
     predict,
     report,
     score,
@@ -95,6 +96,7 @@ app.command("embed")(score.embed)
 app.command("classify")(classify.classify)
 app.command("fill")(fill.fill)
 app.command("predict")(predict.predict)
+app.command("look")(look.look)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")
 app.command("convert")(convert.convert)

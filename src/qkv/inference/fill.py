@@ -46,7 +46,7 @@ def fill(run: LoadedModel, texts: Sequence[str], top_k: int = 5) -> list[Filled]
     if top_k < 1:
         raise ValueError(f"top_k must be at least 1, not {top_k}")
     tokenizer = run.text_model.tokenizer
-    rows, mask = _rows(run, texts), tokenizer.mask_id
+    rows, mask = rows_with_masks(run, texts), tokenizer.mask_id
     assert mask is not None
     for number, (row, _) in enumerate(rows, 1):
         if mask not in row:
@@ -61,7 +61,7 @@ def fill(run: LoadedModel, texts: Sequence[str], top_k: int = 5) -> list[Filled]
     return [filled[i] for i in range(len(rows))]
 
 
-def _rows(run: LoadedModel, texts: Sequence[str]) -> Rows:
+def rows_with_masks(run: LoadedModel, texts: Sequence[str]) -> Rows:
     """Encode texts as the model was trained on them: a Hub model's by its tokenizer's template."""
     text_model = run.text_model
     if text_model.ids is not None:

@@ -43,6 +43,7 @@ from .classify_files import classify_files
 from .embed import embed, embed_array
 from .fill import Filled, fill
 from .loaded import LoadedModel
+from .look import Figure, look
 from .predict import Prediction, predict
 from .score import Score, score
 from .text import Output
@@ -211,6 +212,11 @@ class Run(LoadedModel):
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> float | list[float]:
         """Return the similarity of two texts, or of a[i] and b[i], see `qkv.inference.classify.similarity`."""
         return _one_or_all(a, similarity(self, _listed(a), _beside(a, b, "b") or []))
+
+    def look(self, inputs: str | Path | Sequence[str | Path], **options: Any) -> Figure:
+        """Return the attention of every layer and head on each input as a figure, with the options of
+        `qkv.inference.look.look`. A notebook displays it; `figure.save("page.html")` writes it."""
+        return look(self, inputs, **options)
 
     def save(
         self, path: Path | str, to: Format | None = None, *, max_shard_size: int | str = sharded.MAX_SHARD_SIZE

@@ -35,12 +35,12 @@ def score(text_model: TextModel, prompts: Sequence[Sequence[int]], targets: Sequ
         outputs = [prompt[1:] for prompt in prompts]
         scored = score_ids(text_model.model, prompts)
     else:
-        outputs = [_output(text_model, text) for text in targets]
+        outputs = [target_ids(text_model, text) for text in targets]
         scored = score_ids(text_model.model, prompts, outputs, bos_id=text_model.start)
     return [_score(tokenizer.tokens(ids), log_probs) for ids, log_probs in zip(outputs, scored.log_probs, strict=True)]
 
 
-def _output(text_model: TextModel, text: str) -> list[int]:
+def target_ids(text_model: TextModel, text: str) -> list[int]:
     """The ids that the model would generate for a target."""
     if text_model.task != "translate":
         return text_model.tokenizer.encode(text, eos=text_model.task != "continue")

@@ -119,7 +119,7 @@ class TextModel:
         rows = settings.num_beams if settings.num_beams > 1 else settings.num_samples
         outputs: list[list[Output]] = [[] for _ in prompts]
         for group in length_groups([len(prompt) + settings.max_new_tokens for prompt in prompts], SLOTS // rows):
-            generated = self._generate(
+            generated = self.generated(
                 [prompts[i] for i in group], settings, stop, seeds=[row_seed(seed, i) for i in group], scores=scores
             )
             for place, i in enumerate(group):
@@ -143,19 +143,20 @@ class TextModel:
                 emit(text[emitted:ready])
                 emitted = ready
 
-        self._generate([prompt], settings, stop, stream=receive)
+        self.generated([prompt], settings, stop, stream=receive)
         emit(cut_at(self._text(prompt, new), stop)[emitted:])
 
-    def _generate(
+    def generated(
         self,
         prompts: Sequence[Sequence[int]],
         settings: Generation,
-        stop: Sequence[str],
+        stop: Sequence[str] = (),
         *,
         seeds: Sequence[int] | None = None,
         scores: bool = False,
         stream: Callable[[int, int], None] | None = None,
     ) -> Generated:
+        """Generate ids for prompts of ids that are decoded together."""
         return generate(
             self.model,
             prompts,

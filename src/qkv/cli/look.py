@@ -1,0 +1,139 @@
+"""`qkv look`: a page that shows the attention of a trained model on texts, pictures or sounds."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import Device, RunPath
+from .say import echo
+from .texts import dumps, warn_of_settings
+
+if TYPE_CHECKING:
+    from ..look.view.figure import Figure
+
+_SCORE = re.compile(r"(?:([a-z][a-z ]*)\.)?(\d+)\.(\d+)\.(\d+)\.(\d+)")
+
+
+def look(
+    run: RunPath,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[INPUT]...",
+            help="Texts, or pictures, videos or sounds if the run reads such files. Without any, lines of standard input.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where to write: `.html` is a page, `.json` has exact weights, `.svg` and `.png` are a picture. "
+            "[default: look.html]",
+        ),
+    ] = None,
+    word: Annotated[
+        str | None, typer.Option(metavar="WORD", help="Draw the dependencies of this word alone at first.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="An encoder–decoder's output. [default: what it generates]"),
+    ] = None,
+    generate: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Continue the text by N tokens first (language models).")
+    ] = 0,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="START:STOP", help="Tokens to draw. [default: the first 64]")
+    ] = None,
+    layers: Annotated[str | None, typer.Option(metavar="0,5", help="Layers to draw, from 0. [default: all]")] = None,
+    heads: Annotated[str | None, typer.Option(metavar="0,3", help="Heads to draw, from 0. [default: all]")] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[KIND.]LAYER.HEAD.QUERY.KEY",
+            help="Print one score in steps instead of writing a file, such as `5.3.10.4` or `cross.0.1.2.7`.",
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print exact weights, or the score, as JSON.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Show what each layer and head of a trained model attends to, as one page that opens offline.
+
+    Encoder–decoders show source and output, classifiers the predicted class, language models the likeliest next tokens.
+    Layers, heads and tokens count from 0.
+    """
+    from ..inference.look import look
+    from ..inference.run import load
+    from ..look.view.figure import check_suffix
+
+    chosen: dict[str, Any] = {
+        "tokens": _range(tokens),
+        "layers": _indices("layers", layers),
+        "heads": _indices("heads", heads),
+    }
+    pair = None if score is None else _pair(score)
+    path = check_suffix(out or "look.html")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent} for {path.name}; create it first")
+    loaded = load(run, device=device)
+    warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")
+    figure = look(loaded, inputs or _lines(), target=target, generate=generate, word=word, **chosen)
+    if pair is not None:
+        breakdown = figure.score(*pair[1:], group=pair[0])
+        echo(dumps(breakdown.to_json()) if json else str(breakdown))
+    elif json:
+        echo(dumps(figure.to_json()))
+    else:
+        figure.save(path)
+        _tell(figure, path)
+
+
+def _tell(figure: Figure, path: Path) -> None:
+    """Print the predictions, what is not drawn, and where the page is."""
+    for view in figure.views:
+        for name, value in view.facts:
+            echo(f"{name}: {value}")
+        for note in view.notes:
+            echo(f"{note}.")
+    echo(f"written to {path}")
+
+
+def _lines() -> list[str]:
+    """The lines of standard input that are not blank. Raises ValueError if it is a terminal or has none."""
+    lines = [] if sys.stdin is None or sys.stdin.isatty() else [line.rstrip("\r\n") for line in sys.stdin]
+    texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise ValueError('there is no text to look at; give one: qkv look RUN "a text"')
+    return texts
+
+
+def _range(text: str | None) -> tuple[int, int] | None:
+    """START:STOP as two numbers."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+):(\d+)", text.strip())
+    if match is None or int(match[1]) >= int(match[2]):
+        raise ValueError(f"--tokens is START:STOP with START below STOP, such as 10:80, not {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def _indices(name: str, text: str | None) -> list[int] | None:
+    """Comma-separated indices."""
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d+(,\d+)*", text.replace(" ", "")):
+        raise ValueError(f"--{name} is a list of numbers from 0, such as 0,5, not {text!r}")
+    return [int(part) for part in text.split(",")]
+
+
+def _pair(text: str) -> tuple[Any, int, int, int, int]:
+    """(group, layer, head, query, key) of a score; the group is None unless named."""
+    match = _SCORE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"--score is LAYER.HEAD.QUERY.KEY, such as 5.3.10.4, or cross.5.3.10.4, not {text!r}")
+    layer, head, query, key = (int(part) for part in match.groups()[1:])
+    return match[1], layer, head, query, key

@@ -1,0 +1,171 @@
+"""Look into a trained model: the attention of each layer and head on an input, with what it predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..attention import tap
+from ..attention.multi_head import Mixer
+from ..generation import Generation
+from ..kernels.request import Request
+from ..look.view.attention import Group, attention_groups, by_group
+from ..look.view.axis import Axis, patch_labels, spread, window
+from ..look.view.experts import expert_panels, record_routing
+from ..look.view.figure import Figure, View
+from ..look.view.labels import find_word, token_labels
+from ..look.view.rollout import rollout_group
+from .loaded import LoadedModel
+from .look_passes import ForwardPass, TokenSequence, forward_pass
+
+__all__ = ["Figure", "look"]
+
+
+def look(
+    run: LoadedModel,
+    inputs: str | Path | Sequence[str | Path],
+    *,
+    target: str | None = None,
+    generate: int = 0,
+    tokens: tuple[int, int] | None = None,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    word: str | None = None,
+    settings: Generation | None = None,
+) -> Figure:
+    """Return a figure of the attention of every layer and head on each input: texts, or files where the run reads files.
+
+    target:   an encoder–decoder's output to read along, by default what it generates with `settings`.
+    generate: tokens by which a language model continues the text first.
+    tokens:   (start, stop) of the tokens to draw, by default the first 64 of a text and all patches of a picture. Weights
+              are computed for these alone.
+    layers, heads: indices from 0 to draw, by default all that a page has room for.
+    word:     the word whose dependencies are drawn alone.
+
+    Raises ValueError for an input that the run can't read, and for tokens, layers, heads or words that are not there.
+    """
+    items = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    if not items:
+        raise ValueError("there is nothing to look at; give a text or a file")
+    options = {"target": target, "generate": generate, "settings": settings}
+    views = tuple(
+        _view(run, str(item), forward_pass(run, item, **options), tokens, layers, heads, word)  # type: ignore[arg-type]
+        for item in items
+    )
+    first = None if layers is None and heads is None else ((layers or [0])[0], (heads or [0])[0])
+    return Figure(run.name, views, run.model, first)
+
+
+@torch.inference_mode()
+def _view(
+    run: LoadedModel,
+    text: str,
+    passing: ForwardPass,
+    tokens: tuple[int, int] | None,
+    layers: Sequence[int] | None,
+    heads: Sequence[int] | None,
+    word: str | None,
+) -> View:
+    with tap.record() as requests, record_routing(run.model) as routings:
+        hidden = passing.run()
+    axes = {stack: _axis(sequence, tokens) for stack, sequence in passing.sequences.items()}
+    axes |= _with_predictions(run, passing, axes, hidden)
+    named = _named_axes(axes)
+    pairs = _pairs(axes, list(by_group(requests)))
+    groups = attention_groups(requests, pairs, layers, heads)
+    groups += _rollouts(requests, pairs, groups)
+    focus = _focus(named, word)
+    stacks = {stack: axes[stack] for stack in axes if any(r.name.startswith(f"{stack}.") for r in routings.layers)}
+    panels = expert_panels(routings, {stack: (axis.labels, axis.shown) for stack, axis in stacks.items()})
+    notes = [axis.note for axis in named.values() if axis.note]
+    notes += [f"{group.name}: {group.note}" for group in groups if group.note and "rollout" not in group.name]
+    if not groups:
+        notes.append(_without_attention(run, bool(panels)))
+    return View(text, named, tuple(groups), passing.facts, tuple(notes), focus, tuple(panels))
+
+
+def _axis(sequence: TokenSequence, tokens: tuple[int, int] | None) -> Axis:
+    """The tokens on display of a sequence."""
+    grid, total = sequence.grid, sequence.total
+    if grid is not None:
+        labels = patch_labels(grid)
+        queries = spread(grid) if tokens is None else window(total, tokens)
+        return Axis(sequence.name, labels, tuple(range(total)), total, queries, grid=grid, picture=sequence.picture)
+    shown = window(total, tokens)
+    ids = sequence.next if sequence.written else sequence.ids
+    if not ids or sequence.tokenizer is None:
+        return Axis(sequence.name, tuple(str(i) for i in shown), shown, total)
+    labels = tuple(token_labels(sequence.tokenizer, ids[shown[0] : shown[-1] + 1]))
+    return Axis(sequence.name, labels, shown, total)
+
+
+def _with_predictions(
+    run: LoadedModel, passing: ForwardPass, axes: dict[str, Axis], hidden: Tensor | None
+) -> dict[str, Axis]:
+    """The axis of the stack that predicts tokens, with the likeliest next or masked token after each token on display."""
+    sequence, axis = passing.sequences.get("decoder"), axes.get("decoder")
+    if hidden is None or passing.logits is None or sequence is None or axis is None or sequence.written:
+        return {}
+    assert sequence.tokenizer is not None
+    scores = passing.logits(hidden[:, list(axis.shown)])[0, :, : sequence.tokenizer.vocab_size]
+    labels = [token_labels(sequence.tokenizer, [i])[0] for i in scores.argmax(-1).tolist()]
+    masks = sequence.masks
+    writes = tuple(label if masks is None or i in masks else "" for i, label in zip(axis.shown, labels, strict=True))
+    predicting = Axis(axis.name, axis.labels, axis.shown, axis.total, writes=writes)
+    return {stack: predicting for stack, other in axes.items() if other.name == axis.name}
+
+
+def _named_axes(axes: dict[str, Axis]) -> dict[str, Axis]:
+    return {axis.name: axis for axis in axes.values()}
+
+
+def _pairs(axes: dict[str, Axis], names: Sequence[str]) -> dict[str, tuple[Axis, Axis]]:
+    """The axes of queries and keys of each group of attention."""
+    pairs = {stack: (axis, axis) for stack, axis in axes.items()}
+    if "encoder" in axes and "decoder" in axes:
+        pairs["cross"] = axes["decoder"], axes["encoder"]
+    only = _named_axes(axes)
+    if len(only) == 1:  # stacks of a model defined outside qkv may have other names
+        (axis,) = only.values()
+        pairs |= {name: (axis, axis) for name in names if name not in pairs and name != "cross"}
+    return pairs
+
+
+def _rollouts(requests: Sequence[Request], pairs: dict[str, tuple[Axis, Axis]], groups: Sequence[Group]) -> list[Group]:
+    """The rollout of each stack on display."""
+    layers = by_group(requests)
+    rollouts = (rollout_group(g.name, layers[g.name], pairs[g.name][0]) for g in groups if g.name != "cross")
+    return [group for group in rollouts if group is not None]
+
+
+def _focus(axes: dict[str, Axis], word: str | None) -> dict[str, list[int]]:
+    """The places of a word among the tokens on display, by axis. Raises ValueError if it is in none."""
+    if word is None:
+        return {}
+    if not word.strip():
+        raise ValueError("the word is empty; give one of the text")
+    places, error = {}, ValueError(f"there are no words to find {word!r} in")
+    for name, axis in axes.items():
+        try:
+            places[name] = find_word(word.strip(), axis.labels)
+        except ValueError as missing:
+            error = missing
+    if not places:
+        raise error
+    return places
+
+
+def _without_attention(run: LoadedModel, experts: bool) -> str:
+    """Say what can be shown of a model without attention weights."""
+    mixers = sorted({mixer.kind for mixer in _mixers(run)})
+    what = f" ({', '.join(mixers)})" if mixers else ""
+    shown = "the experts of its mixtures are shown below" if experts else "its prediction is all that is shown"
+    return f"No layer of this model{what} computes attention weights for pairs of tokens; {shown}"
+
+
+def _mixers(run: LoadedModel) -> list[Mixer]:
+    stacks = getattr(run.model.spec, "stacks", None)
+    return [] if stacks is None else [block.attention for _, stack in stacks() for block in stack.blocks]

@@ -1,0 +1,138 @@
+"""Encode weights, masks and vectors for a page: 8 or 16 bits a number, in base64, each distinct array once."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ...attention import tap
+from .attention import Group, Layer
+from .axis import Axis
+from .score import output_matrix
+
+
+class Arrays:
+    """Arrays of a page in base64; equal ones are kept once. `size` is the number of characters so far."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.size = 0
+        self._index: dict[str, int] = {}
+
+    def add(self, data: bytes) -> int:
+        """Return the index of an array."""
+        text = base64.b64encode(data).decode("ascii")
+        if text not in self._index:
+            self._index[text] = len(self.texts)
+            self.texts.append(text)
+            self.size += len(text)
+        return self._index[text]
+
+
+def quantized(weights: Float[Tensor, "H T S"]) -> tuple[bytes, bytes]:
+    """Return the weights in 8 bits each, and the largest of each row in fp32: w ≈ level / 255 · largest.
+
+    A weight differs by at most largest / 510.
+    """
+    largest = weights.amax(-1, keepdim=True).clamp(min=1e-30)
+    levels = (weights / largest * 255).round().clamp(0, 255).to(torch.uint8)
+    return levels.contiguous().numpy().tobytes(), largest.float().contiguous().numpy().tobytes()
+
+
+def bits(mask: Bool[Tensor, "H T S"]) -> bytes:
+    """Return a mask as bits, the first in the highest bit of the first byte; one head if all are equal."""
+    import numpy as np
+
+    return np.packbits(mask.numpy().reshape(-1)).tobytes()
+
+
+def group_json(
+    group: Group, axes: dict[str, Axis], model: nn.Module | None, arrays: Arrays, room: int
+) -> dict[str, Any]:
+    """Return a group for the page. Vectors q and k are added while `arrays` has fewer than `room` characters."""
+    query, key = axes[group.query], axes[group.key]
+    layers = [_layer_json(layer, arrays) for layer in group.layers]
+    for layer, encoded in zip(group.layers, layers, strict=True):
+        if layer.request is not None:
+            encoded["norms"] = _norms(layer, key, model, arrays)
+            if arrays.size + _vector_size(layer, query, key) < room:
+                encoded |= _vectors(layer, query, key, arrays)
+    return {
+        "name": group.name,
+        "query": group.query,
+        "key": group.key,
+        "total": group.total,
+        "note": group.note,
+        "layers": layers,
+    }
+
+
+def _layer_json(layer: Layer, arrays: Arrays) -> dict[str, Any]:
+    levels, largest = quantized(layer.weights)
+    mask = layer.computed
+    same = mask is not None and bool((mask == mask[:1]).all())
+    return {
+        "index": layer.index,
+        "name": layer.name,
+        "heads": list(layer.heads),
+        "weights": arrays.add(levels),
+        "largest": arrays.add(largest),
+        "mask": None if mask is None else arrays.add(bits(mask[:1] if same else mask)),
+        "maskPerHead": mask is not None and not same,
+    }
+
+
+def _norms(layer: Layer, key: Axis, model: nn.Module | None, arrays: Arrays) -> int:
+    """‖f(v)‖ of every key on display, for every head."""
+    assert layer.request is not None
+    request = layer.request
+    group = request.n_heads // request.n_kv_heads
+    rows = []
+    for head in layer.heads:
+        values = request.v[0, list(key.shown), head // group].detach().double().cpu()
+        matrix = output_matrix(model, layer.name, head, values.shape[-1])
+        rows.append((values if matrix is None else values @ matrix.T).norm(dim=-1))
+    return arrays.add(torch.stack(rows).float().numpy().tobytes())
+
+
+def _vector_size(layer: Layer, query: Axis, key: Axis) -> int:
+    """Characters that the vectors of a layer take."""
+    request = layer.request
+    assert request is not None
+    heads, width = len(layer.heads), request.q.shape[-1]
+    numbers = heads * width * (len(query.rows) + len(key.shown))
+    if request.bias is not None:
+        numbers += heads * len(query.rows) * len(key.shown)
+    return numbers * 8 // 3
+
+
+def _vectors(layer: Layer, query: Axis, key: Axis, arrays: Arrays) -> dict[str, Any]:
+    """q (H, T, D), k (H, S, D) and the position term (H, T, S) in fp16; nothing for scores that are not dot products."""
+    request = layer.request
+    assert request is not None
+    if request.score is not None or request.known_weights is not None:
+        return {}
+    small, _ = tap.part(request, layer.heads, query.rows)
+    q = small.q[0].transpose(0, 1)
+    k = small.k[0, list(key.shown)].transpose(0, 1)
+    bias = small.dense_bias()
+    if bias is not None:
+        shape = (len(bias), len(layer.heads), len(query.rows), request.k.shape[1])
+        bias = bias.expand(shape)[0, :, :, list(key.shown)]
+    return {
+        "q": arrays.add(_half(q)),
+        "k": arrays.add(_half(k)),
+        "width": q.shape[-1],
+        "scale": request.scale,
+        "softcap": request.softcap,
+        "bias": None if bias is None else arrays.add(_half(bias)),
+        "softmax": request.weighting is None,
+    }
+
+
+def _half(x: Tensor) -> bytes:
+    return x.detach().cpu().clamp(-65504, 65504).to(torch.float16).contiguous().numpy().tobytes()

@@ -1,0 +1,63 @@
+"""`qkv look`: the page, one score, exact weights, and mistakes in one sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from qkv.cli import main
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_page_is_written_and_what_it_shows_is_printed(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["look", str(trained), "a b c", "--target", "c b a"]) == 0
+    assert capsys.readouterr().out == "target: c b a\nwritten to look.html\n"
+    assert "<!doctype html>" in Path("look.html").read_text(encoding="utf-8")
+    assert main(["look", str(trained), "a b", "b a", "--out", "x.svg"]) == 0
+    assert Path("x.svg").exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_one_score_as_text_and_as_json(trained_lm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["look", str(trained_lm), "the cat is old", "--score", "0.1.2.1"]) == 0
+    assert "layer 0, head 1:" in capsys.readouterr().out
+    assert main(["look", str(trained_lm), "the cat is old", "--score", "decoder.0.1.2.1", "--json"]) == 0
+    score = json.loads(capsys.readouterr().out)
+    assert main(["look", str(trained_lm), "the cat is old", "--json"]) == 0
+    layers = json.loads(capsys.readouterr().out)["views"][0]["attention"][0]["layers"]
+    assert layers[0]["weights"][1][2][1] == pytest.approx(score["weight"], abs=1e-6)
+    assert not Path("look.html").exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_lines_of_standard_input(trained_lm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the cat\n\nthe dog\n"))
+    assert main(["look", str(trained_lm), "--out", "p.json"]) == 0
+    assert [view["text"] for view in json.loads(Path("p.json").read_text())["views"]] == ["the cat", "the dog"]
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["the cat", "--tokens", "9"], "--tokens is START:STOP with START below STOP, such as 10:80, not '9'"),
+        (["the cat", "--tokens", "80:90"], "tokens 80:90 hold none of the"),
+        (["the cat", "--layers", "a"], "--layers is a list of numbers from 0, such as 0,5, not 'a'"),
+        (["the cat", "--heads", "5"], "there is no head 5; the heads of this model are 0 to 1"),
+        (["the cat", "--score", "1.2"], "--score is LAYER.HEAD.QUERY.KEY"),
+        (["the cat", "--score", "0.0.99.0"], "there is no query 99"),
+        (["the cat", "--word", "zebra"], "no tokens on display spell the word 'zebra'"),
+        (["the cat", "--target", "x"], "a target is for encoder–decoders"),
+        (["the cat", "--out", "no/where.html"], "there is no folder no for where.html; create it first"),
+        (["the cat", "--out", "x.pdf"], "a figure is saved as .html, .json, .svg or .png, not '.pdf'"),
+        (["  "], "the text is empty, so there is nothing to look at"),
+    ],
+)
+def test_mistakes(trained_lm: Path, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["look", str(trained_lm), *arguments]) == 2
+    message = capsys.readouterr().err
+    assert says in message and "Traceback" not in message
