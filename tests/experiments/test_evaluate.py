@@ -6,12 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import run_tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.experiments.evaluate import Evaluated, evaluate_run
 from qkv.inference.run import load
 from qkv.metrics import text as text_metrics
+
+
+@pytest.fixture(scope="module")
+def trained_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_tiny.assistant(tmp_path_factory.mktemp("runs"))
 
 
 def test_a_run_evaluates_as_at_its_end(trained: Path, trained_lm: Path) -> None:
@@ -114,6 +120,33 @@ def test_truncated_sources_are_counted(trained: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(type(run.model), "max_positions", 6)
     found = evaluate_run(replace(run, recipe=short, generation=short.generation))
     assert long > 0 and any(f"truncated {long} of 20 sources to the model's context" in note for note in found.notes)
+
+
+def test_the_best_and_the_worst_outputs(trained: Path) -> None:
+    found = evaluate_run(load(trained, device="cpu"))
+    assert found.extremes is not None and found.extremes.by == "chrf"
+    assert "extremes" not in found.to_dict()
+    kept = json.loads((trained / "extremes.json").read_text())
+    assert (kept["best"], kept["worst"]) == (found.extremes.best, found.extremes.worst)
+    scores = [sample["score"] for sample in found.extremes.best + found.extremes.worst[::-1]]
+    assert len(scores) == 10 and scores == sorted(scores, reverse=True)
+    for sample in found.extremes.worst:
+        assert sample["score"] == text_metrics.chrf([sample["output"]], [sample["target"]]).value
+
+
+def test_conversations_are_replied_to(trained_chat: Path, tmp_path: Path) -> None:
+    user, assistant = {"role": "user", "content": "3 + 1?"}, {"role": "assistant", "content": "4"}
+    long = {"role": "user", "content": "1 + " * 1500}
+    chats = [[user, assistant, user, assistant, user], [long, assistant], [assistant, user], [user, assistant]]
+    path = tmp_path / "chats.jsonl"
+    path.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats))
+    run = load(trained_chat, device="cpu")
+    settings = [f"data.{name}path={path}" for name in ("", "validation_", "test_")]
+    assert run.recipe is not None
+    recipe = run.recipe.change([*settings, "evaluation.samples=4"])
+    found = evaluate_run(replace(run, recipe=recipe)).samples
+    assert [sample["messages"] for sample in found] == [[user, assistant, user], [user]]
+    assert [(sample["target"], sample["source"].splitlines()[-1]) for sample in found] == [("4", "user: 3 + 1?")] * 2
 
 
 def test_json_has_no_word_for_what_is_not_finite() -> None:

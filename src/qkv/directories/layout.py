@@ -23,13 +23,14 @@ RECIPE = "recipe.yaml"
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 SAMPLES = "samples.json"
+EXTREMES = "extremes.json"  # the best and the worst examples
 EVALUATION = "evaluation.json"  # a directory without it holds an unfinished run
 REPORT = "report.html"
 ADAPTER = "adapter"
 BASE = "base.json"  # what an adapter was trained over
 
 FILES = (
-    *(EVALUATION, REPORT, "attention.json", "senses.json", "start.json", "machine.json", SAMPLES, WEIGHTS),
+    *(EVALUATION, REPORT, "attention.json", "senses.json", "start.json", "machine.json", SAMPLES, EXTREMES, WEIGHTS),
     *(ADAPTER, BASE, CHECKPOINTS, METRICS, "tensorboard", "wandb", RUN_ID),
     *(GENERATION, TOKENIZER, CHAT_TEMPLATE, CONFIG, RECIPE),
 )

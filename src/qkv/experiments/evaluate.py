@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -22,6 +23,7 @@ from ..generation import Generation
 from ..inference.chat import Assistant
 from ..inference.text import TextModel
 from ..metrics import text as text_metrics
+from ..metrics.extremes import Extremes, Ranking
 from ..models.build import AnyModel
 from ..recipes.evaluation import TEXT_METRICS, USUAL, Evaluation, Metric
 from ..tokenizers.tokenizer import Tokenizer
@@ -45,9 +47,12 @@ class Evaluated:
                 the objective under their own names. For a task: the mean of each term of its loss, and its metric.
     counts:     by metric, the number of examples that it covers, if not all of them.
     signatures: by metric, how it was computed, if there is more than one way.
-    samples:    `{"source", "target", "output"}`, without "target" if there is no single reference.
+    samples:    `{"source", "target", "output"}`, without "target" if there is no single reference. Those of conversations
+                have their "messages" as well.
     notes:      what was skipped or truncated.
     confusions: of classification, (true class, predicted class, number of examples) of each pair that occurred.
+    extremes:   the best and the worst examples, by a score of each such as chrF or the probability of the true class; None
+                if there is no such score or no samples are kept. They are not part of the JSON.
     outputs:    of pairs, every generated output: "source", "hypothesis", "references" and "scores", its metrics. They are
                 not part of the JSON.
     """
@@ -63,6 +68,7 @@ class Evaluated:
     counts: dict[str, int] = field(default_factory=dict)
     confusions: list[tuple[str, str, int]] = field(default_factory=list)
     outputs: list[dict[str, Any]] = field(default_factory=list)
+    extremes: Extremes | None = None
 
     @property
     def limited(self) -> bool:
@@ -70,9 +76,9 @@ class Evaluated:
         return self.available != self.examples
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but `outputs`."""
-        fields = asdict(replace(self, outputs=[]))
-        del fields["outputs"]
+        """Return everything but `outputs` and `extremes`."""
+        fields = asdict(replace(self, outputs=[], extremes=None))
+        del fields["outputs"], fields["extremes"]
         return fields
 
     def to_json(self) -> str:
@@ -171,7 +177,11 @@ class Evaluator:
         left = clock.tally(1 for _ in rest)
         results = of_tokens | of_outputs
         evaluated = self._evaluated(split, len(examples), left, results, outputs, kept, notes, clock, counts)
-        return replace(evaluated, outputs=self._scored(outputs, references, wanted) if score_each else [])
+        return replace(
+            evaluated,
+            outputs=self._scored(outputs, references, wanted) if score_each else [],
+            extremes=self._extremes(outputs, references, wanted) if kept and len(outputs) == len(examples) else None,
+        )
 
     def _of_text(
         self,
@@ -196,7 +206,7 @@ class Evaluator:
         examples: int,
         left: int | None,
         results: dict[str, text_metrics.MetricValue],
-        samples: list[dict[str, str]],
+        samples: list[dict[str, Any]],
         kept: int,
         notes: list[str],
         clock: Clock,
@@ -253,7 +263,7 @@ class Evaluator:
             left = clock.tally(rest)
         results = {name: text_metrics.MetricValue(mean, "") for name, mean in terms.means.items()} | metric.results()
         evaluated = self._evaluated(split, rows, left, results, metric.samples(kept), kept, notes, clock)
-        return replace(evaluated, confusions=metric.confusions())
+        return replace(evaluated, confusions=metric.confusions(), extremes=metric.extremes() if kept else None)
 
     def _examples(self, entries: Iterator[Example], split: Split, limit: int | None, kept: int) -> list[Example]:
         """The examples to generate outputs for: all pairs up to the limit, or a few samples of running text."""
@@ -332,7 +342,18 @@ class Evaluator:
             )
         return rows
 
-    def _continued(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
+    def _extremes(
+        self, samples: list[dict[str, str]], references: list[list[str]], wanted: tuple[Metric, ...]
+    ) -> Extremes | None:
+        """The outputs with the best and the worst ROUGE-L, if that is measured, or else chrF."""
+        by: Metric = "rougeL" if "rougeL" in wanted else "chrf"
+        ranking = Ranking(by)
+        for sample, texts in zip(samples, references, strict=True):
+            score = text_metrics.output_metrics([by], [sample["output"]], [texts])[by].value
+            ranking.add(score, partial(dict, sample), len(sample["source"]))
+        return ranking.extremes()
+
+    def _continued(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, Any]]:
         """The beginnings of running texts, and the model's continuations."""
         if examples and "messages" in examples[0]:
             return self._replied(text_model, examples, settings)
@@ -343,18 +364,39 @@ class Evaluator:
         generated = text_model.outputs(starts, settings) if starts else []
         return [{"source": start, "output": outputs[0].text} for start, outputs in zip(starts, generated, strict=True)]
 
-    def _replied(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, str]]:
-        """Conversations up to the assistant's last turn, that turn as the reference, and the model's reply."""
-        chats = [json.loads(example["messages"]) for example in examples]
-        prompts = [chat[: max(i for i, m in enumerate(chat) if m["role"] == "assistant")] for chat in chats]
+    def _replied(self, text_model: TextModel, examples: list[Example], settings: Generation) -> list[dict[str, Any]]:
+        """Conversations up to the assistant's last turn ("messages"), that turn as the reference, and the model's reply.
+
+        Conversations without a turn to reply to, or too long for the model's context, are left out.
+        """
         assistant = Assistant(text_model.model, self._words, "answer", text_model.ids)
-        replies = assistant.replies(prompts, settings)
-        sources = ["\n".join(f"{m['role']}: {m['content']}" for m in prompt) for prompt in prompts]
-        references = [chat[len(prompt)]["content"] for chat, prompt in zip(chats, prompts, strict=True)]
+        context = text_model.model.max_positions
+        prompts, references = [], []
+        for example in examples:
+            messages = json.loads(example["messages"])
+            at = _last_reply(messages)
+            if at is None:
+                continue
+            if context is None or len(assistant.tokenizer.chat.prompt(messages[:at])) < context:
+                prompts.append(messages[:at])
+                references.append(messages[at]["content"])
+        replies = assistant.replies(prompts, settings) if prompts else []
         return [
-            {"source": source, "target": target, "output": outputs[0].text}
-            for source, target, outputs in zip(sources, references, replies, strict=True)
+            {
+                "source": "\n".join(f"{m['role']}: {m['content']}" for m in prompt),
+                "messages": [{"role": m["role"], "content": m["content"]} for m in prompt],
+                "target": reference,
+                "output": outputs[0].text,
+                "graded": True,
+            }
+            for prompt, reference, outputs in zip(prompts, references, replies, strict=True)
         ]
+
+
+def _last_reply(messages: list[dict[str, Any]]) -> int | None:
+    """The index of the assistant's last message that follows someone else's."""
+    turns = [message["role"] == "assistant" for message in messages]
+    return max((i for i in range(1, len(turns)) if turns[i] and not turns[i - 1]), default=None)
 
 
 def skip_notes(batches: Stream) -> list[str]:
@@ -372,7 +414,7 @@ def task_of(model: AnyModel, pairs: bool) -> Use:
     return "translate" if model.is_encoder_decoder else "answer" if pairs else "continue"
 
 
-def spread(samples: Sequence[dict[str, str]], count: int) -> list[dict[str, str]]:
+def spread(samples: Sequence[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     """Select `count` samples evenly from the whole list, because neighbors are often alike."""
     count = min(count, len(samples))
     return [samples[(2 * i + 1) * len(samples) // (2 * count)] for i in range(count)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..directories.build import build
 from ..directories.layout import (
     ADAPTER,
     EVALUATION,
+    EXTREMES,
     RECIPE,
     SAMPLES,
     TOKENIZER,
@@ -392,6 +393,8 @@ class Job:
                 f"{counted(outcome.state.step, 'step')}; evaluate on all with: qkv eval {self.out} --max-examples all"
             )
         write_json(self.out / SAMPLES, result.samples)
+        if result.extremes is not None:
+            write_json(self.out / EXTREMES, asdict(result.extremes))
         write_json(self.out / EVALUATION, result.to_dict())
         return Trained(self.out, outcome, result, write_report(self.out))
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from ..core.batch import Batch
+from .extremes import Extremes
 
 
 class MetricValue(NamedTuple):
@@ -61,6 +62,10 @@ class Metric:
         A picture is `{"kind": …}` with numbers and lists, drawn by the function registered for that kind (`look.pictures`).
         """
         return []
+
+    def extremes(self) -> Extremes | None:
+        """Return the examples with the best and the worst scores; None if there is no score of a single example."""
+        return None
 
     def confusions(self) -> list[tuple[str, str, int]]:
         """Return, for classification, (true class, predicted class, number of examples) of each pair that occurred."""

@@ -12,6 +12,7 @@ from .display import register
 
 register("accuracy", scale="fraction", higher_is_better=True)
 register("f1", "F1", "fraction", higher_is_better=True)
+register("true_class_probability", "Probability of the true class", "fraction", higher_is_better=True, part=True)
 register("macro_f1", "Macro F1", "fraction", higher_is_better=True)
 register("mcc", "Matthews correlation", "correlation", higher_is_better=True)
 

@@ -13,6 +13,7 @@ from .base import MetricValue
 from .display import register
 
 register("spearman", scale="correlation", higher_is_better=True)
+register("absolute_error", higher_is_better=False)
 register("pearson", scale="correlation", higher_is_better=True)
 
 Array = NDArray[Any]

@@ -58,6 +58,10 @@ def test_captions_and_answers_are_compared_with_the_truth() -> None:
     found = {name: one.value for name, one in metric.compute().items()}
     assert found["exact"] == pytest.approx(2 / 3)
     assert (found["exact_captions"], found["exact_answers"]) == (1, 0.5) and "bleu" in found
+    extremes = metric.extremes()
+    assert extremes is not None and extremes.by == "chrf"
+    assert [(one["output"], one["score"]) for one in extremes.best] == [("a red circle", 100), ("two", 100)]
+    assert [(one["target"], one["picture"]["kind"]) for one in extremes.worst] == [("a", "image")]
     first, second = metric.samples(2)
     assert first["output"] == first["target"] == "a red circle" and second["source"] == "how many ?"
     assert "data:image/png;base64," in str(draw(first["picture"]))

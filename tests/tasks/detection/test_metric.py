@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from qkv.layers.boxes import centered
 from qkv.layers.patches import Patches
 from qkv.look.pictures import draw
 from qkv.models.heads.vision import Objects
-from qkv.tasks.detection.metric import BoxMetric
+from qkv.tasks.detection.metric import BoxMetric, Detections, box_f1
 from qkv.tasks.detection.task import Detect
 
 PLAIN = (0.0,) * 3, (1.0,) * 3
@@ -84,6 +85,30 @@ def test_what_is_shown() -> None:
     assert len(first["picture"]["truth"]) == 2 and len(first["picture"]["made"]) == 1
     page = str(draw(first["picture"]))
     assert page.count("<rect") == 3 and "&lt;b&gt;" in page and "<b>" not in page and "a 0.90" in page
+
+
+def test_f1_of_a_picture_matches_each_object_once() -> None:
+    classes, edges = np.array([0, 1]), TRUTH[0].numpy()
+
+    def score(numbers: list[int], boxes: list[int]) -> float:
+        found = Detections(np.array(numbers, np.int64), edges[boxes].reshape(-1, 4), np.full(len(numbers), 0.9))
+        return box_f1((classes, edges), found)
+
+    assert score([0, 1], [0, 1]) == 1
+    assert score([1, 0], [0, 1]) == 0  # the places are right, the classes are not
+    assert score([0, 0], [0, 0]) == 0.5  # two detections of one object
+    assert score([], []) == 0
+    nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    assert math.isnan(box_f1(nothing, Detections(*nothing, np.zeros(0, np.float32))))
+
+
+def test_the_best_and_the_worst_pictures() -> None:
+    metric = BoxMetric(("a", "b"), *PLAIN)
+    metric.update(said([[(0, 0.9), (1, 0.3)], [(0, 0.7), (-1, 0.0)]], TRUTH), batch_of(CLASSES, TRUTH))
+    extremes = metric.extremes()
+    assert extremes is not None and extremes.by == "box_f1"
+    assert [(one["source"], one["score"]) for one in extremes.best] == [("1.jpg", 1.0)]
+    assert [(one["source"], one["score"]) for one in extremes.worst] == [("0.jpg", pytest.approx(2 / 3))]
 
 
 def test_pictures_without_objects_have_no_precision() -> None:

@@ -62,6 +62,9 @@ def test_errors_are_of_the_values_before_normalization() -> None:
     assert found == {"mse": (4 + 16) / 2, "mae": (2 + 4) / 2, "last_value_mse": 4.0}
     (sample,) = metric.samples(3)
     assert sample["picture"] == {"kind": "forecast", "past": [5, 7], "truth": [5, 5], "made": [7, 9]}
+    metric.update(torch.tensor([[0.0, 1.0]]), Batch(inputs, torch.tensor([[0.0, 0.0]]), texts=about))
+    extremes = metric.extremes()
+    assert extremes is not None and [one["score"] for one in extremes.best + extremes.worst] == [2, 10]
 
 
 def test_a_model_of_another_form_is_told(tmp_path: Path) -> None:

@@ -38,3 +38,14 @@ def test_five_classes_have_no_first_five() -> None:
     metric = ImageClassMetric(NAMES[:5])
     metric.update(torch.eye(5), Batch({}, torch.arange(5), texts=tuple(pictures(5))))
     assert "top5" not in metric.compute() and metric.compute()["accuracy"].value == 1
+
+
+def test_the_best_and_the_worst_pictures_are_drawn_with_their_classes() -> None:
+    metric = ImageClassMetric(NAMES[:5])
+    outputs = torch.eye(5) * torch.tensor([5.0, 4, 3, 2, -1])[:, None]
+    metric.update(outputs, Batch({}, torch.arange(5), texts=tuple(pictures(5))))
+    extremes = metric.extremes()
+    assert extremes is not None and json.dumps(extremes.worst)
+    assert [one["source"] for one in extremes.best] == [f"picture {i}" for i in range(3)]
+    assert [one["source"] for one in extremes.worst] == ["picture 4", "picture 3"]
+    assert "<img" in draw(extremes.worst[0]["picture"])

@@ -70,3 +70,11 @@ def test_samples_show_what_was_seen_made_and_true() -> None:
     assert sample["picture"]["made"] == sample["picture"]["truth"] != sample["picture"]["seen"]
     json.dumps(sample)
     assert str(draw(sample["picture"])).count("<figcaption>") == 3
+
+
+def test_pictures_are_ranked_by_the_error_of_their_patches() -> None:
+    wrong = TRUTH + torch.tensor([0.0, 3, 1, 2, 4])[:, None, None]
+    extremes = judged(wrong, None).extremes()
+    assert extremes is not None
+    assert [(one["source"], round(one["score"], 3)) for one in extremes.best] == [("0", 0), ("2", 1), ("3", 4)]
+    assert [one["source"] for one in extremes.worst] == ["4", "1"] and extremes.worst[0]["output"] == ""

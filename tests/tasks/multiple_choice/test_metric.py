@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from qkv.core.batch import Batch
@@ -21,3 +22,6 @@ def test_the_candidate_with_the_highest_score_is_chosen() -> None:
         {"source": "p", "target": "y", "output": "y"},
         {"source": "q", "target": "w", "output": "v"},
     ]
+    extremes = metric.extremes()
+    assert extremes is not None and [(one["source"], one["target"]) for one in extremes.worst] == [("q", "w")]
+    assert extremes.best[0]["score"] == pytest.approx(torch.tensor([-5.0, -4.0]).softmax(0)[1].item())

@@ -110,3 +110,18 @@ def test_views_of_a_picture_that_is_no_square(views: Views) -> None:
     if views == 2:
         torch.testing.assert_close(made, (model(batch.inputs["ids"]).softmax(1) + across) / 2)
     assert made.shape == (2, 2, 4, 6)
+
+
+def test_the_best_and_the_worst_pictures_are_of_all_pictures() -> None:
+    metric = SegmentationMetric(("a", "b"), *PLAIN)
+    for n in range(40):  # of picture n, n of 40 columns are wrong
+        labels = torch.zeros(2, 4, 20, dtype=torch.int64)
+        made = (torch.arange(40) < n).long().reshape(2, 1, 20).expand(2, 4, 20)
+        scores = torch.nn.functional.one_hot(made, 2).movedim(-1, 1).float()
+        metric.update(scores, batch_of(labels, [Place(0, 0, (4, 40)), Place(0, 20, (4, 40))], f"{n}.png"))
+    extremes = metric.extremes()
+    assert extremes is not None and extremes.by == "miou"
+    assert [sample["source"] for sample in extremes.best] == [f"{n}.png" for n in range(5)]
+    assert [sample["source"] for sample in extremes.worst] == [f"{n}.png" for n in range(39, 34, -1)]
+    assert [sample["source"] for sample in metric.samples(20)] == [f"{n}.png" for n in range(16)]
+    assert extremes.worst[0]["score"] == pytest.approx(1 / 40 / 2)  # of class a; b is in no truth

@@ -110,6 +110,19 @@ def test_entities_are_found_across_rows() -> None:
     assert metric.samples(1)[0]["output"] == "a Loka/B-X Meri/I-X sat"
 
 
+def test_texts_are_ranked_by_the_f1_of_their_entities() -> None:
+    task = Tag(longest=16, tags=("O", "B-X"))
+    metric = task.metric(ALL["bpe"])
+    all_x, all_o = [0.0, 1.0], [1.0, 0.0]
+    for text, tags, scores in (("a b", ["B-X", "O"], all_x), ("c d", ["O", "O"], all_o), ("e", ["B-X"], all_o)):
+        (item,) = items(task, {"text": text, "words": text.split(), "tags": tags})
+        metric.update(torch.tensor([[scores] * len(item.arrays["ids"])]), task.collate([item], 0).batch({}))
+    extremes = metric.extremes()  # without "c d", which has no entity
+    assert extremes is not None and extremes.by == "entity_f1"
+    assert [(one["source"], one["score"]) for one in extremes.best] == [("a b", pytest.approx(2 / 3))]
+    assert [(one["source"], one["score"]) for one in extremes.worst] == [("e", 0.0)]
+
+
 def test_words_in_rows_that_did_not_come_are_not_counted() -> None:
     task = Tag(tags=("O", "X"), longest=10)
     made = items(task, example(WORDS))

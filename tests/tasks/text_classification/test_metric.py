@@ -46,3 +46,15 @@ def test_confusions_count_the_pairs_that_occur() -> None:
     metric = ClassMetric(["bad", "good", "never"])
     judged(metric, [0, 1, 1, 1], [0, 1, 0, 1])
     assert metric.confusions() == [("bad", "bad", 1), ("good", "bad", 1), ("good", "good", 2)]
+
+
+def test_examples_are_ranked_by_the_probability_of_the_true_class() -> None:
+    metric = ClassMetric(["bad", "good"])
+    texts = tuple({"text": name} for name in "abcd")
+    odds = torch.tensor([0.9, 0.2, 0.6, 0.4])  # of "good", which is the truth
+    outputs = torch.stack([1 - odds, odds], 1).log()
+    metric.update(outputs, Batch({}, torch.ones(4, dtype=torch.int64), texts=texts))
+    extremes = metric.extremes()
+    assert extremes is not None and extremes.by == "true_class_probability"
+    assert [one["source"] for one in extremes.best] == ["a", "c"]
+    assert extremes.worst[0] == {"source": "b", "target": "good", "output": "bad", "score": pytest.approx(0.2)}

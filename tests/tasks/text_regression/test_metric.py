@@ -17,3 +17,6 @@ def test_numbers_are_shown_as_they_are_meant() -> None:
     )
     assert metric.samples(2)[0] == {"source": "a | b", "target": "1.00", "output": "2.00", "graded": True}
     assert metric.compute()["spearman"].value == pytest.approx(1)
+    extremes = metric.extremes()  # by the error in the units of the data
+    assert extremes is not None and [(one["source"], one["score"]) for one in extremes.best] == [("a | b", 1.0)]
+    assert [(one["source"], one["score"]) for one in extremes.worst] == [("c", 2.0)]

@@ -16,9 +16,15 @@ def test_cosines_go_with_scores_or_find_their_own() -> None:
     metric.update(vectors, Batch({}, torch.tensor([1.0, 0.0, 0.5]), targets={"rows": rows}, texts=texts))
     assert metric.compute()["spearman"].value == pytest.approx(1)
     assert [s["output"] for s in metric.samples(3)] == ["1.00", "-0.71", "0.71"]
+    extremes = metric.extremes()
+    assert extremes is not None and extremes.by == "absolute_error"
+    assert [one["source"] for one in extremes.best + extremes.worst] == ["a", "c", "b"]
     without = SimilarityMetric()
     without.update(vectors, Batch({}, None, targets={"rows": rows}, texts=texts))
     assert without.compute()["accuracy"].value == pytest.approx(1 / 3)
+    extremes = without.extremes()
+    assert extremes is not None and extremes.by == "cosine"
+    assert [one["source"] for one in extremes.best + extremes.worst] == ["a", "c", "b"]
 
 
 def test_positive_pairs_are_retrieved_among_all_of_the_split() -> None:

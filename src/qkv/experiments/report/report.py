@@ -19,15 +19,16 @@ from ...directories.layout import (
     REPORT,
     write_text,
 )
-from ...look import attention_maps, attention_picture, pictures
+from ...look import attention_maps, attention_picture
 from ...look.chart import Series, line_chart
-from ...look.formatting import scaled, shown, taken
+from ...look.formatting import scaled, shown
 from ...look.html import render
-from ...look.output_diff import duration, marked
+from ...look.output_diff import duration
 from ...look.svg import join, readable, tag
 from ...metrics.display import display_of, qualities
 from . import contextual
 from .confusions import confusions
+from .samples import best_and_worst, is_right, samples
 from .story import Section, Story
 from .what_was_trained import what_was_trained
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from ...models.build import AnyModel
 
 ATTENTION = "attention.json"
-_SHOWN = 6  # samples on the page
 _PICTURED = 2  # of them with their attention
 
 
@@ -85,7 +85,7 @@ def _facts(story: Story) -> list[tuple[str, str, str]]:
     wanted = (*([chosen] if chosen not in (None, "loss") else []), *qualities(), "perplexity")
     headline = next((key for key in wanted if key in metrics), None)
     if headline:
-        made.append((display_of(headline).title, shown(headline, metrics[headline]), _where(story)))
+        made.append((display_of(headline).title, shown(headline, metrics[headline]), story.evaluated_on))
     if story.parameters:
         made.append(("Parameters", readable(float(story.parameters)), f"{story.parameters:,}"))
     seconds = history.last("train", "elapsed")
@@ -146,7 +146,7 @@ def results(story: Story) -> Section | None:
     rows = [(display_of(key).title, shown(key, value), _how(story, key)) for key, value in metrics_of(story).items()]
     if not rows:
         return None
-    notes = [f"{_where(story)}.", *(f"{note}." for note in story.evaluation.get("notes") or ())]
+    notes = [f"{story.evaluated_on}.", *(f"{note}." for note in story.evaluation.get("notes") or ())]
     return Section("Results", Markup(render("metrics.html", rows=rows)), " ".join(notes))
 
 
@@ -155,31 +155,6 @@ def _how(story: Story, key: str) -> str:
     how = (story.evaluation.get("signatures") or {}).get(key) or ("" if story.task else display_of(key).about)
     covered = (story.evaluation.get("counts") or {}).get(key)
     return how if covered is None else f"{how}; over {counted(covered, 'example')}".removeprefix("; ")
-
-
-def samples(story: Story) -> Section | None:
-    """Outputs beside the truth, marked right or wrong; in a wrong one, what the truth does not have is underlined. Numbers
-    are neither."""
-    chosen = story.samples[:_SHOWN]
-    if not chosen:
-        return None
-    views = []
-    for sample in chosen:
-        output, target = str(sample["output"]), sample.get("target")
-        right = is_right(sample) if target is not None and not sample.get("graded") else None
-        views.append(
-            {
-                "source": sample.get("source", ""),
-                "output": output if right is not False else marked(output, str(target)),
-                "target": target,
-                "right": right,
-                "picture": pictures.draw(sample["picture"]) if sample.get("picture") else None,
-                "score": readable(sample["score"]) if isinstance(sample.get("score"), float) else None,
-            }
-        )
-    judged = [view["right"] for view in views if view["right"] is not None]
-    note = f"{sum(judged)} of these {len(judged)} equal the truth." if judged else ""
-    return Section("Samples", Markup(render("samples.html", samples=views)), note)
 
 
 def attention(story: Story) -> Section | None:
@@ -211,6 +186,7 @@ SECTIONS: list[Callable[[Story], Section | None]] = [
     learning,
     confusions,
     samples,
+    best_and_worst,
     attention,
     contextual.senses,
 ]
@@ -237,12 +213,6 @@ def choose(samples: Sequence[Mapping[str, Any]], count: int = _PICTURED) -> list
         rest.remove(best)
         chosen.append(best)
     return chosen
-
-
-def is_right(sample: Mapping[str, Any]) -> bool:
-    """Whether output and truth are the same but for space around them, as `exact_match` counts."""
-    target = sample.get("target")
-    return target is not None and str(sample["output"]).strip() == str(target).strip()
 
 
 def _first_word(sample: Mapping[str, Any]) -> str:
@@ -289,14 +259,6 @@ def metrics_of(story: Story) -> dict[str, float]:
 def _number(value: float | None) -> float:
     """A number of `evaluation.json`, where null stands for one that is not finite."""
     return math.nan if value is None else value
-
-
-def _where(story: Story) -> str:
-    """What the metrics were measured on."""
-    split, examples = story.evaluation.get("split"), story.evaluation.get("examples")
-    if split:
-        return f"{split} split, {taken(story.evaluation)}" if isinstance(examples, int) else f"{split} split"
-    return "last evaluation while training"
 
 
 def _percent(value: float) -> str:

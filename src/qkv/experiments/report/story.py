@@ -14,8 +14,9 @@ from safetensors import SafetensorError, safe_open
 
 from ... import tasks  # noqa: F401  (registers how the metrics of tasks are displayed)
 from ...core import yamls
-from ...directories.layout import EVALUATION, METRICS, RECIPE, SAMPLES, WEIGHTS, read_json, read_text
+from ...directories.layout import EVALUATION, EXTREMES, METRICS, RECIPE, SAMPLES, WEIGHTS, read_json, read_text
 from ...directories.lock import owner_of
+from ...look.formatting import taken
 from ...look.training_history import History
 from ...training.logging.metrics_file import read_metrics
 from .start import START, machine_of
@@ -41,6 +42,7 @@ class Story:
     evaluation: `evaluation.json`: "metrics", "signatures", "split" and "examples" of the weights delivered.
     samples:    `samples.json`: dictionaries with "source", "output", perhaps "target" and "score".
     machine:    where the run was made: "processor", "cores", "gpu", "torch".
+    extremes:   `extremes.json`: the best and the worst examples, and "by" which score; empty for runs without one.
     start:      `start.json`: "date", "device", "examples" (in words) and "command"; empty for runs of older versions.
     """
 
@@ -49,6 +51,7 @@ class Story:
     history: History = field(default_factory=History)
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     samples: Sequence[Mapping[str, Any]] = ()
+    extremes: Mapping[str, Any] = field(default_factory=dict)
     machine: Mapping[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
 
@@ -61,6 +64,7 @@ class Story:
             History.of(read_metrics(metrics)) if metrics.exists() else History(),
             _read_object(run_dir / EVALUATION),
             _read_samples(run_dir / SAMPLES) if samples is None else list(samples),
+            _read_extremes(run_dir / EXTREMES),
             {key: str(value) for key, value in machine_of(run_dir).items() if value is not None},
             _read_object(run_dir / START),
         )
@@ -73,6 +77,14 @@ class Story:
     def task(self) -> str | None:
         """The kind of task that the run was taught; None where it only read texts or pairs."""
         return (self.recipe.get("task") or {}).get("kind")
+
+    @property
+    def evaluated_on(self) -> str:
+        """What the metrics were measured on."""
+        split, examples = self.evaluation.get("split"), self.evaluation.get("examples")
+        if split:
+            return f"{split} split, {taken(self.evaluation)}" if isinstance(examples, int) else f"{split} split"
+        return "last evaluation while training"
 
     @property
     def unfinished(self) -> str:
@@ -109,7 +121,20 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _read_samples(path: Path) -> list[dict[str, Any]]:
-    found = read_json(path) if path.exists() else []
-    if not isinstance(found, list) or not all(isinstance(s, dict) and isinstance(s.get("output"), str) for s in found):
+    samples = read_json(path) if path.exists() else []
+    if not _are_samples(samples):
         raise ValueError(f'{path} is not a list of samples, objects with "source", "output" and perhaps "target"')
-    return found
+    return samples
+
+
+def _read_extremes(path: Path) -> dict[str, Any]:
+    extremes = _read_object(path)
+    if extremes and not all(_are_samples(extremes.get(key)) for key in ("best", "worst")):
+        raise ValueError(
+            f'{path} does not hold "best" and "worst" samples, objects with "source", "output" and "score"'
+        )
+    return extremes
+
+
+def _are_samples(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(s, dict) and isinstance(s.get("output"), str) for s in value)

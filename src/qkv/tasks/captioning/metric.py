@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -13,7 +14,8 @@ from ...data.media.images import denormalized
 from ...data.media.png import png
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
-from ...metrics.text import bleu
+from ...metrics.extremes import Extremes, Ranking
+from ...metrics.text import bleu, chrf
 from ...tokenizers.protocol import Encoder
 
 register("exact", "Exact match", "fraction", higher_is_better=True)
@@ -36,15 +38,15 @@ class CaptionMetric(Metric):
         assert tokenizer is not None and tokenizer.eos_id is not None
         self._tokenizer, self._longest, self._scale = cast(Any, tokenizer), longest, (mean, std)
         self._shown: list[dict[str, Any]] = []
+        self._ranking = Ranking("chrf")
 
     def evaluate(self, model: nn.Module, batch: Batch) -> None:
         outputs = written(model, batch.inputs["ids"], _prompts(batch), self._tokenizer, self._longest)
         for row, (about, output) in enumerate(zip(batch.texts, outputs, strict=True)):
             sample = {"source": about["question"], "output": output, "target": about["answer"]}
-            if len(self._shown) < _KEPT:
-                pixels = denormalized(batch.inputs["ids"][row].cpu().numpy(), *self._scale)
-                sample["picture"] = {"kind": "image", "image": png(pixels)}
-            self._shown.append(sample)
+            with_picture = partial(self._with_picture, sample, batch.inputs["ids"][row])
+            self._shown.append(with_picture() if len(self._shown) < _KEPT else sample)
+            self._ranking.add(chrf([output], [about["answer"]]).value, with_picture, len(about["answer"]))
 
     def compute(self) -> dict[str, MetricValue]:
         if not self._shown:
@@ -60,6 +62,13 @@ class CaptionMetric(Metric):
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [one for one in self._shown if "picture" in one][:count]
+
+    def extremes(self) -> Extremes | None:
+        return self._ranking.extremes()
+
+    def _with_picture(self, sample: dict[str, Any], pixels: Tensor) -> dict[str, Any]:
+        image = png(denormalized(pixels.cpu().numpy(), *self._scale))
+        return {**sample, "picture": {"kind": "image", "image": image}}
 
 
 def written(model: Any, pictures: Tensor, prompts: Sequence[list[int]], tokenizer: Any, longest: int) -> list[str]:

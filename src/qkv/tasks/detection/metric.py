@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +15,17 @@ from numpy.typing import NDArray
 from ...core.batch import IGNORE, Batch
 from ...data.media.images import denormalized
 from ...data.media.png import class_color, png
-from ...layers.boxes import corners
+from ...layers.boxes import corners, overlap
 from ...metrics.average_precision import average_precision
 from ...metrics.base import Metric, MetricValue
+from ...metrics.display import register
+from ...metrics.extremes import Extremes, Ranking
+
+register("box_f1", "F1 of objects at IoU 0.5", "fraction", higher_is_better=True, part=True)
 
 _KEPT = 16  # pictures kept to be shown
 SHOWN = 0.5  # probability of a detection from which on it is shown
+_SAME = 0.5  # IoU with a true object from which on a detection of its class is right
 _MOST = 100  # detections of a picture, the most probable ones, that COCO counts
 
 
@@ -55,6 +62,7 @@ class BoxMetric(Metric):
         self._predicted: list[dict[str, Any]] = []
         self._objects = 0  # not counting ignored ones
         self._kept: list[dict[str, Any]] = []
+        self._ranking = Ranking("box_f1")
 
     def update(self, outputs: Any, batch: Batch) -> None:
         predictions = detections(outputs)
@@ -63,8 +71,11 @@ class BoxMetric(Metric):
             real = batch.targets["classes"][row].cpu() != IGNORE
             truth = batch.targets["classes"][row].cpu()[real].numpy(), truths[row][real].numpy()
             self._add(about, truth, predictions[row])
+            sample = partial(self._sample, batch.inputs["ids"][row], about, truth, predictions[row])
             if len(self._kept) < _KEPT:
-                self._keep(batch.inputs["ids"][row], about, truth, predictions[row])
+                self._kept.append(sample())
+            if not about.get("ignored"):  # detections on ignored objects would count as wrong
+                self._ranking.add(box_f1(truth, predictions[row].surer(SHOWN)), sample, len(truth[0]))
 
     def _add(self, about: dict[str, Any], truth: tuple[Any, Any], predicted: Detections) -> None:
         """Add a picture in COCO's format, in pixels of the original picture."""
@@ -82,22 +93,22 @@ class BoxMetric(Metric):
         self._objects += not ignored
         self._truths.append({**entry, "id": len(self._truths) + 1, "iscrowd": int(crowd), "ignored": int(ignored)})
 
-    def _keep(self, pixels: torch.Tensor, about: dict[str, Any], truth: tuple[Any, Any], predicted: Detections) -> None:
+    def _sample(
+        self, pixels: torch.Tensor, about: dict[str, Any], truth: tuple[Any, Any], predicted: Detections
+    ) -> dict[str, Any]:
         shown = predicted.surer(SHOWN)
-        self._kept.append(
-            {
-                "source": about["where"],
-                "output": counted(shown.classes, self._classes),
-                "target": counted(truth[0], self._classes),
-                "picture": {
-                    "kind": "boxes",
-                    "image": png(denormalized(pixels.cpu().numpy(), *self._scale)),
-                    "size": list(pixels.shape[1:]),
-                    "truth": drawn(self._classes, *truth),
-                    "made": drawn(self._classes, *shown),
-                },
-            }
-        )
+        return {
+            "source": about["where"],
+            "output": counted(shown.classes, self._classes),
+            "target": counted(truth[0], self._classes),
+            "picture": {
+                "kind": "boxes",
+                "image": png(denormalized(pixels.cpu().numpy(), *self._scale)),
+                "size": list(pixels.shape[1:]),
+                "truth": drawn(self._classes, *truth),
+                "made": drawn(self._classes, *shown),
+            },
+        }
 
     def compute(self) -> dict[str, MetricValue]:
         if not self._objects:
@@ -110,6 +121,24 @@ class BoxMetric(Metric):
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return self._kept[:count]
+
+    def extremes(self) -> Extremes | None:
+        return self._ranking.extremes()
+
+
+def box_f1(truth: tuple[NDArray[np.int64], NDArray[np.float32]], predicted: Detections) -> float:
+    """F1 of the objects of one picture at IoU 0.5, from true (classes, boxes): the surest detections are matched first, each
+    with the true object of its class that it overlaps most. NaN if there are neither objects nor detections."""
+    classes, boxes = (torch.from_numpy(part) for part in truth)
+    if not len(classes) + len(predicted.classes):
+        return math.nan
+    free, right = torch.ones(len(classes), dtype=torch.bool), 0
+    for number, box, _ in zip(*predicted.surest_first(), strict=True):
+        shares = overlap(torch.from_numpy(box), boxes)[0].where(free & (classes == int(number)), torch.tensor(0.0))
+        if len(shares) and shares.max() >= _SAME:
+            free[shares.argmax()] = False
+            right += 1
+    return 2 * right / (len(classes) + len(predicted.classes))
 
 
 def detections(outputs: Any) -> list[Detections]:

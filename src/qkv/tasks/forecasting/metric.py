@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ...look.chart import Series, line_chart
 from ...look.pictures import draws
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
+from ...metrics.extremes import Extremes, Ranking
 
 register("mse", "Squared error", higher_is_better=False)
 register("mae", "Absolute error", higher_is_better=False)
@@ -33,6 +35,7 @@ class ForecastMetric(Metric):
         self.squared = self.absolute = self.still = 0.0
         self.count = 0
         self.kept: list[dict[str, Any]] = []
+        self._ranking = Ranking("mse")
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
@@ -42,8 +45,11 @@ class ForecastMetric(Metric):
         self.absolute += float(np.abs(forecast - truth).sum())
         self.still += float(((past[:, -1:] - truth) ** 2).sum())
         self.count += truth.size
-        for i in range(min(len(truth), _KEPT - len(self.kept))):
-            self.kept.append({"about": batch.texts[i], "past": past[i], "made": forecast[i], "truth": truth[i]})
+        for i, about in enumerate(batch.texts):
+            window = {"about": about, "past": past[i], "made": forecast[i], "truth": truth[i]}
+            if len(self.kept) < _KEPT:
+                self.kept.append(window)
+            self._ranking.add(_error(window), partial(_without_output, window))
 
     def compute(self) -> dict[str, MetricValue]:
         if not self.count:
@@ -59,6 +65,9 @@ class ForecastMetric(Metric):
         every = max(1, len(self.kept) // max(count, 1))
         return [_sample(one) for one in self.kept[::every][:count]]
 
+    def extremes(self) -> Extremes | None:
+        return self._ranking.extremes()
+
 
 def restored(values: Tensor, batch: Batch) -> NDArray[np.float64]:
     """Convert values (B, n), each row normalized by its own history, to the source's units."""
@@ -69,12 +78,20 @@ def restored(values: Tensor, batch: Batch) -> NDArray[np.float64]:
 
 def _sample(one: dict[str, Any]) -> dict[str, Any]:
     lines = {name: [round(float(x), 4) for x in one[name]] for name in ("past", "truth", "made")}
-    error = float(((one["made"] - one["truth"]) ** 2).mean())
     return {
         "source": f"{one['about']['column']}, {one['about']['where']}",
-        "output": f"mean squared error {error:.3f}",
+        "output": f"mean squared error {_error(one):.3f}",
         "picture": {"kind": "forecast", **lines},
     }
+
+
+def _without_output(one: dict[str, Any]) -> dict[str, Any]:
+    """A sample whose score stands for the output."""
+    return {**_sample(one), "output": ""}
+
+
+def _error(one: dict[str, Any]) -> float:
+    return float(((one["made"] - one["truth"]) ** 2).mean())
 
 
 @draws("forecast")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...data.media.png import png
+from ...data.source import Example
 from ...metrics.base import MetricValue
 from ...metrics.display import register
 from ..samples import Reservoir
@@ -19,6 +20,7 @@ register("top5", "Top-5 accuracy", "fraction", higher_is_better=True)
 
 _TOP = 5
 _SHOWN = 3  # classes with their probabilities
+_SIDE = 320  # pixels of a picture in the report
 
 
 class ImageClassMetric(ClassMetric):
@@ -27,7 +29,7 @@ class ImageClassMetric(ClassMetric):
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(names)
         self._among = 0
-        self._pictures: Reservoir[tuple[dict[str, Any], int, list[float]]] = Reservoir(64)
+        self._pictures: Reservoir[tuple[Example, int, Tensor]] = Reservoir(64)
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
@@ -35,8 +37,9 @@ class ImageClassMetric(ClassMetric):
         np.add.at(self._table, (truth.tolist(), outputs.argmax(-1).tolist()), 1)
         top = outputs.topk(min(_TOP, outputs.shape[1]), -1).indices
         self._among += int((top == truth[:, None]).sum())
-        for example, label, row in zip(batch.texts, truth.tolist(), outputs.softmax(-1).tolist(), strict=True):
+        for example, label, row in zip(batch.texts, truth.tolist(), outputs.softmax(-1), strict=True):
             self._pictures.add((example, label, row))
+        self.rank(outputs, batch)
 
     def compute(self) -> dict[str, MetricValue]:
         values = super().compute()
@@ -45,12 +48,13 @@ class ImageClassMetric(ClassMetric):
         return values
 
     def samples(self, count: int) -> list[dict[str, Any]]:
-        return [self._sample(*one) for one in self._pictures.take(count)]
+        return [self.sample(*one) for one in self._pictures.take(count)]
 
-    def _sample(self, example: dict[str, Any], label: int, row: list[float]) -> dict[str, Any]:
+    def sample(self, example: Example, truth: int, probabilities: Tensor) -> dict[str, Any]:
+        row = probabilities.tolist()
         order = np.argsort(row)[::-1][:_SHOWN].tolist()
-        sample = {"source": example.get("where", ""), "target": self.names[label], "output": self.names[order[0]]}
+        sample = {"source": example.get("where", ""), "target": self.names[truth], "output": self.names[order[0]]}
         frames = example["video"] if "video" in example else [example["image"]]
         scores = [[self.names[i], round(row[i], 4)] for i in order]
-        sample["picture"] = {"kind": "scores", "frames": [*map(png, frames)], "scores": scores}
+        sample["picture"] = {"kind": "scores", "frames": [png(frame, _SIDE) for frame in frames], "scores": scores}
         return sample

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from ...look.pictures import draws
 from ...look.pictures.bitmap import beside
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
+from ...metrics.extremes import Extremes, Ranking
 from ..samples import Reservoir
 
 register("explained", scale="fraction", higher_is_better=True)
+register("reconstruction_error", "Mean squared error of the pixels", higher_is_better=False)
 
 _HIDDEN = 0.5  # brightness of hidden patches, 0 … 1
 
@@ -37,6 +40,7 @@ class ReconstructionMetric(Metric):
         self._sum, self._squares = np.zeros(len(mean)), 0.0
         self._from_truth = False  # whether mean and deviation of each patch come from the truth
         self._pictures: Reservoir[tuple[str, dict[str, NDArray[Any]], float]] = Reservoir(32)
+        self._ranking = Ranking("reconstruction_error")
 
     def evaluate(self, model: nn.Module, batch: Batch) -> None:
         head: Any = model.head
@@ -67,7 +71,9 @@ class ReconstructionMetric(Metric):
             images = {
                 name: unpatchify(part[None], grid, patch, "last")[0].cpu().numpy() for name, part in parts.items()
             }
-            self._pictures.add((str(batch.texts[row].get("where", "")), images, error))
+            where = str(batch.texts[row].get("where", ""))
+            self._pictures.add((where, images, error))
+            self._ranking.add(error, partial(self._sample, where, images, ""))
 
     def _measure(self, output: Tensor, truth: Tensor) -> None:
         """Add patches (n, h · w · C) to the sums."""
@@ -84,9 +90,15 @@ class ReconstructionMetric(Metric):
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [
-            {"source": where, "output": f"mean squared error {error:.3f}", "picture": self._picture(shown)}
+            self._sample(where, shown, f"mean squared error {error:.3f}")
             for where, shown, error in self._pictures.take(count)
         ]
+
+    def extremes(self) -> Extremes | None:
+        return self._ranking.extremes()
+
+    def _sample(self, where: str, shown: dict[str, NDArray[Any]], output: str) -> dict[str, Any]:
+        return {"source": where, "output": output, "picture": self._picture(shown)}
 
     def _picture(self, shown: dict[str, NDArray[Any]]) -> dict[str, Any]:
         seen, made, truth = (denormalized(shown[name], *self._scale) for name in ("seen", "made", "truth"))

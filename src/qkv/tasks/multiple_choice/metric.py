@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
+from ...metrics.extremes import Extremes, Ranking
 from ..samples import evenly
 
 register("accuracy", scale="fraction", higher_is_better=True)
@@ -19,11 +21,16 @@ class ChoiceMetric(Metric):
 
     def __init__(self) -> None:
         self._shown: list[tuple[dict[str, Any], int, int]] = []
+        self._ranking = Ranking("true_class_probability")
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
-        chosen = candidate_scores(outputs, batch).argmax(-1).tolist()
-        self._shown += zip(batch.texts, batch.labels.tolist(), chosen, strict=True)
+        scores = candidate_scores(outputs, batch)
+        rows = list(zip(batch.texts, batch.labels.tolist(), scores.argmax(-1).tolist(), strict=True))
+        self._shown += rows
+        for row, probabilities in zip(rows, scores.softmax(-1), strict=True):
+            _, truth, _ = row
+            self._ranking.add(float(probabilities[truth]), partial(_sample, *row))
 
     def compute(self) -> dict[str, MetricValue]:
         if not self._shown:
@@ -31,10 +38,14 @@ class ChoiceMetric(Metric):
         return {"accuracy": MetricValue(sum(truth == chosen for _, truth, chosen in self._shown) / len(self._shown))}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
-        return [
-            {"source": example["text"], "target": example["choices"][truth], "output": example["choices"][chosen]}
-            for example, truth, chosen in evenly(self._shown, count)
-        ]
+        return [_sample(*one) for one in evenly(self._shown, count)]
+
+    def extremes(self) -> Extremes | None:
+        return self._ranking.extremes()
+
+
+def _sample(example: dict[str, Any], truth: int, chosen: int) -> dict[str, Any]:
+    return {"source": example["text"], "target": example["choices"][truth], "output": example["choices"][chosen]}
 
 
 def candidate_scores(outputs: Tensor, batch: Batch) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
+from ...metrics.extremes import Extremes, Ranking
 from ...metrics.squad import exact, token_f1
 from ..samples import evenly
 
@@ -74,6 +76,13 @@ class AnswerMetric(Metric):
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [self._sample(question) for question in evenly(list(self._all.values()), count)]
+
+    def extremes(self) -> Extremes | None:
+        ranking = Ranking("token_f1")
+        for question in self._all.values():
+            score = token_f1(self.answer(question), question.example["answers"])
+            ranking.add(score, partial(self._sample, question))
+        return ranking.extremes()
 
     def _sample(self, question: Question) -> dict[str, Any]:
         example, none = question.example, "(no answer)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any, Literal
 
@@ -21,11 +22,13 @@ from ...look.pictures import draws
 from ...look.pictures.bitmap import beside
 from ...look.svg import tag
 from ...metrics.base import Metric, MetricValue, model_outputs
+from ...metrics.extremes import Extremes, Ranking
 from ...metrics.intersection_over_union import ious
 
 Views = Literal[1, 2, 4, 8]
 _FLIPS: tuple[tuple[int, ...], ...] = ((), (3,), (2,), (2, 3))  # the axes of each
 _KEPT = 16  # pictures kept to be shown
+_OPEN = 16  # pictures at a time that are assembled from tiles, which come one picture after the other
 
 
 @dataclass
@@ -50,7 +53,9 @@ class SegmentationMetric(Metric):
     ) -> None:
         self._classes, self._scale, self._views = classes, (mean, std), views
         self._confusion = np.zeros((len(classes), len(classes)), np.int64)
-        self._kept: dict[str, _Canvas] = {}
+        self._open: dict[str, _Canvas] = {}  # pictures of which more tiles may come
+        self._kept: list[dict[str, Any]] = []
+        self._ranking = Ranking("miou")
 
     def evaluate(self, model: nn.Module, batch: Batch) -> None:
         outputs = seen_in(self._views, model, batch)
@@ -65,21 +70,21 @@ class SegmentationMetric(Metric):
             pairs = torch.bincount(n * truth[counted] + predicted[counted], minlength=n * n)
             confusion = pairs.reshape(n, n).numpy()
             self._confusion += confusion
-            self._keep(batch, row, truth.numpy(), predicted.numpy(), confusion)
+            self._paste(batch, row, truth.numpy(), predicted.numpy(), confusion)
 
-    def _keep(
+    def _paste(
         self, batch: Batch, row: int, truth: NDArray[Any], predicted: NDArray[Any], confusion: NDArray[np.int64]
     ) -> None:
         """Copy a tile into the picture that it belongs to."""
         about = batch.texts[row]
         top, left, size = about["place"]
-        canvas = self._kept.get(about["where"])
+        canvas = self._open.get(about["where"])
         if canvas is None:
-            if len(self._kept) == _KEPT:
-                return
+            if len(self._open) == _OPEN:
+                self._finish(next(iter(self._open)))
             empty = np.full(size, IGNORE)
             image = np.zeros((len(batch.inputs["ids"][row]), *size), np.uint8)
-            canvas = self._kept[about["where"]] = _Canvas(image, empty, empty.copy(), 0 * confusion)
+            canvas = self._open[about["where"]] = _Canvas(image, empty, empty.copy(), 0 * confusion)
         canvas.confusion = canvas.confusion + confusion
         high, wide = (min(n, end - at) for n, end, at in zip(truth.shape, size, (top, left), strict=True))
         here, part = (slice(top, top + high), slice(left, left + wide)), (slice(high), slice(wide))
@@ -89,6 +94,18 @@ class SegmentationMetric(Metric):
         canvas.truth[here][own] = truth[part][own]
         free = own | (canvas.predicted[here] == IGNORE)
         canvas.predicted[here] = np.where(free, predicted[part], canvas.predicted[here])
+
+    def _finish(self, where: str) -> None:
+        """Take a picture whose tiles have all come as a sample, if it is among the first, and rank it."""
+        canvas = self._open.pop(where)
+        score = _mean(ious(canvas.confusion))
+        if len(self._kept) < _KEPT:
+            self._kept.append(self._sample(where, canvas, f"mean IoU {score:.3f}"))
+        self._ranking.add(score, partial(self._sample, where, canvas, ""))
+
+    def _finish_all(self) -> None:
+        for where in list(self._open):
+            self._finish(where)
 
     def compute(self) -> dict[str, MetricValue]:
         shares = ious(self._confusion)
@@ -102,21 +119,26 @@ class SegmentationMetric(Metric):
         }
 
     def samples(self, count: int) -> list[dict[str, Any]]:
+        self._finish_all()
+        return self._kept[:count]
+
+    def extremes(self) -> Extremes | None:
+        self._finish_all()
+        return self._ranking.extremes()
+
+    def _sample(self, where: str, canvas: _Canvas, output: str) -> dict[str, Any]:
         names = [[name, "#{:02x}{:02x}{:02x}".format(*class_color(k))] for k, name in enumerate(self._classes)]
-        return [
-            {
-                "source": where,
-                "output": f"mean IoU {_mean(ious(canvas.confusion)):.3f}",
-                "picture": {
-                    "kind": "mask",
-                    "image": png(canvas.image),
-                    "truth": class_png(canvas.truth),
-                    "made": class_png(canvas.predicted),
-                    "classes": names,
-                },
-            }
-            for where, canvas in list(self._kept.items())[:count]
-        ]
+        return {
+            "source": where,
+            "output": output,
+            "picture": {
+                "kind": "mask",
+                "image": png(canvas.image),
+                "truth": class_png(canvas.truth),
+                "made": class_png(canvas.predicted),
+                "classes": names,
+            },
+        }
 
 
 def seen_in(views: Views, model: nn.Module, batch: Batch) -> Tensor:

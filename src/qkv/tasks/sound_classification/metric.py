@@ -10,6 +10,7 @@ from markupsafe import Markup
 from torch import Tensor
 
 from ...core.batch import Batch
+from ...data.source import Example
 from ...look.pictures import draws
 from ...look.pictures.bitmap import bitmap
 from ..samples import evenly
@@ -28,15 +29,15 @@ class SoundClassMetric(ClassMetric):
     def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
         super().update(outputs, batch)
-        rows = zip(batch.texts, batch.labels.tolist(), outputs.argmax(-1).tolist(), strict=True)
-        for example, truth, predicted in list(rows)[: _KEPT - len(self._heard)]:
-            mels = np.round(example["mels"], 2).tolist()
-            picture = {"kind": "spectrogram", "values": mels}
-            names = {"target": self.names[truth], "output": self.names[predicted]}
-            self._heard.append({"source": example["where"], **names, "picture": picture})
+        rows = zip(batch.texts, batch.labels.tolist(), outputs, strict=True)
+        self._heard += [self.sample(*row) for row in list(rows)[: _KEPT - len(self._heard)]]
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return evenly(self._heard, count)
+
+    def sample(self, example: Example, truth: int, probabilities: Tensor) -> dict[str, Any]:
+        picture = {"kind": "spectrogram", "values": np.round(example["mels"], 2).tolist()}
+        return {**super().sample(example, truth, probabilities), "source": example["where"], "picture": picture}
 
 
 @draws("spectrogram")

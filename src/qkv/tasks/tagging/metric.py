@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -13,6 +15,7 @@ from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
 from ...metrics.display import register
 from ...metrics.entities import Scheme, agreement
+from ...metrics.extremes import Extremes, Ranking
 from ..samples import evenly
 
 register("accuracy", scale="fraction", higher_is_better=True)
@@ -89,6 +92,21 @@ class TagMetric(Metric):
 
     def samples(self, count: int) -> list[dict[str, Any]]:
         return [_sample(one) for one in evenly(list(self._all.values()), count)]
+
+    def extremes(self) -> Extremes | None:
+        """By the F1 of the entities of a text, or the share of its words with the right tag."""
+        ranking = Ranking("accuracy" if self._scheme == "plain" else "entity_f1")
+        for one in self._all.values():
+            tags, true = one.compared
+            if self._scheme == "plain":
+                right = [tag == truth for tag, truth in zip(tags, true, strict=True) if truth]
+                score, size = (sum(right) / len(right) if right else math.nan), len(right)
+            else:
+                agreed = agreement([tags], [true], self._scheme)
+                size = agreed.true + agreed.predicted
+                score = agreed.f1 if size else math.nan
+            ranking.add(score, partial(_sample, one), size)
+        return ranking.extremes()
 
 
 def _sample(one: Tagged) -> dict[str, Any]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from ...core.batch import Batch
+from ...data.source import Example
 from ...metrics.base import Metric, MetricValue
 from ...metrics.classification import f1, mcc
+from ...metrics.extremes import Extremes, Ranking
 from ..samples import evenly, read_of
 
 
@@ -21,12 +24,20 @@ class ClassMetric(Metric):
         self.names = tuple(names)
         self._table = np.zeros((len(names), len(names)), np.int64)  # true classes (rows) × predicted ones
         self._shown: list[tuple[str, int, int]] = []
+        self._ranking = Ranking("true_class_probability")
 
     def update(self, outputs: Tensor, batch: Batch) -> None:
         assert batch.labels is not None
         truth, predicted = batch.labels.tolist(), outputs.argmax(-1).tolist()
         np.add.at(self._table, (truth, predicted), 1)
         self._shown += zip(map(read_of, batch.texts), truth, predicted, strict=True)
+        self.rank(outputs, batch)
+
+    def rank(self, outputs: Tensor, batch: Batch) -> None:
+        """Rank the examples by the probability of the true class."""
+        assert batch.labels is not None
+        for example, truth, row in zip(batch.texts, batch.labels.tolist(), outputs.softmax(-1), strict=True):
+            self._ranking.add(float(row[truth]), partial(self.sample, example, truth, row))
 
     def compute(self) -> dict[str, MetricValue]:
         if not self._table.any():
@@ -50,3 +61,11 @@ class ClassMetric(Metric):
             {"source": text, "target": self.names[truth], "output": self.names[predicted]}
             for text, truth, predicted in evenly(self._shown, count)
         ]
+
+    def extremes(self) -> Extremes | None:
+        return self._ranking.extremes()
+
+    def sample(self, example: Example, truth: int, probabilities: Tensor) -> dict[str, Any]:
+        """Return one example as a sample."""
+        output = self.names[int(probabilities.argmax())]
+        return {"source": read_of(example), "target": self.names[truth], "output": output}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
 from ...metrics.correlation import correlations
+from ...metrics.extremes import Extremes, Ranking
 from ..samples import evenly, read_of
 
 
@@ -29,12 +31,19 @@ class NumberMetric(Metric):
         return correlations([truth for _, truth, _ in self._shown], [predicted for _, _, predicted in self._shown])
 
     def samples(self, count: int) -> list[dict[str, Any]]:
-        return [
-            {
-                "source": text,
-                "target": f"{self._score(truth):.2f}",
-                "output": f"{self._score(output):.2f}",
-                "graded": True,
-            }
-            for text, truth, output in evenly(self._shown, count)
-        ]
+        return [self._sample(*one) for one in evenly(self._shown, count)]
+
+    def extremes(self) -> Extremes | None:
+        ranking = Ranking("absolute_error")
+        for one in self._shown:
+            _, truth, output = one
+            ranking.add(abs(self._score(output) - self._score(truth)), partial(self._sample, *one))
+        return ranking.extremes()
+
+    def _sample(self, text: str, truth: float, output: float) -> dict[str, Any]:
+        return {
+            "source": text,
+            "target": f"{self._score(truth):.2f}",
+            "output": f"{self._score(output):.2f}",
+            "graded": True,
+        }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,8 +12,12 @@ from torch.nn import functional as F
 from ...core.batch import Batch
 from ...metrics.base import Metric, MetricValue
 from ...metrics.correlation import correlations
+from ...metrics.display import register
+from ...metrics.extremes import Extremes, Ranking
 from ...metrics.retrieval import Retrieval
 from ..samples import evenly, read_of
+
+register("cosine", "Cosine of the pair", "correlation", higher_is_better=True, part=True)
 
 
 class SimilarityMetric(Metric):
@@ -47,14 +52,21 @@ class SimilarityMetric(Metric):
         return {"accuracy": accuracy, **self._retrieval.compute()}
 
     def samples(self, count: int) -> list[dict[str, Any]]:
-        return [
-            {
-                "source": text,
-                "output": f"{output:.2f}",
-                **({} if truth is None else {"target": f"{truth:.2f}", "graded": True}),
-            }
-            for text, truth, output in evenly(self._shown, count)
-        ]
+        return [_sample(*one) for one in evenly(self._shown, count)]
+
+    def extremes(self) -> Extremes | None:
+        """By the error of labelled pairs, by the cosine of positive ones."""
+        labelled = any(truth is not None for _, truth, _ in self._shown)
+        ranking = Ranking("absolute_error" if labelled else "cosine")
+        for one in self._shown:
+            _, truth, output = one
+            ranking.add(output if truth is None else abs(output - truth), partial(_sample, *one))
+        return ranking.extremes()
+
+
+def _sample(text: str, truth: float | None, output: float) -> dict[str, Any]:
+    labelled = {} if truth is None else {"target": f"{truth:.2f}", "graded": True}
+    return {"source": text, "output": f"{output:.2f}", **labelled}
 
 
 def cosines(outputs: Tensor, batch: Batch) -> Tensor:
