@@ -61,6 +61,7 @@ _HOME = {
     ],
     "models.heads.sequence": ["SequenceClassifier"],
     "models.initialization": ["Initialization", "Glorot", "Normal", "T5Normal"],
+    "attention.convolution": ["Convolution", "ByteNetConvolution"],
     "attention.latent": ["LatentAttention"],
     "attention.linear": ["LinearAttention"],
     "attention.linformer": ["Linformer"],
@@ -114,6 +115,8 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .attention.attend import attend as attend
     from .attention.attend import merge as merge
     from .attention.bigbird import BlockSparseAttention as BlockSparseAttention
+    from .attention.convolution import ByteNetConvolution as ByteNetConvolution
+    from .attention.convolution import Convolution as Convolution
     from .attention.feature_maps import Elu1 as Elu1
     from .attention.feature_maps import Favor as Favor
     from .attention.feature_maps import FeatureMap as FeatureMap

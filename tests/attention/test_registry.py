@@ -7,7 +7,7 @@ import sys
 
 KINDS = {
     *("none", "attention", "block-sparse", "global-attention", "latent-attention", "linear-attention", "linformer"),
-    *("lsh-attention", "performer"),
+    *("lsh-attention", "performer", "convolution", "bytenet"),
 }
 
 

@@ -148,7 +148,10 @@ DECODERS = ("decoder", "encoder-decoder")
 # Mixers over whole sequences, held to transformers in tests/families and to their equations in tests/attention.
 OF_LONG_TEXTS = ("global-attention", "block-sparse")
 # Other mathematics, which is held to its own definition: tests/contracts/test_linear_mixers.py, tests/attention/test_*.py
-OF_THEIR_OWN = ("linear-attention", "performer", "linformer", "lsh-attention", "latent-attention")
+OF_THEIR_OWN = (
+    *("linear-attention", "performer", "linformer", "lsh-attention", "latent-attention"),
+    *("convolution", "bytenet"),
+)
 
 # Roles and the module that a new kind's example belongs in; `test_axes.py` walks over it.
 TABLES: Mapping[type[Spec], tuple[str, Mapping[str, Any]]] = {

@@ -1,5 +1,5 @@
-"""The contracts for mixers that sum over keys: cached = uncached, padded = alone, packed = separate, accumulated = whole,
-compiled = eager, with every feature map, in every shape of model."""
+"""The contracts for mixers with a state of their own, sums over keys or last inputs: cached = uncached, padded = alone,
+packed = separate, accumulated = whole, compiled = eager, with every feature map, in every shape of model."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from small import alone, distance, gradients, ids, model, packed, padded, same, 
 from torch import Tensor
 
 import qkv
+from qkv.attention.convolution import ByteNetConvolution, Convolution
 from qkv.attention.feature_maps import Favor, FeatureMap, Relu
 from qkv.attention.linear import LinearAttention
 from qkv.attention.multi_head import Attention
@@ -29,7 +30,10 @@ MIXERS = [
     Example("relu", LinearAttention(n_heads=4, features=Relu())),
     Example("favor", LinearAttention(n_heads=4, features=Favor(n_features=7, orthogonal=False))),
     Example("performer", Performer(n_heads=4, features=Favor(n_features=11))),
+    Example("convolution", Convolution(kernel=3, dilation=2, gated=True)),
+    Example("bytenet", ByteNetConvolution(kernel=3, d_inner=6)),
 ]
+SUMS = [example for example in MIXERS if isinstance(example.value, LinearAttention)]
 POSITIONS = [Example("none", NoPosition()), Example("learned", Learned()), Example("rotary", Rotary())]
 AXES = {
     "mixer": MIXERS,
@@ -41,8 +45,14 @@ AXES = {
 
 
 def test_every_feature_map_is_here() -> None:
-    maps = {example.value.features.kind for example in MIXERS}
+    maps = {example.value.features.kind for example in SUMS}
     assert maps == {kind for kind, cls in FeatureMap.kinds.items() if cls.__module__.startswith("qkv.")}
+
+
+def without_heads(case: Combination) -> str | None:
+    if isinstance(case.mixer, Convolution) and (case.heads or isinstance(case.position, Rotary)):
+        return "a convolution has no heads to rotate or to share"
+    return None
 
 
 def made(case: Combination, layers: int = 2) -> TransformerModel:
@@ -62,7 +72,7 @@ def inputs_of(case: Combination, tokens: Tensor, layout: Any, source: Tensor, so
     return {"ids": source, "layout": source_layout, "target": tokens, "target_layout": layout}
 
 
-@pytest.mark.contract(Contract({**AXES, "side": words("left", "right", "holes")}, fast=1, whole=2))
+@pytest.mark.contract(Contract({**AXES, "side": words("left", "right", "holes")}, without_heads, fast=1, whole=2))
 def test_padded_is_alone(case: Combination) -> None:
     built, lengths, sources = made(case), [6, 1, 9], [2, 8, 5]
     rows, others = ([ids(n, seed=n + i) for n in counts] for i, counts in enumerate((lengths, sources)))
@@ -77,7 +87,7 @@ def test_padded_is_alone(case: Combination) -> None:
     same_gradients(together, gradients(built))
 
 
-@pytest.mark.contract(Contract(AXES, fast=1, whole=2))
+@pytest.mark.contract(Contract(AXES, without_heads, fast=1, whole=2))
 def test_packed_is_separate(case: Combination) -> None:
     built, rows, sources = made(case), [[4, 1, 5], [7, 2]], [[3, 2, 1], [1, 6]]
     layout, source_layout = packed(rows, 11), packed(sources)
@@ -105,7 +115,7 @@ WAYS = {"steps": range(4, 14), "chunks": [4, 6, 9, 10, 13], "end": [12, 13]}
 
 
 def decoders(case: Combination) -> str | None:
-    return "an encoder does not decode" if case.family == "encoder" else None
+    return "an encoder does not decode" if case.family == "encoder" else without_heads(case)
 
 
 @pytest.mark.contract(Contract({**AXES, "way": named(WAYS)}, decoders, fast=1, whole=2))
@@ -135,7 +145,7 @@ def test_cached_is_uncached(case: Combination) -> None:
             same(steps[i], built(**lone)[0, -3:], what=f"beam {i} of row {row}")
 
 
-@pytest.mark.parametrize("mixer", [example.value for example in MIXERS], ids=lambda m: m.kind)
+@pytest.mark.parametrize("mixer", [example.value for example in SUMS], ids=lambda m: m.kind)
 def test_a_state_does_not_grow(mixer: LinearAttention) -> None:
     spec = qkv.preset("gpt2", n_layers=1, d_model=16, n_heads=4, vocab_size=17, max_positions=99)
     mixer = mixer.replace(pattern=causal(), n_kv_heads=2, d_value=6)
@@ -153,7 +163,7 @@ def test_a_state_does_not_grow(mixer: LinearAttention) -> None:
     assert cache.length == 60  # nothing was taken back anywhere
 
 
-@pytest.mark.contract(Contract(AXES, fast=1, whole=1))
+@pytest.mark.contract(Contract(AXES, without_heads, fast=1, whole=1))
 def test_accumulated_is_whole(case: Combination) -> None:
     """Micro-batches of unequal numbers of tokens, against all rows at once: the gradients of sums."""
     built, lengths = made(case), [6, 1, 9, 4]
@@ -172,7 +182,7 @@ def test_accumulated_is_whole(case: Combination) -> None:
 TRACED = {**{axis: AXES[axis] for axis in AXES if axis != "block"}, "rows": words("plain", "left", "packed")}
 
 
-@pytest.mark.contract(Contract(TRACED, fast=1, whole=2))
+@pytest.mark.contract(Contract(TRACED, without_heads, fast=1, whole=2))
 def test_compiled_is_eager(case: Combination) -> None:
     torch.compiler.reset()
     built = made(case, layers=1)

@@ -1,3 +1,3 @@
 """Attention: the function `attend`, score functions, weightings, and one module for each mechanism."""
 
-from . import bigbird, latent, linear, linformer, longformer, lsh, performer  # noqa: F401  (registers their kinds)
+from . import bigbird, convolution, latent, linear, linformer, longformer, lsh, performer  # noqa: F401  (registers their kinds)
