@@ -222,7 +222,8 @@ def _predicted(run: LoadedModel, text: str) -> ForwardPass:
     if not calls:
         raise ValueError(f"{run.name} is {kind_of(run)} without Transformer layers to look into")
     sequences = {name: _sequence(run, call) for name, call in calls.items()}
-    facts = (("prediction", prediction.text.removeprefix(f"{text}: ")),)
+    shown = prediction.text.removeprefix(f"{text}: ").removesuffix(f"\t{text}")
+    facts = (("prediction", shown),)
     task = run.trained_on
     if isinstance(task, Caption) and "decoder" not in calls:
         return _captioned(run, task, calls["encoder"], str(prediction.fields["output"]), text)

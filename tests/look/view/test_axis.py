@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qkv.core.layout import Grid
-from qkv.look.view.axis import MOST_TOKENS, Axis, patch_labels, spread, window
+from qkv.look.view.axis import MOST_QUERIES, MOST_TOKENS, Axis, patch_labels, spread, window
 
 
 def test_the_first_tokens_unless_others_are_chosen() -> None:
@@ -24,7 +24,7 @@ def test_patches_are_named_by_row_and_column() -> None:
 def test_queries_of_a_picture_are_spread_over_it(side: int) -> None:
     grid = Grid(side, side, 1)
     queries = spread(grid)
-    assert len(queries) <= MOST_TOKENS and queries[0] == 0 and len(set(queries)) == len(queries)
+    assert len(queries) <= MOST_QUERIES and queries[0] == 0 and len(set(queries)) == len(queries)
     assert max(queries) < grid.tokens
     if side < 8:
         assert queries == tuple(range(grid.tokens))

@@ -153,15 +153,23 @@
     return make("div", { class: "scroll" }, grid);
   }
   function thumbnail(canvas, one, place, size) {
-    const T = query().rows.length, S = key().shown.length, weights = weightsOf(one, place, false), out = excluded(one, place);
+    let T = query().rows.length, S = key().shown.length, weights = weightsOf(one, place, false), out = excluded(one, place);
+    const grid = hasPicture() && !out ? key().grid : null;
+    if (grid) { // where on the picture the queries look, on average
+      const mean = new Float32Array(grid.rows * grid.columns);
+      for (let t = 0; t < T; t++) for (let p = 0; p < mean.length; p++) mean[p] += weights[t * S + grid.before + p];
+      const most = Math.max(...mean);
+      weights = mean.map((value) => value / most);
+      T = grid.rows; S = grid.columns;
+    }
     canvas.width = S; canvas.height = T;
     canvas.style.width = `${Math.round(size * Math.min(1, S / T) + 0.5)}px`;
     canvas.style.height = `${Math.round(size * Math.min(1, T / S) + 0.5)}px`;
     const context = canvas.getContext("2d"), image = context.createImageData(S, T);
     const ink = rgb(color("--heat")), gone = rgb(color("--out"));
     for (let t = 0; t < T; t++) {
-      let top = 1e-9;
-      for (let s = 0; s < S; s++) top = Math.max(top, weights[t * S + s]);
+      let top = grid ? 1 : 1e-9;
+      for (let s = 0; s < S && !grid; s++) top = Math.max(top, weights[t * S + s]);
       for (let s = 0; s < S; s++) {
         const i = (t * S + s) * 4, hidden = out && out(t, s);
         const share = hidden ? ((t + s) % 3 ? 0 : 0.55) : weights[t * S + s] / top;
@@ -223,6 +231,7 @@
     holder.replaceChildren(make("h3", {}, title()), chips || "", bar, drawing);
     if (drawing.after) drawing.after();
     drawScore();
+    toAddress();
   }
   function title() {
     const one = layer(), numbers = state.heads.map((place) => one.heads[place]);
@@ -435,7 +444,6 @@
     }
     function select(index) { Object.assign(state, { tokens: [index], side: "query", pair: [index, strongest(index)] }); draw(); }
     function paint() {
-      const dark = rgb(color("--page"));
       for (const [canvas, weights] of drawn) {
         const context = canvas.getContext("2d");
         context.imageSmoothingEnabled = false;
@@ -444,7 +452,7 @@
         for (let p = 0; p < grid.rows * grid.columns; p++) top = Math.max(top, weights[t * S + grid.before + p]);
         for (let p = 0; p < grid.rows * grid.columns; p++) {
           const x = (p % grid.columns) * scale, y = Math.floor(p / grid.columns) * scale;
-          context.fillStyle = `rgba(${dark.join(",")},${0.88 * (1 - weights[t * S + grid.before + p] / top)})`;
+          context.fillStyle = `rgba(12,11,16,${0.9 * (1 - weights[t * S + grid.before + p] / top)})`;
           context.fillRect(x, y, scale, scale);
           if (own && query().rows[t] === grid.before + p) { context.strokeStyle = color("--s1"); context.lineWidth = 3; context.strokeRect(x + 1.5, y + 1.5, scale - 3, scale - 3); }
         }
@@ -570,7 +578,29 @@
     render();
   }
 
-  openView(0);
+  // ---- the address: page.html#layer=3&heads=0,5&mode=map ----
+  function fromAddress() {
+    const wanted = new URLSearchParams(location.hash.slice(1));
+    const number = (name, count) => (/^\d+$/.test(wanted.get(name) || "") && Number(wanted.get(name)) < count ? Number(wanted.get(name)) : null);
+    openView(number("input", data.views.length) || 0);
+    if (!view().groups.length) return;
+    const at = view().groups.findIndex((one) => one.name === wanted.get("kind"));
+    if (at > 0) openGroup(at);
+    const row = group().layers.findIndex((one) => String(one.index) === wanted.get("layer"));
+    if (row >= 0) Object.assign(state, { layer: row, heads: [0] });
+    const heads = (wanted.get("heads") || "").split(",").map((text) => layer().heads.findIndex((head) => String(head) === text)).filter((place) => place >= 0);
+    if (heads.length) state.heads = heads.slice(0, HEADS);
+    if (["lines", "map"].includes(wanted.get("mode")) && !(hasPicture() && wanted.get("mode") === "lines")) state.mode = wanted.get("mode");
+    const token = number("token", query().rows.length);
+    if (token !== null) Object.assign(state, { tokens: [token], side: "query", pair: [token, strongest(token)] });
+  }
+  function toAddress() {
+    const fields = { input: state.view, kind: group().name, layer: layer().index, heads: state.heads.map((place) => layer().heads[place]).join(","), mode: state.mode };
+    if (state.side === "query" && state.tokens.length === 1) fields.token = state.tokens[0];
+    try { history.replaceState(null, "", `#${new URLSearchParams(fields)}`); } catch (error) { /* a frame of a notebook has no address */ }
+  }
+
+  fromAddress();
   render();
   let width = window.innerWidth;
   window.addEventListener("resize", () => { if (window.innerWidth !== width) { width = window.innerWidth; render(); } });

@@ -8,6 +8,7 @@ from typing import Any
 from ...core.layout import Grid
 
 MOST_TOKENS = 64  # on display unless others are chosen
+MOST_QUERIES = 101  # of a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,7 @@ def _extra(i: int, count: int, name: str) -> str:
     return name if count == 1 else f"{name} {i}"
 
 
-def spread(grid: Grid, most: int = MOST_TOKENS) -> tuple[int, ...]:
+def spread(grid: Grid, most: int = MOST_QUERIES) -> tuple[int, ...]:
     """Return at most `most` tokens of a picture as queries: those before the patches, and patches on an even lattice."""
     stride = 1
     while grid.before + -(-grid.rows // stride) * -(-grid.columns // stride) > most:
