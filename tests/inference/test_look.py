@@ -158,7 +158,8 @@ def test_a_classifier_shows_its_prediction(tmp_path: Path) -> None:
 def test_experts_are_shown_by_token() -> None:
     run = run_untrained.of("mixtral-8x7b", run_untrained.words(), "continue", n_kv_heads=1, d_head=8, n_experts=3)
     view = run.look("abcd").views[0]
-    (panel,) = view.panels
+    panel, lens, heads = view.panels
+    assert (lens["title"], heads["title"]) == ("Logit lens", "Scores of heads")
     assert panel["kind"] == "heat" and panel["columns"] == list(view.axes["text"].labels)
     experts = [set(text.split("+")) for text in panel["texts"][0]]
     assert all(len(pair) == 2 and pair <= {"0", "1", "2"} for pair in experts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,16 +13,22 @@ from ..attention import tap
 from ..attention.multi_head import Mixer
 from ..generation import Generation
 from ..kernels.request import Request
+from ..look.analysis.head_scores import induction_scores
+from ..look.view.analysis_panels import MOST_TOKENS, head_scores_panel, lens_panel
 from ..look.view.attention import Group, attention_groups, by_group
 from ..look.view.axis import Axis, patch_labels, spread, window
 from ..look.view.experts import expert_panels, record_routing
 from ..look.view.figure import Figure, View
 from ..look.view.labels import find_word, token_labels
+from ..look.view.panels import Panel
 from ..look.view.rollout import rollout_group
+from ..models.transformer import TransformerModel
 from .loaded import LoadedModel
 from .look_passes import ForwardPass, TokenSequence, forward_pass
 
 __all__ = ["Figure", "look"]
+
+INDUCTION = 16  # random tokens that are repeated to measure induction
 
 
 def look(
@@ -80,6 +87,7 @@ def _view(
     focus = _focus(named, word)
     stacks = {stack: axes[stack] for stack in axes if any(r.name.startswith(f"{stack}.") for r in routings.layers)}
     panels = expert_panels(routings, {stack: (axis.labels, axis.shown) for stack, axis in stacks.items()})
+    panels += _analysis(run, passing, axes, requests)
     notes = [axis.note for axis in named.values() if axis.note]
     notes += [f"{group.name}: {group.note}" for group in groups if group.note and "rollout" not in group.name]
     if not groups:
@@ -111,11 +119,36 @@ def _with_predictions(
         return {}
     assert sequence.tokenizer is not None
     scores = passing.logits(hidden[:, list(axis.shown)])[0, :, : sequence.tokenizer.vocab_size]
-    labels = [token_labels(sequence.tokenizer, [i])[0] for i in scores.argmax(-1).tolist()]
+    labels = [_label(sequence, i) for i in scores.argmax(-1).tolist()]
     masks = sequence.masks
     writes = tuple(label if masks is None or i in masks else "" for i, label in zip(axis.shown, labels, strict=True))
     predicting = Axis(axis.name, axis.labels, axis.shown, axis.total, writes=writes)
     return {stack: predicting for stack, other in axes.items() if other.name == axis.name}
+
+
+def _label(sequence: TokenSequence, token: int) -> str:
+    """The label of a token that a model predicts, which may be beyond the tokenizer's vocabulary."""
+    if sequence.tokenizer is None or token >= sequence.tokenizer.vocab_size:
+        return f"#{token}"
+    return token_labels(sequence.tokenizer, [token])[0]
+
+
+def _analysis(
+    run: LoadedModel, passing: ForwardPass, axes: dict[str, Axis], requests: Sequence[Request]
+) -> list[Panel]:
+    """The logit lens of a language model, and the scores of its heads."""
+    panels: list[Panel] = []
+    sequence, axis, model = passing.sequences.get("decoder"), axes.get("decoder"), run.model
+    lens = isinstance(model, TransformerModel) and passing.logits is not None and passing.inputs is not None
+    if lens and sequence is not None and axis is not None and axis.total <= MOST_TOKENS:
+        assert passing.inputs is not None
+        panels.append(lens_panel(model, passing.inputs, axis.labels, axis.shown, partial(_label, sequence)))
+    induction = None
+    if lens and not model.is_encoder_decoder and model.spec.decoder is not None:
+        longest = model.max_positions or INDUCTION
+        induction = induction_scores(model, min(INDUCTION, longest // 2), batch=2) if longest >= 4 else None
+    scores = head_scores_panel(requests, induction)
+    return [*panels, scores] if scores is not None else panels
 
 
 def _named_axes(axes: dict[str, Axis]) -> dict[str, Axis]:

@@ -63,12 +63,14 @@ class ForwardPass:
     sequences: by stack, "encoder" or "decoder".
     facts:     (name, value) to show: the prediction or the output.
     logits:    the head of a language model, from hidden states (1, N, M); None for other models.
+    inputs:    arguments and options of the model for the same pass; None if it was recorded during a prediction.
     """
 
     run: Callable[[], Tensor | None]
     sequences: dict[str, TokenSequence]
     facts: tuple[tuple[str, str], ...] = ()
     logits: Callable[[Tensor], Tensor] | None = None
+    inputs: tuple[tuple[Tensor, ...], dict[str, Any]] | None = None
 
 
 def forward_pass(
@@ -134,7 +136,7 @@ def _masked(run: LoadedModel, text: str) -> ForwardPass:
         filled = fill(run, [text], top_k=3)[0]
         best = "; ".join(", ".join(f"{c.token.strip()} {c.probability:.3f}" for c in mask) for mask in filled.masks)
         facts = (("masks", best),)
-    return ForwardPass(lambda: run.model.hidden(**inputs), _both(sequence), facts, _head(run))
+    return ForwardPass(lambda: run.model.hidden(**inputs), _both(sequence), facts, _head(run), ((), inputs))
 
 
 def _continued(run: LoadedModel, text: str, count: int, settings: Generation) -> ForwardPass:
@@ -149,7 +151,8 @@ def _continued(run: LoadedModel, text: str, count: int, settings: Generation) ->
         facts = (("continuation", text_model.tokenizer.decode(new)),)
         ids = [*ids, *new]
     sequence = TokenSequence("text", len(ids), tuple(ids), text_model.tokenizer)
-    return ForwardPass(lambda: _hidden(run, _ids(run, ids)), _both(sequence), facts, _head(run))
+    inputs = _ids(run, ids)
+    return ForwardPass(lambda: _hidden(run, inputs), _both(sequence), facts, _head(run), ((inputs,), {}))
 
 
 def _translated(run: LoadedModel, text: str, target: str | None, settings: Generation) -> ForwardPass:
@@ -175,7 +178,8 @@ def _translated(run: LoadedModel, text: str, target: str | None, settings: Gener
             "output", len(read), tuple(read), text_model.tokenizer, next=tuple(written), written=recurrent
         ),
     }
-    return ForwardPass(lambda: _hidden(run, inputs, outputs), sequences, (fact,), _head(run))
+    pair = (inputs, outputs)
+    return ForwardPass(lambda: _hidden(run, *pair), sequences, (fact,), _head(run), (pair, {}))
 
 
 def _both(sequence: TokenSequence) -> dict[str, TokenSequence]:

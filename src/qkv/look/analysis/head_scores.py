@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +46,14 @@ def head_scores(model: nn.Module, *args: Any, **inputs: Any) -> list[HeadScores]
 
     Weights are recomputed one head and at most `ROWS` queries at a time. Layers whose mechanism has no weights are left out.
     """
+    return scores_of(_requests(model, *args, **inputs))
+
+
+def scores_of(requests: Sequence[Request]) -> list[HeadScores]:
+    """Return the scores of every head of recorded requests (`qkv.record`), in their order."""
     return [
         HeadScores(request.name, head, *_scores(request, head))
-        for request in _requests(model, *args, **inputs)
+        for request in requests
         for head in range(_heads(request))
     ]
 

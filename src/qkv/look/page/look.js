@@ -546,7 +546,7 @@
     }
     fill();
     const head_ = make("tr", {}, one.columns.map((name, i) => make("th", { scope: "col" }, make("button", { onclick: () => { order = { column: i, down: order.column === i ? !order.down : true }; fill(); } }, name))));
-    return make("div", { class: "scroll" }, make("table", { class: "plain" }, make("thead", {}, head_), body));
+    return make("div", { class: "scroll tall", tabindex: 0 }, make("table", { class: "plain" }, make("thead", {}, head_), body));
   }
   function treePanel(one) {
     const branch = (node) => make("li", { class: node.chosen ? "chosen" : "" }, make("span", {}, label(node.label), " "), make("small", {}, node.value === null ? "" : digits(node.value), node.why ? ` ${node.why}` : "", node.chosen ? " ✓" : ""),
