@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import importlib.util
 import lzma
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,20 @@ from qkv.data.files.lines import Lines
 from qkv.data.readers.parallel_text import Pairs
 from qkv.data.readers.text import Text
 
-PACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+
+def zstd(data: bytes) -> bytes:
+    """A frame with a checksum, as the command zstd writes it."""
+    name = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    library = pytest.importorskip(name, reason=f"{name} is not installed")
+    return library.compress(data, options={library.CompressionParameter.checksum_flag: 1})
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+    ".zst": zstd,
+}
 
 
 @pytest.mark.parametrize("suffix", PACK)
@@ -32,15 +46,17 @@ def test_every_packing_is_read_and_broken_ones_are_named(tmp_path: Path, suffix:
         b"no such thing",
     ):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}' is not a whole (gzip|xz|bzip2) file"):
+        with pytest.raises(ValueError, match=rf"a\.tsv\{suffix}' is not a whole (gzip|xz|bzip2|zstd) file"):
             Lines(path)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("backports") is not None, reason="zstd can be read here")
 def test_zstd_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compressed, "_ZSTD", ("no_such_module",))
     (tmp_path / "a.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    with pytest.raises(ValueError, match=r"zstd, which this Python can't read: `pip install backports\.zstd`"):
+    message = (
+        r"a\.txt\.zst' is compressed with zstd; reading it needs \w+, which is not installed: pip install 'qkv\[zstd\]'"
+    )
+    with pytest.raises(ValueError, match=message):
         Lines(tmp_path / "a.txt.zst")
 
 
@@ -64,3 +80,8 @@ def test_a_broken_file_of_a_folder_is_refused_or_left_out_by_name(tmp_path: Path
     assert any("skipped: " in note and "b.txt.xz" in note for note in skipping.notes())
     with pytest.raises(ValueError, match=r"none of the 1 files can be read: .*b\.txt\.xz"):
         skipping.replace(path=str(tmp_path / "b.txt.xz")).table("train")
+
+
+def test_zstd_files_of_several_frames_are_read_to_their_end(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.zst").write_bytes(zstd(b"one\n") + zstd(b"two\n"))
+    assert [Lines(tmp_path / "a.txt.zst")[i] for i in range(2)] == ["one", "two"]

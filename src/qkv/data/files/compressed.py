@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import importlib
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..optional_libraries import optional_library
 from .cache import CHUNK, Bytes, Stamp, derived, mapped, stamp_of
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
@@ -68,17 +68,6 @@ def _reader(path: Path) -> tuple[Callable[[Path], Any], tuple[type[Exception], .
         return lzma.open, (lzma.LZMAError, EOFError)
     if path.suffix == ".bz2":
         return bz2.open, (OSError, ValueError, EOFError)
-    library = _zstd(path)
+    purpose = f"{str(path)!r} is compressed with zstd; reading it"
+    library = optional_library("zstd", purpose, *_ZSTD)
     return library.open, (library.ZstdError, EOFError)
-
-
-def _zstd(path: Path) -> Any:
-    for name in _ZSTD:
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError:
-            continue
-    raise ValueError(
-        f"{str(path)!r} is packed with zstd, which this Python can't read: `pip install backports.zstd`, or unpack it "
-        "(zstd -d)"
-    )

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Protocol
 
 from ...core.spec import nearest
-from ..files.compressed import open_bytes
+from ..files.compressed import PACKED, open_bytes
 from ..source import SPLITS, Skipped, Split
 
 # The formats that Pillow reads by itself, see `images.NOT_READ`. Asking Pillow would import forty modules.
@@ -28,7 +28,7 @@ xpm
 """
 SUFFIXES = frozenset(f".{name}" for name in _FORMATS.split())
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
-TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+TABLES = tuple(f"{form}{packed}" for form in (".csv", ".tsv") for packed in ("", *PACKED))
 MOST_BYTES = 256 << 20  # in one file
 _MOST_UNPACKED = 1 << 30  # bytes in an archive that has to be read into memory
 
