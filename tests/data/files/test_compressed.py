@@ -8,7 +8,6 @@ import lzma
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 

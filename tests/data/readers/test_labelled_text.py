@@ -81,3 +81,12 @@ def test_what_is_held_out_is_not_trained_on(tmp_path: Path) -> None:
     source = Labelled(path=path)
     train, test = ({e["text"] for e in source.examples(split)} for split in ("train", "test"))
     assert len(train) == 240 and len(test) == 30 and not train & test
+
+
+def test_other_separators_and_decimal_commas(tmp_path: Path) -> None:
+    text = 'text|score\n"a | b"|3,5\nc, d|1\n'
+    for name, sep in (("a.csv", "|"), ("a.txt", "pipe")):
+        source = Labelled(path=written(tmp_path / name, text), score="score", sep=sep, decimal=",")
+        assert [(e["text"], e["score"]) for e in entries(source)] == [("a | b", "3.5"), ("c, d", "1")]
+    tabs = written(tmp_path / "b.csv", "good, very\tyes\nbad\tno\n")
+    assert [e["label"] for e in entries(Labelled(path=tabs, text=0, label=1, sep="tab"))] == ["yes", "no"]

@@ -309,3 +309,11 @@ def test_several_references_in_a_list(write: Write) -> None:
         Skipped("without a text 'target'"),
         Skipped("without a text 'source'"),
     ]
+
+
+def test_another_separator(write: Write) -> None:
+    lines = [f"line {i}, of many; Zeile {i}, von vielen" for i in range(50)]
+    for name, sep in (("a.csv", "semicolon"), ("a.txt", ";"), ("a.tsv", ";")):
+        path = write(name, lines)
+        found = entries(Pairs(path=path, validation_path=path, test_path=path, sep=sep))
+        assert found[7] == {"source": "line 7, of many", "target": "Zeile 7, von vielen"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from qkv.data import Source
 from qkv.data.readers.time_series import Series
 from qkv.data.synthetic.waves import Waves
 
@@ -88,3 +89,46 @@ def test_numbers_beyond_float32_and_broken_csv_are_refused(tmp_path: Path) -> No
         Series(path=str(path), history=4, horizon=2).table("train")
     path.write_bytes(("a,b\n" + "1,2\n" * 40).encode("utf-16"))
     assert len(Series(path=str(path), history=4, horizon=2).table("train")) > 0
+
+
+def test_separators_decimal_commas_and_dates_of_other_formats(tmp_path: Path) -> None:
+    expected = Series(path=str(written(tmp_path / "a.csv")), history=4, horizon=2).values()
+    rows = [(f"{i % 28 + 1:02}.{i // 28 + 1:02}.2024", f"{i},0", f"{2 * i},0") for i in range(100)]
+    for name, sep, setting in (
+        ("b.csv", ";", None),
+        ("c.csv", "|", "pipe"),
+        ("d.tsv", "\t", None),
+        ("e.txt", "\t", "\\t"),
+    ):
+        lines = [sep.join(row) for row in [("date", "load", "price"), *rows]]
+        (tmp_path / name).write_text("\n".join(lines))
+        source = Series(
+            path=str(tmp_path / name), sep=setting, decimal=",", date_format="%d.%m.%Y", history=4, horizon=2
+        )
+        values, names = source.values()
+        np.testing.assert_array_equal(values, expected[0])
+        assert names == ("load", "price") and Source.from_json(source.to_json()) == source
+        assert "3 of 100 rows come at another time than 1 day" in source.notes()[0]
+    with pytest.raises(
+        ValueError, match=r"b\.csv, row 2: '01\.01\.2024' is not a date in the format '%Y' \(data\.date_format\)"
+    ):
+        Series(path=str(tmp_path / "b.csv"), decimal=",", date_format="%Y").values()
+    with pytest.raises(
+        ValueError, match=r"row 2, load: '0,0' is no number with a decimal point; data\.decimal=',' reads"
+    ):
+        Series(path=str(tmp_path / "b.csv")).values()
+
+
+def test_dates_without_separators_are_dates_if_a_format_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\n".join(f"202401{day:02},{day}" for day in range(31, 0, -1)))
+    with pytest.raises(ValueError, match=r"row 2 is of 20240130, before the row above it \(20240131\)"):
+        Series(path=str(tmp_path / "a.csv"), date_format="%Y%m%d").values()
+    assert Series(path=str(tmp_path / "a.csv")).values()[0].shape == (31, 2)
+
+
+@pytest.mark.parametrize("sep", ["", "ab", '"', "\n", "7", "."])
+def test_what_can_not_separate_cells_is_refused(sep: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"one character, such as ';', or its name \(comma, semicolon, tab, pipe, space\)"
+    ):
+        Series(path="a.csv", sep=sep)

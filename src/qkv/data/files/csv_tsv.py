@@ -16,16 +16,30 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator
 
 from .cache import Stamp, stamp_of
 from .csv_header import is_heading, short
 from .lines import LONGEST, Lines
 
 Form = Literal["csv", "tsv"]
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " "}
+
+
+def _one_character(name: str) -> str:
+    separator = SEPARATORS.get(name, name)
+    if len(separator) != 1 or separator in '"\r\n.' or separator.isalnum():
+        names = ", ".join(name for name in SEPARATORS if name.isalpha())
+        raise ValueError(f"a separator of cells is one character, such as ';', or its name ({names}), not {name!r}")
+    return separator
+
+
+Separator = Annotated[str, AfterValidator(_one_character)]
+"""The character between the cells of a row, or its name."""
 _SNIFFED = 200_000  # lines inspected to detect quoting
 _AGAIN = 8  # times that the lines of a file are reread after an unterminated quotation
 _WIDE = 1000  # rows inspected to find the number of cells
@@ -38,11 +52,20 @@ class Cells:
     read. Rows of quoted files may end with a lone carriage return, as on old Macs.
     """
 
-    def __init__(self, path: Path, form: Form, encoding: str, quoted: bool | None = None, strict: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        form: Form,
+        encoding: str,
+        quoted: bool | None = None,
+        strict: bool = True,
+        sep: str | None = None,
+    ) -> None:
         self.path, self._strict = path, strict
+        form = "csv" if sep not in (None, "\t") else form
         self._lines = Lines(path, encoding, strict)
         at = path.expanduser().resolve(), stamp_of(path.expanduser()), encoding, strict
-        self.delimiter = "\t" if form == "tsv" else _delimiter(self._lines[0].partition("\r")[0])
+        self.delimiter = sep or ("\t" if form == "tsv" else detected_separator(self._lines[0].partition("\r")[0]))
         self.marked = form == "tsv" and _marked(self._lines) is not None
         self.quoted = form == "csv" or (_looks_quoted(*at) if quoted is None else quoted)
         self._starts: NDArray[np.int64] | None = None
@@ -99,8 +122,8 @@ class Cells:
             yield f"the cells of {name} are {how} (data.quoted={other} reads them otherwise)"
 
 
-def _delimiter(first: str) -> str:
-    """A comma, or a semicolon, which is used in locales with a decimal comma."""
+def detected_separator(first: str) -> str:
+    """The separator of a CSV, by its first line: a comma, or a semicolon, which is used in locales with a decimal comma."""
     return ";" if ";" in first and "," not in first else ","
 
 

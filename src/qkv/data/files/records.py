@@ -17,7 +17,7 @@ from ..tables import ComputedTable
 from .cache import Stamp, stamp_of
 from .compressed import bare_name, existing
 from .csv_header import short
-from .csv_tsv import Cells
+from .csv_tsv import Cells, Form, Separator
 from .encodings import open_text
 from .json_lines import json_object, json_value
 from .lines import Lines
@@ -69,17 +69,23 @@ class Records:
 
 @dataclass(frozen=True)
 class RecordFormat:
-    """How a file is read: its format (by default from its name), encoding, whether it has a header and quoted cells (by
-    default detected), and whether bad records are errors."""
+    """How a file is read: its format (by default from its name), encoding, whether it has a header and quoted cells and how
+    cells are separated (by default detected), and whether bad records are errors."""
 
     format: Format | None = None
     encoding: str = "utf-8"
     header: bool | None = None
     quoted: bool | None = None
     strict: bool = True
+    sep: str | None = None
 
     def form(self, path: Path) -> Format:
-        return self.format or FORMATS.get(Path(bare_name(path)).suffix) or "lines"
+        other: Format = "csv" if self.sep else "lines"
+        return self.format or FORMATS.get(Path(bare_name(path)).suffix) or other
+
+    def cells(self, path: Path, form: Form) -> Cells:
+        """The rows of a CSV or TSV file."""
+        return Cells(path, form, self.encoding, self.quoted, self.strict, self.sep)
 
     def notes(self, path: Path, columns: Iterable[Column]) -> tuple[str, ...]:
         """Notes on what was detected in a file."""
@@ -87,7 +93,7 @@ class RecordFormat:
         if form not in ("csv", "tsv"):
             return ()
         named = any(isinstance(column, str) for column in columns)
-        cells = Cells(path, form, self.encoding, self.quoted, self.strict)
+        cells = self.cells(path, form)
         return tuple(cells.notes(True if named else self.header, self.quoted))
 
 
@@ -115,11 +121,13 @@ class RecordFiles(FilePerSplit):
     format: the file format, if the name of the file doesn't show it.
     header: whether the first line of a table holds column names; by default detected.
     quoted: whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
+    sep:    the character between cells, such as ";" or "|", or its name, such as "tab"; by default detected.
     """
 
     format: Format | None = None
     header: bool | None = None
     quoted: bool | None = None
+    sep: Separator | None = None
 
     @abstractmethod
     def record_columns(self) -> tuple[Column, ...]:
@@ -140,7 +148,7 @@ class RecordFiles(FilePerSplit):
 
     @property
     def _reading(self) -> RecordFormat:
-        return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict)
+        return RecordFormat(self.format, self.encoding, self.header, self.quoted, self.strict, self.sep)
 
     def notes(self) -> tuple[str, ...]:
         return (*self._reading.notes(self.paths("train")[0], self.record_columns()), *super().notes())
@@ -155,7 +163,7 @@ def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
     form = how.form(path)
     check_fits(path, len(open_text(path, how.encoding)), ROWS, "use fewer rows, or a machine with more memory")
     if form in ("csv", "tsv"):
-        cells = Cells(path, form, how.encoding, how.quoted, how.strict)
+        cells = how.cells(path, form)
         names = cells.names(how.header)
         rows = _rows(cells.__getitem__, range(bool(names), len(cells)), cells.line, how.strict)
         return Records(path, names, tuple(rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -12,15 +12,24 @@ _BACK = 3 * 3600  # seconds; local clocks go back by an hour in autumn
 _MORE = 1.5  # median steps: months differ in length
 
 
-def leaps(cells: Sequence[str], first_row: int) -> tuple[str, ...]:
+def leaps(cells: Sequence[str], first_row: int, date_format: str | None = None) -> tuple[str, ...]:
     """A note if some rows do not follow the previous row by the median step. None if all do, or if cells are not ISO dates.
+    With a `date_format`, in the notation of `datetime.strptime`, all cells have to be dates of that format.
 
     Raises ValueError if time goes backwards, as in files with the newest row first, or with one series below another.
     """
     try:
-        times = [datetime.fromisoformat(cell.strip()) for cell in cells]
+        if date_format is None:
+            times = [datetime.fromisoformat(cell.strip()) for cell in cells]
+        else:
+            times = list(_parsed(cells, first_row, date_format))
+    except ValueError:
+        if date_format is None:
+            return ()
+        raise
+    try:
         seconds = np.array([(after - before).total_seconds() for before, after in pairwise(times)])
-    except (ValueError, TypeError):  # no dates, or only some with a time zone
+    except TypeError:  # only some with a time zone
         return ()
     most = _BACK if (seconds >= 0).any() else 0
     backwards = np.flatnonzero(seconds < -most)
@@ -39,3 +48,13 @@ def leaps(cells: Sequence[str], first_row: int) -> tuple[str, ...]:
         f"{len(odd):,} of {len(cells):,} rows come at another time than {timedelta(seconds=usual)} after the one before "
         f"({where}), and are read as if they did not",
     )
+
+
+def _parsed(cells: Sequence[str], first_row: int, date_format: str) -> Iterator[datetime]:
+    for row, cell in enumerate(cells, first_row):
+        try:
+            yield datetime.strptime(cell.strip(), date_format)
+        except ValueError:
+            raise ValueError(
+                f"row {row}: {cell[:40]!r} is not a date in the format {date_format!r} (data.date_format)"
+            ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ..files.number_tables import DecimalMark
 from ..files.records import Column, RecordFiles, Records
 from ..source import Example, Skipped
 
@@ -16,7 +17,8 @@ class Labelled(RecordFiles, kind="labelled"):
     text, pair, label, score: the columns: names if the file begins with a line of names (fields of JSON, dotted if
         nested), else numbers from 0. By default `text`, and `label` unless there is a `score` or a `pair`. A `pair` is the
         second text, a `score` a number.
-    format, header, quoted: see `RecordFiles`.
+    decimal: the decimal mark of scores in CSV and TSV, "." or ",".
+    format, header, quoted, sep: see `RecordFiles`.
     """
 
     expects: ClassVar[str] = "a file with a text and its label in each row"
@@ -25,6 +27,7 @@ class Labelled(RecordFiles, kind="labelled"):
     pair: Column | None = None
     label: Column | None = None
     score: Column | None = None
+    decimal: DecimalMark = "."
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -44,6 +47,8 @@ class Labelled(RecordFiles, kind="labelled"):
             value = records.text(i, column) if name in ("text", "pair") else _label(records, i, column)
             if isinstance(value, Skipped):
                 return value
+            if name == "score" and isinstance(value, str):
+                value = value.replace(self.decimal, ".")
             example[name] = value
         return example
 

@@ -17,7 +17,7 @@ class Choices(RecordFiles, kind="choices"):
     text:    the column of the question, or of the text to be continued.
     choices: the columns of the candidates; in JSON, the field with a list of them, or several fields.
     answer:  the column with the right answer: its number from 0, its letter from A, or the candidate itself.
-    format, header, quoted: see `RecordFiles`.
+    format, header, quoted, sep: see `RecordFiles`.
     """
 
     expects: ClassVar[str] = "a file with a question and its candidates in each row"

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from ...core.spec import nearest
 from ..files.compressed import bare_name
 from ..files.csv_header import short
-from ..files.csv_tsv import Cells
+from ..files.csv_tsv import Cells, Separator
 from ..files.documents import text_example
 from ..files.json_lines import json_field, json_table, json_value
 from ..files.lines import Lines
@@ -34,6 +34,7 @@ class Pairs(TextFiles, kind="pairs"):
     format:  the file format, if the name of the file doesn't show it; a file with a tab in its first line is TSV.
     header:  whether the first line of a table holds column names; by default detected.
     quoted:  whether the cells of a TSV are quoted as in CSV; by default detected, see `files.csv_tsv`.
+    sep:     the character between the cells of a table, such as ";" or "|", or its name, such as "tab"; by default detected.
 
     With `tag`, every source begins with `<target_language>`, so that several corpora can train one model.
     """
@@ -61,6 +62,7 @@ class Pairs(TextFiles, kind="pairs"):
     format: NamedFormat | None = None
     header: bool | None = None
     quoted: bool | None = None
+    sep: Separator | None = None
     source_language: str | None = None
     target_language: str | None = None
     tag: bool = False
@@ -131,16 +133,18 @@ class Pairs(TextFiles, kind="pairs"):
         return (*self._cells(paths[0], form).notes(header, self.quoted), *super().notes())
 
     def _cells(self, path: Path, form: Literal["csv", "tsv"]) -> Cells:
-        return Cells(path, form, self.encoding, self.quoted, self.strict)
+        return Cells(path, form, self.encoding, self.quoted, self.strict, self.sep)
 
     def _form(self, path: Path) -> NamedFormat:
         form = self.format or FORMATS.get(Path(bare_name(path)).suffix)
+        if form is None and self.sep:
+            return "csv"
         if form is None and "\t" in self.lines(path)[0]:
             return "tsv"
         if form is None:
             raise ValueError(
                 f"{str(path)!r} is neither .tsv, .csv nor .jsonl by its name, and its first line has no tab; give "
-                "data.format, or two files as data.source and data.target"
+                "data.format or data.sep, or two files as data.source and data.target"
             )
         return form
 

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
-from ..files.csv_header import short
+from ..files.cache import Stamp, stamp_of
+from ..files.compressed import bare_name
+from ..files.csv_tsv import Separator, detected_separator
 from ..files.lines import whole_text
-from ..files.timestamps import leaps
+from ..files.number_tables import DecimalMark, NumberFormat, Numbers, NumberTable, number_table
 from ..source import SPLITS, Example, Source, Split, Table, new_name_of_refuse
-
-Numbers = NDArray[np.float32]
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 class Windows:
@@ -95,18 +93,25 @@ class SeriesSource(Source):
 
 
 class Series(SeriesSource, kind="series"):
-    """A CSV file (or .gz) of numbers with one row per time, oldest first; the first row may name the columns. If the first
-    column has dates, their order is checked, and uneven steps are noted.
+    """A CSV or TSV file (plain or compressed) of numbers with one row per time, oldest first; the first row may name the
+    columns. If the first column has dates, their order is checked, and uneven steps are noted.
 
     columns: the columns to read, by name or number from 0; by default all but a first column that isn't numbers (dates).
     gaps:    for cells without a number: "raise" an error, or "fill" them with the last value.
     rows:    the numbers of rows in the training, validation and test splits, in place of `shares`.
+    sep:     the character between cells, such as ";" or "|", or its name, such as "tab"; by default detected.
+    decimal: the decimal mark of numbers, "." or ",".
+    date_format: the format of dates in the first column, in the notation of `datetime.strptime`, such as
+             "%d.%m.%Y %H:%M"; by default ISO 8601.
     """
 
     path: str = ""
     columns: tuple[str | int, ...] | None = None
     gaps: Annotated[Literal["raise", "fill"], BeforeValidator(new_name_of_refuse)] = "raise"
     rows: tuple[int, int, int] | None = None
+    sep: Separator | None = None
+    decimal: DecimalMark = "."
+    date_format: str | None = None
 
     def edges(self, n: int) -> list[int]:
         if self.rows is None:
@@ -120,66 +125,33 @@ class Series(SeriesSource, kind="series"):
         return self._read()[:2]
 
     def notes(self) -> tuple[str, ...]:
-        return self._read()[2]
+        return self._read().notes
 
-    def _read(self) -> tuple[Numbers, tuple[str, ...], tuple[str, ...]]:
+    def _read(self) -> NumberTable:
         path = Path(self.path).expanduser()
         if not self.path or not path.is_file():
             missing = f"there is no file {self.path!r}" if self.path else "no data"
             raise ValueError(f"{missing}; give data.path, a CSV file of numbers with one row per time")
-        stat = path.stat()
-        return _read(path, self.columns, self.gaps, (stat.st_size, stat.st_mtime_ns))
+        how = NumberFormat(self.columns, self.gaps == "fill", self.decimal, self.date_format)
+        return _read(path, self.sep, how, stamp_of(path))
 
 
 @lru_cache(maxsize=4)
-def _read(
-    path: Path, columns: tuple[str | int, ...] | None, gaps: str, stamp: tuple[int, int]
-) -> tuple[Numbers, tuple[str, ...], tuple[str, ...]]:
-    """The numbers, the column names, and notes on the timestamps."""
+def _read(path: Path, sep: str | None, how: NumberFormat, stamp: Stamp) -> NumberTable:
+    text = whole_text(path)
     try:
-        rows = [row for row in csv.reader(io.StringIO(whole_text(path))) if row]
+        rows = [row for row in csv.reader(io.StringIO(text), delimiter=sep or _separator(path, text, how)) if row]
     except csv.Error as error:
         raise ValueError(f"{path} is not valid CSV: {error}") from None
-    header = None if not rows or any(_number(cell) is not None for cell in rows[0]) else rows.pop(0)
-    if not rows:
-        raise ValueError(f"{path} holds no row of numbers")
-    names = tuple(header or (f"column {i}" for i in range(len(rows[0]))))
-    chosen = _chosen(path, names, rows[0], columns)
-    values = np.empty((len(rows), len(chosen)), np.float32)
-    for i, row in enumerate(rows):
-        if len(row) != len(names):
-            raise ValueError(f"{path}, row {i + 1 + bool(header)}: {len(row)} cells, and {len(names)} in the first row")
-        for j, column in enumerate(chosen):
-            number = _number(row[column])
-            if number is None and (gaps == "raise" or i == 0):
-                raise ValueError(
-                    f"{path}, row {i + 1 + bool(header)}, {names[column][:60]}: {row[column][:40]!r} is no number; "
-                    "data.gaps=fill repeats the value before it"
-                )
-            values[i, j] = values[i - 1, j] if number is None else number
-    dated = _number(rows[0][0]) is None
-    return values, tuple(names[column] for column in chosen), _times(path, rows, 1 + bool(header)) if dated else ()
+    header = None if not rows or any(how.number(cell) is not None for cell in rows[0]) else tuple(rows.pop(0))
+    return number_table(str(path), rows, header, 1 + bool(header), how)
 
 
-def _times(path: Path, rows: list[list[str]], first_row: int) -> tuple[str, ...]:
-    try:
-        return leaps([row[0] for row in rows], first_row)
-    except ValueError as error:
-        raise ValueError(f"{path}, {error}") from None
-
-
-def _chosen(path: Path, names: tuple[str, ...], first: list[str], columns: tuple[str | int, ...] | None) -> list[int]:
-    if columns is None:
-        return list(range(int(_number(first[0]) is None), len(names)))
-    for column in columns:
-        if column not in names and not (isinstance(column, int) and 0 <= column < len(names)):
-            raise ValueError(f"{path} has no column {column!r}; it has {', '.join(short(names))}")
-    return [names.index(column) if column in names else int(column) for column in columns]
-
-
-def _number(cell: str) -> float | None:
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if abs(value) <= _LARGEST else None
+def _separator(path: Path, text: str, how: NumberFormat) -> str:
+    """The separator of a file: a tab in a .tsv; with decimal commas, a semicolon or tab; otherwise detected."""
+    first = text.partition("\n")[0]
+    if bare_name(path).lower().endswith(".tsv"):
+        return "\t"
+    if how.decimal == ",":
+        return "\t" if "\t" in first and ";" not in first else ";"
+    return detected_separator(first)
