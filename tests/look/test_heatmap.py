@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from qkv.look.heatmap import heat_map, small_map
+from qkv.look.heatmap import enlarged_map, heat_map, label_definitions, small_map
 
 WEIGHTS = [[0.5, 0.25, 0.25], [0.0, 0.0, 1.0]]
 
@@ -65,3 +65,19 @@ def test_a_small_picture_has_every_weight_in_its_shade():
     assert len(list(drawing.iter("path"))) == 3, "cells of one shade are one path"
     assert drawing.attrib["viewBox"] == "0 0 3 2" and drawing.attrib["aria-label"] == "head 1"
     assert (drawing.attrib["width"], drawing.attrib["height"]) == ("96", "64"), "cells are squares"
+
+
+def test_the_shades_of_a_small_picture_are_shares_of_its_largest_weight():
+    paths = ElementTree.fromstring(small_map([[0.01, 0.02]], "head 1")).iter("path")
+    assert {path.attrib["d"][:4]: path.attrib["fill-opacity"] for path in paths} == {"M0 0": "0.5", "M1 0": "1"}
+
+
+def test_an_enlarged_picture_reuses_cells_and_labels_by_their_ids():
+    small = small_map(WEIGHTS, "head 1", cells="cells-1")
+    labels = label_definitions(["le", "<b>"], ["the", "cat", "sat"], "labels")
+    large = ElementTree.fromstring(enlarged_map(["le", "<b>"], ["the", "cat", "sat"], "head 1", "labels", "cells-1"))
+    assert [use.attrib["href"] for use in large.iter("use")] == ["#labels", "#cells-1"]
+    (cells,) = ElementTree.fromstring(small).iter("g")
+    (texts,) = ElementTree.fromstring(labels).iter("g")
+    assert (cells.attrib["id"], texts.attrib["id"]) == ("cells-1", "labels")
+    assert {text.text for text in texts.iter("text")} == {"le", "<b>", "the", "cat", "sat"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,9 +24,9 @@ from ..look.view.panels import Panel
 from ..look.view.rollout import rollout_group
 from ..models.transformer import TransformerModel
 from .loaded import LoadedModel
-from .look_passes import ForwardPass, TokenSequence, forward_pass
+from .look_passes import ForwardPass, TokenSequence, forward_pass, recorded_calls, sequence_of
 
-__all__ = ["Figure", "look"]
+__all__ = ["Figure", "look", "recorded_attention"]
 
 INDUCTION = 16  # random tokens that are repeated to measure induction
 
@@ -93,6 +93,20 @@ def _view(
     if not groups:
         notes.append(_without_attention(run, bool(panels)))
     return View(text, named, tuple(groups), passing.facts, tuple(notes), focus, tuple(panels))
+
+
+@torch.inference_mode()
+def recorded_attention(
+    run: LoadedModel, call: Callable[[], object], tokens: tuple[int, int] | None = None
+) -> tuple[list[Group], dict[str, Axis]]:
+    """Call a function that runs the model of a run once, and return its attention and the axes by their names.
+
+    As in `look`, weights are computed for the tokens on display alone, of the first sequence of the batch.
+    """
+    with tap.record() as requests, recorded_calls(run.model) as calls:
+        call()
+    axes = {stack: _axis(sequence_of(run, recorded), tokens) for stack, recorded in calls.items()}
+    return attention_groups(requests, _pairs(axes, list(by_group(requests)))), _named_axes(axes)
 
 
 def _axis(sequence: TokenSequence, tokens: tuple[int, int] | None) -> Axis:

@@ -221,11 +221,11 @@ class _Call:
 
 def _predicted(run: LoadedModel, text: str) -> ForwardPass:
     """What a task's model reads for an input, recorded while it predicts: the first call of each stack."""
-    with _recorded_calls(run.model) as calls:
+    with recorded_calls(run.model) as calls:
         (prediction, *_) = predict(run, [text])
     if not calls:
         raise ValueError(f"{run.name} is {kind_of(run)} without Transformer layers to look into")
-    sequences = {name: _sequence(run, call) for name, call in calls.items()}
+    sequences = {name: sequence_of(run, call) for name, call in calls.items()}
     shown = prediction.text.removeprefix(f"{text}: ").removesuffix(f"\t{text}")
     facts = (("prediction", shown),)
     task = run.trained_on
@@ -257,14 +257,14 @@ def _captioned(run: LoadedModel, task: Caption, call: _Call, output: str, line: 
         return hidden
 
     sequences = {
-        "encoder": _sequence(run, call),
+        "encoder": sequence_of(run, call),
         "decoder": TokenSequence("output", len(ids), tuple(ids), tokenizer),
     }
     return ForwardPass(again, sequences, (("output", output),), _head(run))
 
 
 @contextmanager
-def _recorded_calls(model: nn.Module) -> Iterator[dict[str, _Call]]:
+def recorded_calls(model: nn.Module) -> Iterator[dict[str, _Call]]:
     """Record the first call without a cache of each stack of a model inside the block."""
     calls: dict[str, _Call] = {}
 
@@ -288,7 +288,7 @@ def _recorded_calls(model: nn.Module) -> Iterator[dict[str, _Call]]:
             handle.remove()
 
 
-def _sequence(run: LoadedModel, call: _Call) -> TokenSequence:
+def sequence_of(run: LoadedModel, call: _Call) -> TokenSequence:
     """The first sequence that a stack read."""
     inputs, layout = call.args[:2]
     embedding = call.stack.embedding

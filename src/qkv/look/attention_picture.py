@@ -1,78 +1,91 @@
-"""Attention of one example with its tokens: saved as JSON, drawn as one large heat map and many small ones."""
+"""Attention of one example with its tokens: saved as JSON, drawn as one large heat map and a small one for each head."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from .attention_maps import AttentionMap
-from .heatmap import heat_map, small_map
+from .head_grid import chosen_heads, rounded
+from .heatmap import enlarged_map, heat_map, label_definitions, small_map
 from .html import render
+from .patch_attention import PatchPicture
+from .svg import join
 
 MOST_TOKENS = 40  # rows and columns; more would be illegible
-_MOST_LAYERS = _MOST_HEADS = 8
 
 
 @dataclass(frozen=True)
 class Picture:
-    """`layers[i]["weights"][h][t][s]` in 0 … 1 is the weight of column token s for row token t in head h of layer i."""
+    """`layers[i]["weights"][h][t][s]` in 0 … 1 is the weight of column token s for row token t in head h of layer i.
+
+    facts: [name, value] of what the model put out. note: which tokens are drawn if not all are.
+    """
 
     title: str
     rows: list[str]
     columns: list[str]
     layers: list[dict[str, Any]]
+    facts: list[list[str]] = field(default_factory=list)
+    note: str = ""
 
     @classmethod
-    def of(cls, title: str, rows: Sequence[str], columns: Sequence[str], maps: Sequence[AttentionMap]) -> Picture:
-        """Make a picture from the attention maps of a batch of one. Tokens beyond `MOST_TOKENS` are left out."""
-        rows, columns = list(rows)[:MOST_TOKENS], list(columns)[:MOST_TOKENS]
-        layers = [
-            {"name": m.name, "weights": _rounded(m.weights[0, :, : len(rows), : len(columns)].tolist())} for m in maps
-        ]
-        return cls(title, rows, columns, layers)
+    def of(
+        cls, title: str, rows: Sequence[str], columns: Sequence[str], maps: Sequence[AttentionMap], start: int = 0
+    ) -> Picture:
+        """Make a picture from the attention maps of a batch of one. Tokens before `start`, and beyond `MOST_TOKENS` from
+        there, are left out."""
+        stop = start + MOST_TOKENS
+        layers = [{"name": m.name, "weights": rounded(m.weights[0, :, start:stop, start:stop].tolist())} for m in maps]
+        longest = max(len(rows), len(columns))
+        drawn = f"Tokens {start + 1} to {min(stop, longest)}" if start else f"The first {MOST_TOKENS}"
+        note = f"{drawn} of {longest:,}{'' if start else ' tokens'} are drawn" if longest > MOST_TOKENS else ""
+        return cls(title, list(rows)[start:stop], list(columns)[start:stop], layers, note=note)
 
     def mean(self, layer: int = -1) -> list[list[float]]:
         """Return the weights of one layer, averaged over its heads."""
         heads = self.layers[layer]["weights"]
         return [[sum(cells) / len(heads) for cells in zip(*rows, strict=True)] for rows in zip(*heads, strict=True)]
 
-    def draw(self) -> Markup:
-        """Draw the last layer, averaged over heads, large; and small up to 8 layers, evenly spread, with 8 heads each."""
-        title = f"{self.title}: last layer, mean of its heads"
+    def draw(self, name: str = "attention") -> Markup:
+        """Draw the last layer, averaged over heads, large; and small up to 8 layers, evenly spread, with 8 heads each, which
+        enlarge. `name` is the prefix of element ids on the page."""
+        layers, heads, left_out = chosen_heads(self.layers)
         grid = []
-        for i in _spread(len(self.layers), _MOST_LAYERS):
-            heads = self.layers[i]["weights"][:_MOST_HEADS]
-            grid.append((i + 1, [small_map(w, f"layer {i + 1}, head {h + 1}") for h, w in enumerate(heads)]))
-        large = heat_map(self.mean(), self.rows, self.columns, title)
-        return Markup(render("attention.html", picture=self, large=large, grid=grid))
+        for i in layers:
+            row = []
+            for h in heads[: len(self.layers[i]["weights"])]:
+                label, weights = f"layer {i + 1}, head {h + 1}", self.layers[i]["weights"][h]
+                cells = f"{name}-{i}-{h}"
+                large = enlarged_map(self.rows, self.columns, f"{label}, enlarged", f"{name}-labels", cells)
+                row.append((label, small_map(weights, label, cells=cells), large))
+            grid.append((i + 1, row))
+        large = heat_map(self.mean(), self.rows, self.columns, f"{self.title}: last layer, mean of its heads")
+        page = render(
+            "attention.html", picture=self, plain="", large=large, grid=grid, words=[], query="", left_out=left_out
+        )
+        return join(label_definitions(self.rows, self.columns, f"{name}-labels"), Markup(page))
 
 
-def save(path: Path, pictures: Sequence[Picture]) -> None:
+AnyPicture = Picture | PatchPicture
+
+
+def save(path: Path, pictures: Sequence[AnyPicture]) -> None:
     """Write pictures to a JSON file (`attention.json`), weights to four decimals."""
     path.write_text(json.dumps([asdict(p) for p in pictures], ensure_ascii=False), encoding="utf-8")
 
 
-def load(path: Path) -> list[Picture]:
+def load(path: Path) -> list[AnyPicture]:
     """Read a file of `save`; a missing file has no pictures. Raises ValueError for a file with other contents."""
     if not path.exists():
         return []
     try:
-        return [Picture(**item) for item in json.loads(path.read_text(encoding="utf-8"))]
+        items = json.loads(path.read_text(encoding="utf-8"))
+        return [PatchPicture(**item) if "grid" in item else Picture(**item) for item in items]
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} does not hold attention pictures: {error}") from None
-
-
-def _spread(count: int, most: int) -> list[int]:
-    """Return at most `most` of `count` indices, evenly spread, with the first and the last."""
-    if count <= most:
-        return list(range(count))
-    return [round(i * (count - 1) / (most - 1)) for i in range(most)]
-
-
-def _rounded(value: Any) -> Any:
-    return [_rounded(v) for v in value] if isinstance(value, list) else round(value, 4)

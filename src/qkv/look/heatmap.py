@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from math import ceil, cos, radians, sin
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -24,20 +25,9 @@ def heat_map(weights: Weights, rows: Sequence[str], columns: Sequence[str], titl
     `weights[r][c]` in 0 … 1 is the weight of column token c for row token r. The largest weight is opaque.
     """
     _check(weights, rows, columns)
-    cell = 26.0 if max(len(rows), len(columns)) <= 24 else 19.0
+    frame = _Frame.of(rows, columns)
+    cell, left, top, width, height = frame.cell, frame.left, frame.top, frame.width, frame.height
     across, down = [visible(t) for t in columns], [visible(t) for t in rows]
-    left = 12 + max((text_width(t, _FONT) for t in down), default=0)
-    longest = max((text_width(t, _FONT) for t in across), default=0)
-    top = 14 + _FONT + longest * sin(radians(_SLANT))
-    overhang = max(
-        (i * cell + cell / 2 + text_width(t, _FONT) * cos(radians(_SLANT)) for i, t in enumerate(across)), default=0
-    )
-    width = left + max(len(columns) * cell, overhang, _SCALE) + 12
-    height = top + len(rows) * cell + 30
-    labels = [
-        tag("text", t, x=left - 8, y=top + r * cell + cell / 2 + 4, text_anchor="end", class_="token")
-        for r, t in enumerate(down)
-    ] + [_slanted(t, left + c * cell + cell / 2 + 3, top - 6) for c, t in enumerate(across)]
     largest = max(max(row) for row in weights) or 1.0
     cells = [
         _cell(left + c * cell, top + r * cell, cell, w / largest, f"{down[r]} → {across[c]}  {w:.3f}")
@@ -47,7 +37,7 @@ def heat_map(weights: Weights, rows: Sequence[str], columns: Sequence[str], titl
     return tag(
         "svg",
         tag("title", title),
-        *labels,
+        *frame.labels,
         *cells,
         _scale(left, height - 18, largest),
         class_="heat",
@@ -58,14 +48,14 @@ def heat_map(weights: Weights, rows: Sequence[str], columns: Sequence[str], titl
     )
 
 
-def small_map(weights: Weights, label: str, size: float = 96) -> Markup:
-    """Draw a heat map without labels, for many side by side; few distinct shades keep the page small."""
+def small_map(weights: Weights, label: str, size: float = 96, cells: str | None = None) -> Markup:
+    """Draw a heat map without labels, for many side by side; few distinct shades keep the page small. The largest weight is
+    opaque. `cells` is the id of the drawn cells, for `enlarged_map`."""
     height, width = len(weights), max((len(row) for row in weights), default=0)
     if not height or not width:
         raise ValueError("there are no weights to draw")
-    shaded = sorted(
-        (min(_LEVELS, round(w * _LEVELS)), r, c) for r, row in enumerate(weights) for c, w in enumerate(row)
-    )
+    largest = max(max(row) for row in weights) or 1.0
+    shaded = sorted((round(w / largest * _LEVELS), r, c) for r, row in enumerate(weights) for c, w in enumerate(row))
     paths = []
     for level, places in groupby(shaded, key=lambda place: place[0]):
         if level:
@@ -75,8 +65,7 @@ def small_map(weights: Weights, label: str, size: float = 96) -> Markup:
     return tag(
         "svg",
         tag("title", label),
-        tag("rect", width=width, height=height, class_="sheet"),
-        *paths,
+        tag("g", tag("rect", width=width, height=height, class_="sheet"), *paths, id=cells),
         class_="heat small",
         viewBox=f"0 0 {width} {height}",
         width=round(width * scale),
@@ -84,6 +73,59 @@ def small_map(weights: Weights, label: str, size: float = 96) -> Markup:
         role="img",
         aria_label=label,
     )
+
+
+def label_definitions(rows: Sequence[str], columns: Sequence[str], name: str) -> Markup:
+    """Define the token labels that all maps of one example share, under the id `name`, without drawing them."""
+    labels = tag("g", *_Frame.of(rows, columns).labels, id=name)
+    return tag("svg", labels, width=0, height=0, class_="heat defined", aria_hidden="true")
+
+
+def enlarged_map(rows: Sequence[str], columns: Sequence[str], label: str, labels: str, cells: str) -> Markup:
+    """Draw a map large with its token labels, from the ids of `label_definitions` and of the cells of `small_map`."""
+    frame = _Frame.of(rows, columns)
+    return tag(
+        "svg",
+        tag("use", href=f"#{labels}"),
+        tag(
+            "use",
+            href=f"#{cells}",
+            transform=f"translate({number(frame.left)} {number(frame.top)}) scale({number(frame.cell)})",
+        ),
+        class_="heat",
+        viewBox=f"0 0 {ceil(frame.width)} {ceil(frame.height)}",
+        width=ceil(frame.width),
+        role="img",
+        aria_label=label,
+    )
+
+
+class _Frame(NamedTuple):
+    """Where cells and token labels of a heat map stand."""
+
+    cell: float
+    left: float
+    top: float
+    width: float
+    height: float
+    labels: list[Markup]
+
+    @classmethod
+    def of(cls, rows: Sequence[str], columns: Sequence[str]) -> _Frame:
+        cell = 26.0 if max(len(rows), len(columns)) <= 24 else 19.0
+        across, down = [visible(t) for t in columns], [visible(t) for t in rows]
+        left = 12 + max((text_width(t, _FONT) for t in down), default=0)
+        longest = max((text_width(t, _FONT) for t in across), default=0)
+        top = 14 + _FONT + longest * sin(radians(_SLANT))
+        overhang = max(
+            (i * cell + cell / 2 + text_width(t, _FONT) * cos(radians(_SLANT)) for i, t in enumerate(across)), default=0
+        )
+        width = left + max(len(columns) * cell, overhang, _SCALE) + 12
+        labels = [
+            tag("text", t, x=left - 8, y=top + r * cell + cell / 2 + 4, text_anchor="end", class_="token")
+            for r, t in enumerate(down)
+        ] + [_slanted(t, left + c * cell + cell / 2 + 3, top - 6) for c, t in enumerate(across)]
+        return cls(cell, left, top, width, top + len(rows) * cell + 30, labels)
 
 
 def _scale(x: float, y: float, largest: float, steps: int = 8) -> Markup:

@@ -15,7 +15,7 @@ import torch
 from qkv.directories.lock import locked
 from qkv.directories.run_config import Use
 from qkv.experiments.report import report
-from qkv.experiments.report.report import choose, write_report
+from qkv.experiments.report.report import write_report
 from qkv.experiments.report.story import Section, Story
 from qkv.families import preset
 from qkv.inference.run import Run
@@ -264,18 +264,6 @@ def test_a_malformed_file_is_named(run_dir: Path, name: str, content: str, said:
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path):
     with pytest.raises(ValueError, match=r"there is no run directory .*nowhere"):
         write_report(tmp_path / "nowhere")
-
-
-def test_samples_are_chosen_right_first_then_other_tags_then_long():
-    made = [
-        {"source": "<de> a", "target": "x", "output": "y"},
-        {"source": "<de> aa", "target": "x", "output": "x"},
-        {"source": "<de> aaa", "target": "x", "output": "x "},
-        {"source": "<fr> a", "target": "x", "output": "x"},
-        {"source": "<ja> a", "target": "x", "output": ""},
-    ]
-    assert [s["source"] for s in choose(made)] == ["<de> aaa", "<fr> a"]
-    assert choose([made[-1]]) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from markupsafe import Markup
 
 from ...core.spec import counted
@@ -19,7 +18,6 @@ from ...directories.layout import (
     REPORT,
     write_text,
 )
-from ...look import attention_maps, attention_picture
 from ...look.chart import Series, line_chart
 from ...look.formatting import scaled, shown
 from ...look.html import render
@@ -27,17 +25,14 @@ from ...look.output_diff import duration
 from ...look.svg import join, readable, tag
 from ...metrics.display import display_of, qualities
 from . import contextual
+from .attention import attention
 from .confusions import confusions
-from .samples import best_and_worst, is_right, samples
+from .samples import best_and_worst, samples
 from .story import Section, Story
 from .what_was_trained import what_was_trained
 
 if TYPE_CHECKING:
-    from ...inference.run import Run
-    from ...models.build import AnyModel
-
-ATTENTION = "attention.json"
-_PICTURED = 2  # of them with their attention
+    pass
 
 
 def write_report(run_dir: Path | str, samples: Sequence[Mapping[str, Any]] | None = None) -> Path:
@@ -157,29 +152,6 @@ def _how(story: Story, key: str) -> str:
     return how if covered is None else f"{how}; over {counted(covered, 'example')}".removeprefix("; ")
 
 
-def attention(story: Story) -> Section | None:
-    """Where the model looks, in two of the samples: drawn anew where the run loads, else from `attention.json`."""
-    if not story.samples or story.task:  # a task's samples are not what a text model read and wrote
-        return None
-    path = story.run_dir / ATTENTION
-    try:
-        made = _look(story)
-        attention_picture.save(path, made)
-    except (OSError, ValueError) as error:
-        made = attention_picture.load(path)
-        if not made:
-            return Section("Attention", Markup(""), f"Not drawn, because the run can't be loaded: {error}")
-    if not made:
-        return None
-    made = [one for one in made if one.layers]
-    if not made:
-        return Section("Attention", Markup(""), "This model's mechanism has no weights to draw.")
-    own = made[0].rows == made[0].columns
-    what = "Each row is a token, the columns what it looks at" if own else "Source tokens across, target tokens down"
-    note = f"{what}; the stronger the ink, the more of a row's attention goes there. Point at a cell for its weight."
-    return Section("Attention", _row("pictures", [p.draw() for p in made]), note)
-
-
 SECTIONS: list[Callable[[Story], Section | None]] = [
     what_was_trained,
     results,
@@ -190,58 +162,6 @@ SECTIONS: list[Callable[[Story], Section | None]] = [
     attention,
     contextual.senses,
 ]
-
-
-# -- attention of samples ---------------------------------------------------------------------------------------
-
-
-def _look(story: Story) -> list[attention_picture.Picture]:
-    """The attention of two samples in the trained model. Raises ValueError where the run can't be loaded."""
-    from ...inference.run import load
-
-    run = load(story.run_dir, device="cpu")
-    return [_picture(run, sample) for sample in choose(story.samples)]
-
-
-def choose(samples: Sequence[Mapping[str, Any]], count: int = _PICTURED) -> list[Mapping[str, Any]]:
-    """The samples whose attention says most: right ones first, then one of each first word (target tag), then long."""
-    chosen: list[Mapping[str, Any]] = []
-    rest = [sample for sample in samples if sample["output"]]
-    while rest and len(chosen) < count:
-        seen = {_first_word(sample) for sample in chosen}
-        best = max(rest, key=lambda s: (is_right(s), _first_word(s) not in seen, _length(s)))
-        rest.remove(best)
-        chosen.append(best)
-    return chosen
-
-
-def _first_word(sample: Mapping[str, Any]) -> str:
-    return next(iter(str(sample.get("source", "")).split()), "")
-
-
-def _length(sample: Mapping[str, Any]) -> int:
-    """Characters, as far as they make a picture worth more: a very long one is only harder to read."""
-    length = len(str(sample.get("source", "")))
-    return length if length <= 60 else 60 - length
-
-
-def _picture(run: Run, sample: Mapping[str, Any]) -> attention_picture.Picture:
-    text, model = run.text_model, run.model
-    tokenizer = text.tokenizer
-    source, output = str(sample.get("source", "")), str(sample["output"])
-    read = text.encode(source)
-    if model.is_encoder_decoder:
-        written = tokenizer.encode(output, eos=True)
-        fed = [text.start, *written[:-1]]
-        maps = attention_maps.attention(model, _ids(read, model), _ids(fed, model), choose=attention_maps.cross)
-        return attention_picture.Picture.of(source, tokenizer.tokens(written), text.reader.tokens(read), maps)
-    ids = [*read, *tokenizer.encode(output)][: attention_picture.MOST_TOKENS]
-    maps = attention_maps.attention(model, _ids(ids, model), choose=attention_maps.own)
-    return attention_picture.Picture.of(source + output, tokenizer.tokens(ids), tokenizer.tokens(ids), maps)
-
-
-def _ids(ids: Sequence[int | None], model: AnyModel) -> torch.Tensor:
-    return torch.tensor([list(ids)], device=model.device)
 
 
 # -- words ------------------------------------------------------------------------------------------------------

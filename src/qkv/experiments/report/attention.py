@@ -1,0 +1,249 @@
+"""Report section on attention: where the model looks in two examples, drawn anew where the run loads."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import torch
+from markupsafe import Markup
+from torch import Tensor
+
+from ...core.batch import Batch
+from ...data.loader.stream import stream
+from ...data.source import Example, Split
+from ...data.task import Task
+from ...look import attention_maps, attention_picture
+from ...look.attention_picture import MOST_TOKENS, AnyPicture, Picture
+from ...look.head_grid import rounded
+from ...look.patch_attention import PatchPicture
+from ...look.svg import tag
+from ...look.view.attention import Group, Layer
+from ...look.view.axis import Axis
+from ..evaluate import Fixed
+from .samples import is_right
+from .story import Section, Story
+
+if TYPE_CHECKING:
+    from ...inference.run import Run
+    from ...models.build import AnyModel
+
+ATTENTION = "attention.json"
+_PICTURED = 2  # examples with their attention
+_TRIED = 20  # examples of a split, of which some can't be used
+_MOST_WORDS = 12  # of an output over a picture
+
+
+def attention(story: Story) -> Section | None:
+    """Where the model looks, in two examples: drawn anew where the run and its data load, else from `attention.json`."""
+    if not story.samples and not story.task:
+        return None
+    path = story.run_dir / ATTENTION
+    try:
+        pictures = _look(story)
+        attention_picture.save(path, pictures)
+    except (OSError, ValueError) as error:
+        pictures = attention_picture.load(path)
+        if not pictures:
+            return Section("Attention", Markup(""), f"Not drawn, because the run can't be loaded: {error}")
+    if not pictures:
+        return None
+    pictures = [one for one in pictures if one.layers]
+    if not pictures:
+        return Section("Attention", Markup(""), "This model's mechanism has no weights to draw.")
+    drawings = [picture.draw(f"attention-{n}") for n, picture in enumerate(pictures, 1)]
+    return Section("Attention", tag("div", *drawings, class_="pictures"), _note(pictures[0]))
+
+
+def _note(picture: AnyPicture) -> str:
+    """How to read the pictures."""
+    if isinstance(picture, PatchPicture):
+        return (
+            "The clearer a patch, the more of the attention goes there; patches without attention are covered in blue."
+        )
+    own = picture.rows == picture.columns
+    what = "Each row is a token, the columns what it looks at" if own else "Source tokens across, target tokens down"
+    return f"{what}; the stronger the ink, the more of a row's attention goes there. Point at a cell for its weight."
+
+
+def _look(story: Story) -> list[AnyPicture]:
+    """The attention of two examples in the trained model. Raises ValueError where the run or its data can't be loaded."""
+    from ...inference.run import load
+
+    run = load(story.run_dir, device="cpu")
+    if story.task:
+        return list(islice(_of_task(story, run), _PICTURED))
+    return [_of_sample(run, sample) for sample in choose(story.samples)]
+
+
+# -- samples of texts and pairs -----------------------------------------------------------------------------------
+
+
+def choose(samples: Sequence[Mapping[str, Any]], count: int = _PICTURED) -> list[Mapping[str, Any]]:
+    """The samples whose attention says most: right ones first, then one of each first word (target tag), then long."""
+    chosen: list[Mapping[str, Any]] = []
+    rest = [sample for sample in samples if sample["output"]]
+    while rest and len(chosen) < count:
+        seen = {_first_word(sample) for sample in chosen}
+        best = max(rest, key=lambda s: (is_right(s), _first_word(s) not in seen, _length(s)))
+        rest.remove(best)
+        chosen.append(best)
+    return chosen
+
+
+def _first_word(sample: Mapping[str, Any]) -> str:
+    return next(iter(str(sample.get("source", "")).split()), "")
+
+
+def _length(sample: Mapping[str, Any]) -> int:
+    """Characters, as far as they make a picture worth more: a very long one is only harder to read."""
+    length = len(str(sample.get("source", "")))
+    return length if length <= 60 else 60 - length
+
+
+def _of_sample(run: Run, sample: Mapping[str, Any]) -> Picture:
+    text, model = run.text_model, run.model
+    tokenizer = text.tokenizer
+    source, output = str(sample.get("source", "")), str(sample["output"])
+    messages = sample.get("messages")
+    read = text.encode(source) if messages is None else tokenizer.chat.prompt(messages)
+    if model.is_encoder_decoder:
+        written = tokenizer.encode(output, eos=True)
+        fed = [text.start, *written[:-1]]
+        maps = attention_maps.attention(model, _ids(read, model), _ids(fed, model), choose=attention_maps.cross)
+        return Picture.of(source, tokenizer.tokens(written), text.reader.tokens(read), maps)
+    ids = [*read, *tokenizer.encode(output)]
+    start = 0
+    if messages is not None:  # draw the last turn and the reply to it
+        start = max(0, min(len(read) - MOST_TOKENS // 2, len(ids) - MOST_TOKENS))
+    ids = ids[: start + MOST_TOKENS]
+    maps = attention_maps.attention(model, _ids(ids, model), choose=attention_maps.own)
+    return Picture.of(
+        source + ("\n" if messages else "") + output, tokenizer.tokens(ids), tokenizer.tokens(ids), maps, start
+    )
+
+
+def _ids(ids: Sequence[int | None], model: AnyModel) -> Tensor:
+    return torch.tensor([list(ids)], device=model.device)
+
+
+# -- examples of tasks --------------------------------------------------------------------------------------------
+
+
+def _of_task(story: Story, run: Run) -> Iterator[AnyPicture]:
+    """The attention of the first examples of the split that was evaluated."""
+    from ...inference.look import recorded_attention
+
+    recipe, task = run.recipe, run.trained_on
+    if recipe is None or task is None:
+        raise ValueError(f"{story.run_dir} has no recipe that names its data")
+    split: Split = "validation" if story.evaluation.get("split") == "validation" else "test"
+    for number, example in enumerate(islice(recipe.data.examples(split, shuffle=False), _TRIED), 1):
+        batch = _batch(run, task, example, split)
+        if batch is None:
+            continue
+        groups, axes = recorded_attention(run, partial(run.model, **batch.inputs))
+        picture = _picture(f"{split.capitalize()} split, example {number}", groups, axes, run, task, batch)
+        if picture is not None:
+            yield picture
+
+
+def _batch(run: Run, task: Task, example: Example, split: Split) -> Batch | None:
+    """The first batch of one example; None if the task skips it."""
+    assert run.recipe is not None
+    batching = run.recipe.batching.replace(workers=0, shuffle=False)
+    source, seq2seq = Fixed(entries=(example,)), run.model.is_encoder_decoder
+    options: dict[str, Any] = {"seq2seq": seq2seq, "task": task, "split": split, "seed": run.recipe.seed, "epochs": 1}
+    try:
+        with stream(source, run.tokenizer, batching, **options) as batches:
+            batch = next(iter(batches), None)
+    except ValueError:
+        return None
+    return None if batch is None else batch.to(run.model.device)
+
+
+def _picture(
+    place: str, groups: Sequence[Group], axes: Mapping[str, Axis], run: Run, task: Task, batch: Batch
+) -> AnyPicture | None:
+    """The picture of the group of layers that says most: attention to a source, else that of the first stack."""
+    group = next((one for one in groups if one.name == "cross"), groups[0] if groups else None)
+    if group is None:
+        return None
+    title, facts = _facts(place, task, run, batch)
+    query, key = axes[group.query], axes[group.key]
+    if key.grid is not None and key.picture is not None and key.grid.rows * _patch_size(run)[0] > 1:
+        return _on_patches(title, facts, group, query, key, run)
+    rows, columns = list(query.row_labels)[:MOST_TOKENS], list(key.labels)[:MOST_TOKENS]
+    if key.grid is not None:
+        rows = columns = _times(key, run)[:MOST_TOKENS]
+    layers = [
+        {"name": layer.name, "weights": rounded(layer.weights[:, : len(rows), : len(columns)].tolist())}
+        for layer in group.layers
+    ]
+    longest = max(query.total, key.total)
+    note = f"The first {MOST_TOKENS} of {longest:,} tokens are drawn" if longest > MOST_TOKENS else ""
+    return Picture(title, rows, columns, layers, facts, note)
+
+
+def _facts(place: str, task: Task, run: Run, batch: Batch) -> tuple[str, list[list[str]]]:
+    """The title of an example, and what the model puts out for it beside the truth."""
+    metric = task.metric(run.tokenizer)
+    with torch.inference_mode():
+        metric.evaluate(run.model, batch)
+        sample = next(iter(metric.samples(1)), {})
+    about = " ".join(str(sample.get("source", "")).split())
+    facts = [[name, str(sample[key])] for name, key in (("model", "output"), ("truth", "target")) if sample.get(key)]
+    return (f"{place}: {about}" if about else place), facts
+
+
+def _on_patches(title: str, facts: list[list[str]], group: Group, query: Axis, key: Axis, run: Run) -> PatchPicture:
+    """Attention over the patches: of the class token if the head reads it alone, else the mean of all queries."""
+    grid = key.grid
+    assert grid is not None and key.picture is not None
+    patches = slice(grid.before, grid.before + grid.patches)
+    by_word = group.name == "cross"
+    head: Any = run.model.head
+    pool = getattr(getattr(head, "spec", None), "pool", None)
+    of_class = not by_word and grid.before > 0 and pool == "token"
+
+    def weights(layer: Layer) -> Tensor:
+        """(H, T, patches)"""
+        return (layer.weights[:, :1] if of_class else layer.weights)[..., patches]
+
+    layers = [{"name": layer.name, "weights": rounded(weights(layer).mean(1).tolist())} for layer in group.layers]
+    words: list[Any] = []
+    if by_word:
+        labels = query.labels[1:] if query.labels else ()  # the token after each one is written
+        last = weights(group.layers[-1]).mean(0)
+        words = [[label, rounded(row.tolist())] for label, row in zip(labels, last, strict=False)][:_MOST_WORDS]
+    name = " and of all words" if by_word else ", class token" if of_class else " and of all patches"
+    size = _size(key.picture)
+    return PatchPicture(
+        title, base64.b64encode(key.picture).decode(), size, [grid.rows, grid.columns], name, layers, words, facts
+    )
+
+
+def _patch_size(run: Run) -> tuple[int, int]:
+    model: Any = run.model
+    height, width = model.encoder.embedding.spec.patch
+    return height, width
+
+
+def _times(axis: Axis, run: Run) -> list[str]:
+    """Labels of the patches of a series: the steps of its history that each covers."""
+    assert axis.grid is not None
+    _, width = _patch_size(run)
+    steps = [f"{i * width + 1}–{(i + 1) * width}" for i in range(axis.grid.patches)]
+    return ["class"] * axis.grid.before + steps + ["token"] * axis.grid.after
+
+
+def _size(picture: bytes) -> list[int]:
+    """Height and width of a PNG file."""
+    from PIL import Image
+
+    width, height = Image.open(io.BytesIO(picture)).size
+    return [height, width]
