@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from .say import echo
 from .texts import dumps, warn_of_settings
 
 if TYPE_CHECKING:
+    from ..inference.look_live import HeadChange
+    from ..inference.run import Run
     from ..look.view.figure import Figure
 
 _SCORE = re.compile(r"(?:([a-z][a-z ]*)\.)?(\d+)\.(\d+)\.(\d+)\.(\d+)")
@@ -58,6 +61,20 @@ def look(
             help="Print one score in steps instead of writing a file, such as `5.3.10.4` or `cross.0.1.2.7`.",
         ),
     ] = None,
+    off: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[KIND.]LAYER.HEAD,…",
+            help="Switch heads off, such as `0.3,5.1`, and say what changes in the prediction.",
+        ),
+    ] = None,
+    serve: Annotated[
+        bool,
+        typer.Option("--serve", help="Serve a live page on this machine: other texts, heads switched off or scaled."),
+    ] = False,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port of --serve. [default: a free one]")
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print exact weights, or the score, as JSON.")] = False,
     device: Device = "auto",
 ) -> None:
@@ -66,7 +83,7 @@ def look(
     Encoder–decoders show source and output, classifiers the predicted class, language models the likeliest next tokens.
     Layers, heads and tokens count from 0.
     """
-    from ..inference.look import look
+    from ..inference.look_live import changed_look
     from ..inference.run import load
     from ..look.view.figure import check_suffix
 
@@ -81,7 +98,11 @@ def look(
         raise ValueError(f"there is no folder {path.parent} for {path.name}; create it first")
     loaded = load(run, device=device)
     warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")
-    figure = look(loaded, inputs or _lines(), target=target, generate=generate, word=word, **chosen)
+    chosen |= {"target": target, "generate": generate, "word": word}
+    if serve:
+        _serve(loaded, inputs or _lines(), port, chosen)
+        return
+    figure = changed_look(loaded, inputs or _lines(), _switched_off(loaded, off), **chosen)
     if pair is not None:
         breakdown = figure.score(*pair[1:], group=pair[0])
         echo(dumps(breakdown.to_json()) if json else str(breakdown))
@@ -100,6 +121,30 @@ def _tell(figure: Figure, path: Path) -> None:
         for note in view.notes:
             echo(f"{note}.")
     echo(f"written to {path}")
+
+
+def _serve(run: Run, inputs: list[str], port: int, options: dict[str, Any]) -> None:
+    """Serve the live page until Ctrl-C."""
+    from ..inference.look_live import live_server
+
+    with live_server(run, inputs, port, **options) as server:
+        echo(f"the page is at {server.address} for this machine alone; Ctrl-C ends it", err=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+
+
+def _switched_off(run: Run, text: str | None) -> list[HeadChange]:
+    """The heads of `--off`, in the encoder unless named otherwise, or in the decoder where there is no encoder."""
+    from ..inference.look_live import HeadChange
+
+    stack = "decoder" if getattr(run.model.spec, "encoder", None) is None else "encoder"
+    heads = []
+    for part in text.split(",") if text is not None else ():
+        match = re.fullmatch(r"(?:(encoder|decoder|cross)\.)?(\d+)\.(\d+)", part.strip())
+        if match is None:
+            raise ValueError(f"--off is a list of LAYER.HEAD, such as 0.3,5.1 or cross.0.3, not {text!r}")
+        heads.append(HeadChange(match[1] or stack, int(match[2]), int(match[3]), 0.0))
+    return heads
 
 
 def _lines() -> list[str]:

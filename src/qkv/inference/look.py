@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from ..attention import tap
 from ..attention.multi_head import Mixer
 from ..generation import Generation
 from ..kernels.request import Request
+from ..look.activations import intervene
+from ..look.activations.intervene import Changes
 from ..look.analysis.head_scores import induction_scores
 from ..look.view.analysis_panels import MOST_TOKENS, head_scores_panel, lens_panel
 from ..look.view.attention import Group, attention_groups, by_group
@@ -42,6 +45,7 @@ def look(
     heads: Sequence[int] | None = None,
     word: str | None = None,
     settings: Generation | None = None,
+    changes: Changes | None = None,
 ) -> Figure:
     """Return a figure of the attention of every layer and head on each input: texts, or files where the run reads files.
 
@@ -51,6 +55,7 @@ def look(
               are computed for these alone.
     layers, heads: indices from 0 to draw, by default all that a page has room for.
     word:     the word whose dependencies are drawn alone.
+    changes:  of activations, under which the model runs (`qkv.look.activations.intervene`).
 
     Raises ValueError for an input that the run can't read, and for tokens, layers, heads or words that are not there.
     """
@@ -58,10 +63,11 @@ def look(
     if not items:
         raise ValueError("there is nothing to look at; give a text or a file")
     options = {"target": target, "generate": generate, "settings": settings}
-    views = tuple(
-        _view(run, str(item), forward_pass(run, item, **options), tokens, layers, heads, word)  # type: ignore[arg-type]
-        for item in items
-    )
+    with intervene(run.model, changes) if changes else nullcontext():
+        views = tuple(
+            _view(run, str(item), forward_pass(run, item, **options), tokens, layers, heads, word)  # type: ignore[arg-type]
+            for item in items
+        )
     first = None if layers is None and heads is None else ((layers or [0])[0], (heads or [0])[0])
     return Figure(run.name, views, run.model, first)
 
@@ -92,7 +98,8 @@ def _view(
     notes += [f"{group.name}: {group.note}" for group in groups if group.note and "rollout" not in group.name]
     if not groups:
         notes.append(_without_attention(run, bool(panels)))
-    return View(text, named, tuple(groups), passing.facts, tuple(notes), focus, tuple(panels))
+    facts = (*passing.facts, *_next_token(passing, hidden))
+    return View(text, named, tuple(groups), facts, tuple(notes), focus, tuple(panels))
 
 
 @torch.inference_mode()
@@ -138,6 +145,17 @@ def _with_predictions(
     writes = tuple(label if masks is None or i in masks else "" for i, label in zip(axis.shown, labels, strict=True))
     predicting = Axis(axis.name, axis.labels, axis.shown, axis.total, writes=writes)
     return {stack: predicting for stack, other in axes.items() if other.name == axis.name}
+
+
+def _next_token(passing: ForwardPass, hidden: Tensor | None, most: int = 5) -> list[tuple[str, str]]:
+    """The likeliest tokens after a text that a language model continues."""
+    sequence = passing.sequences.get("decoder")
+    continues = sequence is not None and sequence.masks is None and not sequence.next
+    if hidden is None or passing.logits is None or sequence is None or not continues:
+        return []
+    best = passing.logits(hidden[:, -1:])[0, 0].float().softmax(-1).topk(most)
+    named = (f"{_label(sequence, i)} {p:.3f}" for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True))
+    return [("next token", "  ".join(named))]
 
 
 def _label(sequence: TokenSequence, token: int) -> str:

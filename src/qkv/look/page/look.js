@@ -18,6 +18,7 @@
   const status = document.getElementById("status");
   const say = (text) => { status.textContent = text; };
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const live = Boolean(document.body.dataset.live);
   const HEADS = 8;
   const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [1, 5], [12, 4], [5, 2, 1, 2], [3, 6]];
   const digits = (value, count = 3) => (Math.abs(value) < 0.0005 && value !== 0 ? value.toExponential(1) : value.toFixed(count));
@@ -39,7 +40,7 @@
   const halves = (index) => Array.from(new Uint16Array(array(index).slice().buffer), half);
 
   // ---- state ----
-  const state = { view: 0, group: 0, layer: 0, heads: [0], mode: null, scaled: false, tokens: [], side: "query", pair: null };
+  const state = { changes: [], view: 0, group: 0, layer: 0, heads: [0], mode: null, scaled: false, tokens: [], side: "query", pair: null };
   const view = () => data.views[state.view];
   const group = () => view().groups[state.group];
   const layer = () => group().layers[state.layer];
@@ -79,7 +80,7 @@
     const views = data.views.length < 2 ? null : make("div", { class: "bar", role: "tablist", "aria-label": "inputs" },
       data.views.map((one, i) => make("button", { role: "tab", "aria-selected": i === state.view, onclick: () => { openView(i); render(); } },
         label(one.text.length > 40 ? one.text.slice(0, 39) + "…" : one.text))));
-    return make("div", {}, views, document.body.dataset.live ? form() : null, make("p", { class: "input", dir: "auto" }, view().text),
+    return make("div", {}, views, live ? form() : null, make("p", { class: "input", dir: "auto" }, view().text),
       view().facts.length ? make("dl", { class: "facts" }, view().facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", { dir: "auto" }, value)])) : null,
       view().notes.length ? make("ul", { class: "notes" }, view().notes.map((note) => make("li", {}, note + "."))) : null);
   }
@@ -228,7 +229,7 @@
         return make("button", { class: "chip", "aria-pressed": at >= 0, onclick: () => choose(state.layer, place, true) }, at >= 0 ? swatch(at) : null, String(number));
       })) : null;
     const drawing = { lines, map, picture: pictures }[state.mode]();
-    holder.replaceChildren(make("h3", {}, title()), chips || "", bar, drawing);
+    holder.replaceChildren(make("h3", {}, title()), chips || "", ...(live ? [changeBar()] : []), bar, drawing);
     if (drawing.after) drawing.after();
     drawScore();
     toAddress();
@@ -558,24 +559,50 @@
   function form() {
     const text = make("textarea", { name: "text", dir: "auto", "aria-label": "text" });
     text.value = view().text;
-    const send = make("button", { type: "submit" }, "look");
-    return make("form", { class: "form", onsubmit: async (event) => {
+    const given = view().axes.source ? make("input", { name: "target", placeholder: "output (empty: generated)", dir: "auto", "aria-label": "output" }) : null;
+    if (given) given.value = state.target || "";
+    return make("form", { class: "form", onsubmit: (event) => {
       event.preventDefault();
-      say("computing …");
-      try {
-        const answer = await fetch("look", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ text: text.value }) });
-        const body = await answer.json();
-        if (!answer.ok) { say(body.error); return; }
-        open(body);
-        say("");
-      } catch (error) { say(`the server does not answer: ${error.message}`); }
-    } }, text, make("div", { class: "bar" }, send));
+      state.target = given ? given.value : "";
+      ask(text.value);
+    } }, text, given, make("div", { class: "bar" }, make("button", { type: "submit" }, "look")), changeList());
   }
-  function open(fresh) {
-    data = fresh;
-    bytes = new Map();
-    openView(0);
-    render();
+  const describe = (one) => `${one.part}, layer ${one.layer}${one.head === null ? "" : `, head ${one.head}`}: ${one.factor === 0 ? "off" : `× ${one.factor}`}`;
+  function changeList() {
+    if (!state.changes.length) return null;
+    return make("div", { class: "bar", role: "group", "aria-label": "changes" }, make("span", {}, "changed:"),
+      state.changes.map((one, i) => make("button", { "aria-label": `undo ${describe(one)}`, onclick: (event) => { event.preventDefault(); state.changes.splice(i, 1); ask(view().text); } }, `${describe(one)} ✕`)));
+  }
+  function changeBar() {
+    const part = group().name, known = ["encoder", "decoder", "cross"].includes(part) && layer().norms !== undefined, index = layer().index;
+    if (!known) return "";
+    const stack = part === "cross" ? "decoder" : part;
+    const change = (made) => {
+      const same = (a, b) => a.part === b.part && a.layer === b.layer && a.head === b.head;
+      state.changes = [...state.changes.filter((old) => !made.some((one) => same(one, old))), ...made.filter((one) => one.factor !== 1)];
+      ask(view().text);
+    };
+    const heads = (factor) => state.heads.map((place) => ({ part, layer: index, head: layer().heads[place], factor }));
+    const button = (name, made) => make("button", { onclick: () => change(made()) }, name);
+    return make("div", { class: "bar", role: "group", "aria-label": "change the model" }, make("span", {}, state.heads.length > 1 ? "these heads" : "this head"),
+      button("off", () => heads(0)), button("× 0.5", () => heads(0.5)), button("× 2", () => heads(2)), button("as trained", () => heads(1)),
+      make("span", {}, `layer ${index}`), button("attention off", () => [{ part, layer: index, head: null, factor: 0 }]),
+      button("feed-forward off", () => [{ part: `feedforward of ${stack}`, layer: index, head: null, factor: 0 }]));
+  }
+  async function ask(text) {
+    say("computing …");
+    try {
+      const answer = await fetch("look", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ text, target: state.target || "", changes: state.changes }) });
+      const body = await answer.json();
+      if (!answer.ok) { say(body.error); return; }
+      const address = location.hash;
+      data = body;
+      bytes = new Map();
+      try { history.replaceState(null, "", address); } catch (error) { /* no address */ }
+      fromAddress();
+      render();
+      say("");
+    } catch (error) { say(`the server does not answer: ${error.message}`); }
   }
 
   // ---- the address: page.html#layer=3&heads=0,5&mode=map ----

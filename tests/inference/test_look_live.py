@@ -1,0 +1,77 @@
+"""The live page: heads and layers changed, and what becomes of the prediction."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import run_untrained
+import torch
+
+from qkv.inference.look_live import HeadChange, changed_look, changes_of, live_server
+from qkv.inference.run import Run
+from qkv.look.activations import intervene
+
+
+def lm() -> Run:
+    return run_untrained.of("gpt2", run_untrained.words(), "continue", n_layers=2)
+
+
+def test_a_head_that_is_off_changes_the_layers_after_it() -> None:
+    run = lm()
+    off = HeadChange("decoder", 0, 1, 0.0)
+    figure, before = changed_look(run, "abc", [off]), run.look("abc")
+    torch.testing.assert_close(figure.weights(0, 0), before.weights(0, 0))
+    assert not torch.equal(figure.weights(1, 0), before.weights(1, 0))
+    names = [name for name, _ in figure.views[0].facts]
+    assert names == ["next token", "next token, unchanged"]
+    assert dict(figure.views[0].facts)["next token, unchanged"] == dict(before.views[0].facts)["next token"]
+    ids = torch.tensor([run.text_model.encode("abc")])
+    with intervene(run.model, changes_of([off])), torch.no_grad():
+        best = run.model(ids)[0, -1].softmax(-1).max()
+    assert dict(figure.views[0].facts)["next token"].split("  ")[0].endswith(f"{best:.3f}")
+
+
+def test_parts_have_the_names_of_activations() -> None:
+    changes = [
+        HeadChange("encoder", 0, 1, 0.5),
+        HeadChange("cross", 1, 0, 2.0),
+        HeadChange("decoder", 1, None, 0.0),
+        HeadChange("feedforward of decoder", 0, None, 0.0),
+    ]
+    named = changes_of(changes)
+    assert list(named) == [
+        *("encoder.layers.0.attention.heads", "decoder.layers.1.cross.heads"),
+        *("decoder.layers.1.attention", "decoder.layers.0.feedforward"),
+    ]
+    run = run_untrained.of("transformer", run_untrained.words(), "translate", n_layers=2)
+    figure = changed_look(run, "abc", changes)
+    assert [name for name, _ in figure.views[0].facts] == ["output", "output, unchanged"]
+    with pytest.raises(ValueError, match="from 0 to 1; there is no 7"):
+        changed_look(run, "abc", [HeadChange("encoder", 0, 7, 0.0)])
+
+
+def test_requests_of_the_page() -> None:
+    with live_server(lm(), ["abc"]) as server:
+        assert 'data-live="yes"' in server.page() and "connect-src 'self'" in server.page()
+        change = {"part": "decoder", "layer": 0, "head": 1, "factor": 0}
+        body = json.loads(server.answer({"text": "de", "changes": [change]}))
+        assert body["views"][0]["text"] == "de" and len(body["views"][0]["facts"]) == 2
+        for request, says in (
+            ({"text": " ", "changes": []}, "the text is empty"),
+            ({"text": "a", "changes": 3}, "changes are a list"),
+            ({"text": "a", "changes": [3]}, "a change is an object"),
+            ({"text": "a", "changes": [{"part": "decoder"}]}, "a change has a part, and numbers"),
+            ({"text": "a" * 20_001, "changes": []}, "the text has 20,001 characters"),
+        ):
+            with pytest.raises(ValueError, match=says):
+                server.answer(request)
+
+
+def test_a_model_of_pictures_reads_no_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.inference.look_live.look", lambda *_, **__: None)
+    with (
+        live_server(run_untrained.vit(), ["a.png"]) as server,
+        pytest.raises(ValueError, match="this model reads files"),
+    ):
+        server.answer({"text": "/etc/passwd", "changes": []})
