@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -229,3 +232,28 @@ def test_a_classifier_without_classes_is_still_read() -> None:
     run = run_untrained.bert(SequenceClassifier(labels=None))
     view = run.look("abc").views[0]
     assert view.facts == () and view.groups[0].layers[0].weights.shape[1] == view.axes["text"].total
+
+
+MEMORY = """
+import resource, sys
+import run_untrained
+sizes = {"d_model": 768, "n_layers": 2, "n_heads": 12, "d_ff": 256, "max_positions": 4096}
+run = run_untrained.of("gpt2", run_untrained.words(), "continue", **sizes)
+figure = run.look("abcdefg " * 511 + "abcdefg")
+(axis,) = figure.views[0].axes.values()
+assert axis.total == 4096 and len(figure.views[0].groups[0].layers) == 2
+figure.html()
+used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+print(used)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="peak memory is asked of Unix")
+def test_4096_tokens_take_less_than_two_gigabytes() -> None:
+    folders = os.pathsep.join([str(Path(qkv.__file__).parents[1]), str(Path(run_untrained.__file__).parent)])
+    environment = {**os.environ, "PYTHONPATH": folders, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", MEMORY], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert int(done.stdout.split()[-1]) < 2_000_000_000

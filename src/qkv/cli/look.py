@@ -65,7 +65,7 @@ def look(
         str | None,
         typer.Option(
             metavar="[KIND.]LAYER.HEAD,…",
-            help="Switch heads off, such as `0.3,5.1`, and say what changes in the prediction.",
+            help="Switch heads off, such as `0.3,5.1`, and show the prediction with and without them.",
         ),
     ] = None,
     serve: Annotated[

@@ -80,7 +80,7 @@
     const views = data.views.length < 2 ? null : make("div", { class: "bar", role: "tablist", "aria-label": "inputs" },
       data.views.map((one, i) => make("button", { role: "tab", "aria-selected": i === state.view, onclick: () => { openView(i); render(); } },
         label(one.text.length > 40 ? one.text.slice(0, 39) + "…" : one.text))));
-    return make("div", {}, views, live ? form() : null, make("p", { class: "input", dir: "auto" }, view().text),
+    return make("div", {}, views, live ? form() : null, live ? null : make("p", { class: "input", dir: "auto" }, view().text),
       view().facts.length ? make("dl", { class: "facts" }, view().facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", { dir: "auto" }, value)])) : null,
       view().notes.length ? make("ul", { class: "notes" }, view().notes.map((note) => make("li", {}, note + "."))) : null);
   }
@@ -627,6 +627,7 @@
     try { history.replaceState(null, "", `#${new URLSearchParams(fields)}`); } catch (error) { /* a frame of a notebook has no address */ }
   }
 
+  state.target = (view().facts.find(([name]) => name === "target") || ["", ""])[1];
   fromAddress();
   render();
   let width = window.innerWidth;
