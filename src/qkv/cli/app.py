@@ -16,6 +16,7 @@ from . import (
     convert,
     cost,
     evaluate,
+    explain,
     fill,
     generate,
     look,
@@ -103,3 +104,4 @@ app.command("convert")(convert.convert)
 app.command("list")(catalog.list_)
 app.command("show")(show.show)
 app.command("cost")(cost.cost)
+app.command("explain")(explain.explain)

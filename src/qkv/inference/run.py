@@ -29,6 +29,7 @@ from ..directories.run_config import (
 )
 from ..directories.save import Format, save
 from ..directories.sentence_transformers import Pooling
+from ..explain.explanation import Explanation
 from ..generation import Generation
 from ..generation.settings import GenerationOptions, SingleOutputOptions
 from ..recipes import imports as recipe_imports
@@ -41,6 +42,7 @@ from .chat import chat
 from .classify import Classified, classify, similarity
 from .classify_files import classify_files
 from .embed import embed, embed_array
+from .explain import explain
 from .fill import Filled, fill
 from .loaded import LoadedModel
 from .look import Figure, look
@@ -217,6 +219,10 @@ class Run(LoadedModel):
         """Return the attention of every layer and head on each input as a figure, with the options of
         `qkv.inference.look.look`. A notebook displays it; `figure.save("page.html")` writes it."""
         return look(self, inputs, **options)
+
+    def explain(self, name: str, text: str, target: str | None = None, **chosen: Any) -> Explanation:
+        """Return one computation with the run's own numbers, step by step, see `qkv.inference.explain.explain`."""
+        return explain(self, name, text, target, **chosen)
 
     def save(
         self, path: Path | str, to: Format | None = None, *, max_shard_size: int | str = sharded.MAX_SHARD_SIZE

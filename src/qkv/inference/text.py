@@ -126,6 +126,10 @@ class TextModel:
                 outputs[i] = self._outputs_at(place, generated, prompts[i], stop)
         return outputs
 
+    def ids_of(self, text: str, settings: Generation) -> list[int]:
+        """Return the ids of the best output for a text."""
+        return self._generate([self.encode(text)], settings, ()).sequences[0][0]
+
     def stream_of(
         self, prompt: Sequence[int], settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()
     ) -> None:
@@ -165,12 +169,12 @@ class TextModel:
             eos_id=self.ends,
             stop=StopStrings(self.tokenizer.decode, stop) if stop else None,
             stream=stream,
-            processors=self._processors(prompts, settings),
+            processors=self.processors(prompts, settings),
             seeds=seeds,
             scores=scores,
         )
 
-    def _processors(self, prompts: Sequence[Sequence[int]], settings: Generation) -> Sequence[Processor]:
+    def processors(self, prompts: Sequence[Sequence[int]], settings: Generation) -> Sequence[Processor]:
         """Processors besides those of the settings: only the tokenizer's tokens, and those of a Hub model."""
         size = self.tokenizer.vocab_size
         allowed: list[Processor] = [Known(size)] if size < self.model.vocab_size else []

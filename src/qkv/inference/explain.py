@@ -1,0 +1,90 @@
+"""Explain one computation of a run with its own numbers."""
+
+from __future__ import annotations
+
+import torch
+
+from ..explain import registry
+from ..explain.explanation import Explanation
+from ..explain.subject import Subject
+from .loaded import LoadedModel
+from .score import target_ids
+from .uses import advice, kind_of, reads_text
+
+WRITTEN = 24  # tokens of a translation that are explained, where no target was given
+
+
+def explain(
+    run: LoadedModel,
+    name: str,
+    text: str,
+    target: str | None = None,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    token: int | None = None,
+) -> Explanation:
+    """Return the explanation of a name of `explain.registry.EXPLANATIONS` for a text.
+
+    `target` is the output of an encoder–decoder, by default its own. `layer`, `head` and `token` are indices from 0; the
+    token is the one whose query is explained, by default the last.
+    Raises ValueError for a name that is unknown or that the model has no numbers for, and for indices out of range.
+    """
+    return registry.explain(name, subject(run, text, target, layer, head, token))
+
+
+def subject(
+    run: LoadedModel,
+    text: str,
+    target: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    token: int | None = None,
+) -> Subject:
+    """Return what is explained: the run's model with the tokens of a text."""
+    if not reads_text(run):
+        raise ValueError(
+            f"{run.name} is {kind_of(run)} and reads no text, so no text of it can be explained; {advice(run)}"
+        )
+    text_model = run.text_model
+    ids = text_model.encode(text)
+    if not ids:
+        raise ValueError(f"the text {text!r} has no tokens; give a longer one")
+    tokenizer, reader = text_model.tokenizer, text_model.reader
+    pairs = run.model.is_encoder_decoder
+    if target is not None and not pairs:
+        raise ValueError(f"{run.name} reads one text; --target is for encoder–decoders, leave it out")
+    starts = [] if text_model.start is None else [text_model.start]
+    written = _target(run, text, target) if pairs else []
+    quoted = text if len(text) <= 60 else f"{text[:59]}…"
+    return Subject(
+        name=run.name,
+        about=f"Numbers of {run.name} for the text “{quoted}”.",
+        model=run.model,
+        ids=tuple(ids),
+        tokens=tuple(reader.tokens(ids)),
+        target=tuple([*starts, *written] if pairs else ()),
+        target_tokens=tuple(tokenizer.tokens([*starts, *written]) if pairs else ()),
+        text=text,
+        reader=reader,
+        writer=tokenizer,
+        layer=layer,
+        head=head,
+        token=token,
+        start=text_model.start if pairs else None,
+        ends=tuple(text_model.ends),
+        generation=run.generation,
+        processors=tuple(text_model.processors([ids], run.generation)),
+    )
+
+
+@torch.no_grad()
+def _target(run: LoadedModel, text: str, target: str | None) -> list[int]:
+    """The ids of the target, without the token that ends it: those given, or the model's own greedy output."""
+    text_model = run.text_model
+    if target is not None:
+        ids = target_ids(text_model, target)
+    else:
+        settings = run.generation.replace({"max_new_tokens": WRITTEN, "num_beams": 1, "num_samples": 1})
+        ids = text_model.ids_of(text, settings)
+    return ids[:-1] if ids and ids[-1] in text_model.ends else ids
