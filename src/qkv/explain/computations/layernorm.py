@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...layers.norm import LayerNorm, LayerNormalize, RMSNorm, RMSNormalize
 from ..explanation import Explanation
@@ -42,15 +42,14 @@ def example() -> Explanation:
 def of(subject: Subject) -> Explanation:
     where = subject.stacks[0]
     stack = getattr(subject.model, where)
-    within = ("attention", "cross", "feedforward")  # of queries and keys, not of tokens
+    within = {"attention", "cross", "feedforward"}  # of queries and keys, not of tokens
     modules = [(name, module) for name, module in stack.named_modules() if isinstance(module, Normalize)]
-    norms = [(f"{where}.{name}", norm) for name, norm in modules if not set(within) & set(name.split("."))]
+    norms = _seen(
+        subject, {f"{where}.{name}": norm for name, norm in modules if not within & set(name.split(".")[:-1])}
+    )
     index = subject.choose("layer", subject.layer, len(norms), 0)
-    name, norm = norms[index]
-    x = _seen(subject, norm)
+    name, norm, x = norms[index]
     tokens = subject.tokens_of(where)
-    if x.shape[0] != len(tokens):
-        raise ValueError(f"{name} normalizes no vectors of tokens; take another --layer, from 0 to {len(norms) - 1}")
     at = subject.choose("token", subject.token, len(tokens), len(tokens) - 1)
     about = f"{subject.about} Norm {index} of {len(norms)}, {name}, at “{tokens[at]}”."
     if isinstance(norm, LayerNormalize):
@@ -60,20 +59,21 @@ def of(subject: Subject) -> Explanation:
     )
 
 
-def _seen(subject: Subject, norm: nn.Module) -> Tensor:
-    """Input (T, M) of a norm in the last pass over the text."""
-    seen: list[Tensor] = []
-    hook = norm.register_forward_hook(lambda _, inputs, out: seen.append(inputs[0]))
+def _seen(subject: Subject, norms: Mapping[str, Normalize]) -> list[tuple[str, Normalize, Tensor]]:
+    """Names, norms and inputs (T, M), in the order in which a pass over the text computes them."""
+    seen: list[tuple[str, Normalize, Tensor]] = []
+
+    def keep(name: str, norm: Normalize) -> Callable[..., None]:
+        return lambda _, inputs, out: seen.append((name, norm, inputs[0][0].float()))
+
+    hooks = [norm.register_forward_hook(keep(name, norm)) for name, norm in norms.items()]
     try:
         with torch.no_grad():
             subject.model(*subject.inputs)
     finally:
-        hook.remove()
-    if not seen:
-        raise ValueError(
-            f"this norm of {subject.name} has no input of its own in a pass over a text; take another --layer"
-        )
-    return seen[-1].flatten(0, -2).float()
+        for hook in hooks:
+            hook.remove()
+    return seen
 
 
 def _names(x: Tensor) -> Sequence[str]:

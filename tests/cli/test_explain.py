@@ -1,0 +1,52 @@
+"""`qkv explain`: the list, a worked example, a page, JSON, a run, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from run_untrained import of, words
+
+from qkv.cli import main
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+def test_list_example_page_and_json(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    assert main(["explain"]) == 0
+    assert "kv-cache" in capsys.readouterr().out
+    assert main(["explain", "--json"]) == 0
+    assert "attention" in json.loads(capsys.readouterr().out)
+    assert main(["explain", "attention"]) == 0
+    out = capsys.readouterr().out
+    assert "5.9242" in out and "10.3864" in out
+    assert main(["explain", "attention", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "attention"
+    assert main(["explain", "mask", "--out", str(tmp_path / "mask.html")]) == 0
+    assert "<!doctype html>" in (tmp_path / "mask.html").read_text(encoding="utf-8")
+
+
+def test_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    of("gpt2", words(), "continue", max_positions=32).save(tmp_path / "run", "qkv")
+    assert main(["explain", "attention", "--run", str(tmp_path / "run"), "--text", "abc", "--head", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "layer 0, head 1" in out and "weights of all queries" in out
+    assert main(["explain", "moe", "--run", str(tmp_path / "run"), "--text", "abc"]) == 2
+    assert "does not have a mixture of experts, which moe explains; explain attention" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["attentoin"], "there is no explanation 'attentoin'; did you mean 'attention'"),
+        (["attention", "--layer", "2"], "--layer belongs to a run; give --run RUN with it"),
+        (["attention", "--run", "x"], "--run needs the text whose numbers are shown; give it as --text TEXT"),
+        (["attention", "--out", "x.html", "--json"], "--out writes a page and --json prints JSON; give one of them"),
+        (["attention", "--out", "x.txt"], "--out is a file that ends in .html, not x.txt"),
+        (["attention", "--out", "no/x.html"], "there is no folder no for x.html; create it first"),
+    ],
+)
+def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", *arguments]) == 2
+    assert message in capsys.readouterr().err
