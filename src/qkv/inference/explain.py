@@ -86,5 +86,5 @@ def _target(run: LoadedModel, text: str, target: str | None) -> list[int]:
         ids = target_ids(text_model, target)
     else:
         settings = run.generation.replace({"max_new_tokens": WRITTEN, "num_beams": 1, "num_samples": 1})
-        ids = text_model.ids_of(text, settings)
+        ids = text_model.generated([text_model.encode(text)], settings, ()).sequences[0][0]
     return ids[:-1] if ids and ids[-1] in text_model.ends else ids

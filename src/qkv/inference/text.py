@@ -126,10 +126,6 @@ class TextModel:
                 outputs[i] = self._outputs_at(place, generated, prompts[i], stop)
         return outputs
 
-    def ids_of(self, text: str, settings: Generation) -> list[int]:
-        """Return the ids of the best output for a text."""
-        return self._generate([self.encode(text)], settings, ()).sequences[0][0]
-
     def stream_of(
         self, prompt: Sequence[int], settings: Generation, emit: Callable[[str], None], *, stop: Sequence[str] = ()
     ) -> None:
