@@ -5,6 +5,7 @@ Also `Mixer`, the base of all attention specs, and `Pass`, what the layers of a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -155,6 +156,8 @@ class Attention(Mixer, kind="attention"):
     `weighting` turns scores into weights in place of the soft-max (`attention.weighting`). `sink` adds a logit to those of
     the keys, whose share goes to no value, so that a head may attend to nothing: "learned", one for each head (gpt-oss,
     OpenAI 2025), or "zero", softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one").
+    `pruned_heads` are the indices, among `n_heads`, of heads that were removed (`qkv.pruning`). The others keep their width
+    and their position bias; a key-value head without query heads is removed too.
     """
 
     n_heads: int = Field(gt=0)
@@ -173,6 +176,7 @@ class Attention(Mixer, kind="attention"):
     score: Score = ScaledDot()
     weighting: Weighting = Softmax()
     sink: Literal["none", "zero", "learned"] = "none"
+    pruned_heads: tuple[int, ...] = ()
 
     adds_bias = True
 
@@ -205,14 +209,59 @@ class Attention(Mixer, kind="attention"):
             )
         return self
 
+    @model_validator(mode="after")
+    def _prunable(self) -> Attention:
+        if not self.pruned_heads:
+            return self
+        if type(self).module is not Attention.module:
+            raise ValueError(f"heads of {self.kind} can't be removed; pruned_heads is for attention")
+        outside = next((h for h in self.pruned_heads if not 0 <= h < self.n_heads), None)
+        if outside is not None or len(set(self.pruned_heads)) < len(self.pruned_heads):
+            wrong = "names a head twice" if outside is None else f"names head {outside}"
+            raise ValueError(
+                f"pruned_heads are different indices from 0 to {self.n_heads - 1}; {list(self.pruned_heads)} {wrong}"
+            )
+        if len(self.pruned_heads) == self.n_heads:
+            raise ValueError("pruned_heads names all heads; for a layer without attention, set the attention to none")
+        sizes = sorted(set(self._group_sizes.values()))
+        if len(sizes) > 1:
+            raise ValueError(
+                f"pruned_heads leaves {' and '.join(map(str, sizes))} query heads to key-value heads, which serve "
+                "equally many; remove whole groups, or equally many heads of each"
+            )
+        if self.pattern.per_head:
+            raise ValueError("pruned_heads is for patterns that are the same for all heads")
+        if self.qk_norm_over == "all" and self.qk_norm.kind != "none":
+            raise ValueError("qk_norm_over='all' normalizes all heads together, so that none can be removed from it")
+        return self
+
+    @property
+    def kept_heads(self) -> list[int]:
+        """The indices of the heads that there are, among `n_heads`."""
+        return [h for h in range(self.n_heads) if h not in self.pruned_heads]
+
+    @property
+    def kept_groups(self) -> list[int]:
+        """The indices of the key-value heads that there are, among `n_kv_heads`."""
+        return sorted(self._group_sizes)
+
+    @property
+    def _group_sizes(self) -> Counter[int]:
+        """Number of query heads of each key-value head that there is."""
+        size = self.n_heads // (self.n_kv_heads or self.n_heads)
+        return Counter(h // size for h in self.kept_heads)
+
     def widths(self, d_model: int) -> tuple[int, int, int, int]:
-        """(H, K, D, E)."""
+        """(H, K, D, E), without the heads that were removed."""
         d_head = self.d_head or head_width(d_model, self.n_heads)
-        return self.n_heads, self.n_kv_heads or self.n_heads, d_head, self.d_value or d_head
+        h, k = self.n_heads, self.n_kv_heads or self.n_heads
+        if self.pruned_heads:
+            h, k = len(self.kept_heads), len(self.kept_groups)
+        return h, k, d_head, self.d_value or d_head
 
     def heads(self, d_model: int) -> tuple[int, int]:
-        h, _, d, _ = self.widths(d_model)
-        return h, self.score.width(d)
+        d_head = self.d_head or head_width(d_model, self.n_heads)
+        return self.n_heads, self.score.width(d_head)
 
     def remembers(self) -> int | None:
         return reach_of(self.pattern)
@@ -282,6 +331,7 @@ class MultiHeadAttention(nn.Module):
             spec.pattern.warn_if_fully_masked()
         self.n_heads, self.n_kv_heads, self.d_head, self.d_value = h, kv, d, e = spec.widths(d_model)
         self.cross, self.name = cross, name
+        self.kept_heads = tuple(spec.kept_heads) if spec.pruned_heads else None
         self.pattern, self.scale, self.softcap = spec.pattern, spec.scale, spec.softcap
         self.dropout, self.backend = spec.dropout, spec.backend
         self.score = None if isinstance(spec.score, ScaledDot) else spec.score.module(d, d, h, kv)
@@ -373,6 +423,8 @@ class MultiHeadAttention(nn.Module):
         self, run: Pass, layout: Layout, kv_layout: Layout, bias: Tensor | Bias | None
     ) -> tuple[Pattern, Tensor | Bias | None]:
         """The pattern, and the bias of the scores, given the bias of positions."""
+        if self.kept_heads is not None and isinstance(bias, Bias):
+            bias = bias.of_heads(self.kept_heads)
         return self.pattern, bias
 
     def normed(self, x: Float[Tensor, "B T HD"], norm: nn.Module) -> Float[Tensor, "B T H D"]:

@@ -225,9 +225,11 @@ def _check_heads(spec: Stack, scheme: Position, position: PositionModule, d_mode
         )
     turns = any(_does(position, what) for what in ("rotate", "rotate_queries", "rotate_keys"))
     biases = _does(position, "bias")
-    if (turns or biases) and len(heads) > 1:
+    unequal = len(heads) > 1 if biases else len({width for _, width in heads}) > 1
+    if (turns or biases) and unequal:
         shown = ", ".join(f"{h} of width {d}" for h, d in sorted(heads))
-        raise ValueError(f"{name}.position {scheme!r} needs blocks with equal heads, but there are {shown}")
+        equal = "equal heads" if biases else "heads of equal width"
+        raise ValueError(f"{name}.position {scheme!r} needs blocks with {equal}, but there are {shown}")
     mixers = [block.attention for block in blocks if "attention" in block.sublayers()]
     if turns and mixers and not heads:
         raise ValueError(

@@ -7,6 +7,7 @@ Tables are computed from positions in fp32 in each pass, so nothing has to be st
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -55,6 +56,10 @@ class Position(Spec, role="position"):
         """Return the gradients of `tensors` from those of a tile's scores; without it the whole bias is computed."""
         raise NotImplementedError(f"{type(self).__name__} has no bias_grad")
 
+    def tensors_of_heads(self, tensors: tuple[Tensor, ...], heads: Sequence[int]) -> tuple[Tensor, ...]:
+        """Return `tensors` for some of the heads. Raises ValueError by default: heads can't be removed then."""
+        raise ValueError(f"the position bias of {self.kind} has no part for each head, so that none can be removed")
+
     @property
     def has_bias_grad(self) -> bool:
         return type(self).bias_grad is not Position.bias_grad
@@ -72,6 +77,10 @@ class Bias:
 
     def __call__(self, q: View, k: View) -> Tensor:
         return self.scheme.bias(self.tensors, q, k)
+
+    def of_heads(self, heads: Sequence[int]) -> Bias:
+        """The bias of some of the heads."""
+        return Bias(self.scheme, self.scheme.tensors_of_heads(self.tensors, heads))
 
     @property
     def needs_grad(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -48,6 +49,9 @@ class ALiBi(Position, kind="alibi"):
 
     def bias_grad(self, tensors: tuple[Tensor, ...], q: View, k: View, grad: Tensor) -> tuple[Tensor | None, ...]:
         return (None,)  # the slopes are not trained
+
+    def tensors_of_heads(self, tensors: tuple[Tensor, ...], heads: Sequence[int]) -> tuple[Tensor, ...]:
+        return (tensors[0][list(heads)],)
 
 
 class ALiBiBias(PositionModule):
@@ -110,6 +114,9 @@ class T5Buckets(Position, kind="t5"):
         rows = grad.sum_to_size(bucket.numel() // (grad.shape[-1] * grad.shape[-2]), *grad.shape[1:])
         rows = rows.movedim(-3, -1).reshape(len(bucket), -1)
         return (torch.zeros_like(tensors[0]).index_add_(0, bucket, rows.to(tensors[0].dtype)),)
+
+    def tensors_of_heads(self, tensors: tuple[Tensor, ...], heads: Sequence[int]) -> tuple[Tensor, ...]:
+        return (tensors[0][:, list(heads)],)
 
 
 class T5Bias(PositionModule):

@@ -1,0 +1,1 @@
+"""Remove heads, neurons and layers that a trained model does not need."""
