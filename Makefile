@@ -25,8 +25,8 @@ endif
 # Comments in the docs' code are aligned by hand, which the formatter would undo.
 FORMAT := $(BIN)/ruff format --extend-exclude '*.md'
 
-# Each test worker computes with one thread, so that workers do not compete for cores.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(CORES)
+# Each test worker computes with one thread, so that workers do not compete for cores; one that is done takes tests of others.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(CORES) --dist worksteal
 
 .PHONY: demo test test-all test-hostile lint format bench clean
 .DEFAULT_GOAL := demo

@@ -66,7 +66,7 @@ def unscored(case: Combination) -> str | None:
     return senseless(case)
 
 
-@pytest.mark.contract(Contract(AXES, unscored, turned=["heads", "block"]))
+@pytest.mark.contract(Contract(AXES, unscored, turned=["heads", "block"], fast=1))  # pairs of values: test_cached
 def test_beams(case: Combination) -> None:
     built, options = prompts(case)
     options |= {"num_beams": 3, "num_samples": 3, "length_penalty": 0.0, "scores": True}
