@@ -21,7 +21,8 @@ MOST_LINES = 500
 MOST_MODULES = 16
 ORDER = (
     *("cli", "experiments", "inference", "recipes", "tasks", "testing", "directories", "families", "hub"),
-    *("explain", "generation", "training", "look", "cost", "data", "tokenizers", "models", "attention", "layers"),
+    *("explain", "generation", "training", "pruning", "look", "cost", "data", "tokenizers"),
+    *("models", "attention", "layers"),
     *("kernels", "kv_cache", "positions", "patterns", "metrics", "core"),
 )
 """A package imports those to the right of it. `qkv/__init__.py` names everything lazily; no package imports it."""

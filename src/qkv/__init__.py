@@ -80,6 +80,7 @@ _HOME = {
     "directories.adapters": ["load_adapter", "save_adapter"],
     "directories.build": ["build"],
     "experiments.from_python": ["train"],
+    "experiments.prune": ["prune"],
     "inference.run": ["load", "Run"],
     "recipes.recipe": ["Recipe"],
 }
@@ -153,6 +154,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .directories.adapters import save_adapter as save_adapter
     from .directories.build import build as build
     from .experiments.from_python import train as train
+    from .experiments.prune import prune as prune
     from .families import preset as preset
     from .generation.settings import Generation as Generation
     from .inference.run import Run as Run

@@ -24,8 +24,14 @@ FAMILIES = {
     "llama-gqa": (preset("llama", **SMALL, n_kv_heads=3), {"decoder.0": [2, 3], "decoder.1": [0, 3, 5]}),
     "llama-mha": (preset("llama", **SMALL), {"decoder.0": [2]}),
     "alibi": (preset("gpt2", **SMALL, position="alibi"), {"decoder.0": [1, 4], "decoder.1": [0]}),
-    "t5": (preset("t5-small", **SMALL, d_head=4, d_ff=32), {"encoder.0": [5], "decoder.1": [0, 1], "decoder.0.cross": [2]}),
-    "transformer": (preset("transformer", **SMALL, d_ff=32), {"encoder.1": [1], "decoder.0.cross": [0, 2, 3], "decoder.1": [5]}),
+    "t5": (
+        preset("t5-small", **SMALL, d_head=4, d_ff=32),
+        {"encoder.0": [5], "decoder.1": [0, 1], "decoder.0.cross": [2]},
+    ),
+    "transformer": (
+        preset("transformer", **SMALL, d_ff=32),
+        {"encoder.1": [1], "decoder.0.cross": [0, 2, 3], "decoder.1": [5]},
+    ),
     "bert": (preset("bert-base", **SMALL), {"encoder.0": [0, 1, 2, 3, 4]}),
     "sinks": (
         preset("gpt2", **SMALL, max_positions=16).replace({"decoder.blocks.*.attention.sink": "learned"}),
@@ -39,7 +45,7 @@ FAMILIES = {
         preset("gpt2", **SMALL, max_positions=16).replace({"decoder.blocks.*.attention.d_value": 3}),
         {"decoder.0": [0, 2]},
     ),
-}  # fmt: skip
+}
 
 
 def inputs(model: nn.Module) -> tuple[torch.Tensor, ...]:

@@ -21,6 +21,7 @@ from . import (
     generate,
     look,
     predict,
+    prune,
     report,
     score,
     show,
@@ -98,6 +99,7 @@ app.command("classify")(classify.classify)
 app.command("fill")(fill.fill)
 app.command("predict")(predict.predict)
 app.command("look")(look.look)
+app.command("prune")(prune.prune)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(vectors.app, name="vectors")
 app.command("convert")(convert.convert)

@@ -1,0 +1,258 @@
+"""`qkv.prune`: remove heads, neurons and layers from a run, fine-tune what is left, and report what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from ...core.spec import nearest
+from ...directories.layout import State, clear, write_text
+from ...inference.run import Run, load
+from ...look.activations import Zero, intervene
+from ...models.transformer import TransformerModel
+from ...pruning.ablation import head_ablation, layer_ablation
+from ...pruning.choose import least_heads, least_layers, least_neurons
+from ...pruning.gates import gate_importance
+from ...pruning.importance import gradient_importance, normalized
+from ...pruning.remove import remove_heads, remove_layers, remove_neurons
+from ...pruning.units import AttentionLayer, Heads, attention_layers, check_heads, feedforward_layers, spec_of
+from ...recipes.model_choice import ModelChoice
+from ...recipes.recipe import Recipe
+from ..evaluate import Evaluated, evaluate_run
+from ..train import train
+from .examples import batches, loss_over, mean_loss, recipe_of, repeated, sum_loss
+from .page import write_page
+from .result import Pruned
+
+By = Literal["gradient", "ablation", "gates"]
+METHODS = ("gradient", "ablation", "gates")
+PRUNING = "pruning.json"
+_GATE_STEPS = 300
+_CURVE = tuple(i / 10 for i in range(10))  # shares of heads
+
+
+def prune(
+    run: Run | Path | str,
+    out: Path | str,
+    *,
+    heads: float | Heads = 0.0,
+    keep: Heads | None = None,
+    by: By = "gradient",
+    neurons: float = 0.0,
+    layers: int = 0,
+    finetune: str | int | None = None,
+    examples: int = 512,
+    curve: bool = True,
+    changes: Sequence[str] = (),
+    overwrite: bool = False,
+    device: str | torch.device = "auto",
+    console: Console | None = None,
+) -> Pruned:
+    """Remove parts of a trained run and write the smaller run to `out`, with `pruning.json` and `pruning.html`.
+
+    heads:    share of all heads to remove, the least important ones, or heads by layer: {"decoder.0": [1, 3]}.
+    keep:     heads to keep in the layers that it names; all others of these layers are removed.
+    by:       how importance is measured: gradient (|∂L/∂ξ|, Michel et al. 2019), ablation (the loss without each head) or
+              gates (trained with an L0 penalty, Voita et al. 2019).
+    neurons:  share of the neurons of each feed-forward layer to remove, by their gradient.
+    layers:   number of layers to remove, those without which the loss is the smallest.
+    finetune: train what is left for a time ("5m") or a number of steps, by the run's recipe at a third of its learning rate.
+    examples: from which importance is measured, of the training split; ablation and the curve take the validation split.
+    curve:    also evaluate with 0 to 90 % of the heads without output.
+    changes:  settings for the fine-tuning, KEY=VALUE.
+
+    Raises ValueError if nothing would be removed, for unknown parts, and for runs without a recipe.
+    """
+    console = console or Console(quiet=True)
+    run = run if isinstance(run, Run) else load(run, device)
+    job = _Job(run, console, examples)
+    folder = Path(out)
+    if by not in METHODS:
+        raise ValueError(f"there is no measure of importance {by!r}; {nearest(by, METHODS)}")
+    chosen = job.check(heads, keep, neurons, layers)
+    _check_folder(folder, overwrite, finetune is not None)
+    importance, drawn = dict[str, Tensor](), list[tuple[float, dict[str, float]]]()
+    if chosen is None:
+        assert isinstance(heads, float | int)
+        importance = job.importance(by)
+        if curve:
+            drawn = job.curve(importance)
+        least = least_heads(importance, job.layers, heads)
+        chosen = {name: least[name] for name in job.layers if name in least}
+    before = job.evaluated(run)
+    model, removed_neurons, removed_layers = job.removed(chosen, neurons, layers)
+    parameters = (run.model.spec.n_parameters, model.spec.n_parameters)
+    metrics = {"before": before.metrics}
+    first = folder.with_name(f"{folder.name}-not-finetuned") if finetune is not None else folder
+    pruned = _saved(run, model, first)
+    after = job.evaluated(pruned)
+    metrics["pruned"] = after.metrics
+    if finetune is not None:
+        _finetune(pruned, folder, finetune, changes, overwrite, device, console)
+        metrics["finetuned"] = job.evaluated(load(folder, device)).metrics
+    result = Pruned(
+        run.name,
+        folder,
+        by if importance else "given",
+        chosen,
+        {name: len(indices) for name, indices in removed_neurons.items()},
+        removed_layers,
+        {name: [round(value, 6) for value in values.tolist()] for name, values in importance.items()},
+        drawn,
+        parameters,
+        metrics,
+        before.examples,
+    )
+    write_text(folder / PRUNING, result.to_json())
+    write_page(result, {name: layer.n_heads for name, layer in job.layers.items()})
+    return result
+
+
+class _Job:
+    """A run to prune, with the batches to measure on."""
+
+    def __init__(self, run: Run, console: Console, examples: int) -> None:
+        spec_of(run.model)
+        self.run, self.recipe, self.console, self.limit = run, recipe_of(run), console, examples
+        assert isinstance(run.model, TransformerModel)
+        self.model: TransformerModel = run.model
+        self.layers: dict[str, AttentionLayer] = {}
+
+    def check(
+        self, heads: float | Heads, keep: Heads | None, neurons: float, layers: int
+    ) -> dict[str, list[int]] | None:
+        """Return the heads that were given by name, or None for a share. Raises ValueError for what can't be removed."""
+        by_share = isinstance(heads, float | int)
+        for name, share in (("heads", heads if by_share else 0.0), ("neurons", neurons)):
+            if not 0 <= share < 1:  # type: ignore[operator]
+                raise ValueError(f"{name} is a share from 0 to below 1 (such as 30%), not {share}")
+        if layers < 0:
+            raise ValueError(f"layers is a number of layers to remove, not {layers}")
+        if not heads and not keep and not neurons and not layers:
+            raise ValueError("nothing would be removed; give heads, neurons or layers, such as --heads 30%")
+        if heads or keep:
+            self.layers = attention_layers(self.model)
+        if neurons and not feedforward_layers(self.model):
+            raise ValueError("this model has no plain feed-forward layer whose neurons can be removed")
+        if keep is not None:
+            if heads:
+                raise ValueError("give heads to remove or heads to keep, not both")
+            kept = check_heads(self.model, keep)
+            return {name: [h for h in range(self.layers[name].n_heads) if h not in some] for name, some in kept.items()}
+        if by_share:
+            return None if heads else {}
+        assert not isinstance(heads, float | int)
+        return check_heads(self.model, heads)
+
+    def importance(self, by: By) -> dict[str, Tensor]:
+        """The importance of every head."""
+        if by == "ablation":
+            held = batches(self.run, "validation", self.limit)
+            return head_ablation(self.model, lambda m: loss_over(self.recipe, m, held), self.layers, self._tell)
+        read = batches(self.run, "train", self.limit)
+        if by == "gates":
+            steps = repeated(read, _GATE_STEPS)
+            return gate_importance(self.model, steps, mean_loss(self.recipe), self.layers, tell=self._tell)
+        names = {name: layer.site for name, layer in self.layers.items()}
+        return normalized(gradient_importance(self.model, read, sum_loss(self.recipe), names))
+
+    def curve(self, importance: Mapping[str, Tensor]) -> list[tuple[float, dict[str, float]]]:
+        """Loss and metrics on the validation split with growing shares of the heads at zero."""
+        points = []
+        for share in _CURVE:
+            self._tell(f"without {share:.0%} of the heads")
+            without = least_heads(importance, self.layers, share)
+            with ExitStack() as stack:
+                changes = {self.layers[name].site: Zero(heads=some) for name, some in without.items()}
+                stack.enter_context(intervene(self.model, changes))
+                evaluated = evaluate_run(self.run, "validation", max_examples=min(self.limit, 256))
+            removed = sum(map(len, without.values())) / sum(layer.n_heads for layer in self.layers.values())
+            points.append((removed, evaluated.metrics))
+        return points
+
+    def removed(
+        self, heads: Heads, neurons: float, layers: int
+    ) -> tuple[TransformerModel, dict[str, list[int]], dict[str, list[int]]]:
+        """The smaller model, and the neurons and layers that it lacks."""
+        least: dict[str, list[int]] = {}
+        if neurons:
+            paths = feedforward_layers(self.model)
+            sites = {
+                path.replace(".blocks", ""): f"{path}.feedforward.neurons".replace("blocks", "layers") for path in paths
+            }
+            read = batches(self.run, "train", self.limit)
+            least = least_neurons(gradient_importance(self.model, read, sum_loss(self.recipe), sites), neurons)
+        whole: dict[str, list[int]] = {}
+        if layers:
+            held = batches(self.run, "validation", self.limit)
+            counts = {name: len(stack.blocks) for name, stack in self.model.spec.stacks()}
+            cost = layer_ablation(self.model, lambda m: loss_over(self.recipe, m, held), counts, self._tell)
+            whole = least_layers(cost, layers)
+        model = remove_heads(self.model, heads) if heads else self.model
+        model = remove_neurons(model, least) if least else model
+        return remove_layers(model, whole) if whole else model, least, whole
+
+    def evaluated(self, run: Run) -> Evaluated:
+        """The metrics of a run on the test split of the recipe."""
+        self._tell("evaluating")
+        run = Run(run.model, run.tokenizer, run.generation, run.task, self.recipe, run.path)
+        return evaluate_run(run, "test")
+
+    def _tell(self, text: str) -> None:
+        if self.console.is_terminal:
+            self.console.print(f"  {text}", style="dim", end="\r\x1b[K")
+
+
+def _check_folder(folder: Path, overwrite: bool, staged: bool) -> None:
+    """Make room for the results. Raises ValueError for a directory that is not free."""
+    for path in (folder, folder.with_name(f"{folder.name}-not-finetuned")) if staged else (folder,):
+        if State.of(path) is State.FREE and not (path.is_dir() and any(path.iterdir())):
+            continue
+        if not overwrite:
+            raise ValueError(f"{path} already exists; choose another directory, or replace it with --overwrite")
+        clear(path)
+
+
+def _saved(run: Run, model: TransformerModel, folder: Path) -> Run:
+    """Write the smaller model as a run whose recipe continues from it."""
+    own = recipe_of(run).model_copy(
+        update={
+            "model": ModelChoice(directory=str(folder.resolve())),
+            **dict.fromkeys(("vectors", "adapter", "tokenizer", "source_tokenizer")),
+        }
+    )
+    smaller = Run(model, run.tokenizer, run.generation, run.task, own, folder)
+    smaller.save(folder, "qkv")
+    return load(folder, model.device)
+
+
+def _finetune(
+    run: Run,
+    out: Path,
+    length: str | int,
+    changes: Sequence[str],
+    overwrite: bool,
+    device: str | torch.device,
+    console: Console,
+) -> None:
+    """Train a pruned run by its recipe, for a time or a number of steps."""
+    recipe: Recipe = recipe_of(run)
+    by_steps = isinstance(length, int) or str(length).isdecimal()
+    rate = recipe.training.optimizer.lr / 3
+    schedule = "{kind: linear, warmup: 20" + ("}" if by_steps else ", unit: time}")
+    settings = [
+        "training.max_epochs=null",
+        "training.patience=null",
+        f"training.max_steps={length if by_steps else 'null'}",
+        f"training.max_time={'null' if by_steps else length}",
+        f"training.optimizer.lr={rate:.3g}",
+        f"training.schedule={schedule}",
+        *changes,
+    ]
+    train(recipe.change(settings), out, overwrite=overwrite, device=device, console=console)

@@ -1,0 +1,36 @@
+"""`Pruned`, what was removed from a run and what it cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """The result of `prune`, which is also in `pruning.json`.
+
+    heads, neurons, layers: what was removed; neurons by their number.
+    importance: of each head, by layer; empty if heads were given by name.
+    curve:      (share of heads without output, loss, metrics) on the validation split, before anything is removed.
+    parameters: before and after.
+    metrics:    on the test split: "before", "pruned" and, after fine-tuning, "finetuned".
+    """
+
+    source: str
+    folder: Path
+    by: str
+    heads: dict[str, list[int]]
+    neurons: dict[str, int]
+    layers: dict[str, list[int]]
+    importance: dict[str, list[float]]
+    curve: list[tuple[float, dict[str, float]]]
+    parameters: tuple[int, int]
+    metrics: dict[str, dict[str, float]]
+    examples: int
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        """Return the result as JSON."""
+        return json.dumps({**asdict(self), "folder": str(self.folder)}, indent=2)

@@ -1,0 +1,118 @@
+"""Pruned runs are ordinary runs: they load, generate, evaluate and train on; what was removed is reported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import qkv
+from qkv.cli import main
+from qkv.experiments.prune import prune
+from qkv.experiments.train import train
+from qkv.look.activations import Zero, intervene
+from qkv.pruning.units import attention_layers
+from qkv.recipes.recipe import Recipe
+
+
+def options(**more: object) -> dict[str, object]:
+    return {"examples": 16, "device": "cpu", "curve": False, **more}
+
+
+def test_a_share_of_the_heads(trained: Path, tmp_path: Path):
+    result = prune(trained, tmp_path / "small", heads=0.5, **options(curve=True))
+    assert sum(map(len, result.heads.values())) == 3  # of 3 layers with 2 heads
+    small, whole = qkv.load(result.folder, "cpu"), qkv.load(trained, "cpu")
+    assert result.parameters == (whole.model.spec.n_parameters, small.model.spec.n_parameters)
+    assert small.model.spec.n_parameters < whole.model.spec.n_parameters
+    sites = {name: layer.site for name, layer in attention_layers(whole.model).items()}
+    ids = torch.tensor([[5, 6, 7]])
+    with (
+        torch.no_grad(),
+        intervene(whole.model, {sites[name]: Zero(heads=some) for name, some in result.heads.items()}),
+    ):
+        expected = whole.model(ids, ids)
+    with torch.no_grad():
+        torch.testing.assert_close(small.model(ids, ids), expected, rtol=1e-5, atol=1e-6)
+    stored = json.loads((result.folder / "pruning.json").read_text())
+    assert stored["heads"] == result.heads and set(stored["metrics"]) == {"before", "pruned"}
+    assert result.curve[0][0] == 0.0 and len(result.curve) == 10
+    assert result.curve[0][1].keys() == result.metrics["before"].keys()
+    page = (result.folder / "pruning.html").read_text()
+    assert "encoder.0" in page and "How many heads are needed" in page
+    assert isinstance(small.generate("b a c"), str)  # a run like any other
+
+
+def test_fine_tuning_goes_on_from_the_smaller_model(trained: Path, tmp_path: Path):
+    result = prune(trained, tmp_path / "small", keep={"encoder.0": [1]}, neurons=0.25, finetune=2, **options())
+    assert result.heads == {"encoder.0": [0]} and result.by == "given"
+    assert set(result.neurons.values()) == {8}
+    assert set(result.metrics) == {"before", "pruned", "finetuned"}
+    tuned = qkv.load(result.folder, "cpu")
+    first = qkv.load(result.folder.with_name("small-not-finetuned"), "cpu")
+    assert tuned.model.spec == first.model.spec
+    assert tuned.model.spec.encoder.blocks[0].attention.n_heads == 1
+    assert tuned.model.spec.encoder.blocks[0].feedforward.d_ff == 24
+    weights = zip(tuned.model.parameters(), first.model.parameters(), strict=True)
+    assert any(not torch.equal(a, b) for a, b in weights)
+    again = train(Recipe.load(result.folder / "recipe.yaml", ["training.max_steps=3"]), result.folder, resume=True)
+    assert again.outcome.state.step == 3
+
+
+@pytest.mark.parametrize("by", ["ablation", "gates"])
+def test_other_measures_of_importance(by: str, trained_lm: Path, tmp_path: Path):
+    result = prune(trained_lm, tmp_path / "small", heads=0.5, by=by, **options(examples=4))
+    assert result.heads.keys() == {"decoder.0"} and len(result.heads["decoder.0"]) == 1
+    least = min(range(2), key=lambda h: result.importance["decoder.0"][h])
+    assert result.heads["decoder.0"] == [least]
+
+
+def test_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "small"
+    command = ["prune", str(trained), "--heads", "encoder.0:1", "--out", str(folder), "--examples", "8"]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "encoder.0: removed heads 1" in said and "parameters:" in said
+    assert main(["translate", str(folder), "b a"]) == 0
+    capsys.readouterr()
+    assert main(command) == 2
+    assert (
+        f"{folder} already exists; choose another directory, or replace it with --overwrite" in capsys.readouterr().err
+    )
+    assert main([*command, "--overwrite", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["heads"] == {"encoder.0": [1]}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "nothing would be removed; give heads, neurons or layers, such as --heads 30%"),
+        (["--heads", "100%"], "--heads is a share from 0% to below 100%, not 100%"),
+        (["--heads", "many"], "--heads is a share such as 30% or 0.3, not 'many'"),
+        (["--heads", "encoder.0:x"], "--heads names heads as LAYER:HEADS, such as decoder.0:1,3, not 'encoder.0:x'"),
+        (["--heads", "encoder.0:0,1"], "all 2 heads of encoder.0 would be removed; keep one at least, or remove whole"),
+        (["--heads", "encoder.3:0"], "there is no attention layer 'encoder.3'; did you mean 'encoder.0'"),
+        (["--heads", "30%", "--keep", "encoder.0:0"], "give heads to remove or heads to keep, not both"),
+        (
+            ["--heads", "30%", "--by", "magic"],
+            "there is no measure of importance 'magic'; there is: gradient, ablation",
+        ),
+        (["--neurons", "2"], "--neurons is a share from 0% to below 100%, not 2"),
+        (["--layers", "2"], "2 of 2 layers can't be removed: every stack keeps one at least"),
+    ],
+)
+def test_mistakes(given: list[str], message: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["prune", str(trained), *given, "--out", str(tmp_path / "small"), "--examples", "8"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "small").exists()
+
+
+def test_runs_without_weights_or_recipe(tmp_path: Path, trained: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["prune", str(tmp_path / "none"), "--heads", "30%", "--out", str(tmp_path / "small")]) == 2
+    assert "there is no run directory" in capsys.readouterr().err
+    qkv.load(trained, "cpu").save(tmp_path / "bare", "qkv")
+    (tmp_path / "bare" / "recipe.yaml").unlink()
+    assert main(["prune", str(tmp_path / "bare"), "--heads", "30%", "--out", str(tmp_path / "small")]) == 2
+    assert "has no recipe.yaml, which names its data; give a run that qkv trained" in capsys.readouterr().err
