@@ -1,6 +1,6 @@
 """Prune a run: measure its heads, neurons and layers, remove some, fine-tune the rest, and report."""
 
-from .prune import prune
+from .prune_run import prune
 from .result import Pruned
 
 __all__ = ["Pruned", "prune"]
