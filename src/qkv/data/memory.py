@@ -5,20 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 from pydantic import Field, PrivateAttr
 
-from ..core.spec import counted, nearest
-from .files.documents import text_example
-from .files.json_lines import json_value
+from ..core.spec import counted
 from .holdout import HoldOutSource
-from .readers.jsonl import conversation
-from .readers.parallel_text import pair
-from .readers.squad import question_example
+from .readers.rows import RowReader, as_files, class_names_of, row_hold_out_key
 from .source import SPLITS, Example, Skipped, Split, Table
 from .tables import ComputedTable
 
@@ -78,6 +73,9 @@ class Memory(HoldOutSource, kind="memory"):
         rows = self._held()
         return ComputedTable(getattr(self, split), lambda i: rows.example(split, i))
 
+    def hold_out_key(self, table: Table, i: int, example: Example) -> int:
+        return row_hold_out_key(example) or super().hold_out_key(table, i, example)
+
     def stamp(self) -> tuple[Hashable, ...]:
         return "the rows passed from Python", self.fingerprint
 
@@ -100,7 +98,7 @@ class Rows:
         if not len(splits.get("train", ())):
             raise ValueError("there are no training rows; give at least one example, or more to learn from")
         self._splits, self._columns = splits, columns
-        self._names = {split: _label_names(rows) for split, rows in splits.items()}
+        self._readers = {split: RowReader(columns, _class_names(rows, columns)) for split, rows in splits.items()}
         digest = hashlib.sha256()
         for split, rows in splits.items():
             digest.update(f"{split} {len(rows)}\0".encode())
@@ -110,18 +108,7 @@ class Rows:
 
     def example(self, split: Split, i: int) -> Example | Skipped:
         where = f"row {i}" if split == "train" else f"row {i} of the {split} rows"
-        record = self._record(self._splits[split][i], where)
-        for name, names in self._names[split].items():
-            record[name] = _named(record.get(name), names)
-        fields = {field: self._column(record, column, where) for field, column in self._columns.items()} or record
-        return _example({name: value for name, value in fields.items() if not _missing(value)}, where)
-
-    def _column(self, record: dict[str, Any], column: str, where: str) -> Any:
-        if column in record:
-            return record[column]
-        if column.partition(".")[0] not in record:
-            raise ValueError(f"{where} has no column {column!r}; {nearest(column, record)}")
-        return json_value(record, column)
+        return self._readers[split].example(self._record(self._splits[split][i], where), where)
 
     def _record(self, row: Any, where: str) -> dict[str, Any]:
         if isinstance(row, Mapping):
@@ -160,7 +147,7 @@ def _records(rows: Any) -> Sequence[Any]:
     if hasattr(rows, "iloc") and hasattr(rows, "to_dict"):
         return rows.to_dict("records") if hasattr(rows, "columns") else list(rows)  # a Series is a list of texts
     if hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not isinstance(rows, str | bytes | Mapping):
-        return rows
+        return as_files(rows)
     if isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Mapping) and not hasattr(rows, "n_shards"):
         return list(rows)
     raise ValueError(
@@ -168,63 +155,10 @@ def _records(rows: Any) -> Sequence[Any]:
     )
 
 
-def _label_names(rows: Any) -> dict[str, Any]:
+def _class_names(rows: Any, columns: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
     """The names of classes by column, which a `datasets.Dataset` keeps apart from their numbers."""
-    features = getattr(rows, "features", None) or {}
-    names = {column: getattr(getattr(f, "feature", f), "names", None) for column, f in dict(features).items()}
-    return {column: classes for column, classes in names.items() if classes}
-
-
-def _named(value: Any, names: Sequence[str]) -> Any:
-    """The names of a class or of several; a class of −1 is missing."""
-    if isinstance(value, list | tuple):
-        return [_named(item, names) for item in value]
-    return None if value is None or value < 0 else names[value]
-
-
-def _missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and value != value)
-
-
-def _example(fields: dict[str, Any], where: str) -> Example | Skipped:
-    """Return an example with these fields in the form that file sources give, or the reason to skip it."""
-    if "messages" in fields:
-        return {**fields, **conversation(fields["messages"], where)}
-    for name in ("source", "target", "text", "pair"):
-        if name in fields and not isinstance(fields[name], str):
-            return Skipped(f"whose {name} is no text", where)
-    if "source" in fields or "target" in fields:
-        checked = pair(fields.get("source", ""), fields.get("target", ""))
-    elif "text" in fields:
-        checked = text_example(fields["text"])
-    else:
-        checked = {}
-    if isinstance(checked, Skipped):
-        return Skipped(checked, where)
-    return {"where": where, **fields, **checked, **_converted(fields)}
-
-
-def _converted(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Labels, pictures, tagged words and answers, in the form that tasks read."""
-    converted: dict[str, Any] = {}
-    label, words, answers = (fields.get(name) for name in ("label", "words", "answers"))
-    image: Any = fields.get("image")
-    if isinstance(label, bool | np.bool_):
-        converted["label"] = str(bool(label)).lower()
-    elif isinstance(label, int | np.integer):
-        converted["label"] = str(label)
-    if isinstance(image, str):
-        converted["image"] = Path(image)
-    elif hasattr(image, "convert"):  # a picture of Pillow
-        gray = image.mode in ("1", "L")
-        pixels = np.asarray(image.convert("L" if gray else "RGB"))
-        converted["image"] = pixels[None] if gray else pixels.transpose(2, 0, 1)
-    if words is not None and "text" not in fields:
-        converted["text"] = " ".join(words)
-    if isinstance(answers, Mapping):  # as in the data set squad, where unanswerable questions have an empty list
-        texts, starts = tuple(answers["text"]) or ("",), tuple(answers["answer_start"]) or (0,)
-        converted |= question_example(fields["question"], fields["context"], texts, starts)
-    return converted
+    features = getattr(rows, "features", None)
+    return {} if features is None else class_names_of(features.to_dict(), columns.values() or features)
 
 
 def _bytes_of(example: Example | Skipped) -> bytes:

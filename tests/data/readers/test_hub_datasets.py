@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import sys
@@ -8,12 +9,19 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from data_stand_in import Characters
 from data_streams import SMALL, same
+from PIL import Image
 
 from qkv.data import Source, stream
+from qkv.data.media import audio
 from qkv.data.readers.hub_datasets import Datasets, _opened, _part
+from qkv.data.source import Skipped
+from qkv.data.task import RandomContext
+from qkv.layers.patches import Patches
+from qkv.tasks.image_classification.task import ImageClassify
 
 PAIRS: dict[str, Any] = {"source": "translation.en", "target": "translation.de"}
 
@@ -73,7 +81,11 @@ def test_splits_are_found_by_name_or_held_out(library: list[tuple[Any, ...]]) ->
     assert found.notes() == ("held out of the training data by hash: 20 for test",)
     counts = {split: sum(1 for _ in found.examples(split)) for split in ("train", "validation", "test")}
     assert counts == {"train": 180, "validation": 7, "test": 20}
-    assert next(found.examples("validation")) == {"source": "line 0", "target": "Zeile 0"}
+    assert next(found.examples("validation")) == {
+        "source": "line 0",
+        "target": "Zeile 0",
+        "where": "some/pairs, dev, row 1",
+    }
     assert library == [("some/pairs", "de-en", None, "v1", False)]
 
 
@@ -85,7 +97,7 @@ def test_splits_by_name_and_by_part(library: list[tuple[Any, ...]]) -> None:
 
 def test_running_text_and_rows_without_it(library: list[tuple[Any, ...]]) -> None:
     text = source(source=None, target=None)
-    assert next(text.examples("validation")) == {"text": "text 0"}
+    assert next(text.examples("validation")) == {"text": "text 0", "where": "some/pairs, dev, row 1"}
     lacking = source(target="translation.fr", splits={"validation": "dev", "test": "dev"})
     assert lacking.open("train")[0] == "without a text 'translation.fr'"
 
@@ -124,7 +136,9 @@ def test_columns_that_contradict_one_another() -> None:
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="which is not installed: pip install datasets"):
+    with pytest.raises(
+        ValueError, match=r"dataset 'some/pairs' needs datasets, which is not installed: pip install 'qkv\[datasets\]'"
+    ):
         source().table("train")
 
 
@@ -161,3 +175,117 @@ def test_the_real_library(tmp_path: Path, real: Any, saved: str, streaming: bool
 def test_the_real_librarys_errors_are_one_sentence(tmp_path: Path, real: Any) -> None:
     with pytest.raises(ValueError, match=r"^the library datasets can't open '.*nothing': [^\n]+$"):
         source(path=str(tmp_path / "nothing")).table("train")
+
+
+# -- every task --------------------------------------------------------------------------------------------------------
+
+
+def saved(real: Any, folder: Path, columns: dict[str, list[Any]], **features: Any) -> str:
+    """The folder of a dataset with these columns, each of 60 rows, without splits."""
+    data = real.Dataset.from_dict(columns)
+    for name, feature in features.items():
+        data = data.cast_column(name, feature)
+    data.save_to_disk(str(folder / "data"))
+    return str(folder / "data")
+
+
+def first(path: str, streaming: bool = False, **fields: Any) -> dict[str, Any]:
+    split = {"validation": "train", "test": "train"}
+    found = Source.from_dict({"kind": "datasets", "path": path, "streaming": streaming, "splits": split, **fields})
+    return next(found.examples("validation"))
+
+
+@pytest.fixture(params=[False, True], ids=["by index", "streaming"])
+def streaming(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def test_labels_have_their_names(tmp_path: Path, real: Any, streaming: bool) -> None:
+    labels = real.ClassLabel(names=["bad", "good"])
+    path = saved(
+        real, tmp_path, {"text": ["fine", "awful"] * 30, "label": [1, 0] * 30, "stars": [5, 1] * 30}, label=labels
+    )
+    example = first(path, streaming)
+    assert (example["text"], example["label"]) == ("fine", "good")
+    example = first(path, streaming, label="stars")  # the text has the name of a field
+    assert (example["text"], example["label"]) == ("fine", "5")
+
+
+def test_tagged_words(tmp_path: Path, real: Any, streaming: bool) -> None:
+    tags = real.Sequence(real.ClassLabel(names=["O", "B-PER"]))
+    path = saved(real, tmp_path, {"tokens": [["Ann", "left"]] * 60, "ner_tags": [[1, 0]] * 60}, ner_tags=tags)
+    example = first(path, streaming)
+    assert example["words"] == ["Ann", "left"] and example["tags"] == ["B-PER", "O"] and example["text"] == "Ann left"
+    assert first(path, streaming, word="tokens", tag="ner_tags") == example
+
+
+def test_questions_on_texts(tmp_path: Path, real: Any, streaming: bool) -> None:
+    answers = [{"text": ["Ann"], "answer_start": [0]}, {"text": [], "answer_start": []}] * 30
+    questions = {"context": [f"Ann left {i // 2}" for i in range(60)], "question": ["who?", "when?"] * 30}
+    path = saved(real, tmp_path, {**questions, "answers": answers})
+    example = first(path, streaming)
+    assert (example["answers"], example["starts"], example["question"]) == (("Ann",), (0,), "who?")
+    whole = Source.from_dict({"kind": "datasets", "path": path})
+    contexts = {split: {e["context"] for e in whole.examples(split)} for split in ("train", "validation", "test")}
+    assert not contexts["train"] & (contexts["validation"] | contexts["test"])
+    wrong = saved(real, tmp_path / "b", {**questions, "answer": ["Ann"] * 60, "start": [3] * 60})
+    with pytest.raises(ValueError, match="row 1: at 3 the context has ' le' and not the answer 'Ann'"):
+        first(wrong, streaming)
+
+
+def test_candidates(tmp_path: Path, real: Any, streaming: bool) -> None:
+    choices = [{"text": ["a cat", "a dog"], "label": ["A", "B"]}] * 60
+    path = saved(real, tmp_path, {"question": ["What barks?"] * 60, "choices": choices, "answerKey": ["B"] * 60})
+    example = first(path, streaming, text="question", choices="choices", answer="answerKey")
+    assert (example["text"], example["choices"], example["answer"]) == ("What barks?", ["a cat", "a dog"], 1)
+    endings = {"start": ["it"] * 60, "end 0": ["ran"] * 60, "end 1": ["sat"] * 60, "right": [1] * 60}
+    path = saved(real, tmp_path / "b", endings, right=real.ClassLabel(names=["0", "1"]))
+    example = first(path, streaming, text="start", choices=["end 0", "end 1"], answer="right")
+    assert (example["choices"], example["answer"]) == (["ran", "sat"], 1)
+
+
+def test_conversations_scores_and_references(tmp_path: Path, real: Any, streaming: bool) -> None:
+    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
+    path = saved(real, tmp_path, {"messages": [turns] * 60})
+    assert json.loads(first(path, streaming)["messages"]) == turns
+    path = saved(real, tmp_path / "b", {"text": ["a"] * 60, "pair": ["b"] * 60, "score": [0.5] * 60})
+    assert first(path, streaming)["score"] == 0.5
+    path = saved(real, tmp_path / "c", {"source": ["a"] * 60, "target": [["A", "A2"]] * 60})
+    assert first(path, streaming)["references"] == ["A", "A2"]
+
+
+def test_pictures_are_decoded_by_qkv(tmp_path: Path, real: Any, streaming: bool) -> None:
+    png = io.BytesIO()
+    Image.new("RGB", (4, 2), (9, 8, 7)).save(png, "PNG")
+    columns = {"image": [{"bytes": png.getvalue(), "path": None}] * 59 + [{"bytes": b"broken", "path": None}]}
+    labels = real.ClassLabel(names=["cat", "dog"])
+    path = saved(real, tmp_path, {**columns, "label": [0, 1] * 30}, image=real.Image(), label=labels)
+    example = first(path, streaming)
+    assert example["image"] == png.getvalue() and example["label"] == "cat"
+    whole = Source.from_dict({"kind": "datasets", "path": path})
+    task = ImageClassify(mean=(0.5,) * 3, std=(0.5,) * 3).resolve(
+        whole, None, Patches(image=(2, 4), patch=(2, 2), channels=3)
+    )
+    assert task.classes == ("cat", "dog") and whole.open("train").labels == ["cat", "dog"] * 30
+    random = RandomContext(np.random.default_rng(0), False)
+    items = task.items([whole.open("train")[i] for i in (0, 59)], None, random)
+    assert not isinstance(items[0], Skipped) and items[0].arrays["ids"].shape == (3, 2, 4)
+    assert isinstance(items[1], Skipped) and "whose picture is" in items[1]
+
+
+def test_sounds_need_no_other_library(tmp_path: Path, real: Any, streaming: bool) -> None:
+    wave = np.sin(np.arange(800) / 5).astype(np.float32)
+    columns = {"audio": [{"bytes": audio.encode(wave, 8000), "path": None}] * 60, "label": ["a", "b"] * 30}
+    path = saved(real, tmp_path, columns, audio=real.Audio())
+    example = first(path, streaming)
+    assert example["rate"] == 8000 and np.abs(example["audio"] - wave).max() < 1e-3 and example["label"] == "a"
+
+
+def test_columns_that_no_task_reads_are_listed(tmp_path: Path, real: Any, streaming: bool) -> None:
+    path = saved(real, tmp_path, {"review": ["a"] * 60, "grade": [1] * 60})
+    with pytest.raises(
+        ValueError, match=r"data has the columns review, grade; name those to read, such as data\.text=review"
+    ):
+        first(path, streaming)
+    with pytest.raises(ValueError, match=r"data has no column 'stars'; there is"):
+        first(path, streaming, text="review", label="stars")

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
-
-from pydantic import model_validator
+from typing import Any
 
 from ...core.spec import Spec, nearest
-from ..holdout import HoldOutSource
-from ..source import Example, Skipped, Split, Table
-from ..tables import ComputedTable, StreamTable
-from .parallel_text import record_example
+from ..optional_libraries import optional_library
+from ..source import Split, Table
+from ..tables import StreamTable
+from .rows import RowSource, RowTable, as_files
 
 _OTHER_NAMES: dict[Split, tuple[str, ...]] = {"train": (), "validation": ("valid", "val", "dev"), "test": ()}
 
@@ -32,39 +29,24 @@ class Splits(Spec):
     test: str | None = None
 
 
-class Datasets(HoldOutSource, kind="datasets"):
+class Datasets(RowSource, kind="datasets"):
     """A dataset by its Hub name, a folder written by `save_to_disk`, or a folder of Parquet, CSV or JSONL files.
 
     name:      the configuration, if the dataset has several; `revision` is a branch, tag or commit on the Hub.
-    source, target: the columns of pairs; `text`, the column of running text. Dotted if nested: `translation.en`.
+    text, label, source, target …: the columns, see `RowSource`.
     splits:    the names of the splits in the dataset. A missing split is held out of its training split by hash.
     streaming: read in the order of the dataset without downloading all of it first. Only the examples of a pool are
                shuffled, nothing can be held out, and resuming reads from the start up to where it stopped.
 
-    The library's own settings apply: its cache, its tokens, `HF_HUB_OFFLINE=1`. Raises ValueError if it is missing.
+    Pictures, sounds and videos are decoded by qkv, so that damaged ones are skipped and counted. The library's own settings
+    apply: its cache, its tokens, `HF_HUB_OFFLINE=1`. Raises ValueError if it is missing.
     """
 
     path: str | None = None
     name: str | None = None
     revision: str | None = None
     splits: Splits = Splits()
-    source: str | None = None
-    target: str | None = None
-    text: str | None = None
     streaming: bool = False
-
-    @model_validator(mode="after")
-    def _columns(self) -> Self:
-        if (self.source is None) != (self.target is None):
-            raise ValueError("give both columns source and target, or neither")
-        if self.source is not None and self.text is not None:
-            raise ValueError("give the columns source and target, or the column text, not both")
-        return self
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
-        return (self.text or "text",) if self.source is None or self.target is None else (self.source, self.target)
 
     @property
     def fixed(self) -> bool:
@@ -85,23 +67,20 @@ class Datasets(HoldOutSource, kind="datasets"):
             raise ValueError(
                 f"{self.path} has no {split} split; name one as splits.{split}: {', '.join(_opened(self))}"
             )
-        data = _part(self, called)
-        tops = list(dict.fromkeys(column.partition(".")[0] for column in self.columns))
-        for top in tops:
-            if data.column_names is not None and top not in data.column_names:
-                raise ValueError(f"{self.path} has no column {top!r}; {nearest(top, data.column_names)}")
+        data = as_files(_part(self, called))
+        where = f"{self.path}, {called}"
+        features = getattr(data, "features", None)
+        existing = list(next(iter(data), {})) if data.column_names is None else data.column_names
+        reader = self.reader(existing, features.to_dict() if features else None, self.path)
         if self.streaming:
-            return StreamTable(lambda: (self.example(record) for record in data))
-        records = data.select_columns(tops)
-        return ComputedTable(len(records), lambda i: self.example(records[i]))
+            return StreamTable(lambda: (reader.example(row, f"{where}, row {i:,}") for i, row in enumerate(data, 1)))
+        label = reader.columns.get("label")
+        labels = data[label] if label in existing and "image" in reader.columns else None
+        return RowTable(data.select_columns(list(reader.tops)), reader, where, labels)
 
     def stamp(self) -> tuple[Hashable, ...]:
         data = _part(self, self._called("train") or "train")
         return self.path, len(data), getattr(data, "_fingerprint", None)
-
-    def example(self, record: Mapping[str, Any]) -> Example | Skipped:
-        """The example in a record, or why it is skipped."""
-        return record_example(record, self.columns)
 
     def _called(self, split: Split) -> str | None:
         """The name of a split in the dataset; None if it has no such split."""
@@ -118,7 +97,7 @@ def _opened(spec: Datasets) -> Mapping[str, Any]:
         raise ValueError("no training data: give data.path, the name of a dataset or a folder with one")
     if not _saved(spec):
         return _load(spec)
-    library = _library()
+    library = _library(spec.path)
     with _one_sentence_errors(spec.path):
         saved = library.load_from_disk(str(Path(spec.path).expanduser()))
         splits = saved if isinstance(saved, Mapping) else {"train": saved}
@@ -143,20 +122,15 @@ def _saved(spec: Datasets) -> bool:
 
 
 def _load(spec: Datasets, called: str | None = None) -> Any:
-    library = _library()
+    library = _library(spec.path)
     with _one_sentence_errors(spec.path):
         return library.load_dataset(
             spec.path, spec.name, split=called, revision=spec.revision, streaming=spec.streaming
         )
 
 
-def _library() -> ModuleType:
-    try:
-        return importlib.import_module("datasets")
-    except ModuleNotFoundError:
-        raise ValueError(
-            "the data source datasets reads through the library of that name, which is not installed: pip install datasets"
-        ) from None
+def _library(path: str | None) -> ModuleType:
+    return optional_library("datasets", f"reading the dataset {path!r}", "datasets")
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -35,13 +36,17 @@ class Choices(RecordFiles, kind="choices"):
             return text
         values = [records.get(i, column) for column in self.choices]
         listed = values[0] if len(values) == 1 and isinstance(values[0], list) else values
-        candidates = [item.strip() for item in listed if isinstance(item, str) and item.strip()]
-        if len(candidates) < len(listed) or len(candidates) < 2:
-            return Skipped("without two candidates, or with an empty one")
-        answer = records.get(i, self.answer)
-        if answer is None or answer == "":
-            return Skipped("without an answer")
-        return {"text": text, "choices": candidates, "answer": _number(answer, candidates), "where": records.where(i)}
+        return choice_example(text, listed, records.get(i, self.answer), records.where(i))
+
+
+def choice_example(text: str, candidates: Sequence[Any], answer: Any, where: str) -> Example | Skipped:
+    """A question with its candidates and the number of the right one; skipped if one of these is missing or empty."""
+    texts = [item.strip() for item in candidates if isinstance(item, str) and item.strip()]
+    if len(texts) < len(candidates) or len(texts) < 2:
+        return Skipped("without two candidates, or with an empty one")
+    if answer is None or answer == "":
+        return Skipped("without an answer")
+    return {"text": text, "choices": texts, "answer": _number(answer, texts), "where": where}
 
 
 def _number(answer: Any, candidates: list[str]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -82,16 +83,16 @@ def _natural(stem: str) -> tuple[int, str]:
     return (int(stem) if stem.isdecimal() else -1, stem)
 
 
-def read_mask(path: Path) -> Mask:
-    """The numbers in a mask file; 0 and 255 if it has one bit per pixel.
+def read_mask(file: Path | bytes) -> Mask:
+    """The numbers in a mask file, by its path or its bytes; 0 and 255 if it has one bit per pixel.
 
     Raises ValueError that names the file if it can't be read, or has more than one channel or byte per pixel.
     """
     from PIL import Image
 
-    name = repr(str(path))
+    name = "a mask" if isinstance(file, bytes) else repr(str(file))
     try:
-        with Image.open(path, formats=formats()) as image:
+        with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=formats()) as image:
             large = image.width * image.height > MOST_PIXELS or max(image.size) > MOST_SIDE
             mask = np.asarray(image.convert("L") if image.mode == "1" else image) if not large else np.empty(0)
     except Exception as error:  # Pillow's decoders raise errors of many types

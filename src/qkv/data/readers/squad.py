@@ -58,7 +58,7 @@ class Questions(FilePerSplit, kind="questions"):
                 f"{where}: there are {len(answers)} answers in {self.answer!r} and {len(starts)} numbers in {self.start!r}; "
                 "there has to be one for each"
             )
-        return _example(context, question, list(zip(answers, starts, strict=True)) or [("", 0)], where, "")
+        return answered_example(context, question, list(zip(answers, starts, strict=True)) or [("", 0)], where, "")
 
 
 class _Place(NamedTuple):
@@ -94,7 +94,7 @@ def _squad_table(path: Path, encoding: str) -> Table:
             answers = [] if question.get("is_impossible") else question["answers"]
             answered = [(answer["text"], answer["answer_start"]) for answer in answers] or [("", 0)]
             title = str(article.get("title", at.article))
-            return _example(paragraph["context"], question["question"], answered, where, title)
+            return answered_example(paragraph["context"], question["question"], answered, where, title)
         except (KeyError, TypeError) as error:
             raise ValueError(f"{where}: not a question like SQuAD's, {error!r}") from None
 
@@ -105,7 +105,7 @@ def _listed(value: Any) -> list[Any]:
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
-def _example(
+def answered_example(
     context: str, question: str, answered: list[tuple[Any, Any]], where: str, article: str
 ) -> Example | Skipped:
     """An example with its answers and their starts. Raises ValueError if an answer is not at its start."""

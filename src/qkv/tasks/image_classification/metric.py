@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from ...core.batch import Batch
+from ...data.media.images import Pixels, decode
 from ...data.media.png import png
-from ...data.source import Example
+from ...data.source import Example, Skipped
 from ...metrics.base import MetricValue
 from ...metrics.display import register
 from ..samples import Reservoir
@@ -54,7 +56,16 @@ class ImageClassMetric(ClassMetric):
         row = probabilities.tolist()
         order = np.argsort(row)[::-1][:_SHOWN].tolist()
         sample = {"source": example.get("where", ""), "target": self.names[truth], "output": self.names[order[0]]}
-        frames = example["video"] if "video" in example else [example["image"]]
+        frames = example["video"] if "video" in example else [_decoded(example["image"])]
         scores = [[self.names[i], round(row[i], 4)] for i in order]
         sample["picture"] = {"kind": "scores", "frames": [png(frame, _SIDE) for frame in frames], "scores": scores}
         return sample
+
+
+def _decoded(image: Pixels | bytes | Path) -> Pixels:
+    """The pixels of a picture that the model has read, whatever form the source gave it in."""
+    if isinstance(image, np.ndarray):
+        return image
+    pixels = decode(image if isinstance(image, bytes) else image.read_bytes())
+    assert not isinstance(pixels, Skipped)
+    return pixels

@@ -201,7 +201,7 @@ def mask_of(example: Example) -> Mask:
     mask = example.get("mask")
     if mask is None:
         raise ValueError(f"{example.get('where', 'an example')} has no mask, which the task 'segment' learns from")
-    return read_mask(mask) if isinstance(mask, Path) else mask
+    return read_mask(mask) if isinstance(mask, Path | bytes) else mask
 
 
 def _values(source: Source, classes: int) -> tuple[int, ...]:
