@@ -119,7 +119,9 @@ def test_a_translator_shows_what_it_generates(trained: Path) -> None:
     run = load(trained, device="cpu")
     figure = run.look("a b c")
     view = figure.views[0]
-    assert view.facts == (("output", run.generate("a b c", num_beams=run.generation.num_beams)),)
+    assert view.facts[0] == ("output", run.generate("a b c", num_beams=run.generation.num_beams))
+    assert view.facts[1][0] == "ended by"
+    assert "Beam search" in [panel["title"] for panel in view.panels] or run.generation.num_beams == 1
     assert [g.name for g in view.groups] == ["encoder", "decoder", "cross"]
     assert (view.groups[2].query, view.groups[2].key) == ("output", "source")
 

@@ -46,7 +46,12 @@ def test_parts_have_the_names_of_activations() -> None:
     ]
     run = run_untrained.of("transformer", run_untrained.words(), "translate", n_layers=2)
     figure = changed_look(run, "abc", changes)
-    assert [name for name, _ in figure.views[0].facts] == ["output", "output, unchanged"]
+    assert [name for name, _ in figure.views[0].facts] == [
+        "output",
+        "ended by",
+        "output, unchanged",
+        "ended by, unchanged",
+    ]
     with pytest.raises(ValueError, match="from 0 to 1; there is no 7"):
         changed_look(run, "abc", [HeadChange("encoder", 0, 7, 0.0)])
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from . import trace
 from .logits_processors import apply
 from .model_interface import Decoder
 from .prompts import Prompts
@@ -72,6 +73,8 @@ class _Beams:
         )  # (B, 2n): n that may finish, n that continue
         bounded_scores = torch.cat([final, bound], 1).tolist()
         nodes = self._nodes(candidates, log_probs, vocab)
+        if trace.recording() and self.active[0] == 0:
+            self._trace(nodes[0], bounded_scores[0][:n], running[0].tolist())
         going = []
         for place, prompt in enumerate(self.active):
             for j, score in enumerate(bounded_scores[place][:n]):
@@ -80,6 +83,13 @@ class _Beams:
             if self._continues(prompt, place, bounded_scores[place][n]):
                 going.append(place)
         self._advance(going, nodes, running)
+
+    def _trace(self, nodes: list[tuple[int, int, float]], finals: list[float], running: list[float]) -> None:
+        """Record the step of the first prompt: candidates that finish, then those that continue."""
+        scores = [*finals, *running]
+        beams = [trace.Beam(parent, token, score) for (parent, token, _), score in zip(nodes, scores, strict=True)]
+        possible = [beam for beam in beams[self.n :] if beam.score > NONE]
+        trace.add_beams(possible, [beam for beam in beams[: self.n] if beam.score > NONE])
 
     def _ended(self, top: Tensor, places: Tensor, vocab: int, length: int) -> Tensor:
         """(B, K): whether each candidate is complete."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from . import trace
 from .logits_processors import apply
 from .model_interface import Decoder
 from .prompts import Prompts
@@ -82,6 +83,9 @@ class _Rows:
         if self.rules.processors:
             stuck = (allowed.gather(1, tokens[:, None]).squeeze(1) == -torch.inf).tolist()
             host = [None if nothing else token for nothing, token in zip(stuck, host, strict=True)]
+        if trace.recording() and self.active[0] == 0:
+            history = None if self.history is None else self.history[:1]
+            trace.add_choice(logits[:1], history, self.rules.processors, host[0])
         return tokens, list(zip(host, log_probs, strict=True))
 
     def advance(self, tokens: Tensor, going: list[int]) -> None:

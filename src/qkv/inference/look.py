@@ -99,7 +99,7 @@ def _view(
     if not groups:
         notes.append(_without_attention(run, bool(panels)))
     facts = (*passing.facts, *_next_token(passing, hidden))
-    return View(text, named, tuple(groups), facts, tuple(notes), focus, tuple(panels))
+    return View(text, named, tuple(groups), facts, tuple(notes), focus, (*panels, *passing.panels))
 
 
 @torch.inference_mode()

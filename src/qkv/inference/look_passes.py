@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +15,11 @@ from torch import Tensor, nn
 
 from ..core.layout import Grid, Layout
 from ..data.media.png import png_bytes
-from ..generation import Generation
+from ..generation import Generation, trace
+from ..generation.trace_panels import ENDINGS, search_panels
 from ..layers.patches import PatchEmbedding, unpatchify
+from ..look.view.labels import token_labels
+from ..look.view.panels import Panel
 from ..models.heads.text import LanguageModel
 from ..models.stack import StackModule
 from ..models.transformer import Transformer
@@ -64,6 +67,7 @@ class ForwardPass:
     facts:     (name, value) to show: the prediction or the output.
     logits:    the head of a language model, from hidden states (1, N, M); None for other models.
     inputs:    arguments and options of the model for the same pass; None if it was recorded during a prediction.
+    panels:    of the search that generated the output.
     """
 
     run: Callable[[], Tensor | None]
@@ -71,6 +75,7 @@ class ForwardPass:
     facts: tuple[tuple[str, str], ...] = ()
     logits: Callable[[Tensor], Tensor] | None = None
     inputs: tuple[tuple[Tensor, ...], dict[str, Any]] | None = None
+    panels: tuple[Panel, ...] = ()
 
 
 def forward_pass(
@@ -145,14 +150,15 @@ def _continued(run: LoadedModel, text: str, count: int, settings: Generation) ->
     ids = text_model.encode(text)
     unknown_words.warn(run, [text], [ids])
     facts: tuple[tuple[str, str], ...] = ()
+    panels: list[Panel] = []
     if count:
-        once = settings.replace({"max_new_tokens": count, "num_samples": 1})
-        (new,) = text_model.generated([ids], once).best
-        facts = (("continuation", text_model.tokenizer.decode(new)),)
+        new, ended, panels = _searched(run, ids, settings, count)
+        facts = (("continuation", text_model.tokenizer.decode(new)), ended)
         ids = [*ids, *new]
     sequence = TokenSequence("text", len(ids), tuple(ids), text_model.tokenizer)
     inputs = _ids(run, ids)
-    return ForwardPass(lambda: _hidden(run, inputs), _both(sequence), facts, _head(run), ((inputs,), {}))
+    passing = ForwardPass(lambda: _hidden(run, inputs), _both(sequence), facts, _head(run), ((inputs,), {}))
+    return replace(passing, panels=tuple(panels))
 
 
 def _translated(run: LoadedModel, text: str, target: str | None, settings: Generation) -> ForwardPass:
@@ -162,16 +168,16 @@ def _translated(run: LoadedModel, text: str, target: str | None, settings: Gener
     unknown_words.warn(run, [text], [source])
     if target is None:
         most = min(settings.max_new_tokens, MOST_GENERATED)
-        once = settings.replace({"max_new_tokens": most, "num_samples": 1})
-        (written,) = text_model.generated([source], once).best
+        written, ended, panels = _searched(run, source, settings, most)
+        facts = [("output", text_model.tokenizer.decode(written)), ended]
     else:
-        written = target_ids(text_model, target)
+        written, panels = target_ids(text_model, target), []
+        facts = [("target", text_model.tokenizer.decode(written))]
     if not written:
         raise ValueError(f"{run.name} writes nothing for {text!r}; give an output as target")
     read = [text_model.start or 0, *written[:-1]]
     inputs, outputs = _ids(run, source), _ids(run, read)
     recurrent = not isinstance(run.model.spec, Transformer)
-    fact = ("target" if target is not None else "output", text_model.tokenizer.decode(written))
     sequences = {
         "encoder": TokenSequence("source", len(source), tuple(source), text_model.reader),
         "decoder": TokenSequence(
@@ -179,7 +185,25 @@ def _translated(run: LoadedModel, text: str, target: str | None, settings: Gener
         ),
     }
     pair = (inputs, outputs)
-    return ForwardPass(lambda: _hidden(run, *pair), sequences, (fact,), _head(run), (pair, {}))
+    passing = ForwardPass(lambda: _hidden(run, *pair), sequences, tuple(facts), _head(run), (pair, {}))
+    return replace(passing, panels=tuple(panels))
+
+
+def _searched(
+    run: LoadedModel, prompt: Sequence[int], settings: Generation, most: int
+) -> tuple[list[int], tuple[str, str], list[Panel]]:
+    """The new tokens for a prompt, why they end, and the panels of the search."""
+    text_model = run.text_model
+    once = settings.replace({"max_new_tokens": most, "num_samples": 1})
+    with trace.record() as search:
+        generated = text_model.generated([prompt], once)
+    new, reason = generated.sequences[0][0], generated.reasons[0][0]
+    size = text_model.tokenizer.vocab_size
+
+    def label(token: int) -> str:
+        return token_labels(text_model.tokenizer, [token])[0] if token < size else f"#{token}"
+
+    return new, ("ended by", ENDINGS[reason]), search_panels(search, label, new)
 
 
 def _both(sequence: TokenSequence) -> dict[str, TokenSequence]:
