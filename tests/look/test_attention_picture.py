@@ -66,6 +66,7 @@ def test_one_layer_of_one_head_needs_no_second_picture():
 def test_very_long_sequences_are_cut():
     picture = _picture(rows=3, columns=MOST_TOKENS + 20)
     assert len(picture.columns) == MOST_TOKENS == len(picture.mean()[0])
+    assert picture.note == f"The first {MOST_TOKENS} of {MOST_TOKENS + 20} tokens are drawn"
 
 
 def test_each_head_enlarges_and_names_how_many_are_drawn():
@@ -73,10 +74,3 @@ def test_each_head_enlarges_and_names_how_many_are_drawn():
     assert drawn.count("<details") == drawn.count('<div class="enlarged">') == 16
     assert "8 of 12 heads, each in shades" in drawn and "Every layer" not in drawn
     assert 'id="a-labels"' in drawn and drawn.count('href="#a-labels"') == 16
-
-
-def test_a_window_of_the_tokens_is_drawn():
-    maps = [AttentionMap("decoder.blocks.0.attention", torch.eye(50)[None, None])]
-    picture = Picture.of("t", [str(i) for i in range(50)], [str(i) for i in range(50)], maps, start=12)
-    assert (picture.rows[0], picture.rows[-1], picture.note) == ("12", "49", "Tokens 13 to 50 of 50 are drawn")
-    assert torch.equal(torch.tensor(picture.layers[0]["weights"][0]), torch.eye(38))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -70,3 +71,12 @@ def test_everything_stays_inside_the_drawing():
 def test_one_place_has_its_tick():
     drawn = line_chart("Quality", [Series("accuracy", [(221.0, 36.0)], dots=True)], zero=True)
     assert ">221</text>" in drawn
+
+
+def test_a_long_legend_takes_several_rows() -> None:
+    names = [f"runs/experiment-with-a-long-name-{i}" for i in range(5)]
+    chart = str(line_chart("Loss", [Series(name, [(0, 1), (1, 2)]) for name in names]))
+    places = [float(y) for y in re.findall(r'y="([\d.]+)" class="tick">runs/', chart)]
+    assert len(places) == 5 and len(set(places)) == 5
+    height = float(re.findall(r'viewBox="0 0 440 (\d+)"', chart)[0])
+    assert height > 230 + 3 * (places[1] - places[0])

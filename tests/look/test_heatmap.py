@@ -81,3 +81,8 @@ def test_an_enlarged_picture_reuses_cells_and_labels_by_their_ids():
     (texts,) = ElementTree.fromstring(labels).iter("g")
     assert (cells.attrib["id"], texts.attrib["id"]) == ("cells-1", "labels")
     assert {text.text for text in texts.iter("text")} == {"le", "<b>", "the", "cat", "sat"}
+
+
+def test_the_first_row_of_causal_attention_does_not_set_the_scale():
+    cells = _cells(heat_map([[1.0, 0.0], [0.2, 0.4]], ["a", "b"], ["a", "b"], "t"))
+    assert (cells["a → a  1.000"], cells["b → a  0.200"], cells["b → b  0.400"]) == (1.0, 0.5, 1.0)

@@ -35,17 +35,12 @@ class Picture:
     note: str = ""
 
     @classmethod
-    def of(
-        cls, title: str, rows: Sequence[str], columns: Sequence[str], maps: Sequence[AttentionMap], start: int = 0
-    ) -> Picture:
-        """Make a picture from the attention maps of a batch of one. Tokens before `start`, and beyond `MOST_TOKENS` from
-        there, are left out."""
-        stop = start + MOST_TOKENS
-        layers = [{"name": m.name, "weights": rounded(m.weights[0, :, start:stop, start:stop].tolist())} for m in maps]
-        longest = max(len(rows), len(columns))
-        drawn = f"Tokens {start + 1} to {min(stop, longest)}" if start else f"The first {MOST_TOKENS}"
-        note = f"{drawn} of {longest:,}{'' if start else ' tokens'} are drawn" if longest > MOST_TOKENS else ""
-        return cls(title, list(rows)[start:stop], list(columns)[start:stop], layers, note=note)
+    def of(cls, title: str, rows: Sequence[str], columns: Sequence[str], maps: Sequence[AttentionMap]) -> Picture:
+        """Make a picture from the attention maps of a batch of one. Tokens beyond `MOST_TOKENS` are left out."""
+        most, longest = MOST_TOKENS, max(len(rows), len(columns))
+        layers = [{"name": m.name, "weights": rounded(m.weights[0, :, :most, :most].tolist())} for m in maps]
+        note = f"The first {most} of {longest:,} tokens are drawn" if longest > most else ""
+        return cls(title, list(rows)[:most], list(columns)[:most], layers, note=note)
 
     def mean(self, layer: int = -1) -> list[list[float]]:
         """Return the weights of one layer, averaged over its heads."""

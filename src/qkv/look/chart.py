@@ -87,14 +87,15 @@ def line_chart(
     every_x = log_x or len(set(x_values)) == 1
     x_ticks = sorted(set(x_values)) if every_x else nice_ticks(min(x_values), max(x_values), 4)
     left = 10 + max(text_width(show(t), _FONT) for t in ticks)
-    legend = len(lines) > 1
-    top = 30.0 + (_LINE if legend else 0)
+    legend, rows = _legend(lines, width) if len(lines) > 1 else (Markup(""), 0)
+    top = 30.0 + _LINE * rows
+    height += round(_LINE * max(rows - 1, 0))
     frame = _Frame(left, top, width - left - 14, height - top - 34, (min(x_values), max(x_values)), y_range, log, log_x)
     return tag(
         "svg",
         tag("title", title),
         tag("text", title, x=0, y=13, class_="chart-title"),
-        _legend(lines) if legend else "",
+        legend,
         _axes(frame, ticks, x_ticks, x_label, show),
         *(_line(frame, s, i) for i, s in enumerate(lines)),
         _tooltips(frame, lines, x_label, show),
@@ -134,13 +135,18 @@ def thin(points: Sequence[tuple[float, float]], most: int = 300) -> list[tuple[f
     return [points[0], *means, points[-1]]
 
 
-def _legend(lines: Sequence[Series]) -> Markup:
-    parts, x = [], 0.0
+def _legend(lines: Sequence[Series], width: float) -> tuple[Markup, int]:
+    """Draw the names of the lines, in as many rows as they need; return the number of rows."""
+    parts, x, rows = [], 0.0, 1
     for i, line in enumerate(lines):
-        parts.append(tag("line", x1=x, x2=x + 16, y1=27, y2=27, class_=f"line s{i % _COLORS}"))
-        parts.append(tag("text", line.name, x=x + 21, y=31, class_="tick"))
-        x += 36 + text_width(line.name, _FONT)
-    return join(*parts)
+        name = text_width(line.name, 1.2 * _FONT)  # letters are larger on phones
+        if x and x + 21 + name > width:
+            x, rows = 0.0, rows + 1
+        y = 27 + _LINE * (rows - 1)
+        parts.append(tag("line", x1=x, x2=x + 16, y1=y, y2=y, class_=f"line s{i % _COLORS}"))
+        parts.append(tag("text", line.name, x=x + 21, y=y + 4, class_="tick"))
+        x += 36 + name
+    return join(*parts), rows
 
 
 def _axes(

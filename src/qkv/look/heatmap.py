@@ -28,7 +28,7 @@ def heat_map(weights: Weights, rows: Sequence[str], columns: Sequence[str], titl
     frame = _Frame.of(rows, columns)
     cell, left, top, width, height = frame.cell, frame.left, frame.top, frame.width, frame.height
     across, down = [visible(t) for t in columns], [visible(t) for t in rows]
-    largest = max(max(row) for row in weights) or 1.0
+    largest = _largest(weights)
     cells = [
         _cell(left + c * cell, top + r * cell, cell, w / largest, f"{down[r]} → {across[c]}  {w:.3f}")
         for r, row in enumerate(weights)
@@ -54,8 +54,10 @@ def small_map(weights: Weights, label: str, size: float = 96, cells: str | None 
     height, width = len(weights), max((len(row) for row in weights), default=0)
     if not height or not width:
         raise ValueError("there are no weights to draw")
-    largest = max(max(row) for row in weights) or 1.0
-    shaded = sorted((round(w / largest * _LEVELS), r, c) for r, row in enumerate(weights) for c, w in enumerate(row))
+    largest = _largest(weights)
+    shaded = sorted(
+        (min(_LEVELS, round(w / largest * _LEVELS)), r, c) for r, row in enumerate(weights) for c, w in enumerate(row)
+    )
     paths = []
     for level, places in groupby(shaded, key=lambda place: place[0]):
         if level:
@@ -126,6 +128,13 @@ class _Frame(NamedTuple):
             for r, t in enumerate(down)
         ] + [_slanted(t, left + c * cell + cell / 2 + 3, top - 6) for c, t in enumerate(across)]
         return cls(cell, left, top, width, top + len(rows) * cell + 30, labels)
+
+
+def _largest(weights: Weights) -> float:
+    """The weight that is opaque. The first row of causal attention does not count: its one weight is always 1."""
+    first, *others = weights
+    causal = others and first[0] > 0 and not any(first[1:])
+    return max(max(row) for row in (others if causal else weights)) or 1.0
 
 
 def _scale(x: float, y: float, largest: float, steps: int = 8) -> Markup:

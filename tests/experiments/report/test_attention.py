@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import run_tiny
+import torch
 
 from qkv.experiments.report import attention
 from qkv.experiments.report.attention import choose
@@ -80,8 +81,10 @@ def test_series_are_labelled_by_their_steps(tmp_path: Path) -> None:
 def test_chats_are_drawn_around_the_reply(tmp_path: Path) -> None:
     run = run_tiny.assistant(tmp_path)
     (picture,) = load(run / "attention.json")
-    assert isinstance(picture, Picture) and picture.title.startswith("user: ")
-    assert "assistant" in "".join(picture.rows)
+    assert isinstance(picture, Picture) and picture.title.endswith(" + 1?")
+    assert "assistant" in "".join(picture.rows) and picture.facts[0][0] == "model"
+    weights = torch.tensor(picture.layers[0]["weights"][0])
+    assert weights.shape == (len(picture.rows),) * 2 and torch.equal(weights, weights.tril())
     assert "Conversations" in (run / "report.html").read_text()
 
 

@@ -39,6 +39,13 @@ def test_without_scores_there_is_no_section() -> None:
     assert best_and_worst(Story(RUN, extremes={"by": "chrf", "best": [], "worst": []})) is None
 
 
+def test_equal_scores_need_no_examples() -> None:
+    best, worst = [example("a", "no", 0.0)], [example("b", "no", 0.0)]
+    section = best_and_worst(Story(RUN, extremes={"by": "chrf", "best": best, "worst": worst}, evaluation=EVALUATION))
+    assert section is not None and not section.body
+    assert section.note == "Score: chrF; test split, 40 examples. All examples have the same score, 0.00."
+
+
 def test_a_score_that_stands_for_the_output_is_shown_alone() -> None:
     one = {"source": "window", "output": "", "score": 0.25}
     section = best_and_worst(Story(RUN, extremes={"by": "mse", "best": [one], "worst": []}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -109,22 +110,34 @@ def _of_sample(run: Run, sample: Mapping[str, Any]) -> Picture:
     text, model = run.text_model, run.model
     tokenizer = text.tokenizer
     source, output = str(sample.get("source", "")), str(sample["output"])
-    messages = sample.get("messages")
-    read = text.encode(source) if messages is None else tokenizer.chat.prompt(messages)
+    if sample.get("messages"):
+        return _of_chat(run, sample["messages"], output)
+    read = text.encode(source)
     if model.is_encoder_decoder:
         written = tokenizer.encode(output, eos=True)
         fed = [text.start, *written[:-1]]
         maps = attention_maps.attention(model, _ids(read, model), _ids(fed, model), choose=attention_maps.cross)
         return Picture.of(source, tokenizer.tokens(written), text.reader.tokens(read), maps)
     ids = [*read, *tokenizer.encode(output)]
-    start = 0
-    if messages is not None:  # draw the last turn and the reply to it
-        start = max(0, min(len(read) - MOST_TOKENS // 2, len(ids) - MOST_TOKENS))
-    ids = ids[: start + MOST_TOKENS]
-    maps = attention_maps.attention(model, _ids(ids, model), choose=attention_maps.own)
-    return Picture.of(
-        source + ("\n" if messages else "") + output, tokenizer.tokens(ids), tokenizer.tokens(ids), maps, start
-    )
+    tokens = tokenizer.tokens(ids)
+    maps = attention_maps.attention(model, _ids(ids[:MOST_TOKENS], model), choose=attention_maps.own)
+    return Picture.of(source + output, tokens, tokens, maps)
+
+
+def _of_chat(run: Run, messages: Sequence[Mapping[str, Any]], output: str) -> Picture:
+    """The last turn of a conversation and the reply to it."""
+    tokenizer = run.text_model.tokenizer
+    read, reply = tokenizer.chat.prompt(messages), tokenizer.encode(output)
+    total = len(read) + len(reply)
+    start = max(0, min(len(read) - MOST_TOKENS // 2, total - MOST_TOKENS))
+    ids = [*read, *reply][: start + MOST_TOKENS]
+    rows = range(start, len(ids))
+    maps = attention_maps.attention(run.model, _ids(ids, run.model), choose=attention_maps.own, rows=rows)
+    shown = [attention_maps.AttentionMap(one.name, one.weights[..., start:]) for one in maps]
+    tokens = tokenizer.tokens(ids[start:])
+    picture = Picture.of(str(messages[-1]["content"]), tokens, tokens, shown)
+    note = f"Tokens {start + 1} to {len(ids)} of {total:,} are drawn" if len(ids) - start < total else ""
+    return replace(picture, facts=[["model", output]], note=note)
 
 
 def _ids(ids: Sequence[int | None], model: AnyModel) -> Tensor:

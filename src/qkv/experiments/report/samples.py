@@ -43,13 +43,17 @@ def best_and_worst(story: Story) -> Section | None:
     if not extremes:
         return None
     by = str(extremes.get("by", "score"))
+    score = f"Score: {display_of(by).title}; {story.evaluated_on}."
+    extreme = [sample.get("score") for key in ("best", "worst") for sample in extremes[key][:1]]
+    if len(extreme) == 2 and extreme[0] == extreme[1] and isinstance(extreme[0], float):
+        same = f"{score} All examples have the same score, {shown(by, extreme[0])}."
+        return Section("Best and worst examples", Markup(""), same)
     parts: list[Markup] = []
     for title, key in (("Best", "best"), ("Worst", "worst")):
         views = [_view(sample, by) for sample in extremes[key]]
         if views:
             parts += [tag("h3", title, class_="label"), Markup(render("samples.html", samples=views))]
-    note = f"Score: {display_of(by).title}; {story.evaluated_on}."
-    return Section("Best and worst examples", join(*parts), note) if parts else None
+    return Section("Best and worst examples", join(*parts), score) if parts else None
 
 
 def is_right(sample: Mapping[str, Any]) -> bool:
