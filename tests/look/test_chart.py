@@ -80,3 +80,10 @@ def test_a_long_legend_takes_several_rows() -> None:
     assert len(places) == 5 and len(set(places)) == 5
     height = float(re.findall(r'viewBox="0 0 440 (\d+)"', chart)[0])
     assert height > 230 + 3 * (places[1] - places[0])
+
+
+def test_ticks_have_as_many_digits_as_tell_them_apart() -> None:
+    chart = str(line_chart("Loss", [Series("train", [(0, 0.6931), (1, 0.6952)])]))
+    ticks = re.findall(r'text-anchor="end">(0\.[\d]+)<|>(0\.[\d]+)</text>', chart)
+    labels = [a or b for a, b in ticks]
+    assert len(labels) == len(set(labels)) >= 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -86,7 +86,8 @@ def line_chart(
     y_range = (min(*ticks, *values), max(*ticks, *values))
     every_x = log_x or len(set(x_values)) == 1
     x_ticks = sorted(set(x_values)) if every_x else nice_ticks(min(x_values), max(x_values), 4)
-    left = 10 + max(text_width(show(t), _FONT) for t in ticks)
+    labels = _tick_labels(ticks, show)
+    left = 10 + max(text_width(label, _FONT) for label in labels)
     legend, rows = _legend(lines, width) if len(lines) > 1 else (Markup(""), 0)
     top = 30.0 + _LINE * rows
     height += round(_LINE * max(rows - 1, 0))
@@ -96,7 +97,7 @@ def line_chart(
         tag("title", title),
         tag("text", title, x=0, y=13, class_="chart-title"),
         legend,
-        _axes(frame, ticks, x_ticks, x_label, show),
+        _axes(frame, dict(zip(ticks, labels, strict=True)), x_ticks, x_label),
         *(_line(frame, s, i) for i, s in enumerate(lines)),
         _tooltips(frame, lines, x_label, show),
         class_="chart",
@@ -149,15 +150,24 @@ def _legend(lines: Sequence[Series], width: float) -> tuple[Markup, int]:
     return join(*parts), rows
 
 
-def _axes(
-    frame: _Frame, ticks: Sequence[float], x_ticks: Sequence[float], x_label: str, show: Callable[[float], str]
-) -> Markup:
+def _tick_labels(ticks: Sequence[float], show: Callable[[float], str]) -> list[str]:
+    """Label ticks, with as many digits as tell them apart."""
+    labels = [show(tick) for tick in ticks]
+    digits = 4
+    while show is readable and len(set(labels)) < len(labels) and digits <= 8:
+        labels = [readable(tick, digits) for tick in ticks]
+        digits += 1
+    return labels
+
+
+def _axes(frame: _Frame, ticks: Mapping[float, str], x_ticks: Sequence[float], x_label: str) -> Markup:
+    """Draw the axes; `ticks` are the values of the vertical one with their labels."""
     right, bottom = frame.left + frame.width, frame.top + frame.height
     parts = []
-    for value in ticks:
+    for value, label in ticks.items():
         y = frame.y(value)
         parts.append(tag("line", x1=frame.left, x2=right, y1=y, y2=y, class_="grid"))
-        parts.append(tag("text", show(value), x=frame.left - 6, y=y + 4, class_="tick", text_anchor="end"))
+        parts.append(tag("text", label, x=frame.left - 6, y=y + 4, class_="tick", text_anchor="end"))
     low, high = frame.x_range
     for value in x_ticks:
         if low <= value <= high:

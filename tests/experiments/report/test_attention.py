@@ -8,10 +8,12 @@ import pytest
 import run_tiny
 import torch
 
+from qkv.core.layout import Grid
 from qkv.experiments.report import attention
 from qkv.experiments.report.attention import choose
 from qkv.experiments.report.report import write_report
 from qkv.experiments.train import train
+from qkv.layers.patches import masked_layout
 from qkv.look.attention_picture import Picture, load
 from qkv.look.patch_attention import PatchPicture
 from qkv.recipes.recipe import Recipe
@@ -98,3 +100,8 @@ def test_without_its_data_a_run_shows_what_was_kept(tmp_path: Path, monkeypatch:
     assert "covered in blue" in write_report(run).read_text()
     (run / "attention.json").unlink()
     assert "Not drawn, because the run can&#39;t be loaded: the data are gone" in write_report(run).read_text()
+
+
+def test_visible_patches_are_labelled_by_row_and_column() -> None:
+    noise = torch.tensor([[9.0, 0, 8, 7, 6, 5, 4, 1]])  # patches 1 and 7 of 2 × 4 are kept
+    assert attention._visible_patches(masked_layout(Grid(2, 4, 1), noise)) == ["class", "1,2", "2,4"]

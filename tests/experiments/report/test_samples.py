@@ -89,3 +89,11 @@ def test_the_files_of_a_run_are_read(tmp_path: Path) -> None:
     extremes = {"by": "chrf", "best": [example("a", "b", 3.5)], "worst": []}
     (tmp_path / "extremes.json").write_text(json.dumps(extremes))
     assert Story.read(tmp_path).extremes == extremes
+
+
+def test_a_wrong_class_is_marked_as_a_whole() -> None:
+    one = {"source": "a", "output": "negative", "target": "positive"}
+    evaluation = {**EVALUATION, "confusions": [["positive", "negative", 3]]}
+    of_classes, of_texts = (samples(Story(RUN, samples=[one], evaluation=e)) for e in (evaluation, EVALUATION))
+    assert of_classes is not None and "<mark>negative</mark>" in of_classes.body
+    assert of_texts is not None and "<mark>negative</mark>" not in of_texts.body

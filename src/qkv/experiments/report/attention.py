@@ -15,9 +15,11 @@ from markupsafe import Markup
 from torch import Tensor
 
 from ...core.batch import Batch
+from ...core.layout import Layout
 from ...data.loader.stream import stream
 from ...data.source import Example, Split
 from ...data.task import Task
+from ...layers.patches import shown_patches
 from ...look import attention_maps, attention_picture
 from ...look.attention_picture import MOST_TOKENS, AnyPicture, Picture
 from ...look.head_grid import rounded
@@ -193,6 +195,8 @@ def _picture(
     rows, columns = list(query.row_labels)[:MOST_TOKENS], list(key.labels)[:MOST_TOKENS]
     if key.grid is not None:
         rows = columns = _times(key, run)[:MOST_TOKENS]
+    elif isinstance(layout := batch.inputs.get("layout"), Layout) and layout.grid is not None:
+        rows = columns = _visible_patches(layout)[:MOST_TOKENS]
     layers = [
         {"name": layer.name, "weights": rounded(layer.weights[:, : len(rows), : len(columns)].tolist())}
         for layer in group.layers
@@ -252,6 +256,15 @@ def _times(axis: Axis, run: Run) -> list[str]:
     _, width = _patch_size(run)
     steps = [f"{i * width + 1}–{(i + 1) * width}" for i in range(axis.grid.patches)]
     return ["class"] * axis.grid.before + steps + ["token"] * axis.grid.after
+
+
+def _visible_patches(layout: Layout) -> list[str]:
+    """Labels of the tokens of a picture with hidden patches: row and column, from 1."""
+    grid = layout.grid
+    assert grid is not None
+    patches = shown_patches(layout)[0].tolist()
+    places = [f"{i // grid.columns + 1},{i % grid.columns + 1}" for i in patches]
+    return ["class"] * grid.before + places + ["token"] * grid.after
 
 
 def _size(picture: bytes) -> list[int]:

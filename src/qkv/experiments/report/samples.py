@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from markupsafe import Markup
@@ -27,7 +27,8 @@ def samples(story: Story) -> Section | None:
     chosen = story.samples[:_SHOWN]
     if not chosen:
         return None
-    views = [_view(sample) for sample in chosen]
+    classes = _classes(story)
+    views = [_view(sample, classes) for sample in chosen]
     judged = [view["right"] for view in views if view["right"] is not None]
     note = f"{sum(judged)} of these {len(judged)} equal the truth." if judged else ""
     if all("messages" in sample for sample in chosen):
@@ -50,7 +51,7 @@ def best_and_worst(story: Story) -> Section | None:
         return Section("Best and worst examples", Markup(""), same)
     parts: list[Markup] = []
     for title, key in (("Best", "best"), ("Worst", "worst")):
-        views = [_view(sample, by) for sample in extremes[key]]
+        views = [_view(sample, _classes(story), by) for sample in extremes[key]]
         if views:
             parts += [tag("h3", title, class_="label"), Markup(render("samples.html", samples=views))]
     return Section("Best and worst examples", join(*parts), score) if parts else None
@@ -62,7 +63,12 @@ def is_right(sample: Mapping[str, Any]) -> bool:
     return target is not None and str(sample["output"]).strip() == str(target).strip()
 
 
-def _view(sample: Mapping[str, Any], by: str = "") -> dict[str, Any]:
+def _classes(story: Story) -> set[str]:
+    """The classes that were predicted. Letters that two of them share mean nothing."""
+    return {str(output) for _, output, _ in story.evaluation.get("confusions") or ()}
+
+
+def _view(sample: Mapping[str, Any], classes: Collection[str], by: str = "") -> dict[str, Any]:
     """What the page shows of a sample. `by` is the name of its score."""
     output, target = str(sample["output"]), sample.get("target")
     right = is_right(sample) if target is not None and not sample.get("graded") else None
@@ -73,7 +79,11 @@ def _view(sample: Mapping[str, Any], by: str = "") -> dict[str, Any]:
             {"role": str(message.get("role", "")), "content": _folded(str(message.get("content", "")))}
             for message in sample.get("messages", ())
         ],
-        "output": _folded(output, None if right is not False else str(target)),
+        "output": (
+            tag("mark", output)
+            if right is False and output in classes
+            else _folded(output, None if right is not False else str(target))
+        ),
         "target": None if target is None else _folded(str(target)),
         "right": right,
         "picture": pictures.draw(sample["picture"]) if sample.get("picture") else None,
