@@ -14,7 +14,7 @@ from . import (
     completion,
     consent,
     convert,
-    cost,
+    cost_commands,
     evaluate,
     explain,
     fill,
@@ -105,5 +105,5 @@ app.add_typer(vectors.app, name="vectors")
 app.command("convert")(convert.convert)
 app.command("list")(catalog.list_)
 app.command("show")(show.show)
-app.command("cost")(cost.cost)
 app.command("explain")(explain.explain)
+app.add_typer(cost_commands.app, name="cost")

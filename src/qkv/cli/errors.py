@@ -44,7 +44,7 @@ def _usage(error: Exception) -> str:
     message = str(error.format_message()).replace("Value error, ", "").strip()  # type: ignore[attr-defined]
     message = message[:1].lower() + message[1:].rstrip(".") if not message.startswith("'") else message.rstrip(".")
     context = getattr(error, "ctx", None)
-    return f"{message} (see `{context.command_path} --help`)" if context is not None else message
+    return f"{message} (see `{context.command_path.rstrip()} --help`)" if context is not None else message
 
 
 def _os(error: OSError) -> str:

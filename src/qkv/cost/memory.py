@@ -68,6 +68,7 @@ class Plan:
     packed:     rows hold several documents.
     padded:     rows differ in length.
     loss:       the scalar to minimize; by default the model's own loss over labels.
+    for_gpu:    add what a GPU's libraries and allocator need, whatever the device is.
     batch:      real data, if the loss reads more than tokens and labels; the memory of its step is scaled by its number of
                 slots. By default a batch is made up.
     """
@@ -82,6 +83,7 @@ class Plan:
     optimizer: MakeOptimizer | None = None
     loss: Loss | None = None
     batch: Batch | None = None
+    for_gpu: bool = False
 
 
 def predict(spec: ModelSpec, shape: Shape, plan: Plan | None = None) -> Memory | None:
@@ -149,14 +151,14 @@ def _narrow(plan: Plan) -> bool:
 
 def _libraries(plan: Plan) -> int:
     """Bytes of what libraries allocate for themselves."""
-    if plan.device.type != "cpu":
+    if plan.for_gpu or plan.device.type != "cpu":
         return LIBRARIES_ON_GPU
     return LIBRARIES_NARROW if _narrow(plan) else LIBRARIES
 
 
 def _fragmentation(plan: Plan) -> float:
     """Ratio of the memory that the process needs for temporary tensors to their size."""
-    if plan.device.type != "cpu":
+    if plan.for_gpu or plan.device.type != "cpu":
         return FRAGMENTATION_ON_GPU
     factor = FRAGMENTATION_NARROW if _narrow(plan) else FRAGMENTATION
     if plan.recompute != "none":

@@ -1,0 +1,134 @@
+"""`qkv cost fit`: the largest batch, text and model for a memory, and what saves memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from .options import Json, RecipeOrPreset, Settings
+from .say import console, echo, echo_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..experiments.fit import DecodingFit, Fit, Lever, Model, TrainingFit
+
+
+def fit(
+    name: RecipeOrPreset,
+    settings: Settings = None,
+    memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="The memory, such as 24GB (10⁹ bytes) or 22GiB (2³⁰).")
+    ] = "24GB",
+    rows: Annotated[int, typer.Option(metavar="N", help="Rows of the batch to compare by.", min=1)] = 8,
+    length: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens per row. [default: 512, or the context]", min=1)
+    ] = None,
+    ranks: Annotated[int, typer.Option(metavar="N", help="Number of GPUs that ZeRO divides by.", min=1)] = 8,
+    purpose: Annotated[Literal["both", "training", "decoding"], typer.Option("--for", help="What is to fit.")] = "both",
+    on: Annotated[
+        Literal["gpu", "cpu"],
+        typer.Option(help="Whose memory: a CPU's libraries and heap need more beside the tensors than a GPU's."),
+    ] = "gpu",
+    json: Json = False,
+) -> None:
+    """Say what fits into a memory: the largest batch, the longest text and the largest model, and what each change buys.
+
+    Every size is counted by running a step on tensors without contents, as by `qkv cost`, or is a formula where the table
+    says so: ZeRO's shares and quantized weights, which qkv does not run. Training uses AdamW in fp32, or the
+    recipe's settings.
+    """
+    from .. import families
+    from ..cost.fit import read_size
+    from ..cost.images import image_tokens
+    from ..experiments.fit import of_preset
+    from ..recipes.recipe import packaged
+    from .show import load_preset, load_recipe
+
+    size, changes, training = read_size(memory), list(settings or ()), None
+    if name in families.presets() and name not in packaged():
+        spec = load_preset(name, changes)
+    else:
+        recipe = load_recipe(name, changes)
+        spec, training = recipe.spec(), recipe.training
+    tokens = length or image_tokens(spec) or min(512, spec.max_positions or 512)
+    if not json and purpose != "decoding":
+        echo("Counting the memory of training with each change; this can take a minute …", err=True)
+    fits = of_preset(
+        name,
+        spec,
+        size,
+        rows=rows,
+        length=tokens,
+        ranks=ranks,
+        purpose=purpose,
+        for_gpu=on == "gpu",
+        training=training,
+    )
+    if json:
+        echo_json(fits.to_dict())
+    else:
+        _show(fits)
+
+
+def _show(fits: Fit) -> None:
+    out = console()
+    size = f"{fits.memory / 1e9:,.4g} GB ({_size(fits.memory)})"
+    out.print(f"{fits.name}: {fits.parameters:,} parameters, in {size}", highlight=False, markup=False)
+    for misfit in fits.misfits:
+        echo(f"\n{misfit[0].upper()}{misfit[1:]}.")
+    if fits.training is not None:
+        _show_training(out, fits.training)
+    if fits.decoding is not None:
+        _show_decoding(out, fits.decoding)
+
+
+def _show_training(out: object, fits: TrainingFit) -> None:
+    base, batch = fits.levers[0], "a row" if fits.rows == 1 else f"{fits.rows:,} rows"
+    lines = [
+        f"\nTraining fits {base.batch:,} rows of {fits.shape.length:,} tokens.",
+        f"  rows       of {fits.tokens:,} tokens at most, for {batch}",
+        f"  depth      {_model(fits.deepest)}",
+        f"  width      {_model(fits.widest)}",
+    ]
+    for line in lines:
+        echo(line)
+    echo()
+    out.print(_table(f"training {fits.shape}", fits.levers, texts=False))  # type: ignore[attr-defined]
+
+
+def _show_decoding(out: object, fits: DecodingFit) -> None:
+    base = fits.levers[0]
+    echo(
+        f"\nDecoding fits {base.batch:,} rows of {fits.shape.length:,} tokens; the weights take {_size(fits.weights)}.\n"
+    )
+    out.print(_table(f"decoding {fits.shape}", fits.levers, texts=True))  # type: ignore[attr-defined]
+
+
+def _model(model: Model | None) -> str:
+    if model is None:
+        return "not a model that can be scaled"
+    return f"{model.n_layers:,} layers of width {model.d_model:,} at most: {model.parameters:,} parameters"
+
+
+def _table(title: str, levers: list[Lever], texts: bool) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column(title)
+    for header in ("memory", "largest batch", *(["longest rows"] if texts else []), ""):
+        table.add_column(header, justify="right")
+    for lever in levers:
+        batch = "any" if lever.batch is None else f"{lever.batch:,}"
+        longest = [f"{lever.tokens:,}"] if texts and lever.tokens is not None else []
+        note = lever.basis if lever.basis == "formula" else ""
+        table.add_row(lever.name, _size(lever.bytes), batch, *longest, note)
+    return table
+
+
+def _size(size: int) -> str:
+    """Format bytes: GiB, MiB from 10 MiB on, or KiB."""
+    if size >= 2**30:
+        return f"{size / 2**30:,.2f} GiB"
+    return f"{size / 2**20:,.0f} MiB" if size >= 10 * 2**20 else f"{size / 2**10:,.0f} KiB"
