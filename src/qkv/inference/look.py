@@ -97,7 +97,7 @@ def _view(
     notes = [axis.note for axis in named.values() if axis.note]
     notes += [f"{group.name}: {group.note}" for group in groups if group.note and "rollout" not in group.name]
     if not groups:
-        notes.append(_without_attention(run, bool(panels)))
+        notes.append(_without_attention(run, [panel["title"] for panel in (*panels, *passing.panels)]))
     facts = (*passing.facts, *_next_token(passing, hidden))
     return View(text, named, tuple(groups), facts, tuple(notes), focus, (*panels, *passing.panels))
 
@@ -223,11 +223,11 @@ def _focus(axes: dict[str, Axis], word: str | None) -> dict[str, list[int]]:
     return places
 
 
-def _without_attention(run: LoadedModel, experts: bool) -> str:
+def _without_attention(run: LoadedModel, sections: Sequence[str]) -> str:
     """Say what can be shown of a model without attention weights."""
     mixers = sorted({mixer.kind for mixer in _mixers(run)})
     what = f" ({', '.join(mixers)})" if mixers else ""
-    shown = "the experts of its mixtures are shown below" if experts else "its prediction is all that is shown"
+    shown = f"shown instead: {', '.join(sections)}" if sections else "its prediction is all that is shown"
     return f"No layer of this model{what} computes attention weights for pairs of tokens; {shown}"
 
 

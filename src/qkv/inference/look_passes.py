@@ -319,7 +319,8 @@ def sequence_of(run: LoadedModel, call: _Call) -> TokenSequence:
     total = int(layout.valid[0].sum()) if layout.padding == "right" else layout.shape[1]
     if isinstance(embedding, PatchEmbedding):
         whole = layout.grid if layout.grid is not None and layout.grid.tokens == total else None
-        name = "sound" if isinstance(run.trained_on, Sound) else "picture"
+        name = "video" if getattr(run.trained_on, "reads", "") == "video" else "picture"
+        name = "sound" if isinstance(run.trained_on, Sound) else name
         picture = None if whole is None else _picture(inputs[:1], whole, embedding)
         return TokenSequence(name, total, grid=whole, picture=picture)
     if inputs.dtype == torch.int64 and inputs.ndim == 2 and run.tokenizer is not None:

@@ -165,7 +165,7 @@
     }
     canvas.width = S; canvas.height = T;
     canvas.style.width = `${Math.round(size * Math.min(1, S / T) + 0.5)}px`;
-    canvas.style.height = `${Math.round(size * Math.min(1, T / S) + 0.5)}px`;
+    canvas.style.height = `${Math.max(14, Math.round(size * Math.min(1, T / S) + 0.5))}px`;
     const context = canvas.getContext("2d"), image = context.createImageData(S, T);
     const ink = rgb(color("--heat")), gone = rgb(color("--out"));
     for (let t = 0; t < T; t++) {
@@ -408,13 +408,12 @@
   function pictures() {
     const grid = key().grid, S = key().shown.length, rows = rowLabels(), own = query().grid !== null && query().name === key().name;
     const t = Math.min(state.tokens[0] || 0, rows.length - 1), image = new Image();
-    const scale = Math.max(1, Math.floor(Math.min(app.clientWidth - 8, state.heads.length > 1 ? 220 : 380) / grid.columns));
     const drawn = [];
     const heads = current();
     const shows = heads.map((weights, h) => [`head ${layer().heads[state.heads[h]]}`, weights]);
     if (heads.length > 1) shows.unshift(["mean", heads[0].map((_, i) => heads.reduce((sum, weights) => sum + weights[i], 0) / heads.length)]);
     const figures = shows.map(([name, weights]) => {
-      const canvas = make("canvas", { width: grid.columns * scale, height: grid.rows * scale, role: "img", tabindex: own ? 0 : -1,
+      const canvas = make("canvas", { role: "img", tabindex: own ? 0 : -1,
         "aria-label": `${name}: what ${rows[t]} attends to; ${own ? "arrow keys choose another patch" : ""}` });
       drawn.push([canvas, weights]);
       canvas.addEventListener("mousemove", (event) => { const s = patch(event, canvas); if (s !== null) say(`${rows[t]} → ${columnLabels()[s]}   ${name}: ${digits(weights[t * S + s], 4)}`); });
@@ -427,8 +426,8 @@
       return make("figure", {}, canvas, make("figcaption", {}, `${shows.length > 1 || layer().heads.length > 1 ? name : "weights"}${grid.before + grid.after ? `; ${digits(extra, 2)} to other tokens` : ""}`));
     });
     function patch(event, canvas) {
-      const box = canvas.getBoundingClientRect(), size = box.width / grid.columns;
-      const column = Math.floor((event.clientX - box.left) / size), row = Math.floor((event.clientY - box.top) / size);
+      const box = canvas.getBoundingClientRect();
+      const column = Math.floor(((event.clientX - box.left) / box.width) * grid.columns), row = Math.floor(((event.clientY - box.top) / box.height) * grid.rows);
       return column >= 0 && column < grid.columns && row >= 0 && row < grid.rows ? grid.before + row * grid.columns + column : null;
     }
     function pick(s) {
@@ -445,23 +444,28 @@
     }
     function select(index) { Object.assign(state, { tokens: [index], side: "query", pair: [index, strongest(index)] }); draw(); }
     function paint() {
+      const shape = image.naturalHeight / image.naturalWidth;
+      const wanted = Math.min((state.heads.length > 1 ? 220 : 380) * (shape < 0.5 ? 1.6 : 1), 640 / shape);
+      const wide = Math.floor(Math.min(app.clientWidth - 8, wanted) / grid.columns), high = Math.max(6, Math.round((wide * grid.columns * shape) / grid.rows));
       for (const [canvas, weights] of drawn) {
+        canvas.width = wide * grid.columns;
+        canvas.height = high * grid.rows;
         const context = canvas.getContext("2d");
         context.imageSmoothingEnabled = false;
         context.drawImage(image, 0, 0, canvas.width, canvas.height);
         let top = 1e-9;
         for (let p = 0; p < grid.rows * grid.columns; p++) top = Math.max(top, weights[t * S + grid.before + p]);
         for (let p = 0; p < grid.rows * grid.columns; p++) {
-          const x = (p % grid.columns) * scale, y = Math.floor(p / grid.columns) * scale;
+          const x = (p % grid.columns) * wide, y = Math.floor(p / grid.columns) * high;
           context.fillStyle = `rgba(12,11,16,${0.9 * (1 - weights[t * S + grid.before + p] / top)})`;
-          context.fillRect(x, y, scale, scale);
-          if (own && query().rows[t] === grid.before + p) { context.strokeStyle = color("--s1"); context.lineWidth = 3; context.strokeRect(x + 1.5, y + 1.5, scale - 3, scale - 3); }
+          context.fillRect(x, y, wide, high);
+          if (own && query().rows[t] === grid.before + p) { context.strokeStyle = color("--s1"); context.lineWidth = 3; context.strokeRect(x + 1.5, y + 1.5, wide - 3, high - 3); }
         }
       }
     }
     const listed = rows.map((text, i) => [text, i]).filter(([, i]) => !own || query().rows[i] < grid.before || query().rows[i] >= grid.before + grid.rows * grid.columns);
     const drawing = make("div", {},
-      make("p", { class: "legend" }, `What ${rows[t]} attends to: the brighter, the more. ${own ? "Click a patch to see what it attends to." : "Choose a token:"}${key().name === "sound" ? " Time runs to the right, low pitches are at the top." : ""}`),
+      make("p", { class: "legend" }, `What ${rows[t]} attends to: the brighter, the more. ${own ? "Click a patch to see what it attends to." : "Choose a token:"}${key().name === "sound" ? " Time runs to the right, low pitches are at the top." : key().name === "video" ? " Frames follow from top to bottom." : ""}`),
       make("div", { class: "tokens", role: "group", "aria-label": "queries" }, listed.map(([text, i]) => make("button", { "aria-pressed": i === t, onclick: () => select(i) }, label(text)))),
       make("div", { class: "pictures" }, figures));
     image.onload = paint;
