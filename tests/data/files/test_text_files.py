@@ -13,7 +13,7 @@ def test_each_split_has_a_file_of_its_own(tmp_path: Path) -> None:
     source = JsonLines(path=str(tmp_path / "a.jsonl"), test_path="~/b.jsonl")
     assert source.paths("train") == (tmp_path / "a.jsonl",) and source.paths("validation") == ()
     assert source.paths("test") == (Path("~/b.jsonl").expanduser(),)
-    with pytest.raises(ValueError, match=r"no training data: give data\.path, a JSONL file"):
+    with pytest.raises(ValueError, match=r"no training data: give data\.path, a JSONL or Parquet file"):
         JsonLines().paths("train")
 
 

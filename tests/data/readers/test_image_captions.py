@@ -25,7 +25,7 @@ def test_captions_and_questions(tmp_path: Path) -> None:
         {"image": "a.png", "answer": " "},
     )
     table = captions.open("train")
-    where = f"{tmp_path / 'captions.jsonl'}, line 1"
+    where = f"{str(tmp_path / 'captions.jsonl')!r}, line 1"
     assert table[0] == {"image": tmp_path / "a.png", "question": "", "answer": "a dog", "where": where}
     assert table[1]["question"] == "what is it ?" and table[2] == "with an empty answer"  # type: ignore[index]
     keys = {captions.hold_out_key(table, i, table[i]) for i in range(2)}  # type: ignore[arg-type]

@@ -101,7 +101,9 @@ def test_what_is_given_wrongly(write: Write) -> None:
         Pairs.from_dict({"source": "a", "target": "b", "path": "c.tsv"})
     with pytest.raises(ValueError, match=r"no training data: give data\.source and data\.target"):
         Pairs().table("train")
-    with pytest.raises(ValueError, match=r"neither \.tsv, \.csv nor \.jsonl by its name, .* no tab; give data\.format"):
+    with pytest.raises(
+        ValueError, match=r"neither \.tsv, \.csv, \.jsonl nor \.parquet by its name, .* no tab; give data\.format"
+    ):
         Pairs(path=write("a.txt", ["x"]), validation_path="v", test_path="t").table("train")
     with pytest.raises(ValueError, match="has one column, and a pair has two"):
         Pairs(path=write("a.csv", ["x"]), validation_path="v", test_path="t").table("train")

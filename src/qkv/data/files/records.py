@@ -1,9 +1,9 @@
-"""Records from CSV, TSV and JSON Lines files, or from lines with a label and a text, read into memory."""
+"""Records from CSV, TSV, JSON Lines and Parquet files, or from lines with a label and a text, read into memory."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,13 +22,20 @@ from .encodings import open_text
 from .json_lines import json_object, json_value
 from .lines import Lines
 from .memory_bound import ROWS, check_fits
+from .parquet import SUFFIX, ParquetRows
 from .text_files import FilePerSplit
 
 Column = int | str
-NamedFormat = Literal["csv", "tsv", "jsonl"]
-Format = Literal["csv", "tsv", "jsonl", "lines"]
+NamedFormat = Literal["csv", "tsv", "jsonl", "parquet"]
+Format = Literal["csv", "tsv", "jsonl", "parquet", "lines"]
 
-FORMATS: dict[str, NamedFormat] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+FORMATS: dict[str, NamedFormat] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    SUFFIX: "parquet",
+}
 
 
 @dataclass(frozen=True)
@@ -36,18 +43,20 @@ class Records:
     """The records of a file.
 
     names: the column names, if the file has a header.
-    rows:  for each record its line number, and its cells, its JSON object, or the error if it is invalid.
+    rows:  for each record its line number (in Parquet, that of its row), and its cells, its JSON object, or the error if
+           it is invalid.
     """
 
     path: Path
     names: tuple[str, ...]
-    rows: tuple[tuple[int, Any], ...]
+    rows: Sequence[tuple[int, Any]]
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def where(self, i: int) -> str:
-        return f"{str(self.path)!r}, line {self.rows[i][0]:,}"
+        unit = "row" if isinstance(self.rows, _NumberedRows) else "line"
+        return f"{str(self.path)!r}, {unit} {self.rows[i][0]:,}"
 
     def get(self, i: int, column: Column) -> Any:
         """The value in a column, by number or name (a dotted path in JSON); None if there is none."""
@@ -107,7 +116,7 @@ def open_records(path: Path, columns: tuple[Column, ...], how: RecordFormat) -> 
     if named and how.header is False:
         raise ValueError(f"data.header=false says that {str(path)!r} has no names; number its columns from 0")
     records = _read(path.resolve(), stamp_of(path), replace(how, header=True) if named else how)
-    for column in columns if how.form(path) != "jsonl" else ():
+    for column in columns if how.form(path) not in ("jsonl", "parquet") else ():
         if isinstance(column, str) and column not in records.names:
             raise ValueError(f"{str(path)!r} has no column {column!r}; {nearest(column, short(records.names))}")
         if isinstance(column, int) and records.rows and column >= (width := len(records.names or records.rows[0][1])):
@@ -161,6 +170,8 @@ class RecordFiles(FilePerSplit):
 @lru_cache(maxsize=8)
 def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
     form = how.form(path)
+    if form == "parquet":
+        return Records(path, (), _NumberedRows(ParquetRows(path)))
     check_fits(path, len(open_text(path, how.encoding)), ROWS, "use fewer rows, or a machine with more memory")
     if form in ("csv", "tsv"):
         cells = how.cells(path, form)
@@ -175,6 +186,19 @@ def _read(path: Path, stamp: Stamp, how: RecordFormat) -> Records:
 
     rows = _rows(row, range(len(lines)), lambda i: i + 1, how.strict)
     return Records(path, () if form == "jsonl" else ("label", "text"), tuple(rows))
+
+
+class _NumberedRows(Sequence[tuple[int, Any]]):
+    """The rows of a Parquet file with their numbers from 1, read when they are used."""
+
+    def __init__(self, rows: ParquetRows) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        return i + 1, self._rows[i]
 
 
 def _rows(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..holdout import FileSource
 from ..source import Example, OnError, Skipped, Split, Table
 from ..tables import weight_of
 from .encodings import Encoding
+from .json_lines import json_table
 from .lines import Lines
+from .parquet import SUFFIX, parquet_table
 
 _MOST_WARNINGS = 3  # per table
 
@@ -38,6 +41,13 @@ class TextFiles(FileSource):
 
     def lines(self, path: Path) -> Lines:
         return Lines(path, self.encoding, self.strict)
+
+    def records(self, path: Path, example: Callable[[Any, str], Example | Skipped]) -> Table:
+        """The table of a JSONL or Parquet file: `example(record, where)` for each record."""
+        if path.suffix == SUFFIX:
+            return parquet_table(path, example)
+        lines = self.lines(path)
+        return json_table(lines, lambda record, i: example(record, lines.where(i)))
 
     def readable(self, split: Split) -> Table:
         table = super().readable(split)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...core.shuffle import text_hash
-from ..files.json_lines import json_field, json_table
+from ..files.json_lines import json_field
 from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 
@@ -33,9 +33,9 @@ class Captions(FilePerSplit, kind="captions"):
         return text_hash(example["image"].name)
 
     def open(self, split: Split) -> Table:
-        lines = self.lines(self.paths(split)[0])
-        folder = lines.path.parent if self.images is None else Path(self.images).expanduser()
-        return json_table(lines, lambda record, i: self.example(record, folder, f"{lines.path}, line {i + 1:,}"))
+        path = self.paths(split)[0]
+        folder = path.parent if self.images is None else Path(self.images).expanduser()
+        return self.records(path, lambda record, where: self.example(record, folder, where))
 
     def example(self, record: Any, folder: Path, where: str) -> Example | Skipped:
         """The example in a line's JSON value, or why it is skipped."""

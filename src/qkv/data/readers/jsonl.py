@@ -8,21 +8,22 @@ from typing import Any, ClassVar, Self
 from pydantic import model_validator
 
 from ...tokenizers.chat.conversations import check_messages
-from ..files.json_lines import json_table, json_value
+from ..files.json_lines import json_value
 from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 from .parallel_text import record_example
 
 
 class JsonLines(FilePerSplit, kind="jsonl"):
-    """One JSON object per line, with a `text`; or, if both fields are set, with a `prompt` and its `answer`; or `messages`.
+    """One JSON object per line, or a row of a `.parquet` file, with a `text`; or, if both fields are set, with a `prompt`
+    and its `answer`; or `messages`.
 
     A prompt and its answer form a pair: a decoder-only model is trained on the answer alone, given the prompt. Messages
     are a list of objects with a `role` and a `content`; the tokenizer's chat template turns them into one text, and a
     model is trained on the assistant's messages.
     """
 
-    expects: ClassVar[str] = "a JSONL file"
+    expects: ClassVar[str] = "a JSONL or Parquet file"
 
     text: str = "text"
     prompt: str | None = None
@@ -38,8 +39,7 @@ class JsonLines(FilePerSplit, kind="jsonl"):
         return self
 
     def open(self, split: Split) -> Table:
-        lines = self.lines(self.paths(split)[0])
-        return json_table(lines, lambda record, i: self.example(record, lines.where(i)))
+        return self.records(self.paths(split)[0], self.example)
 
     def example(self, record: Any, where: str) -> Example | Skipped:
         """The example in a line's JSON value, or why it is skipped."""

@@ -10,7 +10,8 @@ from ..source import Example, Skipped
 
 
 class Labelled(RecordFiles, kind="labelled"):
-    """Rows of a `.csv`, `.tsv` or `.jsonl` file (plain or compressed), or, in any other file, lines of a label and a text:
+    """Rows of a `.csv`, `.tsv`, `.jsonl` (plain or compressed) or `.parquet` file, or, in any other file, lines of a label
+    and a text:
 
         1 a stirring , funny and finally transporting film
 

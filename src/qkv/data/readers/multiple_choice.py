@@ -13,7 +13,7 @@ from ..source import Example, Skipped
 
 
 class Choices(RecordFiles, kind="choices"):
-    """Rows of a `.csv`, `.tsv` or `.jsonl` file (plain or compressed).
+    """Rows of a `.csv`, `.tsv`, `.jsonl` (plain or compressed) or `.parquet` file.
 
     text:    the column of the question, or of the text to be continued.
     choices: the columns of the candidates; in JSON, the field with a list of them, or several fields.

@@ -13,7 +13,7 @@ from ..files.compressed import bare_name
 from ..files.csv_header import short
 from ..files.csv_tsv import Cells, Separator
 from ..files.documents import text_example
-from ..files.json_lines import json_field, json_table, json_value
+from ..files.json_lines import json_field, json_value
 from ..files.lines import Lines
 from ..files.records import FORMATS, NamedFormat
 from ..files.text_files import TextFiles
@@ -22,11 +22,12 @@ from ..tables import ComputedTable
 
 
 class Pairs(TextFiles, kind="pairs"):
-    """Sentence pairs: `source` and `target` files line by line, or a `path` to a `.tsv`, `.csv` or `.jsonl` file.
+    """Sentence pairs: `source` and `target` files line by line, or a `path` to a `.tsv`, `.csv`, `.jsonl` or `.parquet`
+    file.
 
     source_column, target_column: of a table, numbers from 0, or names if its first line has names; by default the columns
-             named "source" and "target", or the only two columns. Of JSONL, field names ("source" and "target" by
-             default), dotted for nested fields ("translation.de").
+             named "source" and "target", or the only two columns. Of JSONL and Parquet, field names ("source" and
+             "target" by default), dotted for nested fields ("translation.de").
     validation_references, test_references: further target files, with more references for each source.
     reference_columns: further target columns of a table, for the same purpose; the table of the test split must have
              them. In JSONL, a target may be a list of texts: the first is the target, and all are references. Training
@@ -100,7 +101,8 @@ class Pairs(TextFiles, kind="pairs"):
         paths += tuple(Path(path).expanduser() for path in self._references(split))
         if not paths and split == "train":
             raise ValueError(
-                "no training data: give data.source and data.target (two files), or data.path (one TSV, CSV or JSONL file)"
+                "no training data: give data.source and data.target (two files), or data.path (one TSV, CSV, JSONL or "
+                "Parquet file)"
             )
         return paths
 
@@ -114,9 +116,9 @@ class Pairs(TextFiles, kind="pairs"):
             source, target, *references = map(self.lines, paths)
             return _aligned(source, target, references, tag)
         form = self._form(paths[0])
-        if form == "jsonl":
+        if form == "jsonl" or form == "parquet":
             fields = str(self.source_column or "source"), str(self.target_column or "target")
-            return json_table(self.lines(paths[0]), lambda record, i: record_example(record, fields, tag))
+            return self.records(paths[0], lambda record, _: record_example(record, fields, tag))
         test_has_own = self.gives("test")
         return _Table(
             self._cells(paths[0], form), self, tag, split == "test" or (split == "train" and not test_has_own)
@@ -125,7 +127,7 @@ class Pairs(TextFiles, kind="pairs"):
     def notes(self) -> tuple[str, ...]:
         paths = self.paths("train")
         form = self._form(paths[0]) if len(paths) == 1 else "jsonl"
-        if form == "jsonl":
+        if form == "jsonl" or form == "parquet":
             return super().notes()
         columns = self.source_column, self.target_column, *self.reference_columns
         named = any(isinstance(column, str) for column in columns)
@@ -143,7 +145,7 @@ class Pairs(TextFiles, kind="pairs"):
             return "tsv"
         if form is None:
             raise ValueError(
-                f"{str(path)!r} is neither .tsv, .csv nor .jsonl by its name, and its first line has no tab; give "
+                f"{str(path)!r} is neither .tsv, .csv, .jsonl nor .parquet by its name, and its first line has no tab; give "
                 "data.format or data.sep, or two files as data.source and data.target"
             )
         return form

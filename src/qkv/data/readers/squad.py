@@ -9,15 +9,16 @@ from typing import Any, ClassVar, NamedTuple
 from ...core.shuffle import text_hash
 from ..files.compressed import bare_name
 from ..files.encodings import open_text
-from ..files.json_lines import json_table, json_value
+from ..files.json_lines import json_value
 from ..files.memory_bound import JSON, check_fits
+from ..files.parquet import SUFFIX
 from ..files.text_files import FilePerSplit
 from ..source import Example, Skipped, Split, Table
 from ..tables import ComputedTable
 
 
 class Questions(FilePerSplit, kind="questions"):
-    """SQuAD's format in a `.json` file (v1.1 and v2), or one question per line in a `.jsonl` file.
+    """SQuAD's format in a `.json` file (v1.1 and v2), or one question per line in a `.jsonl` file (or row of a `.parquet`).
 
     A line has a `context`, a `question`, its `answer` and its `start`, the index of the answer's first character in the
     context; the settings are the names of the fields, dotted if nested. A question that the context does not answer has
@@ -38,10 +39,9 @@ class Questions(FilePerSplit, kind="questions"):
         name = bare_name(path)
         if name.endswith(".json"):
             return _squad_table(path, self.encoding)
-        if name.endswith((".jsonl", ".ndjson")):
-            lines = self.lines(path)
-            return json_table(lines, lambda record, i: self.example(record, lines.where(i)))
-        raise ValueError(f"{str(path)!r} is neither .json nor .jsonl (plain or compressed)")
+        if name.endswith((".jsonl", ".ndjson", SUFFIX)):
+            return self.records(path, self.example)
+        raise ValueError(f"{str(path)!r} is neither .json nor .jsonl (plain or compressed), nor .parquet")
 
     def hold_out_key(self, table: Table, i: int, example: Example) -> int:
         return text_hash(example["article"] or example["context"])

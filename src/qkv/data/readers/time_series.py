@@ -16,6 +16,7 @@ from ..files.compressed import bare_name
 from ..files.csv_tsv import Separator, detected_separator
 from ..files.lines import whole_text
 from ..files.number_tables import DecimalMark, NumberFormat, Numbers, NumberTable, number_table
+from ..files.parquet import SUFFIX, ParquetRows
 from ..source import SPLITS, Example, Source, Split, Table, new_name_of_refuse
 
 
@@ -93,8 +94,8 @@ class SeriesSource(Source):
 
 
 class Series(SeriesSource, kind="series"):
-    """A CSV or TSV file (plain or compressed) of numbers with one row per time, oldest first; the first row may name the
-    columns. If the first column has dates, their order is checked, and uneven steps are noted.
+    """A CSV, TSV (plain or compressed) or Parquet file of numbers with one row per time, oldest first; the first row of a
+    CSV or TSV may name the columns. If the first column has dates, their order is checked, and uneven steps are noted.
 
     columns: the columns to read, by name or number from 0; by default all but a first column that isn't numbers (dates).
     gaps:    for cells without a number: "raise" an error, or "fill" them with the last value.
@@ -138,6 +139,11 @@ class Series(SeriesSource, kind="series"):
 
 @lru_cache(maxsize=4)
 def _read(path: Path, sep: str | None, how: NumberFormat, stamp: Stamp) -> NumberTable:
+    if path.suffix == SUFFIX:
+        table = ParquetRows(path)
+        return number_table(
+            str(path), list(zip(*map(table.column, table.names), strict=True)), tuple(table.names), 1, how
+        )
     text = whole_text(path)
     try:
         rows = [row for row in csv.reader(io.StringIO(text), delimiter=sep or _separator(path, text, how)) if row]

@@ -1,0 +1,58 @@
+"""Parquet files whose rows are examples for any task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from ..files.compressed import existing
+from ..files.parquet import SUFFIX, ParquetRows
+from ..holdout import FileSource
+from ..source import SPLITS, Split, Table
+from ..tables import ConcatTable
+from .rows import RowSource, RowTable
+
+
+class Parquet(RowSource, FileSource, kind="parquet"):
+    """Parquet files. A path is a file, or a folder of files; there, files whose names begin with `validation` or `test`,
+    such as `test-00000-of-00001.parquet`, belong to these splits.
+
+    text, label, source, target …: the columns, see `RowSource`. Classes have their names if the library datasets wrote them.
+    """
+
+    path_fields: ClassVar[tuple[str, ...]] = ("path", "validation_path", "test_path")
+
+    path: str | None = None
+    validation_path: str | None = None
+    test_path: str | None = None
+
+    def paths(self, split: Split) -> tuple[Path, ...]:
+        own: str | None = self.split_setting("path", split)
+        name = own or self.path
+        if name is None:
+            raise ValueError("no training data: give data.path, a Parquet file or a folder of them")
+        path = Path(name).expanduser()
+        if not path.is_dir():
+            return (existing(path),) if own else ()
+        files = sorted(file for file in path.glob(f"*{SUFFIX}") if file.is_file())
+        if not files:
+            raise ValueError(f"there is no file *{SUFFIX} in {str(path)!r}")
+        if own and split != "train":
+            return tuple(files)
+        return tuple(file for file in files if _split_of(file) == split)
+
+    def open(self, split: Split) -> Table:
+        tables = []
+        for path in self.paths(split):
+            rows = ParquetRows(path)
+            reader = self.reader(rows.names, rows.features, str(path))
+            label = reader.columns.get("label")
+            chosen = ParquetRows(path, reader.tops)
+            labels = chosen.column(label) if label in rows.names and "image" in reader.columns else None
+            tables.append(RowTable(chosen, reader, str(path), labels))
+        return tables[0] if len(tables) == 1 else ConcatTable(tables)
+
+
+def _split_of(path: Path) -> Split:
+    """The split with which the name of a file begins; files without one are for training."""
+    return next((split for split in SPLITS[1:] if path.name.startswith(split)), "train")
