@@ -80,7 +80,10 @@ def test_the_pages_commands_run(
     assert not any(name.startswith("head.decoder") for name in probe)
     samples = json.loads(Path("runs/mae/samples.json").read_text())
     assert samples[0]["picture"]["kind"] == "patches"
-    assert Path("runs/mae/report.html").read_text().count("data:image/png") == 3 * len(samples)
+    extremes = json.loads(Path("runs/mae/extremes.json").read_text())
+    shown = [*samples, *extremes["best"], *extremes["worst"]]
+    assert len(shown) == 12
+    assert Path("runs/mae/report.html").read_text().count("data:image/png") == 3 * len(shown)
 
 
 @pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL), ids=range(2))
