@@ -15,7 +15,7 @@ from .say import echo
 from .texts import dumps, warn_of_settings
 
 if TYPE_CHECKING:
-    from ..inference.look_live import HeadChange
+    from ..inference.look.live import HeadChange
     from ..inference.run import Run
     from ..look.view.figure import Figure
 
@@ -83,7 +83,7 @@ def look(
     Encoder–decoders show source and output, classifiers the predicted class, language models the likeliest next tokens.
     Layers, heads and tokens count from 0.
     """
-    from ..inference.look_live import changed_look
+    from ..inference.look.live import changed_look
     from ..inference.run import load
     from ..look.view.figure import check_suffix
 
@@ -125,7 +125,7 @@ def _tell(figure: Figure, path: Path) -> None:
 
 def _serve(run: Run, inputs: list[str], port: int, options: dict[str, Any]) -> None:
     """Serve the live page until Ctrl-C."""
-    from ..inference.look_live import live_server
+    from ..inference.look.live import live_server
 
     with live_server(run, inputs, port, **options) as server:
         echo(f"the page is at {server.address} for this machine alone; Ctrl-C ends it", err=True)
@@ -135,7 +135,7 @@ def _serve(run: Run, inputs: list[str], port: int, options: dict[str, Any]) -> N
 
 def _switched_off(run: Run, text: str | None) -> list[HeadChange]:
     """The heads of `--off`, in the encoder unless named otherwise, or in the decoder where there is no encoder."""
-    from ..inference.look_live import HeadChange
+    from ..inference.look.live import HeadChange
 
     stack = "decoder" if getattr(run.model.spec, "encoder", None) is None else "encoder"
     heads = []

@@ -8,7 +8,7 @@ import pytest
 import run_untrained
 import torch
 
-from qkv.inference.look_live import HeadChange, changed_look, changes_of, live_server
+from qkv.inference.look.live import HeadChange, changed_look, changes_of, live_server
 from qkv.inference.run import Run
 from qkv.look.activations import intervene
 
@@ -74,7 +74,7 @@ def test_requests_of_the_page() -> None:
 
 
 def test_a_model_of_pictures_reads_no_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qkv.inference.look_live.look", lambda *_, **__: None)
+    monkeypatch.setattr("qkv.inference.look.live.look", lambda *_, **__: None)
     with (
         live_server(run_untrained.vit(), ["a.png"]) as server,
         pytest.raises(ValueError, match="this model reads files"),

@@ -13,26 +13,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..core.layout import Grid, Layout
-from ..data.media.png import png_bytes
-from ..generation import Generation, trace
-from ..generation.trace_panels import ENDINGS, search_panels
-from ..layers.patches import PatchEmbedding, unpatchify
-from ..look.view.labels import token_labels
-from ..look.view.panels import Panel
-from ..models.heads.text import LanguageModel
-from ..models.stack import StackModule
-from ..models.transformer import Transformer
-from ..tasks.captioning.task import Caption
-from ..tasks.sound_classification.task import Sound
-from ..tokenizers.tokenizer import Tokenizer
-from . import unknown_words
-from .classify import inputs_of
-from .fill import fill, rows_with_masks
-from .loaded import LoadedModel
-from .predict import predict
-from .score import target_ids
-from .uses import advice, commands, fills, kind_of, reads_text
+from ...core.layout import Grid, Layout
+from ...data.media.png import png_bytes
+from ...generation import Generation, trace
+from ...generation.trace_panels import ENDINGS, search_panels
+from ...layers.patches import PatchEmbedding, unpatchify
+from ...look.view.labels import token_labels
+from ...look.view.panels import Panel
+from ...models.heads.text import LanguageModel
+from ...models.stack import StackModule
+from ...models.transformer import Transformer
+from ...tasks.captioning.task import Caption
+from ...tasks.sound_classification.task import Sound
+from ...tokenizers.tokenizer import Tokenizer
+from .. import unknown_words
+from ..classify import inputs_of
+from ..fill import fill, rows_with_masks
+from ..loaded import LoadedModel
+from ..predict import predict
+from ..score import target_ids
+from ..uses import advice, commands, fills, kind_of, reads_text
 
 MOST_GENERATED = 64  # tokens of an output that is generated to be looked at
 _FILES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".wav", ".flac", ".mp3", ".ogg", ".mp4", ".mid", ".midi")

@@ -10,24 +10,24 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..attention import tap
-from ..attention.multi_head import Mixer
-from ..generation import Generation
-from ..kernels.request import Request
-from ..look.activations import intervene
-from ..look.activations.intervene import Changes
-from ..look.analysis.head_scores import induction_scores
-from ..look.view.analysis_panels import MOST_TOKENS, head_scores_panel, lens_panel
-from ..look.view.attention import Group, attention_groups, by_group
-from ..look.view.axis import Axis, patch_labels, spread, window
-from ..look.view.experts import expert_panels, record_routing
-from ..look.view.figure import Figure, View
-from ..look.view.labels import find_word, token_labels
-from ..look.view.panels import Panel
-from ..look.view.rollout import rollout_group
-from ..models.transformer import TransformerModel
-from .loaded import LoadedModel
-from .look_passes import ForwardPass, TokenSequence, forward_pass, recorded_calls, sequence_of
+from ...attention import tap
+from ...attention.multi_head import Mixer
+from ...generation import Generation
+from ...kernels.request import Request
+from ...look.activations import intervene
+from ...look.activations.intervene import Changes
+from ...look.analysis.head_scores import induction_scores
+from ...look.view.analysis_panels import MOST_TOKENS, head_scores_panel, lens_panel
+from ...look.view.attention import Group, attention_groups, by_group
+from ...look.view.axis import Axis, patch_labels, spread, window
+from ...look.view.experts import expert_panels, record_routing
+from ...look.view.figure import Figure, View
+from ...look.view.labels import find_word, token_labels
+from ...look.view.panels import Panel
+from ...look.view.rollout import rollout_group
+from ...models.transformer import TransformerModel
+from ..loaded import LoadedModel
+from .passes import ForwardPass, TokenSequence, forward_pass, recorded_calls, sequence_of
 
 __all__ = ["Figure", "look", "recorded_attention"]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..look.activations import Change, Scale
-from ..look.view.figure import Figure
-from ..look.view.server import LiveServer
-from .loaded import LoadedModel
-from .look import look
-from .uses import reads_text
+from ...look.activations import Change, Scale
+from ...look.view.figure import Figure
+from ...look.view.server import LiveServer
+from ..loaded import LoadedModel
+from ..uses import reads_text
+from .figure import look
 
 MOST_CHARACTERS = 20_000  # of a text
 

@@ -1,0 +1,5 @@
+"""Look into trained models: what a run reads for an input, the figure of its attention, and the live page."""
+
+from .figure import INDUCTION, Figure, look, recorded_attention
+
+__all__ = ["INDUCTION", "Figure", "look", "recorded_attention"]
