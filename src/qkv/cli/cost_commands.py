@@ -1,4 +1,4 @@
-"""`qkv cost` as a group: `qkv cost NAME` predicts costs, `qkv cost fit NAME` says what fits into a memory."""
+"""`qkv cost` as a group: `qkv cost NAME` predicts costs, `fit` says what fits into a memory, `layers` compares layers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from . import cost, fit
+from . import cost, cost_layers, fit
 
 DEFAULT = "predict"
 
@@ -27,3 +27,4 @@ class _Costs(TyperGroup):
 app = typer.Typer(cls=_Costs, short_help="Predict what training costs, and what fits into a memory.")
 app.command(DEFAULT)(cost.cost)
 app.command("fit")(fit.fit)
+app.command("layers")(cost_layers.layers)
