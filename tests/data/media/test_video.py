@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,55 @@ def test_pages_of_several_sizes_and_too_many_frames_are_refused(monkeypatch: pyt
     assert decode_frames(file.getvalue(), most=12) == "larger than 12 pixels"
     monkeypatch.setattr("qkv.data.media.images.MOST_FRAMES", 1)
     assert decode_frames(file.getvalue()) == "of more than 1 frames"
+
+
+def encoded(container: str, codec: str, frames: int, side: int = 32) -> bytes:
+    """A video that grows brighter, from 0 to 200."""
+    av: Any = pytest.importorskip("av", reason="PyAV is not installed")
+    out = io.BytesIO()
+    with av.open(out, "w", format=container) as file:
+        try:
+            stream = file.add_stream(codec, rate=10)
+        except ValueError:
+            pytest.skip(f"this PyAV has no encoder {codec}")
+        stream.width = stream.height = side
+        stream.pix_fmt = "yuv420p"
+        for i in range(frames):
+            pixels = np.full((side, side, 3), 200 * i // max(frames - 1, 1), np.uint8)
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        file.mux(stream.encode())
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("container", "codec"),
+    [("mp4", "mpeg4"), ("mov", "mpeg4"), ("avi", "mpeg4"), ("webm", "libvpx"), ("matroska", "mpeg4")],
+)
+def test_videos_of_every_container(container: str, codec: str) -> None:
+    data = encoded(container, codec, 6)
+    frames, gray = decode_frames(data), decode_frames(data, "gray")
+    assert not isinstance(frames, Skipped) and not isinstance(gray, Skipped)
+    assert frames.shape == (6, 3, 32, 32) and gray.shape == (6, 1, 32, 32) and frames.dtype == np.uint8
+    np.testing.assert_allclose(frames.mean((1, 2, 3)), np.arange(6) * 40, atol=8)
+
+
+def test_long_videos_are_thinned_evenly() -> None:
+    data = encoded("mp4", "mpeg4", 41)
+    frames = decode_frames(data, most=12 * 32 * 32)
+    assert not isinstance(frames, Skipped) and len(frames) == 11  # every fourth of 41
+    np.testing.assert_allclose(frames.mean((1, 2, 3)), np.arange(11) * 20, atol=8)
+    assert decode_frames(data, most=1023) == "larger than 1,023 pixels"
+
+
+def test_damaged_videos_are_skipped() -> None:
+    data = encoded("mp4", "mpeg4", 6)
+    assert str(decode_frames(data[:200])).startswith("no video that can be read")
+    assert str(decode_frames(b"\x1a\x45\xdf\xa3" + bytes(500))).startswith("no video that can be read")
+
+
+def test_videos_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(
+        ValueError, match=r"reading 'x\.mp4' needs av, which is not installed: pip install 'qkv\[video\]'"
+    ):
+        decode_frames(b"\0\0\0\x20ftypisom" + bytes(100), where="x.mp4")

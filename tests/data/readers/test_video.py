@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from qkv.data.readers.video import Clips
@@ -27,3 +30,24 @@ def test_animated_files_are_videos(tmp_path: Path) -> None:
     assert [e["video"].shape for e in found] == [(4, 1, 6, 6)] * 6 and counts.skipped.total() == 1
     np.testing.assert_allclose(found[0]["video"].mean((1, 2, 3)), [0, 20, 40, 60], atol=2)
     assert source.table("train").labels.count("b") == 3
+
+
+def mp4(frames: int) -> bytes:
+    av: Any = pytest.importorskip("av", reason="PyAV is not installed")
+    out = io.BytesIO()
+    with av.open(out, "w", format="mp4") as file:
+        stream = file.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 32, 32, "yuv420p"
+        for i in range(frames):
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(np.full((32, 32, 3), i, np.uint8), format="rgb24")))
+        file.mux(stream.encode())
+    return out.getvalue()
+
+
+def test_videos_beside_animated_pictures(tmp_path: Path) -> None:
+    animated(tmp_path / "a" / "0.gif", 4, 32)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "1.mp4").write_bytes(mp4(5))
+    source = Clips(path=str(tmp_path), test_path=str(tmp_path), validation_path=str(tmp_path))
+    found = read(source.table("train"), range(2), Counts())
+    assert sorted((e["label"], e["video"].shape) for e in found) == [("a", (4, 3, 32, 32)), ("b", (5, 3, 32, 32))]

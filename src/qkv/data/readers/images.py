@@ -14,7 +14,7 @@ from pydantic import Field
 
 from ...core.shuffle import text_hash
 from ..holdout import MOST, SHARE
-from ..media.image_files import Files, open_image_files, stamp_of
+from ..media.image_files import SUFFIXES, Files, open_image_files, stamp_of
 from ..media.images import MOST_PIXELS, Color, Pixels, decode, depth
 from ..source import SPLITS, Example, Skipped, Source, Split
 
@@ -167,6 +167,11 @@ class ImageFiles(ImageSource):
         return None, None
 
     @property
+    def suffixes(self) -> frozenset[str]:
+        """The endings of the names of files that are read."""
+        return SUFFIXES
+
+    @property
     def decode(self) -> Decode:
         return decode
 
@@ -192,7 +197,7 @@ class ImageFiles(ImageSource):
         if name is None:
             raise ValueError(f"no {self.holds}s are given: data.path=… is a folder of them, an archive, or a table")
         path = Path(name).expanduser().resolve()
-        return open_image_files(path, stamp_of(path), self.columns)
+        return open_image_files(path, stamp_of(path), self.columns, self.suffixes)
 
 
 class Images(ImageFiles, kind="images"):
