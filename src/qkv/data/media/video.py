@@ -47,8 +47,11 @@ def decode_frames(
     data: bytes, color: Color = "rgb", most: int = MOST_PIXELS, bits: int = 16, where: str = "a video"
 ) -> Frames | Skipped:
     """Decode the frames of a video (MP4, MOV, WebM, AVI and others, with PyAV), of an animated GIF, WebP or PNG, or the
-    pages of a TIFF; or return why it is skipped. Of a video with more than `most` pixels in all, every second, fourth … frame is
-    kept. Raises ValueError if PyAV is needed and not installed."""
+    pages of a TIFF; or return why it is skipped.
+
+    Of a video with more than `most` pixels in all, every second, fourth … frame is kept. Raises ValueError if PyAV is needed
+    and not installed.
+    """
     if _is_container(data):
         return _decode_container(data, color, most, where)
     frames = pages(data, color, most, bits, where)
