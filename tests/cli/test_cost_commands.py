@@ -1,0 +1,56 @@
+"""`qkv cost` with several names, --sweep, `fit` and `layers`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qkv.cli import main
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+def test_models_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "gpt2", "bert-base"]) == 0
+    printed = capsys.readouterr().out
+    assert "gpt2" in printed and "110M" in printed
+    assert main(["cost", "gpt2", "bert-base", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["model"], first["parameters"], second["cache"]) == ("gpt2", 124439808, None)
+
+
+def test_sweeps(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for ending, beginning in (("svg", "<svg"), ("html", "<!doctype html>")):
+        out = tmp_path / f"plot.{ending}"
+        assert main(["cost", "gpt2", "--sweep", "n_layers=1..4", "--out", str(out)]) == 0
+        text = out.read_text()
+        assert text.startswith(beginning) and "parameters" in text and "<script" not in text
+    capsys.readouterr()
+    assert main(["cost", "gpt2", "--sweep=tokens=128..1k", "--json"]) == 0
+    points = json.loads(capsys.readouterr().out)
+    assert [point["tokens"] for point in points] == [128, 256, 512, 1000]
+    assert points[0]["cache"] * 8 == points[2]["cache"] * 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["cost", "gpt2", "--sweep", "tokens=1k..1M"], "2,000 tokens are more than gpt2's context of 1,024"),
+        (["cost", "gpt2", "--sweep", "tokens=1..2", "--out", "a.png"], "--out draws an .svg or .html file, not a.png"),
+        (["cost", "fit", "gpt2", "--memory", "much"], "'much' is not a size of memory"),
+        (["cost", "layers", "--width", "100", "--heads", "7"], "n_heads=7 does not divide d_model=100"),
+        (["cost"], "missing argument 'RECIPE-OR-PRESET' (see `qkv cost --help`)"),
+    ],
+)
+def test_errors_are_one_sentence(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_fit_and_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "fit", "gpt2", "--for", "decoding", "--memory", "1GB"]) == 0
+    assert "weights in int4" in capsys.readouterr().out
+    assert main(["cost", "layers", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["flops"] == 1_074_790_400
