@@ -56,7 +56,7 @@ class Memory(HoldOutSource, kind="memory"):
         """
         splits = _splits(rows)
         if validation is not None:
-            splits["validation"] = _records(validation)
+            splits["validation"] = records(validation)
         held = Rows(splits, dict(columns or {}))
         known = _known.setdefault(held.fingerprint, held)
         return cls(fingerprint=known.fingerprint, **{split: len(part) for split, part in splits.items()})
@@ -130,16 +130,16 @@ _known: WeakValueDictionary[str, Rows] = WeakValueDictionary()
 def _splits(rows: Any) -> dict[Split, Sequence[Any]]:
     """Return the rows of each split; a data set without splits is the training split."""
     if not isinstance(rows, Mapping):
-        return {"train": _records(rows)}
+        return {"train": records(rows)}
     unknown = [name for name in rows if name not in _SPLIT_NAMES]
     if unknown or "train" not in rows:
         raise ValueError(
             f"a dictionary of rows has the keys train, validation and test, not {', '.join(map(str, rows))}"
         )
-    return {_SPLIT_NAMES[name]: _records(part) for name, part in rows.items()}
+    return {_SPLIT_NAMES[name]: records(part) for name, part in rows.items()}
 
 
-def _records(rows: Any) -> Sequence[Any]:
+def records(rows: Any) -> Sequence[Any]:
     """Rows by index: of a polars or pandas data frame as dictionaries; lists and data sets as they are."""
     if hasattr(rows, "to_dicts"):
         records: Sequence[Any] = rows.to_dicts()

@@ -13,6 +13,8 @@ from rich.console import Console
 
 from ..core.spec import Spec
 from ..data.memory import Memory
+from ..data.memory_series import MemorySeries
+from ..data.readers.time_series import SeriesSource
 from ..data.source import SPLITS, Skipped, Source
 from ..inference.run import Run, load
 from ..recipes.recipe import COMPARE, Recipe, override, tree
@@ -127,6 +129,11 @@ def _with_source(recipe: Recipe, data: Any, eval_data: Any, columns: Mapping[str
     """The recipe with data in memory. Raises ValueError if the examples lack a field that its task reads."""
     if isinstance(data, Source):
         return recipe.model_copy(update={"data": data})
+    if isinstance(recipe.data, SeriesSource):
+        if eval_data is not None or columns is not None:
+            raise ValueError("a series is split by time (data.shares), and all its columns are read: give data alone")
+        settings = {name: getattr(recipe.data, name) for name in SeriesSource.model_fields}
+        return recipe.model_copy(update={"data": MemorySeries.of(data, **settings)})
     fields = _FIELDS.get(recipe.task.kind) if recipe.task is not None else None
     names = columns if columns is not None or fields is None else _by_position(data, fields)
     source = Memory.of(data, eval_data, columns=names)

@@ -94,6 +94,24 @@ def test_formats_of_libsndfile_are_read_and_halves_of_them_are_not(kind: str, co
     assert isinstance(decode(file.getvalue()[: len(file.getvalue()) // 2]), Skipped)
 
 
+@pytest.mark.parametrize(
+    ("kind", "coding", "error"),
+    [
+        *(("WAV", "PCM_U8", 0.02), ("WAV", "PCM_24", 1e-6), ("WAV", "PCM_32", 1e-6), ("WAV", "ULAW", 0.05)),
+        *(("WAV", "ALAW", 0.05), ("WAV", "IMA_ADPCM", 0.2), ("WAV", "MS_ADPCM", 0.2), ("W64", "PCM_16", 1e-4)),
+        *(("OGG", "OPUS", 0.2), ("AU", "PCM_16", 1e-4), ("CAF", "ALAC_16", 1e-4)),
+    ],
+)
+def test_more_codings_are_read(kind: str, coding: str, error: float) -> None:
+    if coding not in soundfile.available_subtypes(kind):
+        pytest.skip(f"this libsndfile has no {coding}")
+    file = io.BytesIO()
+    soundfile.write(file, TONE, 8000, coding, format=kind)
+    found = decode(file.getvalue())
+    assert not isinstance(found, Skipped) and found[1] == 8000
+    np.testing.assert_allclose(found[0][20 : len(TONE)], TONE[20:], atol=error)  # ADPCM adapts to the sound
+
+
 @pytest.mark.parametrize("size", [0xFFFF_FFFF, 0x7FFF_FFFF, 0x7FFF_F000])
 def test_a_wav_file_from_a_pipe_is_read_to_its_end(size: int) -> None:
     plain, said = written(2), size.to_bytes(4, "little")
