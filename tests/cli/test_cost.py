@@ -22,3 +22,48 @@ def test_cost(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["shape"] == {"rows": 1, "length": 16, "source": 0}
     assert told["parameters"] == sum(part["parameters"] for part in told["parts"])
     assert told["memory"]["peak"] > told["memory"]["weights"] >= 4 * told["parameters"]
+    generation = told["generation"]
+    assert [row["name"] for row in generation["rows"]][:2] == ["a prompt of 16", "a token, bf16 cache"]
+    assert generation["rows"][1]["cache"] == 2 * 16 * 768 * 2 and told["whole_run"] is None
+
+
+def test_a_token_and_a_whole_training(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["cost", "gpt2", "n_layers=1", "--rows", "1", "--length", "16", "--hardware", "h100", "--context", "32"]
+    assert main([*command, "--tokens", "10B", "--devices", "8"]) == 0
+    printed = capsys.readouterr().out
+    for said in (
+        "after 32 tokens, on h100",
+        "a token, no cache",
+        "memory",
+        "A training of 10,000,000,000 tokens on 8 × h100",
+    ):
+        assert said in printed
+    assert all(said in printed for said in ("hours", "kWh", "dollars", "by hours × peak"))
+    described = '{"bf16": 1e12, "bandwidth": 1e10, "memory": 1e9}'
+    assert main([*command[:-4], "--hardware", described, "--tokens", "1e6", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["whole_run"]["price"] is None and told["whole_run"]["tokens"] == 1e6
+    assert told["generation"]["rows"][1]["seconds"] == told["generation"]["rows"][1]["bytes"] / 1e10
+
+
+def test_the_active_parameters_of_a_mixture(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "mixtral-8x7b", "n_layers=1", "--rows", "1", "--length", "8"]) == 0
+    assert "used by each token" in capsys.readouterr().out
+    assert main(["show", "mixtral-8x7b", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["active parameters"] < shown["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--hardware", "h10"], "there is no hardware 'h10'; did you mean 'h100'"),
+        (["--hardware", "{bf16}"], "--hardware is a name or a JSON object, not '{bf16}'"),
+        (["--tokens", "many"], "--tokens is a number such as 300e9 or 1.5B, not 'many'"),
+        (["--context", "4096"], "a context of 4,096 tokens is longer than the model's 1,024"),
+        (["--tokens", "1B", "--utilization", "2"], "utilization is a share of the peak above 0, at most 1, not 2.0"),
+    ],
+)
+def test_mistakes(given: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "gpt2", "n_layers=1", "--rows", "1", "--length", "16", *given]) == 2
+    assert message in capsys.readouterr().err

@@ -74,11 +74,17 @@ def _recipes() -> list[Row]:
     return [(name, str(yamls.load(text, name)["description"])) for name, text in recipe.packaged().items()]
 
 
+def _parameters(spec: Any) -> str:
+    """The number of parameters, and of those that a token uses if a mixture of experts leaves some out."""
+    total, active = spec.n_parameters, spec.cost().active
+    return f"{total:,} parameters" + ("" if active == total else f", {active:,} active")
+
+
 def _presets() -> list[Row]:
     from .. import families
 
     return [
-        (name, f"{families.preset(name).n_parameters:,} parameters. {_line(factory)}")
+        (name, f"{_parameters(families.preset(name))}. {_line(factory)}")
         for name, (factory, _) in families.PRESETS.items()
     ] + _kinds({name: cls for name, (cls, _) in families.presets().items() if name not in families.PRESETS})
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +11,10 @@ from .options import Device, Json, RecipeOrPreset, Settings
 from .say import console, echo_json
 
 if TYPE_CHECKING:
+    from ..cost.accelerators import Accelerator
+    from ..cost.whole_run import TrainingRun
     from ..experiments.costs import Costs
+    from ..experiments.generation_costs import GenerationCosts
 
 
 def cost(
@@ -22,10 +26,29 @@ def cost(
         bool,
         typer.Option("--data/--no-data", help="Whether to read the recipe's data for its vocabulary and lengths."),
     ] = True,
+    hardware: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|JSON",
+            help="The device for generation and for the whole run: `h100`, `h200`, `b200`, `a100`, `4090`, `m4`, `this`, or "
+            "described in JSON. [default: this, measured]",
+        ),
+    ] = None,
+    context: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens before the one that is generated. [default: a row's length]")
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="N", help="Tokens of a whole training, such as `300e9` or `1B`.")
+    ] = None,
+    devices: Annotated[int, typer.Option(metavar="N", min=1, help="Devices of the whole training.")] = 1,
+    utilization: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of peak speed that the whole training reaches (MFU).")
+    ] = 0.4,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Predict what training costs: parameters, FLOPs, memory of the largest batch, and an estimate of the time.
+    """Predict what training costs: parameters, FLOPs, memory of the largest batch, and an estimate of the time; what a
+    generated token costs; and with `--tokens`, a whole training: days, kWh and dollars.
 
     The recipe's tokenizer is trained as by `qkv train`, to count the real vocabulary. If the data can't be read, the
     largest possible vocabulary is counted, and the output says so. For a preset, training uses AdamW and batches of 8 × 512
@@ -33,7 +56,10 @@ def cost(
     """
     from .. import families
     from ..core.device import choose
+    from ..cost.accelerators import accelerator
+    from ..cost.whole_run import whole_run
     from ..experiments import costs
+    from ..experiments.generation_costs import of_generation
     from ..recipes.recipe import packaged
     from .show import load_preset, load_recipe
 
@@ -42,10 +68,20 @@ def cost(
         prediction = costs.of_preset(name, load_preset(name, changes), target, rows, length)
     else:
         prediction = costs.of_recipe(load_recipe(name, changes), target, rows, length, data)
+    where = accelerator(_described(hardware), target)
+    generation = of_generation(prediction.spec, context or prediction.shape.length, prediction.shape.source, where)
+    budget = None if tokens is None else _number(tokens)
+    run = None if budget is None else whole_run(prediction.flops_per_token, budget, where, "bf16", utilization, devices)
     if json:
-        echo_json(prediction.to_dict())
-    else:
-        _show(prediction)
+        more = {"generation": generation, "whole_run": run}
+        echo_json(prediction.to_dict() | {name: None if part is None else asdict(part) for name, part in more.items()})
+        return
+    _show(prediction)
+    if generation is not None:
+        _show_generation(generation)
+    if run is not None:
+        for line in _run_lines(run, where, utilization):
+            console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _show(costs: Costs) -> None:
@@ -59,10 +95,75 @@ def _show(costs: Costs) -> None:
     table.add_section()
     forward = sum(part.flops for part in costs.parts) / costs.shape.tokens
     table.add_row("total", f"{costs.parameters:,}", f"{forward:,.0f}")
+    if costs.active != costs.parameters:
+        table.add_row("used by each token", f"{costs.active:,}", "")
     out = console()
     out.print(table)
     for line in _lines(costs):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_generation(costs: GenerationCosts) -> None:
+    from rich.table import Table
+
+    source = f" and a source of {costs.source:,}" if costs.source else ""
+    out = console()
+    out.print(
+        f"\nGenerating one text, after {costs.context:,} tokens{source}, on {costs.hardware} (bf16), at the least:"
+    )
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for header in ("FLOPs", "bytes read", "cache", "time", "bound by"):
+        table.add_column(header, justify="right")
+    for row in costs.rows:
+        cache = _size(row.cache) if row.cache else "–"
+        table.add_row(row.name, f"{row.flops:.3g}", _size(row.bytes), cache, _time(row.seconds), row.bound)
+    out.print(table, highlight=False)
+    if len({row.cache for row in costs.rows if row.cache}) == 1:
+        from ..kv_cache.kinds import QuantizedCache
+
+        default = QuantizedCache()
+        out.print(f"int8 and int4 caches quantize rows from {default.residual + default.group} tokens on")
+
+
+def _run_lines(run: TrainingRun, hardware: Accelerator, utilization: float) -> list[str]:
+    devices = f"{run.devices:,} × {hardware.name}" if run.devices > 1 else hardware.name
+    length = f"{run.days:,.1f} days" if run.days >= 1 else f"{run.seconds / 3600:,.1f} hours"
+    lines = [
+        f"\nA training of {run.tokens:,.0f} tokens on {devices}, at {utilization:.0%} of its peak in bf16:",
+        f"  compute   {run.flops:.3g} FLOPs of the model; {run.hardware_flops:.3g} by hours × peak",
+        f"  time      {length}",
+    ]
+    lines += [] if run.kwh is None else [f"  energy    {run.kwh:,.0f} kWh"]
+    return lines + ([] if run.price is None else [f"  price     {run.price:,.0f} dollars"])
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def _described(hardware: str | None) -> Any:
+    """The name of a device, or its description. Raises ValueError for JSON that is no object."""
+    import json
+
+    if hardware is None or not hardware.lstrip().startswith("{"):
+        return hardware or "this"
+    try:
+        return json.loads(hardware)
+    except ValueError:
+        raise ValueError(f"--hardware is a name or a JSON object, not {hardware!r}") from None
+
+
+def _number(text: str) -> float:
+    """A number such as 300e9, 1.5B, 20M or 100k."""
+    factors = {"k": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+    try:
+        return float(text.rstrip("kMBGT")) * factors.get(text[-1:], 1.0)
+    except ValueError:
+        raise ValueError(f"--tokens is a number such as 300e9 or 1.5B, not {text!r}") from None
 
 
 def _lines(costs: Costs) -> list[str]:
@@ -86,24 +187,10 @@ def _lines(costs: Costs) -> list[str]:
     lines.append(f"  compute   {costs.flops:.3g} FLOPs; {costs.peak / 1e9:,.0f} GFLOP/s at best here")
     seconds = f"{costs.seconds:.2g}" if costs.seconds < 100 else f"{costs.seconds:,.0f}"
     lines.append(f"  time      about {seconds} s, {costs.tokens_per_second:,.0f} tokens/s: an estimate")
-    if costs.cache is not None:
-        (first, least), *others = costs.cache.items()
-        caches = ", ".join(f"{_size(size)} in {name}" for name, size in costs.cache.items())
-        if others and all(size == least for _, size in others):
-            caches = f"{_size(least)} in {first}; {_unquantized([name for name, _ in others])}"
-        lines.append(f"  decoding  the cache of a row of {shape.length:,} tokens takes {caches}")
     if costs.batches is not None:
         run = span(costs.seconds * costs.batches)
         lines.append(f"  the run   about {run} for {costs.batches:,} batches, without evaluations")
     return lines
-
-
-def _unquantized(names: list[str]) -> str:
-    """Why quantized caches are as large as the full one."""
-    from ..kv_cache.kinds import QuantizedCache
-
-    default = QuantizedCache()
-    return f"{' and '.join(names)} quantize rows from {default.residual + default.group} tokens on"
 
 
 def _size(size: int) -> str:

@@ -37,7 +37,7 @@ def show(
         if data:
             raise ValueError(f"{name} is a preset, which has no data; --data is for recipes")
         spec = load_preset(name, changes)
-        _print({"preset": name, "parameters": spec.n_parameters, "model": spec.to_dict()}, json)
+        _print({"preset": name, **_parameters(spec), "model": spec.to_dict()}, json)
         return
     if (folder := Path(name)).is_dir() and is_hub(folder) and not (folder / RECIPE).is_file():
         _show_hub_model(folder, data, changes, json)
@@ -62,7 +62,7 @@ def _show_hub_model(folder: Path, data: bool, changes: list[str], json: bool) ->
     if changes:
         raise ValueError(f"{folder} is a model without a recipe; leave out {changes[0]!r}")
     spec = hub_load.spec(folder)
-    _print({"directory": str(folder), "parameters": spec.n_parameters, "model": spec.to_dict()}, json)
+    _print({"directory": str(folder), **_parameters(spec), "model": spec.to_dict()}, json)
 
 
 def load_recipe(name: str, changes: list[str]) -> Recipe:
@@ -137,3 +137,9 @@ def _grow(tree: Tree, node: Mapping[str, Any]) -> None:
         else:
             shown = f"{value:,}" if key == "parameters" else dumps(value, ensure_ascii=False)
             tree.add(f"{escape(key)}: {escape(shown)}")
+
+
+def _parameters(spec: ModelSpec) -> dict[str, int]:
+    """The number of parameters, and of those that a token uses if a mixture of experts leaves some out."""
+    active = spec.cost().active
+    return {"parameters": spec.n_parameters} | ({} if active == spec.n_parameters else {"active parameters": active})

@@ -46,6 +46,8 @@ class Costs:
     batches:  number of batches in the training; None if the settings don't limit it.
     cache:    bytes of the KV cache for one row of the batch's length, including the encoder's keys and values, by precision;
               None if no layer has one, or a layer has a cache of its own kind.
+    active:   parameters that a token uses: of the experts of a mixture only those that its router picks.
+    spec:     of the model; not part of the JSON.
     basis:    where the vocabulary and the lengths of rows come from.
     """
 
@@ -62,6 +64,8 @@ class Costs:
     seconds: float
     batches: int | None = None
     cache: dict[str, int] | None = None
+    active: int = 0
+    spec: ModelSpec | None = None
     basis: str = ""
 
     @property
@@ -69,7 +73,9 @@ class Costs:
         return self.flops / self.shape.tokens
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "flops_per_token": self.flops_per_token, "tokens_per_second": self.tokens_per_second}
+        fields = asdict(replace(self, spec=None))
+        del fields["spec"]
+        return {**fields, "flops_per_token": self.flops_per_token, "tokens_per_second": self.tokens_per_second}
 
     @property
     def tokens_per_second(self) -> float:
@@ -182,6 +188,8 @@ def of_model(
         peak=peak,
         seconds=time.seconds(flops, peak, device.type, precision, spec.d_model),
         cache=_caches(spec, shape),
+        active=spec.cost().active,
+        spec=spec,
     )
 
 
