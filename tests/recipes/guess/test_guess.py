@@ -298,3 +298,11 @@ def test_a_text_in_latin_1_is_read_as_such(tmp_path: Path) -> None:
     path = tmp_path / "reviews.tsv"
     path.write_bytes(reviews_csv(tmp_path).read_text().replace("dog", "bär").replace(",", "\t").encode("latin-1"))
     assert "data.encoding=latin-1" in guess(path).settings
+
+
+def test_a_parquet_file(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    rows = [{"review": f"a long review of film {i}", "stars": i % 3} for i in range(60)]
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    guessed = guess(tmp_path / "a.parquet")
+    assert guessed.recipe == "classify" and {"data.text=review", "data.label=stars"} <= set(guessed.settings)

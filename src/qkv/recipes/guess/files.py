@@ -14,6 +14,7 @@ from ...data.files.compressed import bare_name, open_bytes
 from ...data.files.csv_tsv import Cells, Form
 from ...data.files.json_lines import json_object
 from ...data.files.lines import Lines
+from ...data.files.parquet import SUFFIX, ParquetRows
 from .result import Guess
 from .tables import ROWS, Column, is_number, of_columns
 
@@ -24,6 +25,9 @@ MOST_CLASSES = 40  # of a file with a label and a text on each line
 
 def of_file(path: Path) -> Guess | str:
     """Guess a recipe for a file, or return what was seen if nothing fits. Text that is not UTF-8 is read as Latin-1."""
+    if path.suffix == SUFFIX:
+        rows = ParquetRows(path)
+        return _records(path, [rows[i] for i in range(min(len(rows), ROWS))], len(rows))
     if _is_utf8(bytes(open_bytes(path)[:BEGINNING])):
         return _in_encoding(path, "utf-8")
     found = _in_encoding(path, "latin-1")
@@ -91,24 +95,29 @@ def _json_lines(path: Path, encoding: str) -> Guess | str:
     for i in range(min(len(lines), ROWS)):
         if lines[i].strip() and isinstance(record := json_object(lines[i], lines.where(i)), dict):
             records.append(record)
+    return _records(path, records, len(lines))
+
+
+def _records(path: Path, records: list[dict[str, Any]], count: int) -> Guess | str:
+    """Guess a recipe for `count` records, of which these are the first."""
     fields = list(dict.fromkeys(name for record in records for name in record))
     kept = {name: [record[name] for record in records if record.get(name) is not None] for name in fields}
     for name in fields:
         if all(_is_conversation(value) for value in kept[name]):
             settings = (f"data.path={path}", *(() if name == "messages" else (f"data.messages={name}",)))
-            return Guess("chat", settings, (f"{counted(len(lines), 'line')}; {name!r} holds conversations",))
+            return Guess("chat", settings, (f"{counted(count, 'line')}; {name!r} holds conversations",))
     if {"context", "question", "answer"} <= set(fields):
         settings = ("data.kind=questions", f"data.path={path}")
-        return Guess("answer", settings, (f"{counted(len(lines), 'question')} about texts, with their answers",))
+        return Guess("answer", settings, (f"{counted(count, 'question')} about texts, with their answers",))
     lists = [name for name in fields if all(isinstance(value, list) for value in kept[name])]
     if lists and "answer" in fields:
         text = next((name for name in fields if name not in (lists[0], "answer")), "text")
         settings = ("data.kind=choices", f"data.path={path}", f"data.text={text}", f"data.choices=[{lists[0]}]")
-        return Guess("choose", settings, (f"{counted(len(lines), 'line')}; {lists[0]!r} holds candidates",))
+        return Guess("choose", settings, (f"{counted(count, 'line')}; {lists[0]!r} holds candidates",))
     columns = [
         Column(name, [str(value) for value in kept[name] if isinstance(value, str | int | float)]) for name in fields
     ]
-    return of_columns(path, columns, len(lines), (), table=False)
+    return of_columns(path, columns, count, (), table=False)
 
 
 def _is_conversation(value: Any) -> bool:
