@@ -68,6 +68,13 @@ def look(
             help="Switch heads off, such as `0.3,5.1`, and show the prediction with and without them.",
         ),
     ] = None,
+    patch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="A text of as many tokens: show which layer and token of the input carry what tells the two apart.",
+        ),
+    ] = None,
     serve: Annotated[
         bool,
         typer.Option("--serve", help="Serve a live page on this machine: other texts, heads switched off or scaled."),
@@ -103,6 +110,8 @@ def look(
         _serve(loaded, inputs or _lines(), port, chosen)
         return
     figure = changed_look(loaded, inputs or _lines(), _switched_off(loaded, off), **chosen)
+    if patch is not None:
+        figure = _with_patching(loaded, figure, patch, target)
     if pair is not None:
         breakdown = figure.score(*pair[1:], group=pair[0])
         echo(dumps(breakdown.to_json()) if json else str(breakdown))
@@ -111,6 +120,17 @@ def look(
     else:
         figure.save(path)
         _tell(figure, path)
+
+
+def _with_patching(run: Run, figure: Figure, other: str, target: str | None) -> Figure:
+    """The figure with the heat map of patching from its first input into another text."""
+    from dataclasses import replace
+
+    from ..inference.look.patching import patching_panel
+
+    first, *rest = figure.views
+    panel = patching_panel(run, first.text, other, target)
+    return replace(figure, views=(replace(first, panels=(*first.panels, panel)), *rest))
 
 
 def _tell(figure: Figure, path: Path) -> None:

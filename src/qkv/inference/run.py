@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast, overload
 
@@ -32,6 +33,8 @@ from ..directories.sentence_transformers import Pooling
 from ..explain.explanation import Explanation
 from ..generation import Generation
 from ..generation.settings import GenerationOptions, SingleOutputOptions
+from ..look.activations import Activations, intervene, record
+from ..look.activations.intervene import Changes
 from ..recipes import imports as recipe_imports
 from ..recipes import places
 from ..recipes.recipe import Recipe
@@ -214,6 +217,14 @@ class Run(LoadedModel):
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> float | list[float]:
         """Return the similarity of two texts, or of a[i] and b[i], see `qkv.inference.classify.similarity`."""
         return _one_or_all(a, similarity(self, _listed(a), _beside(a, b, "b") or []))
+
+    def record(self, names: Iterable[str] | str | None = None) -> AbstractContextManager[Activations]:
+        """Record named activations of every pass inside a `with` block, see `qkv.look.activations.record`."""
+        return record(self.model, names)
+
+    def intervene(self, changes: Changes) -> AbstractContextManager[None]:
+        """Change activations in every pass inside a `with` block, see `qkv.look.activations.intervene`."""
+        return intervene(self.model, changes)
 
     def look(self, inputs: str | Path | Sequence[str | Path], **options: Any) -> Figure:
         """Return the attention of every layer and head on each input as a figure, with the options of
