@@ -29,9 +29,10 @@ def patching_panel(run: LoadedModel, text: str, other: str, target: str | None =
     model, (arguments, options) = run.model, passing.inputs
     ids = run.text_model.encode(other)
     if len(ids) != arguments[0].shape[1]:
+        count = arguments[0].shape[1]
         raise ValueError(
-            f"patching puts a token of one text in the place of that of another; {text!r} has {arguments[0].shape[1]} tokens "
-            f"and {other!r} {len(ids)}, so choose texts with equally many"
+            f"patching puts a token of one text in the place of that of another; {text!r} has {count} tokens and {other!r} "
+            f"{len(ids)}, so choose texts with equally many"
         )
     corrupted = (torch.tensor([ids], device=model.device), *arguments[1:])
     if options or any(not isinstance(one, Tensor) for one in arguments):
