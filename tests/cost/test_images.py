@@ -10,7 +10,7 @@ import torch
 from qkv.cost.flops import Shape, parts, training_flops
 from qkv.cost.images import image_batch, image_tokens
 from qkv.cost.memory import predict
-from qkv.experiments.costs import of_preset
+from qkv.experiments.costs.training import of_preset
 from qkv.families import preset
 from qkv.layers.patches import masked_layout
 from qkv.models.build import build

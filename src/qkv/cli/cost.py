@@ -13,8 +13,8 @@ from .say import console, echo_json
 if TYPE_CHECKING:
     from ..cost.accelerators import Accelerator
     from ..cost.whole_run import TrainingRun
-    from ..experiments.costs import Costs
-    from ..experiments.generation_costs import GenerationCosts
+    from ..experiments.costs.generation import GenerationCosts
+    from ..experiments.costs.training import Costs
 
 
 def cost(
@@ -58,8 +58,8 @@ def cost(
     from ..core.device import choose
     from ..cost.accelerators import accelerator
     from ..cost.whole_run import whole_run
-    from ..experiments import costs
-    from ..experiments.generation_costs import of_generation
+    from ..experiments.costs import training as costs
+    from ..experiments.costs.generation import of_generation
     from ..recipes.recipe import packaged
     from .show import load_preset, load_recipe
 

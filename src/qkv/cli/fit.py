@@ -12,7 +12,7 @@ from .say import console, echo, echo_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..experiments.fit import DecodingFit, Fit, Lever, Model, TrainingFit
+    from ..experiments.costs.fit import DecodingFit, Fit, Lever, Model, TrainingFit
 
 
 def fit(
@@ -42,7 +42,7 @@ def fit(
     from .. import families
     from ..cost.fit import read_size
     from ..cost.images import image_tokens
-    from ..experiments.fit import of_preset
+    from ..experiments.costs.fit import of_preset
     from ..recipes.recipe import packaged
     from .show import load_preset, load_recipe
 

@@ -11,7 +11,7 @@ from run_tiny import TINY
 
 from qkv.cli import main
 from qkv.cost.flops import Shape
-from qkv.experiments.costs import of_preset, of_recipe
+from qkv.experiments.costs.training import of_preset, of_recipe
 from qkv.experiments.train import train
 from qkv.families import preset
 from qkv.inference.run import load

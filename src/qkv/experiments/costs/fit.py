@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from ..attention.multi_head import Attention
-from ..cost.fit import (
+from ...attention.multi_head import Attention
+from ...cost.fit import (
     Decoding,
     decoding_memory,
     deepest,
@@ -23,14 +23,14 @@ from ..cost.fit import (
     weights_bytes,
     widest,
 )
-from ..cost.flops import Shape
-from ..cost.memory import Plan
-from ..layers.lora import LoRA
-from ..models.base import ModelSpec
-from ..models.transformer import Transformer
-from ..patterns.basic import Causal, Full, window
-from ..training.settings import Training
-from .memory_check import plan_of
+from ...cost.flops import Shape
+from ...cost.memory import Plan
+from ...layers.lora import LoRA
+from ...models.base import ModelSpec
+from ...models.transformer import Transformer
+from ...patterns.basic import Causal, Full, window
+from ...training.settings import Training
+from ..memory_check import plan_of
 
 CPU = torch.device("cpu")
 FORMULA = "formula"

@@ -8,7 +8,7 @@ import pytest
 
 import qkv
 from qkv.cost.flops import Shape
-from qkv.experiments.fit import decoding_fit, of_preset, training_fit
+from qkv.experiments.costs.fit import decoding_fit, of_preset, training_fit
 from qkv.training.settings import Training
 
 TINY: dict[str, Any] = {"n_layers": 2, "d_model": 32, "n_heads": 8, "vocab_size": 64, "max_positions": 64}

@@ -9,24 +9,24 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from ..core.batch import Batch
-from ..cost import time
-from ..cost.flops import Part, Shape, parts, training_flops
-from ..cost.hardware import available
-from ..cost.images import image_tokens
-from ..cost.kv_cache import cache_bytes
-from ..cost.memory import Memory, predict
-from ..cost.throughput import peak_flops
-from ..layers.lora import Adapter
-from ..models.base import ModelSpec
-from ..models.transformer import Transformer
-from ..recipes.recipe import Recipe
-from ..training.mixed_precision import DTYPES, Precision, choose
-from ..training.objective import Objective
-from ..training.settings import Training
-from .batch_shape import allowed, widest
-from .memory_check import plan_of
-from .train import Job
+from ...core.batch import Batch
+from ...cost import time
+from ...cost.flops import Part, Shape, parts, training_flops
+from ...cost.hardware import available
+from ...cost.images import image_tokens
+from ...cost.kv_cache import cache_bytes
+from ...cost.memory import Memory, predict
+from ...cost.throughput import peak_flops
+from ...layers.lora import Adapter
+from ...models.base import ModelSpec
+from ...models.transformer import Transformer
+from ...recipes.recipe import Recipe
+from ...training.mixed_precision import DTYPES, Precision, choose
+from ...training.objective import Objective
+from ...training.settings import Training
+from ..batch_shape import allowed, widest
+from ..memory_check import plan_of
+from ..train import Job
 
 ROWS, LENGTH = 8, 512  # the batch of a model without a recipe
 CACHES = {"bf16": None, "int8": "int8", "int4": "int4"}

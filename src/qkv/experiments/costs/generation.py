@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..cost.accelerators import Accelerator
-from ..cost.decoding import Work, prompt, token, token_without_cache
-from ..cost.kv_cache import cache_bytes
-from ..models.base import ModelSpec
-from ..models.transformer import Transformer
+from ...cost.accelerators import Accelerator
+from ...cost.decoding import Work, prompt, token, token_without_cache
+from ...cost.kv_cache import cache_bytes
+from ...models.base import ModelSpec
+from ...models.transformer import Transformer
 
 CACHES = {"bf16 cache": None, "int8 cache": "int8", "int4 cache": "int4"}
 
