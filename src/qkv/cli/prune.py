@@ -90,6 +90,8 @@ def prune(
     for stack, removed in result.layers.items():
         echo(f"{stack}: removed layers {', '.join(map(str, removed))}")
     echo(f"parameters: {before:,} → {after:,} ({after / before - 1:+.1%})")
+    faster = result.speeds["after"] / result.speeds["before"]
+    echo(f"speed: {result.speeds['before']:,.0f} → {result.speeds['after']:,.0f} per second ({faster:.2f}×)")
     for name in result.metrics["before"]:
         values = [f"{stage} {metrics[name]:.4g}" for stage, metrics in result.metrics.items() if name in metrics]
         echo(f"{name}: {', '.join(values)}")

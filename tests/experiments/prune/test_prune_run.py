@@ -40,6 +40,7 @@ def test_a_share_of_the_heads(trained: Path, tmp_path: Path):
     assert stored["heads"] == result.heads and set(stored["metrics"]) == {"before", "pruned"}
     assert result.curve[0][0] == 0.0 and len(result.curve) == 10
     assert result.curve[0][1].keys() == result.metrics["before"].keys()
+    assert result.speeds.keys() == {"before", "after"} and min(result.speeds.values()) > 0
     page = (result.folder / "pruning.html").read_text()
     assert "encoder.0" in page and "How many heads are needed" in page
     assert isinstance(small.generate("b a c"), str)  # a run like any other

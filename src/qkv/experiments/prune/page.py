@@ -10,7 +10,7 @@ from ...look.chart import Series, line_chart
 from ...look.formatting import scaled, shown
 from ...look.heatmap import heat_map
 from ...look.html import render
-from ...look.svg import tag
+from ...look.svg import readable, tag
 from ...metrics.display import display_of
 from ..report.story import Section
 from ..report.table import table
@@ -38,6 +38,7 @@ def write_page(result: Pruned, sizes: Mapping[str, int]) -> Path:
         facts=[
             ("parameters", f"{after:,}", f"{before:,} before"),
             ("smaller by", f"{1 - after / before:.1%}", ""),
+            ("speed", f"{result.speeds['after'] / result.speeds['before']:.2f}×", _speed(result)),
             *([("measured by", result.by, "")] if result.importance else []),
         ],
         sections=[section for section in sections if section is not None],
@@ -45,6 +46,10 @@ def write_page(result: Pruned, sizes: Mapping[str, int]) -> Path:
     path = result.folder / PAGE
     write_text(path, page)
     return path
+
+
+def _speed(result: Pruned) -> str:
+    return f"{readable(result.speeds['after'])} a second, {readable(result.speeds['before'])} before"
 
 
 def _words(result: Pruned) -> str:

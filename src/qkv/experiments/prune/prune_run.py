@@ -29,6 +29,7 @@ from ..train import train
 from .examples import batches, loss_over, mean_loss, recipe_of, repeated, sum_loss
 from .page import write_page
 from .result import Pruned
+from .speed import speeds
 
 By = Literal["gradient", "ablation", "gates"]
 METHODS = ("gradient", "ablation", "gates")
@@ -95,7 +96,8 @@ def prune(
     metrics["pruned"] = after.metrics
     if finetune is not None:
         _finetune(pruned, folder, finetune, changes, overwrite, device, console)
-        metrics["finetuned"] = job.evaluated(load(folder, device)).metrics
+        pruned = load(folder, device)
+        metrics["finetuned"] = job.evaluated(pruned).metrics
     result = Pruned(
         run.name,
         folder,
@@ -108,6 +110,7 @@ def prune(
         parameters,
         metrics,
         before.examples,
+        job.speeds(pruned),
     )
     write_text(folder / PRUNING, result.to_json())
     write_page(result, {name: layer.n_heads for name, layer in job.layers.items()})
@@ -203,6 +206,11 @@ class _Job:
         self._tell("evaluating")
         run = Run(run.model, run.tokenizer, run.generation, run.task, self.recipe, run.path)
         return evaluate_run(run, "test")
+
+    def speeds(self, pruned: Run) -> dict[str, float]:
+        """The speed of the run before and after."""
+        self._tell("measuring speed")
+        return speeds(self.run, pruned)
 
     def _tell(self, text: str) -> None:
         if self.console.is_terminal:

@@ -15,7 +15,8 @@ class Pruned:
     importance: of each head, by layer; empty if heads were given by name.
     curve:      (share of heads without output, loss, metrics) on the validation split, before anything is removed.
     parameters: before and after.
-    metrics:    on the test split: "before", "pruned" and, after fine-tuning, "finetuned".
+    metrics:    on `examples` of the test split: "before", "pruned" and, after fine-tuning, "finetuned".
+    speeds:     "before" and "after": generated tokens per second, or examples where no text is generated.
     """
 
     source: str
@@ -29,7 +30,7 @@ class Pruned:
     parameters: tuple[int, int]
     metrics: dict[str, dict[str, float]]
     examples: int
-    notes: list[str] = field(default_factory=list)
+    speeds: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the result as JSON."""
