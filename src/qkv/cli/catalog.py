@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -33,7 +33,7 @@ def list_(
     ] = None,
     json: Json = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write an SVG and a PNG of every pattern to DIR.")
+        Path | None, typer.Option("--out", metavar="DIR", help="Write pictures of all patterns or positions to DIR.")
     ] = None,
 ) -> None:
     """List recipes, presets, metrics, or the kinds of a part, with a line about each."""
@@ -47,9 +47,9 @@ def list_(
 
         raise ValueError(f"there is no list of {what!r}; {nearest(what, LISTS)}")
     if out is not None:
-        if what != "patterns":
-            raise ValueError(f"--out is for the pictures of patterns, and {what} have none; leave it out")
-        _save(out)
+        if what not in ("patterns", "positions"):
+            raise ValueError(f"--out is for the pictures of patterns and positions, and {what} have none; leave it out")
+        _save(out) if what == "patterns" else _save_positions(out)
     if what == "patterns" and not json:
         _draw()
         return
@@ -94,6 +94,27 @@ def _patterns() -> list[Row]:
 
     rows = [(x.spelling, f"{x.about} {_pairs(x)}" + f" {x.paper}." * bool(x.paper)) for x in GALLERY]
     return rows + _patterns_from_outside()
+
+
+def _save_positions(folder: Path) -> None:
+    """Draw every position scheme that has something to show before training."""
+    from ..look.position_pictures import picture
+    from ..positions.base import Position
+
+    folder.mkdir(parents=True, exist_ok=True)
+    names, without = [], []
+    for name, kind in Position.kinds.items():
+        try:
+            drawn = picture(cast(Position, kind()))
+        except (ValueError, TypeError, NotImplementedError):
+            drawn = None
+        if drawn is None:
+            without.append(name)
+            continue
+        (folder / f"{name}.svg").write_text(drawn, encoding="utf-8")
+        names.append(f"{name}.svg")
+    left_out = f"; not drawn, because they are learned or need a grid: {', '.join(without)}" if without else ""
+    console().print(f"{folder}: {', '.join(names)}{left_out}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _patterns_from_outside() -> list[Row]:
