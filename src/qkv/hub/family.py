@@ -24,6 +24,9 @@ from .values import ARCHITECTURES, PROBABILITY, Maybe, check_values, shown
 Table = tuple[Row, ...]
 UNSAID = object()  # the value of a size that a spec lacks, such as whether its head is tied, for a spec without a head
 
+DIVIDED = ("llama", "gemma2", "gemma3_text")
+"""Model types that `transformers` refuses to load unless the number of heads divides the width, whatever `head_dim` is."""
+
 
 @dataclass(frozen=True)
 class Class:
@@ -153,6 +156,12 @@ class Family:
             config |= self.labels.write(labels, sizes)
         if self.is_encoder_decoder:
             config["is_encoder_decoder"] = True
+        width, heads = config.get("hidden_size"), config.get("num_attention_heads")
+        if self.model_type in DIVIDED and width % heads:
+            raise ValueError(
+                f"{self.model_type} needs a number of heads that divides its width in transformers, and this model has "
+                f"{heads} heads and a width of {width}"
+            )
         return config
 
     def sizes(self, spec: Transformer) -> tuple[str, dict[str, Any]]:
