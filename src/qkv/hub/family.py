@@ -156,11 +156,10 @@ class Family:
             config |= self.labels.write(labels, sizes)
         if self.is_encoder_decoder:
             config["is_encoder_decoder"] = True
-        width, heads = config.get("hidden_size"), config.get("num_attention_heads")
-        if self.model_type in DIVIDED and width % heads:
+        if self.model_type in DIVIDED and config["hidden_size"] % config["num_attention_heads"]:
             raise ValueError(
                 f"{self.model_type} needs a number of heads that divides its width in transformers, and this model has "
-                f"{heads} heads and a width of {width}"
+                f"{config['num_attention_heads']} heads and a width of {config['hidden_size']}"
             )
         return config
 
