@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from qkv.cli import main
+from qkv.core.layout import Layout
 from qkv.look.position_pictures import picture
 from qkv.positions.absolute import Learned, NoPosition, Sinusoidal
-from qkv.positions.base import Position
+from qkv.positions.base import Position, PositionModule, Widths
 from qkv.positions.bias import ALiBi, T5Buckets
 from qkv.positions.rotary import Rotary
 
@@ -48,3 +50,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "not drawn, because they are learned or need a grid: " in said and "learned" in said
     assert main(["list", "norms", "--out", str(tmp_path)]) == 2
     assert "--out is for the pictures of patterns and positions, and norms have none" in capsys.readouterr().err
+
+
+def test_a_narrow_table_shows_the_coordinates_that_it_has():
+    class Narrow(PositionModule):
+        def embed(self, layout: Layout) -> torch.Tensor:
+            return torch.zeros(layout.shape[1], 10)
+
+    class Own(Position, kind="narrow-for-this-test"):
+        def module(self, widths: Widths) -> PositionModule:
+            return Narrow()
+
+    drawn = picture(Own())
+    assert drawn is not None and "coordinate 8" in drawn and "coordinate 16" not in drawn

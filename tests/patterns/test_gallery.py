@@ -64,9 +64,9 @@ def test_list_names_patterns_from_outside(capsys: pytest.CaptureFixture[str]) ->
         del Pattern.kinds["odd-test"]
 
 
-def test_only_patterns_have_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_patterns_and_positions_have_pictures(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "presets", "--out", "pictures"]) == 2
-    assert "--out is for the pictures of patterns, and presets have none" in capsys.readouterr().err
+    assert "--out is for the pictures of patterns and positions, and presets have none" in capsys.readouterr().err
 
 
 # -- the page -----------------------------------------------------------------------------------------------------------

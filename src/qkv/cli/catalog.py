@@ -106,7 +106,12 @@ def _save_positions(folder: Path) -> None:
     for name, kind in Position.kinds.items():
         try:
             drawn = picture(cast(Position, kind()))
-        except (ValueError, TypeError, NotImplementedError):
+        except (
+            ValueError,
+            TypeError,
+            NotImplementedError,
+            RuntimeError,
+        ):  # it needs settings, or another kind of layout
             drawn = None
         if drawn is None:
             without.append(name)

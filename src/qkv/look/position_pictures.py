@@ -37,7 +37,7 @@ def _added(module: PositionModule, layout: Layout) -> list[Markup]:
     if values is None:
         return []
     table = values.reshape(LENGTH, -1).float()
-    some = (0, 8, 16, 32)
+    some = [i for i in (0, 8, 16, 32) if i < table.shape[1]]
     lines = [Series(f"coordinate {i}", _points(table[:, i])) for i in some]
     products = Series("p₀ · pₖ", _points(table @ table[0]))
     return [
