@@ -97,6 +97,7 @@ class Task(Spec, role="task"):
     roles: ClassVar[tuple[str, ...]] = ()
     tells_classes: ClassVar[bool] = False
     predicts_without_input: ClassVar[bool] = False
+    fields: ClassVar[tuple[str, ...]] = ()  # that every example must have
     _predict: ClassVar[Callable[..., Iterable[Any]] | None] = None
 
     @property
@@ -111,6 +112,17 @@ class Task(Spec, role="task"):
         Raises ValueError if data, model and task don't fit together.
         """
         return self
+
+    def check_fields(self, example: Example) -> None:
+        """Raise ValueError if an example lacks a field that the task reads."""
+        missing = next((name for name in self.fields if name not in example), None)
+        if missing is not None:
+            there = ", ".join(name for name in example if name not in ("where", "piece"))
+            wanted = f"{', '.join(self.fields[:-1])} and {self.fields[-1]}"
+            raise ValueError(
+                f"the task {self.kind} reads {wanted}, and the data have {there or 'nothing'} but no {missing}; name the "
+                f"column that holds it, as data.{missing}=…, or choose another source"
+            )
 
     def with_global_tokens(self) -> Self:
         """The task for a model with global tokens, with its default choice of which tokens of a row are global. By

@@ -437,6 +437,8 @@ def first_examples(recipe: Recipe) -> dict[Split, Example]:
         example = next(recipe.data.examples(split, seed=recipe.seed, shuffle=False), None)
         if example is None:
             raise ValueError(f"the {split} split of the data has no examples")
+        if recipe.task is not None:
+            recipe.task.check_fields(example)
         examples[split] = example
     return examples
 

@@ -38,3 +38,11 @@ def test_an_answer_that_is_no_candidate(answer: Any, said: str, tokenizer: Token
     with pytest.raises(ValueError, match=said):
         Choice().item(example, tokenizer, chance())
     assert Choice(on_error="skip").item(example, tokenizer, chance()) == "whose answer is no candidate"
+
+
+def test_data_without_candidates_are_refused_before_training() -> None:
+    with pytest.raises(
+        ValueError, match="reads text, choices and answer, and the data have text but no choices; name the"
+    ):
+        Choice().check_fields({"text": "a question", "where": "x.parquet, row 1"})
+    Choice().check_fields({"text": "a question", "choices": ["a", "b"], "answer": 0})

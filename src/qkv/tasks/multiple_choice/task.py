@@ -26,6 +26,8 @@ class Choice(Sentences, kind="choice"):
     of a text's candidates (Radford et al. 2018, §3.3). The head is a `sequence-classifier` with one label.
     """
 
+    fields = ("text", "choices", "answer")
+
     @property
     def n_labels(self) -> int | None:
         return 1

@@ -46,6 +46,8 @@ class Answer(Task, kind="answer"):
                     default there (Longformer, Beltagy et al. 2020, §3); or `none`.
     """
 
+    fields = ("question", "context", "answers")
+
     longest: int = Field(default=384, ge=16)
     overlap: int = Field(default=128, ge=0)
     longest_answer: int = Field(default=30, ge=1)
