@@ -208,7 +208,10 @@ def _change(data: Any, bases: list[Any], dice: random.Random) -> None:
     if how == 0 and isinstance(container, dict):
         del container[key]
     elif how == 1 and isinstance(container, list):
-        container[key : key + 1] = [container[key]] * dice.choice([2, 40, 2000])
+        times = min(
+            dice.choice([2, 40, 2000]), max(2, 200_000 // len(places))
+        )  # repeats of repeats would fill the memory
+        container[key : key + 1] = [container[key]] * times
     elif how == 2:
         at, name = dice.choice(list(_places(other)))
         container[key] = json.loads(json.dumps(at[name]))
