@@ -22,7 +22,7 @@ from ..kernels.plan import Plan
 from ..kv_cache.full import CrossState, InputState, KeyValueState, LayerState, SlotTables, State
 from ..kv_cache.kinds import CacheKind
 from ..kv_cache.quantization import QuantizedKV
-from ..layers.linear import Linear
+from ..layers.low_rank import AttentionRanks, linear, matrix_size
 from ..layers.norm import NoNorm, Norm
 from ..patterns.algebra import parts_of
 from ..patterns.basic import Causal, Full, Pattern
@@ -158,6 +158,7 @@ class Attention(Mixer, kind="attention"):
     OpenAI 2025), or "zero", softmax₁(x)_i = eˣⁱ / (1 + Σ eˣʲ) (Miller 2023, "Attention is off by one").
     `pruned_heads` are the indices, among `n_heads`, of heads that were removed (`qkv.pruning`). The others keep their width
     and their position bias; a key-value head without query heads is removed too.
+    `low_rank` gives projections the rank of their factors, W = U V (`layers.low_rank`).
     """
 
     n_heads: int = Field(gt=0)
@@ -177,6 +178,7 @@ class Attention(Mixer, kind="attention"):
     weighting: Weighting = Softmax()
     sink: Literal["none", "zero", "learned"] = "none"
     pruned_heads: tuple[int, ...] = ()
+    low_rank: AttentionRanks = AttentionRanks()
 
     adds_bias = True
 
@@ -288,7 +290,9 @@ class Attention(Mixer, kind="attention"):
     def cost(self, d_model: int, tokens: int = 0, pairs: int = 0, memory: int = 0) -> Cost:
         """`tokens` queries, `pairs` (query, key) pairs; `memory` tokens are projected to keys in cross-attention."""
         h, k, d, e = self.widths(d_model)
-        queries, keys, out = d_model * h * d, d_model * k * (d + e), h * e * d_model
+        ranks = self.low_rank
+        queries, out = matrix_size(d_model, h * d, ranks.q), matrix_size(h * e, d_model, ranks.out)
+        keys = matrix_size(d_model, k * d, ranks.k) + matrix_size(d_model, k * e, ranks.v)
         biases = (h * d + k * (d + e)) * self.bias + d_model * self._out_bias
         flops = 2 * ((queries + out) * tokens + keys * (memory or tokens)) + 2 * pairs * h * (self.score.width(d) + e)
         normed = (h * d, k * d) if self.qk_norm_over == "all" else (d, d)
@@ -340,10 +344,11 @@ class MultiHeadAttention(nn.Module):
             self.sinks = nn.Parameter(torch.zeros(h))
         else:
             self.register_buffer("sinks", None if spec.sink == "none" else torch.zeros(h), persistent=False)
-        self.q = Linear(d_model, h * d, spec.bias, into_scores=d)
-        self.k = Linear(d_model, kv * d, spec.bias)
-        self.v = Linear(d_model, kv * e, spec.bias)
-        self.out = Linear(h * e, d_model, spec._out_bias, into_residual=True)
+        ranks = spec.low_rank
+        self.q = linear(d_model, h * d, spec.bias, ranks.q, into_scores=d)
+        self.k = linear(d_model, kv * d, spec.bias, ranks.k)
+        self.v = linear(d_model, kv * e, spec.bias, ranks.v)
+        self.out = linear(h * e, d_model, spec._out_bias, ranks.out, into_residual=True)
         self.norms_all = spec.qk_norm_over == "all"
         self.q_norm = spec.qk_norm.module(h * d if self.norms_all else d)
         self.k_norm = spec.qk_norm.module(kv * d if self.norms_all else d)

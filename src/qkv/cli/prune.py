@@ -1,4 +1,4 @@
-"""`qkv prune`: remove heads, neurons and layers from a run."""
+"""`qkv prune`: remove heads, neurons and layers from a run, and factorize its matrices."""
 
 from __future__ import annotations
 
@@ -36,6 +36,15 @@ def prune(
         typer.Option("--neurons", metavar="SHARE", help="Remove a share of the neurons of each feed-forward layer."),
     ] = None,
     layers: Annotated[int, typer.Option("--layers", metavar="N", help="Remove N layers.")] = 0,
+    rank: Annotated[
+        str | None,
+        typer.Option(
+            "--rank",
+            metavar="RANK | SHARE",
+            help="Replace the matrices W of attention and feed-forward layers by products U V of this rank (`16`), or such "
+            "that each keeps a share of its parameters (`50%`).",
+        ),
+    ] = None,
     finetune: Annotated[
         str | None,
         typer.Option(
@@ -54,10 +63,11 @@ def prune(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Remove attention heads, neurons or layers from a run, and write the smaller run.
+    """Remove attention heads, neurons or layers from a run, or factorize its matrices, and write the smaller run.
 
-    Matrices become smaller, and the weights that stay are unchanged. Which heads matter least is measured on the run's own
-    data. The smaller run loads, generates and evaluates like any other; `pruning.html` shows what it cost.
+    Matrices become smaller, and the weights that stay are unchanged; `--rank` replaces matrices by products of two. Which
+    heads matter least is measured on the run's own data. The smaller run loads, generates and evaluates like any other;
+    `pruning.html` shows what it cost.
     """
     from rich.console import Console
 
@@ -71,6 +81,7 @@ def prune(
         by=by,  # type: ignore[arg-type]  # checked there
         neurons=_share("--neurons", neurons) if neurons else 0.0,
         layers=layers,
+        rank=_rank(rank) if rank else None,
         finetune=finetune,
         examples=examples,
         curve=curve,
@@ -89,6 +100,8 @@ def prune(
         echo(f"{layer}: removed {count:,} neurons")
     for stack, removed in result.layers.items():
         echo(f"{stack}: removed layers {', '.join(map(str, removed))}")
+    for layer, ranks in result.ranks_by_layer().items():
+        echo(f"{layer}: ranks {', '.join(f'{name} {rank}' for name, rank in ranks.items())}")
     echo(f"parameters: {before:,} → {after:,} ({after / before - 1:+.1%})")
     faster = result.speeds["after"] / result.speeds["before"]
     echo(f"speed: {result.speeds['before']:,.0f} → {result.speeds['after']:,.0f} per second ({faster:.2f}×)")
@@ -107,15 +120,20 @@ def _heads(given: list[str] | tuple[()]) -> float | dict[str, list[int]]:
     return _named("--heads", given)
 
 
-def _share(option: str, text: str) -> float:
-    """A share as `30%` or `0.3`."""
+def _share(option: str, text: str, allowed: str = "a share such as 30% or 0.3") -> float:
+    """A share as `30%` or `0.3`; `allowed` is named where the text is neither."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise ValueError(f"{option} is a share such as 30% or 0.3, not {text!r}") from None
+        raise ValueError(f"{option} is {allowed}, not {text!r}") from None
     if not 0 <= value < 1:
         raise ValueError(f"{option} is a share from 0% to below 100%, not {text}")
     return value
+
+
+def _rank(text: str) -> int | float:
+    """A rank, or a share as `50%` or `0.5`."""
+    return int(text) if text.isdecimal() else _share("--rank", text, "a rank such as 16, or a share such as 50%")
 
 
 def _named(option: str, given: list[str]) -> dict[str, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from ..core.spec import SCHEMA
 from ..families import FAMILIES, family_of
 from ..generation import Generation
 from ..hub import generation as generation_file
-from ..hub.equivalent import equivalent, equivalent_spec
+from ..hub.equivalent import equivalent, equivalent_specs
 from ..hub.family import difference
 from ..hub.names import Names
+from ..layers.low_rank import LowRankLinear
 from ..models.heads.sequence import SentenceVector
 from ..models.transformer import Transformer, TransformerModel
 from . import sharded
@@ -54,15 +56,23 @@ def config_of(spec: Transformer, dtype: torch.dtype, origin: Origin | None = Non
 
 
 def in_hub_form(model: TransformerModel, origin: Origin | None) -> TransformerModel:
-    """The model, or if no Hub family matches it but one matches an equivalent model, the latter: see `hub.equivalent`."""
-    for spec in (model.spec, equivalent_spec(model.spec)):
-        if spec is None:
-            break
+    """The model, or if no Hub family matches it but one matches an equivalent model, the latter: see `hub.equivalent`.
+
+    Warns where products of low rank became full matrices.
+    """
+    for spec in equivalent_specs(model.spec):
         try:
             config_of(spec, model.dtype, origin)
         except ValueError:
             continue
-        return model if spec is model.spec else equivalent(model, spec) or model
+        other = equivalent(model, spec) or model
+        if any(isinstance(layer, LowRankLinear) for layer in model.modules()) and other is not model:
+            warnings.warn(
+                f"no Hub family has matrices of low rank, so they are multiplied out: the model in the Hub's format has "
+                f"{other.spec.n_parameters:,} parameters in place of {model.spec.n_parameters:,}",
+                stacklevel=4,
+            )
+        return other
     return model
 
 

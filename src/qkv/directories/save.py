@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from ..generation import Generation
-from ..hub.equivalent import equivalent_spec
+from ..hub.equivalent import equivalent_specs
 from ..models.base import ModelSpec
 from ..models.electra import published
 from ..models.heads.sequence import SentenceVector
@@ -103,7 +103,7 @@ def _refusal(model: Any, origin: Origin | None, to: str | None) -> str | None:
         hub_save.config_of(model.spec, model.dtype, origin)
     except ValueError:
         try:
-            hub_save.config_of(equivalent_spec(model.spec) or model.spec, model.dtype, origin)
+            hub_save.config_of(equivalent_specs(model.spec)[-1], model.dtype, origin)
         except ValueError as error:
             return str(error)
         if to is None:

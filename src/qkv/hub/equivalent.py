@@ -1,4 +1,5 @@
-"""Models that compute the same function in the form of a Hub family: reordered sinusoidal positions, a zero output bias."""
+"""Models that compute the same function in the form of a Hub family: full matrices in place of products of low rank,
+reordered sinusoidal positions, a zero output bias."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from ..models.build import build
 from ..models.heads.text import LanguageModel
 from ..models.transformer import Transformer, TransformerModel
 from ..positions.absolute import Sinusoidal
+from ..pruning.low_rank import multiplied_out, with_full_matrices
 
 MAX_POSITIONS = 1024
 """The longest sequence of an exported model whose own length is not bounded."""
@@ -30,6 +32,13 @@ _AXES: tuple[tuple[str, int | None], ...] = (
 )
 
 
+def equivalent_specs(spec: Transformer) -> list[Transformer]:
+    """The spec, and those of equivalent models: with full matrices, and also in the form of `equivalent_spec`."""
+    full = with_full_matrices(spec)
+    other = equivalent_spec(full)
+    return list(dict.fromkeys([spec, full, *([] if other is None else [other])]))
+
+
 def equivalent_spec(spec: Transformer) -> Transformer | None:
     """The spec of the same function in the form of Marian and PEGASUS, for encoder–decoders with interleaved sinusoidal
     positions: sines before cosines, a bias of the output, and a bounded length. None for other models."""
@@ -46,8 +55,17 @@ def equivalent_spec(spec: Transformer) -> Transformer | None:
 
 @torch.no_grad()
 def equivalent(model: TransformerModel, spec: Transformer) -> TransformerModel | None:
-    """The model of `equivalent_spec` that computes the same outputs as `model`, up to rounding: all channels of the residual
-    stream are permuted as the positions are, and a missing output bias is 0. None if a tensor has no known axes."""
+    """The model of one of `equivalent_specs`, with the same outputs as `model` up to rounding. None if a tensor has no known
+    axes.
+
+    Products of low rank are multiplied out. In the form of `equivalent_spec`, all channels of the residual stream are
+    permuted as the positions are, and a missing output bias is 0.
+    """
+    if spec == model.spec:
+        return model
+    model = multiplied_out(model)
+    if spec == model.spec:
+        return model
     width = spec.d_model
     order = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)]).to(model.device)
     state = {}

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ..core.spec import Cost, Spec
 from .dropout import dropout
-from .linear import Linear
+from .low_rank import FeedForwardRanks, linear, matrix_size
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "gelu-quick", "silu", "sigmoid", "relu-squared", "identity"]
 
@@ -76,7 +76,7 @@ class FeedForward(FeedForwardLayer, kind="feedforward"):
 
     SwiGLU, GEGLU and ReGLU are `gated` with silu, gelu and relu; relu-squared is Primer's (So et al. 2021). gelu-tanh and
     gelu-quick approximate gelu by tanh and by a sigmoid (Hendrycks & Gimpel 2016). `dropout` is applied to the hidden
-    activations.
+    activations. `low_rank` gives matrices the rank of their factors, W = U V (`layers.low_rank`).
     """
 
     d_ff: int = Field(gt=0)
@@ -84,6 +84,7 @@ class FeedForward(FeedForwardLayer, kind="feedforward"):
     gated: bool = False
     bias: bool = True
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    low_rank: FeedForwardRanks = FeedForwardRanks()
 
     def module(self, d_model: int) -> nn.Module:
         return FeedForwardNet(self, d_model)
@@ -91,7 +92,9 @@ class FeedForward(FeedForwardLayer, kind="feedforward"):
     def cost(self, d_model: int, tokens: int = 0) -> Cost:
         matrices = 3 if self.gated else 2
         biases = ((matrices - 1) * self.d_ff + d_model) if self.bias else 0
-        weights = matrices * d_model * self.d_ff
+        ranks = self.low_rank
+        weights = matrix_size(d_model, self.d_ff, ranks.up) + matrix_size(self.d_ff, d_model, ranks.down)
+        weights += matrix_size(d_model, self.d_ff, ranks.gate) if self.gated else 0
         return Cost(weights + biases, 2 * weights * tokens)
 
 
@@ -101,9 +104,10 @@ class FeedForwardNet(nn.Module):
     def __init__(self, spec: FeedForward, d_model: int) -> None:
         super().__init__()
         self.activation, self.dropout = ACTIVATIONS[spec.activation], spec.dropout
-        self.gate = Linear(d_model, spec.d_ff, spec.bias) if spec.gated else None
-        self.up = Linear(d_model, spec.d_ff, spec.bias)
-        self.down = Linear(spec.d_ff, d_model, spec.bias, into_residual=True)
+        ranks = spec.low_rank
+        self.gate = linear(d_model, spec.d_ff, spec.bias, ranks.gate) if spec.gated else None
+        self.up = linear(d_model, spec.d_ff, spec.bias, ranks.up)
+        self.down = linear(spec.d_ff, d_model, spec.bias, ranks.down, into_residual=True)
 
     def forward(self, x: Float[Tensor, "B T M"]) -> Float[Tensor, "B T M"]:
         up = self.up(x)

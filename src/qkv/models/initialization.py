@@ -78,7 +78,8 @@ class DeepNormGlorot(Glorot, kind="deepnorm"):
             return kind, size
         stack, _, inner = path.partition(".")
         constants = deepnorm_constants(self.encoder_layers, self.decoder_layers)
-        beta = 1.0 if inner.endswith((".q.weight", ".k.weight")) or stack not in constants else constants[stack][1]
+        into_scores = not {"q", "k"}.isdisjoint(inner.split("."))
+        beta = 1.0 if into_scores or stack not in constants else constants[stack][1]
         return "normal", beta * math.sqrt(2 / (value.shape[-1] + value.shape[-2]))
 
 

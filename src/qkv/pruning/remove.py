@@ -26,7 +26,7 @@ def remove_heads(model: TransformerModel, heads: Heads) -> TransformerModel:
     Raises ValueError for unknown layers or heads, for all heads of a layer, and where the others need them.
     """
     layers, chosen = attention_layers(model), check_heads(model, heads)
-    state, changes = _state(model), dict[str, Any]()
+    state, changes = tensors_of(model), dict[str, Any]()
     for name, indices in chosen.items():
         layer = layers[name]
         spec = getattr(_block(model.spec, layer.block), layer.sublayer)
@@ -37,7 +37,7 @@ def remove_heads(model: TransformerModel, heads: Heads) -> TransformerModel:
         changes[f"{layer.block}.{layer.sublayer}"] = (
             smaller if _needs_indices(model.spec, layer) else _plain(smaller, model.spec)
         )
-    return _rebuilt(model, model.spec.replace(changes), state)
+    return rebuilt(model, model.spec.replace(changes), state)
 
 
 def remove_neurons(model: TransformerModel, neurons: Mapping[str, Sequence[int]]) -> TransformerModel:
@@ -46,7 +46,7 @@ def remove_neurons(model: TransformerModel, neurons: Mapping[str, Sequence[int]]
     Raises ValueError for unknown layers or neurons, and for all neurons of a layer.
     """
     sizes = {path.replace(".blocks", ""): n for path, n in feedforward_layers(model).items()}
-    state, changes = _state(model), dict[str, Any]()
+    state, changes = tensors_of(model), dict[str, Any]()
     for name, indices in neurons.items():
         if name not in sizes:
             raise ValueError(f"there is no feed-forward layer {name!r} with neurons to remove; {nearest(name, sizes)}")
@@ -59,11 +59,10 @@ def remove_neurons(model: TransformerModel, neurons: Mapping[str, Sequence[int]]
         stack, _, index = name.partition(".")
         path = f"{stack}.blocks.{index}.feedforward"
         for part in ("gate", "up"):
-            _cut(state, f"{path}.{part}.weight", 0, kept)
-            _cut(state, f"{path}.{part}.bias", 0, kept)
-        _cut(state, f"{path}.down.weight", 1, kept)
+            _cut_outputs(state, f"{path}.{part}", kept)
+        _cut_inputs(state, f"{path}.down", kept)
         changes[f"{path}.d_ff"] = len(kept)
-    return _rebuilt(model, model.spec.replace(changes), state)
+    return rebuilt(model, model.spec.replace(changes), state)
 
 
 def remove_layers(model: TransformerModel, layers: Mapping[str, Iterable[int]]) -> TransformerModel:
@@ -71,7 +70,7 @@ def remove_layers(model: TransformerModel, layers: Mapping[str, Iterable[int]]) 
 
     Raises ValueError for unknown stacks or layers, for all layers of a stack, and if nothing would attend to the encoder.
     """
-    spec, state, changes = spec_of(model), _state(model), dict[str, Any]()
+    spec, state, changes = spec_of(model), tensors_of(model), dict[str, Any]()
     stacks = dict(spec.stacks())
     for name, indices in layers.items():
         if name not in stacks:
@@ -85,10 +84,10 @@ def remove_layers(model: TransformerModel, layers: Mapping[str, Iterable[int]]) 
             raise ValueError(f"all {len(blocks)} layers of the {name} would be removed; keep one at least")
         changes[f"{name}.blocks"] = tuple(blocks[i] for i in kept)
         state = _renumbered(state, f"{name}.blocks.", kept)
-    return _rebuilt(model, spec.replace(changes), state)
+    return rebuilt(model, spec.replace(changes), state)
 
 
-def _state(model: TransformerModel) -> State:
+def tensors_of(model: TransformerModel) -> State:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
@@ -100,6 +99,18 @@ def _block(spec: Transformer, path: str) -> Any:
 def _cut(state: State, name: str, axis: int, kept: Sequence[int]) -> None:
     if name in state:
         state[name] = state[name].index_select(axis, torch.tensor(kept, device=state[name].device))
+
+
+def _cut_outputs(state: State, layer: str, kept: Sequence[int]) -> None:
+    """Cut the rows of a linear layer's matrix, or of its second factor, and its bias."""
+    for name in ("weight", "bias", "expand.weight", "expand.bias"):
+        _cut(state, f"{layer}.{name}", 0, kept)
+
+
+def _cut_inputs(state: State, layer: str, kept: Sequence[int]) -> None:
+    """Cut the columns of a linear layer's matrix, or of its first factor."""
+    for name in ("weight", "reduce.weight"):
+        _cut(state, f"{layer}.{name}", 1, kept)
 
 
 def _cut_heads(state: State, model: TransformerModel, layer: AttentionLayer, heads: Sequence[int]) -> None:
@@ -114,9 +125,8 @@ def _cut_heads(state: State, model: TransformerModel, layer: AttentionLayer, hea
         return [unit * width + i for unit in units for i in range(width)]
 
     for part, units, width in (("q", kept, module.d_head), ("k", groups, module.d_head), ("v", groups, module.d_value)):
-        _cut(state, f"{path}.{part}.weight", 0, spread(units, width))
-        _cut(state, f"{path}.{part}.bias", 0, spread(units, width))
-    _cut(state, f"{path}.out.weight", 1, spread(kept, module.d_value))
+        _cut_outputs(state, f"{path}.{part}", spread(units, width))
+    _cut_inputs(state, f"{path}.out", spread(kept, module.d_value))
     _cut(state, f"{path}.sinks", 0, kept)
 
 
@@ -144,7 +154,7 @@ def _renumbered(state: State, prefix: str, kept: Sequence[int]) -> State:
     return new
 
 
-def _rebuilt(model: TransformerModel, spec: Transformer, state: State) -> TransformerModel:
+def rebuilt(model: TransformerModel, spec: Transformer, state: State) -> TransformerModel:
     smaller = build(spec, device=model.device, dtype=model.dtype, cls=type(model))
     smaller.load_state_dict(state)
     smaller.train(model.training)

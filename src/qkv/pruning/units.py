@@ -61,7 +61,7 @@ def feedforward_layers(model: nn.Module) -> dict[str, int]:
     spec_of(model)
     modules = dict(model.named_modules())
     return {
-        name.removesuffix(".feedforward"): module.up.weight.shape[0]
+        name.removesuffix(".feedforward"): module.up.d_out
         for name, module in modules.items()
         if isinstance(module, FeedForwardNet) and re.fullmatch(r"(encoder|decoder)\.blocks\.\d+\.feedforward", name)
     }

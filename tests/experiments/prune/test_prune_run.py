@@ -13,6 +13,7 @@ from qkv.cli import main
 from qkv.experiments.prune import prune
 from qkv.experiments.train import train
 from qkv.look.activations import Zero, intervene
+from qkv.pruning.low_rank import factorize
 from qkv.pruning.units import attention_layers
 from qkv.recipes.recipe import Recipe
 
@@ -62,6 +63,34 @@ def test_fine_tuning_goes_on_from_the_smaller_model(trained: Path, tmp_path: Pat
     assert again.outcome.state.step == 3
 
 
+def test_a_rank(trained: Path, tmp_path: Path):
+    result = prune(trained, tmp_path / "small", rank=0.5, finetune=2, **options())
+    tuned, first = (qkv.load(result.folder.with_name(name), "cpu") for name in ("small", "small-not-finetuned"))
+    assert tuned.model.spec == first.model.spec
+    assert tuned.model.spec.decoder.blocks[0].cross.low_rank.k == result.ranks["decoder.blocks.0.cross.k"] == 4
+    before, after = result.parameters
+    assert after == sum(p.numel() for p in tuned.model.parameters()) < before
+    weights = zip(tuned.model.parameters(), first.model.parameters(), strict=True)
+    assert any(not torch.equal(a, b) for a, b in weights)
+    again = train(Recipe.load(result.folder / "recipe.yaml", ["training.max_steps=3"]), result.folder, resume=True)
+    assert again.outcome.state.step == 3
+    prune(trained, result.folder, rank=0.5, finetune=2, overwrite=True, **options())
+    assert isinstance(tuned.generate("b a c"), str)
+    page = (result.folder / "pruning.html").read_text()
+    assert "decoder.0.cross" in page and "k of rank 4" in page and "matrices of low rank" in page
+
+
+def test_factorized_outputs_are_nearer_with_the_inputs_than_without(trained: Path, tmp_path: Path):
+    result = prune(trained, tmp_path / "small", rank=4, **options())
+    whole, small = (qkv.load(path, "cpu").model for path in (trained, result.folder))
+    blind = factorize(whole, result.ranks)
+    ids = torch.tensor([[5, 6, 7, 5, 6, 8]])
+    with torch.no_grad():
+        expected = whole(ids, ids).log_softmax(-1)
+        errors = [(model(ids, ids).log_softmax(-1) - expected).square().mean() for model in (small, blind)]
+    assert errors[0] < errors[1]
+
+
 @pytest.mark.parametrize("by", ["ablation", "gates"])
 def test_other_measures_of_importance(by: str, trained_lm: Path, tmp_path: Path):
     result = prune(trained_lm, tmp_path / "small", heads=0.5, by=by, **options(examples=4))
@@ -86,10 +115,18 @@ def test_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert json.loads(capsys.readouterr().out)["heads"] == {"encoder.0": [1]}
 
 
+def test_the_command_factorizes(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "small"
+    assert main(["prune", str(trained), "--rank", "4", "--out", str(folder), "--examples", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "encoder.0.attention: ranks q 4, k 4, v 4, out 4" in said and "parameters:" in said
+    assert main(["translate", str(folder), "b a"]) == 0
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "nothing would be removed; give heads, neurons or layers, such as --heads 30%"),
+        ([], "nothing would be removed; give heads, neurons, layers or a rank, such as --heads 30%"),
         (["--heads", "100%"], "--heads is a share from 0% to below 100%, not 100%"),
         (["--heads", "many"], "--heads is a share such as 30% or 0.3, not 'many'"),
         (["--heads", "encoder.0:x"], "--heads names heads as LAYER:HEADS, such as decoder.0:1,3, not 'encoder.0:x'"),
@@ -101,6 +138,11 @@ def test_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
             "there is no measure of importance 'magic'; there is: gradient, ablation",
         ),
         (["--neurons", "2"], "--neurons is a share from 0% to below 100%, not 2"),
+        (["--rank", "half"], "--rank is a rank such as 16, or a share such as 50%, not 'half'"),
+        (
+            ["--rank", "100"],
+            "a rank of 100 saves nothing, as U V would have no fewer parameters than W; take 10 or less",
+        ),
         (["--layers", "2"], "2 of 2 layers can't be removed: every stack keeps one at least"),
     ],
 )

@@ -16,8 +16,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "pruning.md"
 
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    for line in block.splitlines():
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    for line in "".join(blocks).splitlines():
         _, *argv = shlex.split(line, comments=True)
         if argv[0] == "train":
             argv += [text for text in TINY if not text.startswith("data.l")]
@@ -25,4 +25,4 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         argv += ["--examples", "16", "--no-curve"] if argv[0] == "prune" else []
         assert main(argv) == 0, capsys.readouterr().err
         assert capsys.readouterr().out
-    assert (tmp_path / "runs" / "pruned" / "pruning.html").exists()
+    assert all((tmp_path / "runs" / name / "pruning.html").exists() for name in ("pruned", "low-rank"))

@@ -28,12 +28,12 @@ MEASURES = {
 def write_page(result: Pruned, sizes: Mapping[str, int]) -> Path:
     """Write the page into the directory of the result; `sizes` are the numbers of heads of each layer before."""
     before, after = result.parameters
-    sections = [_results(result), _removed(result, sizes), _importance(result), _curve(result)]
+    sections = [_results(result), _removed(result, sizes), _factorized(result), _importance(result), _curve(result)]
     page = render(
         "report.html",
         eyebrow="pruning report",
         title=result.folder.name,
-        lead=f"{result.source} without {_words(result)}",
+        lead=f"{result.source} {_words(result)}",
         warning=None,
         facts=[
             ("parameters", f"{after:,}", f"{before:,} before"),
@@ -53,7 +53,7 @@ def _speed(result: Pruned) -> str:
 
 
 def _words(result: Pruned) -> str:
-    """What was removed, in words."""
+    """What was removed and factorized, in words."""
     parts = []
     if result.heads:
         count = sum(map(len, result.heads.values()))
@@ -63,7 +63,9 @@ def _words(result: Pruned) -> str:
     if result.layers:
         count = sum(map(len, result.layers.values()))
         parts.append(f"{count} layer{'s' * (count != 1)}")
-    return " and ".join(parts) or "anything removed"
+    without = [f"without {' and '.join(parts)}"] if parts else []
+    factorized = [f"with {len(result.ranks)} matrices of low rank"] if result.ranks else []
+    return " and ".join([*without, *factorized]) or "with nothing removed"
 
 
 def _results(result: Pruned) -> Section:
@@ -76,15 +78,28 @@ def _results(result: Pruned) -> Section:
     return Section("Results", table("", [display_of(name).title for name in names], rows, "results"), note)
 
 
-def _removed(result: Pruned, sizes: Mapping[str, int]) -> Section:
+def _removed(result: Pruned, sizes: Mapping[str, int]) -> Section | None:
     rows: list[tuple[str, list[str]]] = [
         (name, [", ".join(map(str, heads)), f"{sizes[name] - len(heads)} of {sizes[name]} heads"])
         for name, heads in result.heads.items()
     ]
     rows += [(name, [f"{count:,} neurons", ""]) for name, count in result.neurons.items()]
     rows += [(name, ["layers " + ", ".join(map(str, layers)), ""]) for name, layers in result.layers.items()]
+    if not rows:
+        return None
     body = table("layer", ["removed", "left"], rows, "what was removed")
     return Section("Removed", body, "Layers and heads are counted from 0.")
+
+
+def _factorized(result: Pruned) -> Section | None:
+    if not result.ranks:
+        return None
+    rows = [
+        (name, [", ".join(f"{matrix} of rank {rank}" for matrix, rank in ranks.items())])
+        for name, ranks in result.ranks_by_layer().items()
+    ]
+    note = "Each matrix W is replaced by a product U V of this rank."
+    return Section("Low rank", table("layer", ["matrices"], rows, "ranks of matrices"), note)
 
 
 def _importance(result: Pruned) -> Section | None:

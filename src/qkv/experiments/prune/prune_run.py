@@ -1,4 +1,4 @@
-"""`qkv.prune`: remove heads, neurons and layers from a run, fine-tune what is left, and report what it cost."""
+"""`qkv.prune`: remove heads, neurons and layers from a run, factorize its matrices, fine-tune, and report what it cost."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ...pruning.ablation import head_ablation, layer_ablation
 from ...pruning.choose import least_heads, least_layers, least_neurons
 from ...pruning.gates import gate_importance
 from ...pruning.importance import gradient_importance, normalized
+from ...pruning.low_rank import Rank, factorize, input_covariances, ranks_of
 from ...pruning.remove import remove_heads, remove_layers, remove_neurons
 from ...pruning.units import AttentionLayer, Heads, attention_layers, check_heads, feedforward_layers, spec_of
 from ...recipes.model_choice import ModelChoice
@@ -27,7 +28,7 @@ from ...recipes.recipe import Recipe
 from ..evaluate import Evaluated, evaluate_run
 from ..train import train
 from .examples import batches, loss_over, mean_loss, recipe_of, repeated, sum_loss
-from .page import write_page
+from .page import PAGE, write_page
 from .result import Pruned
 from .speed import speeds
 
@@ -47,6 +48,7 @@ def prune(
     by: By = "gradient",
     neurons: float = 0.0,
     layers: int = 0,
+    rank: Rank | None = None,
     finetune: str | int | None = None,
     examples: int = 512,
     curve: bool = True,
@@ -63,12 +65,16 @@ def prune(
               gates (trained with an L0 penalty, Voita et al. 2019).
     neurons:  share of the neurons of each feed-forward layer to remove, by their gradient.
     layers:   number of layers to remove, those without which the loss is the smallest.
+    rank:     factorize the matrices of attention and feed-forward layers that are left, W ≈ U V, by SVD: a rank, for those
+              that it makes smaller, or as a float the share of its parameters that each keeps. The error of the outputs is
+              the smallest on examples of the training split.
     finetune: train what is left for a time ("5m") or a number of steps, by the run's recipe at a third of its learning rate.
     examples: from which importance is measured, of the training split; ablation and the curve take the validation split.
     curve:    also evaluate with 0 to 90 % of the heads without output.
     changes:  settings for the fine-tuning, KEY=VALUE.
 
-    Raises ValueError if nothing would be removed, for unknown parts, and for runs without a recipe.
+    Raises ValueError if nothing would be removed, for unknown parts, for a rank that saves nothing, and for runs without a
+    recipe.
     """
     console = console or Console(quiet=True)
     run = run if isinstance(run, Run) else load(run, device)
@@ -76,7 +82,7 @@ def prune(
     folder = Path(out)
     if by not in METHODS:
         raise ValueError(f"there is no measure of importance {by!r}; {nearest(by, METHODS)}")
-    chosen = job.check(heads, keep, neurons, layers)
+    chosen = job.check(heads, keep, neurons, layers, rank)
     _check_folder(folder, overwrite, finetune is not None)
     importance, drawn = dict[str, Tensor](), list[tuple[float, dict[str, float]]]()
     if chosen is None:
@@ -88,6 +94,7 @@ def prune(
         chosen = {name: least[name] for name in job.layers if name in least}
     before = job.evaluated(run)
     model, removed_neurons, removed_layers = job.removed(chosen, neurons, layers)
+    model, ranks = job.factorized(model, rank)
     parameters = (run.model.spec.n_parameters, model.spec.n_parameters)
     metrics = {"before": before.metrics}
     first = folder.with_name(f"{folder.name}-not-finetuned") if finetune is not None else folder
@@ -111,6 +118,7 @@ def prune(
         metrics,
         before.examples,
         job.speeds(pruned),
+        ranks,
     )
     write_text(folder / PRUNING, result.to_json())
     write_page(result, {name: layer.n_heads for name, layer in job.layers.items()})
@@ -128,7 +136,7 @@ class _Job:
         self.layers: dict[str, AttentionLayer] = {}
 
     def check(
-        self, heads: float | Heads, keep: Heads | None, neurons: float, layers: int
+        self, heads: float | Heads, keep: Heads | None, neurons: float, layers: int, rank: Rank | None
     ) -> dict[str, list[int]] | None:
         """Return the heads that were given by name, or None for a share. Raises ValueError for what can't be removed."""
         by_share = isinstance(heads, float | int)
@@ -137,8 +145,10 @@ class _Job:
                 raise ValueError(f"{name} is a share from 0 to below 1 (such as 30%), not {share}")
         if layers < 0:
             raise ValueError(f"layers is a number of layers to remove, not {layers}")
-        if not heads and not keep and not neurons and not layers:
-            raise ValueError("nothing would be removed; give heads, neurons or layers, such as --heads 30%")
+        if rank is not None:
+            ranks_of(self.model, rank)
+        elif not heads and not keep and not neurons and not layers:
+            raise ValueError("nothing would be removed; give heads, neurons, layers or a rank, such as --heads 30%")
         if heads or keep:
             self.layers = attention_layers(self.model)
         if neurons and not feedforward_layers(self.model):
@@ -201,6 +211,16 @@ class _Job:
         model = remove_neurons(model, least) if least else model
         return remove_layers(model, whole) if whole else model, least, whole
 
+    def factorized(self, model: TransformerModel, rank: Rank | None) -> tuple[TransformerModel, dict[str, int]]:
+        """The model with products of low rank in place of matrices, and the rank of each, by the path of its layer."""
+        if rank is None:
+            return model, {}
+        self._tell("factorizing")
+        ranks = ranks_of(model, rank)
+        read = batches(self.run, "train", self.limit)
+        covariances = input_covariances(model, ranks, read, sum_loss(self.recipe))
+        return factorize(model, ranks, covariances), ranks
+
     def evaluated(self, run: Run) -> Evaluated:
         """The metrics of a run on the test split of the recipe."""
         self._tell("evaluating")
@@ -224,6 +244,8 @@ def _check_folder(folder: Path, overwrite: bool, staged: bool) -> None:
             continue
         if not overwrite:
             raise ValueError(f"{path} already exists; choose another directory, or replace it with --overwrite")
+        for name in (PRUNING, PAGE):
+            (path / name).unlink(missing_ok=True)
         clear(path)
 
 

@@ -13,6 +13,7 @@ from ...attention import tap
 from ...attention.multi_head import Attention, MultiHeadAttention, Pass
 from ...core.layout import Layout
 from ...kernels.request import Request
+from ...layers.low_rank import plain
 from ...positions.base import PositionModule
 from .. import one_query, toy
 from ..explanation import Explanation
@@ -47,7 +48,7 @@ def example() -> Explanation:
         "Projection matrices",
         "A linear layer computes x Wᵀ. The first two rows of each matrix belong to head 0, the others to head 1.",
         tables=tuple(
-            matrix(module.weight, ["head 0", "head 0", "head 1", "head 1"], caption=f"W_{name.upper()}")
+            matrix(plain(module).weight, ["head 0", "head 0", "head 1", "head 1"], caption=f"W_{name.upper()}")
             for name, module in (("q", layer.q), ("k", layer.k), ("v", layer.v))
         ),
     )
@@ -56,7 +57,7 @@ def example() -> Explanation:
         "The concatenated heads are multiplied by W_O, which mixes them. It is part of the layer: without it no head "
         "could use what another one found.",
         "out = [head 0; head 1] W_Oᵀ",
-        tables=(matrix(layer.out.weight, [str(i + 1) for i in range(4)], caption="W_O"),),
+        tables=(matrix(plain(layer.out).weight, [str(i + 1) for i in range(4)], caption="W_O"),),
     )
     first, *others, last = _steps(Layer(x[0], requests[0], out[0], TOKENS, len(TOKENS) - 1))
     return Explanation("multihead", TITLE, about, (first, weights, *others, output, last))

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ...attention import tap
 from ...kernels.request import Request
-from ...layers.lora import LoRALinear
+from ...layers.linear import Linear
+from ...layers.low_rank import LowRankLinear, plain
 from .attention import Layer
 
 
@@ -173,9 +174,7 @@ def output_matrix(model: nn.Module | None, name: str, head: int, width: int) -> 
     """Return the columns of a layer's output projection that belong to a head; None if the layer has none to find."""
     module = dict(model.named_modules()).get(name) if model is not None else None
     out, heads = getattr(module, "out", None), getattr(module, "n_heads", 0)
-    if isinstance(out, LoRALinear):
-        out = out.plain()
-    weight = getattr(out, "weight", None)
+    weight = getattr(plain(out) if isinstance(out, Linear | LowRankLinear) else out, "weight", None)
     if not isinstance(weight, Tensor) or weight.ndim != 2 or weight.shape[1] != heads * width:
         return None
     return weight.detach()[:, head * width : (head + 1) * width].double().cpu()
