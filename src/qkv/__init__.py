@@ -47,7 +47,7 @@ _HOME = {
     "attention.feature_maps": ["FeatureMap", "Elu1", "Relu", "Favor"],
     "attention.weighting": ["Weighting"],
     "attention.scores": ["Score", "ScaledDot", "Dot", "General", "Additive", "Concat", "Gaussian", "ExactMatch"],
-    "attention.tap": ["record", "weights"],
+    "attention.tap": ["record_attention", "weights"],
     "data.vectors.word_vectors": ["Vectors"],
     "attention.multi_head": ["Attention", "Mixer"],
     "models.block": ["Block"],
@@ -138,7 +138,7 @@ if TYPE_CHECKING:  # `as` marks a name as exported
     from .attention.scores import General as General
     from .attention.scores import ScaledDot as ScaledDot
     from .attention.scores import Score as Score
-    from .attention.tap import record as record
+    from .attention.tap import record_attention as record_attention
     from .attention.tap import weights as weights
     from .attention.weighting import Weighting as Weighting
     from .core.batch import Batch as Batch

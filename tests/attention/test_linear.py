@@ -356,7 +356,7 @@ def test_generating_is_what_whole_passes_give(mixer: LinearAttention) -> None:
 @pytest.mark.parametrize("mixer", MIXERS, ids=lambda m: m.kind)
 def test_a_tap_sees_no_weights(mixer: LinearAttention) -> None:
     model = qkv.build(tiny(mixer))
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         model(torch.zeros(1, 5, dtype=torch.long))
     assert requests == [] and attention_maps.attention(model, torch.zeros(1, 5, dtype=torch.long)) == []
 

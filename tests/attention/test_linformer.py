@@ -245,7 +245,7 @@ def test_training_lowers_the_loss() -> None:
 
 def test_a_tap_sees_no_weights() -> None:
     """They would be over projected keys, which are no tokens."""
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         model()(torch.zeros(1, 5, dtype=torch.long))
     assert requests == []
 

@@ -139,7 +139,7 @@ def test_any_attention_takes_it(score: Score, kv_heads: int) -> None:
     model = qkv.build(spec, dtype=torch.float64).eval()
     assert sum(p.numel() for p in model.parameters()) == spec.n_parameters
     ids = torch.randint(0, 20, (2, 7), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad(), tap.record() as requests:
+    with torch.no_grad(), tap.record_attention() as requests:
         whole = model(ids)
     with torch.no_grad():
         cache = model.start(2)

@@ -31,7 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_weights_are_the_references_for_any_heads_and_rows(case: str, backend: str) -> None:
     q, k, v = torch.randn(2, 6, 4, 8), torch.randn(2, 6, 2, 8), torch.randn(2, 6, 2, 5)
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         out = attend(q, k, v, backend=backend, name="layer", **CASES[case])
     [request] = requests
     assert request.name == "layer"
@@ -49,9 +49,9 @@ def test_weights_are_the_references_for_any_heads_and_rows(case: str, backend: s
 
 def test_records_nest_and_stop_with_their_block() -> None:
     q = torch.randn(1, 3, 1, 4)
-    with tap.record() as outer:
+    with tap.record_attention() as outer:
         attend(q, q, q, name="a")
-        with tap.record() as inner:
+        with tap.record_attention() as inner:
             attend(q, q, q, name="b")
         attend(q, q, q, name="c")
     attend(q, q, q, name="d")
@@ -60,7 +60,7 @@ def test_records_nest_and_stop_with_their_block() -> None:
 
 def test_a_record_ends_with_an_error_too() -> None:
     q = torch.randn(1, 3, 1, 4)
-    with pytest.raises(ZeroDivisionError), tap.record() as requests:
+    with pytest.raises(ZeroDivisionError), tap.record_attention() as requests:
         raise ZeroDivisionError
     attend(q, q, q)
     assert requests == []
@@ -68,6 +68,6 @@ def test_a_record_ends_with_an_error_too() -> None:
 
 def test_weights_leave_no_graph() -> None:
     q = torch.randn(1, 3, 1, 4, requires_grad=True)
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         attend(q, q, q)
     assert not tap.weights(requests[0]).requires_grad

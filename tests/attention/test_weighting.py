@@ -91,7 +91,7 @@ def test_any_attention_takes_it(how: Weighting) -> None:
     assert type(spec).from_json(spec.to_json()) == spec
     model = qkv.build(spec, dtype=torch.float64).eval()
     ids = torch.randint(0, 20, (2, 9), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad(), tap.record() as requests:
+    with torch.no_grad(), tap.record_attention() as requests:
         whole = model(ids)
     with torch.no_grad():
         for cache in ("full", "paged"):
@@ -190,7 +190,7 @@ def test_attention_with_a_sink(sink: str) -> None:
         with torch.no_grad():
             attention.sinks.copy_(randn(4))
     ids = torch.randint(0, 20, (2, 9), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad(), tap.record() as requests:
+    with torch.no_grad(), tap.record_attention() as requests:
         whole = model(ids)
     for cache in ("full", "paged"):
         state = model.start(2, cache=named(cache))
@@ -215,7 +215,7 @@ def test_sinks_are_those_of_gpt_oss() -> None:
     hidden = torch.zeros(6, 6, dtype=torch.float64).masked_fill(~torch.ones(6, 6, dtype=torch.bool).tril(), -1e30)
     heads_first = (x.transpose(1, 2) for x in (q, k, v))
     wanted, weights = modeling.eager_attention_forward(module, *heads_first, hidden[None, None], 8**-0.5)
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         out = attend(q, k, v, pattern=causal(), sinks=sinks)
     torch.testing.assert_close(out, wanted)
     torch.testing.assert_close(tap.weights(requests[0]), weights)

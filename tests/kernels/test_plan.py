@@ -79,7 +79,7 @@ def test_patterns_that_differ_by_head() -> None:
     outs = [attend(q, q, q, pattern=Strides() & causal(), backend=b) for b in ("reference", "sdpa", "tiled")]
     torch.testing.assert_close(outs[0], outs[1])
     torch.testing.assert_close(outs[0], outs[2])
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         attend(q, q, q, pattern=Strides() | sinks(1))
     assert (tap.weights(requests[0], heads=[2])[0, 0, 4] > 0).tolist() == [True, True, False, False, True]
 

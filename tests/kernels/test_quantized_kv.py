@@ -86,7 +86,7 @@ def test_who_looks_or_trains_gets_keys_turned_back() -> None:
     k, v = held(2 * GROUP, 1, 16, 8, "channel", 1), held(2 * GROUP, 1, 16, 8, "token", 2)
     q = torch.randn(B, 1, 1, 16)
     plain = attend(q, k, v, clean=True)
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         seen = attend(q, k, v, clean=True)
     torch.testing.assert_close(seen, plain, atol=1e-5, rtol=1e-5)
     assert requests[0].k.shape == (B, 2 * GROUP + TAIL, 1, 16)

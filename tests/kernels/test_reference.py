@@ -14,7 +14,7 @@ from qkv.patterns.basic import causal, window
 
 def request_of(**options: object) -> Request:
     q, k, v = (torch.randn(2, 6, 4, 8) for _ in range(3))
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         attend(q, k, v, backend="reference", **options)  # type: ignore[call-overload]
     return requests[0]
 

@@ -16,7 +16,7 @@ def test_the_last_queries_vote() -> None:
     model = qkv.build(spec, dtype=torch.float64).eval()
     ids = torch.randint(0, 30, (2, 20), generator=torch.Generator().manual_seed(0))
     cache, full = model.start(2, cache=SnapKVCache(tokens=8, window=3, kernel=3)), model.start(2, cache=FullCache())
-    with torch.no_grad(), tap.record() as requests:
+    with torch.no_grad(), tap.record_attention() as requests:
         model.step(ids, full)
         model.step(ids, cache)
     for layer in range(2):

@@ -94,7 +94,7 @@ def test_diff_speaks_in_the_paths_that_replace_takes() -> None:
 
 def test_layers_have_names() -> None:
     spec = preset("transformer", vocab_size=23, d_model=16, n_heads=2, d_ff=16, n_layers=2)
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         build(spec)(torch.ones(1, 4, dtype=torch.long), torch.ones(1, 3, dtype=torch.long))
     layers = [f"{s}.blocks.{i}" for s in ("encoder", "decoder") for i in range(2)]
     expected = [f"{x}.{part}" for x in layers for part in ("attention", *(["cross"] if x[0] == "d" else []))]
@@ -104,7 +104,7 @@ def test_layers_have_names() -> None:
 def test_positions_reach_every_layer_of_their_own_stack() -> None:
     spec = preset("transformer", vocab_size=23, d_model=16, n_heads=2, d_ff=16, n_layers=2)
     model = build(spec.replace({"decoder.position": "alibi", "encoder.position": "none"}))
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         model(torch.ones(1, 4, dtype=torch.long), torch.ones(1, 3, dtype=torch.long))
     biased = {request.name for request in requests if request.bias is not None}
     assert biased == {"decoder.blocks.0.attention", "decoder.blocks.1.attention"}

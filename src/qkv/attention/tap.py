@@ -1,6 +1,6 @@
 """Inspect attention without slowing it: a tap records requests, and computes weights afterwards, on demand.
 
-with tap.record() as requests:
+with tap.record_attention() as requests:
     model(ids)
 weights = tap.weights(requests[-1], heads=[0, 3])
 """
@@ -33,7 +33,7 @@ _interceptors: list[Interceptor] = []
 
 
 @contextmanager
-def record() -> Iterator[list[Request]]:
+def record_attention() -> Iterator[list[Request]]:
     """Record every request to `attend` inside the block, in order, each with the name of its layer."""
     requests: list[Request] = []
     _taps.append(requests)

@@ -76,7 +76,7 @@ class Subject:
     @cached_property
     def requests(self) -> list[Request]:
         """Every request to `attend` of one pass over the text."""
-        with torch.no_grad(), tap.record() as requests:
+        with torch.no_grad(), tap.record_attention() as requests:
             self.model(*self.inputs)
         return requests
 
@@ -186,6 +186,6 @@ def attended(
     """Attention of one head over matrices (T, D), (S, D) and (S, E), by `attend` with these options."""
     from ..attention.attend import attend
 
-    with torch.no_grad(), tap.record() as requests:
+    with torch.no_grad(), tap.record_attention() as requests:
         attend(*(torch.as_tensor(x)[None, :, None] for x in (q, k, v)), **options)
     return Attended(requests[0], 0, 0, len(queries) - 1, queries, keys)

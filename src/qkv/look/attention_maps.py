@@ -56,7 +56,7 @@ def attention(
     training = model.training
     model.eval()
     try:
-        with torch.no_grad(), tap.record() as requests:
+        with torch.no_grad(), tap.record_attention() as requests:
             model(*args, **inputs)
         chosen = [r for r in requests if choose is None or choose(r)]
         return [AttentionMap(r.name, tap.weights(r, heads, rows).float().cpu()) for r in chosen]

@@ -33,7 +33,7 @@ def test_a_recurrent_model():
     read = subject(run, "abc", "de")
     assert applicable(read) == ["bahdanau", "beam"]
     explanation = explain("bahdanau", read)
-    with torch.no_grad(), tap.record() as requests:
+    with torch.no_grad(), tap.record_attention() as requests:
         run.model(*read.inputs)
     weights = requests[-1].known_weights[0, 0].double().numpy()
     check(column(explanation.table("weights of the source"), "weight a"), weights[2])

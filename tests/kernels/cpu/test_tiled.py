@@ -185,6 +185,6 @@ def test_density_is_the_share_of_blocks_that_count() -> None:
 
     q = torch.zeros(1, 1024, 1, 4)
     for pattern, expected in [(causal(), (16 * 17 / 2) / 256), (causal() & window(1), 16 / 256), (window(2000), 1.0)]:
-        with tap.record() as requests:
+        with tap.record_attention() as requests:
             attend(q, q, q, pattern=pattern, backend="sdpa")
         assert tiled.density(requests[0]) == pytest.approx(expected)

@@ -113,7 +113,7 @@ def test_the_alignment_of_a_recurrent_model():
     with record(model) as at:
         model(IDS, IDS[:, :3])
     torch.testing.assert_close(at["decoder.cross.weights"].sum(-1), torch.ones(2, 1, 3))
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         model(IDS, IDS[:, :3])
     with pytest.raises(ValueError, match="without their scores"):
         tap.scores(requests[0])

@@ -43,7 +43,7 @@ def test_scores_are_those_of_the_analysis() -> None:
 
 def test_heads_of_long_sequences_are_not_scored() -> None:
     x = torch.randn(1, MOST_TOKENS + 1, 1, 4)
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         attend(x, x, x, name="decoder.blocks.0.attention")
     assert head_scores_panel(requests) is None and head_scores_panel([]) is None
 

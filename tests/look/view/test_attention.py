@@ -18,7 +18,7 @@ from qkv.patterns.basic import causal, window
 
 def recorded(count: int, length: int = 6, heads: int = 4, **options: Any) -> list[Any]:
     x = torch.randn(1, length, heads, 8)
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         for i in range(count):
             attend(x + i, x, x, name=f"decoder.blocks.{i}.attention", **options)
     return requests
@@ -73,7 +73,7 @@ def test_global_tokens_of_a_longformer_are_rows_of_their_layer() -> None:
     from qkv.core.layout import Layout
 
     layout = Layout.full(12).with_global(torch.arange(12)[None] == 0)
-    with tap.record() as requests, torch.no_grad():
+    with tap.record_attention() as requests, torch.no_grad():
         model.hidden(ids, layout=layout)
     assert len(requests) == 2
     (layers,) = by_group(requests).values()

@@ -23,7 +23,7 @@ def test_products_of_layers_with_their_residuals() -> None:
 
 def test_a_group_has_one_head_for_each_layer() -> None:
     x = torch.randn(1, 6, 2, 4)
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         for i in range(3):
             attend(x * (i + 1), x, x, pattern=causal(), name=f"decoder.blocks.{i}.attention")
     axis = Axis("text", tuple("cde"), (2, 3, 4), 6)

@@ -22,7 +22,7 @@ from qkv.positions.bias import ALiBi
 def test_every_step_follows_its_formula() -> None:
     q, k, v = torch.randn(1, 6, 4, 8), torch.randn(1, 6, 2, 8), torch.randn(1, 6, 2, 5)
     bias = ALiBi().module(Widths(32, 4, 8, None)).bias()
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         attend(q, k, v, pattern=causal(), bias=bias, softcap=3.0, scale=0.5, name="layer")
     layer = layer_weights(requests, 0, range(6), range(6))
     one = score_breakdown(layer, 3, 4, 1, ("x", "y"))
@@ -45,7 +45,7 @@ def test_every_step_follows_its_formula() -> None:
 
 def test_shares_are_those_of_what_each_key_adds_to_the_output() -> None:
     model = build(preset("gpt2", vocab_size=20, d_model=16, n_layers=2, n_heads=2, d_ff=16), seed=0).eval()
-    with tap.record() as requests, torch.no_grad():
+    with tap.record_attention() as requests, torch.no_grad():
         model(torch.arange(7)[None])
     layer = layer_weights([requests[1]], 1, range(7), range(7))
     one = score_breakdown(layer, 1, 5, 2, ("a", "b"), model)

@@ -29,7 +29,7 @@ def of(subject: Subject) -> Explanation:
     cache = model.start(source=subject.inputs[0]) if model.is_encoder_decoder else model.start(1)
     model.step(ids[:, :-1], cache)
     before = cache.nbytes
-    with tap.record() as requests:
+    with tap.record_attention() as requests:
         logits = model.step(ids[:, -1:], cache)
     own = [request for request in requests if "cross" not in request.name]
     cached = Attended(own[everything.layer], everything.layer, everything.head, 0, tokens[-1:], tokens)

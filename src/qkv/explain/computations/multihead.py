@@ -41,7 +41,7 @@ def example() -> Explanation:
     assert isinstance(layer, MultiHeadAttention)
     toy.round_weights(layer)
     x = torch.tensor([INPUT])
-    with torch.no_grad(), tap.record() as requests:
+    with torch.no_grad(), tap.record_attention() as requests:
         out = layer(x, Pass.over(Layout.full(len(TOKENS)), PositionModule()))
     about = "Three tokens of width 4 and two heads of width 2, with round weights."
     weights = Step(

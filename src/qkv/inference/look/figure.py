@@ -82,7 +82,7 @@ def _view(
     heads: Sequence[int] | None,
     word: str | None,
 ) -> View:
-    with tap.record() as requests, record_routing(run.model) as routings:
+    with tap.record_attention() as requests, record_routing(run.model) as routings:
         hidden = passing.run()
     axes = {stack: _axis(sequence, tokens) for stack, sequence in passing.sequences.items()}
     axes |= _with_predictions(run, passing, axes, hidden)
@@ -110,7 +110,7 @@ def recorded_attention(
 
     As in `look`, weights are computed for the tokens on display alone, of the first sequence of the batch.
     """
-    with tap.record() as requests, recorded_calls(run.model) as calls:
+    with tap.record_attention() as requests, recorded_calls(run.model) as calls:
         call()
     axes = {stack: _axis(sequence_of(run, recorded), tokens) for stack, recorded in calls.items()}
     return attention_groups(requests, _pairs(axes, list(by_group(requests)))), _named_axes(axes)

@@ -50,7 +50,7 @@ def head_scores(model: nn.Module, *args: Any, **inputs: Any) -> list[HeadScores]
 
 
 def scores_of(requests: Sequence[Request]) -> list[HeadScores]:
-    """Return the scores of every head of recorded requests (`qkv.record`), in their order."""
+    """Return the scores of every head of recorded requests (`qkv.record_attention`), in their order."""
     return [
         HeadScores(request.name, head, *_scores(request, head))
         for request in requests
@@ -89,7 +89,7 @@ def _requests(model: nn.Module, *args: Any, **inputs: Any) -> list[Request]:
     training = model.training
     model.eval()
     try:
-        with torch.no_grad(), tap.record() as requests:
+        with torch.no_grad(), tap.record_attention() as requests:
             model(*args, **inputs)
         return requests
     finally:
