@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+import torch
+from run_tiny import LANGUAGE_MODEL, write_text
 from run_untrained import of, vit, words
 
+import qkv
+from qkv.experiments.train import train
 from qkv.inference.explain import explain, subject
+from qkv.layers.lora import LoRA
+from qkv.recipes.recipe import Recipe
 
 
 def test_a_runs_own_numbers():
@@ -30,3 +39,33 @@ def test_bad_input():
         explain(lm, "attention", "abcdefghijkl")
     with pytest.raises(ValueError, match="--head 7 is not there: this run has heads 0 to 1 here"):
         explain(lm, "attention", "ab", head=7)
+
+
+def test_the_adapter_of_a_saved_run(trained_lm: Path, tmp_path: Path):
+    size = [text for text in LANGUAGE_MODEL if not text.startswith(("model.", "tokenizer."))]
+    data = [f"data.path={write_text(tmp_path)}", "data.documents=line"]
+    adapter = [f"model={trained_lm}", "adapter={kind: lora, rank: 2, layers: '*.attention.q'}"]
+    train(Recipe.load("lm", [*size, *data, *adapter]), tmp_path / "run", device="cpu")
+    run, base = qkv.load(tmp_path / "run", "cpu"), qkv.load(trained_lm, "cpu")
+    text = "abc"
+    explanation = run.explain("lora", text)
+    q = "decoder.blocks.0.attention.q"
+    merged, frozen = (model.get_submodule(q).weight.detach() for model in (run.model, base.model))
+    assert not torch.equal(merged, frozen)
+    for caption, matrix in (("W, frozen", frozen), ("s · B A", merged - frozen), ("W'", merged)):
+        shown = torch.tensor(explanation.table(caption).values)
+        rows, columns = shown.shape  # a corner of a large matrix
+        torch.testing.assert_close(shown, matrix[:rows, :columns], rtol=0, atol=1e-5)
+    assert not hasattr(run.model, "adapter") or run.model.adapter is None  # unchanged
+    assert torch.equal(run.model.get_submodule(q).weight, merged)
+
+
+def test_an_adapter_that_was_not_kept():
+    run = of("gpt2", words(), "continue", max_positions=8)
+    with pytest.raises(ValueError, match="does not have a LoRA adapter, which lora explains"):
+        explain(run, "lora", "ab")
+    tuned = replace(run, recipe=Recipe.load("lm", []).model_copy(update={"adapter": LoRA()}))
+    with pytest.raises(
+        ValueError, match="trained with a LoRA adapter, which is merged into its weights and was not saved"
+    ):
+        explain(tuned, "lora", "ab")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
+
 import torch
 
+from ..directories.adapters import load_adapter
+from ..directories.layout import ADAPTER
 from ..explain import registry
 from ..explain.explanation import Explanation
 from ..explain.subject import Subject
+from ..layers.lora import layers, unmerge
 from .loaded import LoadedModel
 from .score import target_ids
 from .uses import advice, kind_of, reads_text
@@ -27,10 +33,28 @@ def explain(
     """Return the explanation of a name of `explain.registry.EXPLANATIONS` for a text.
 
     `target` is the output of an encoder–decoder, by default its own. `layer`, `head` and `token` are indices from 0; the
-    token is the one whose query is explained, by default the last.
+    token is the one whose query is explained, by default the last. `lora` explains the adapter that a run was trained with.
     Raises ValueError for a name that is unknown or that the model has no numbers for, and for indices out of range.
     """
-    return registry.explain(name, subject(run, text, target, layer, head, token))
+    adapted = _with_adapter(run) if name == "lora" and not layers(run.model) else run
+    return registry.explain(name, subject(adapted, text, target, layer, head, token))
+
+
+def _with_adapter(run: LoadedModel) -> LoadedModel:
+    """Return a run whose adapter, merged into its weights, is beside them again. Raises ValueError if it was not kept."""
+    folder = None if run.path is None else run.path / ADAPTER
+    if folder is None or not folder.is_dir():
+        if run.recipe is not None and run.recipe.adapter is not None:
+            raise ValueError(
+                f"{run.name} was trained with a LoRA adapter, which is merged into its weights and was not saved by itself "
+                "(models that match a Hub family keep it); run qkv explain lora without --run"
+            )
+        return run
+    model = load_adapter(deepcopy(run.model), folder)
+    for layer in layers(model).values():
+        layer.merged = True  # the weights of a run hold its adapter already
+    unmerge(model)
+    return replace(run, model=model.eval())
 
 
 def subject(
