@@ -13,6 +13,7 @@ from ..explain import registry
 from ..explain.explanation import Explanation
 from ..explain.subject import Subject
 from ..layers.lora import layers, unmerge
+from ..models.transformer import TransformerModel
 from .loaded import LoadedModel
 from .score import target_ids
 from .uses import advice, kind_of, reads_text
@@ -43,7 +44,7 @@ def explain(
 def _with_adapter(run: LoadedModel) -> LoadedModel:
     """Return a run whose adapter, merged into its weights, is beside them again. Raises ValueError if it was not kept."""
     folder = None if run.path is None else run.path / ADAPTER
-    if folder is None or not folder.is_dir():
+    if folder is None or not folder.is_dir() or not isinstance(run.model, TransformerModel):
         if run.recipe is not None and run.recipe.adapter is not None:
             raise ValueError(
                 f"{run.name} was trained with a LoRA adapter, which is merged into its weights and was not saved by itself "
