@@ -11,6 +11,7 @@ from qkv.attention import tap
 from qkv.attention.attend import attend
 from qkv.core.layout import Layout
 from qkv.kernels import reference
+from qkv.kernels.request import Request
 from qkv.patterns.basic import causal
 from qkv.positions.base import Widths
 from qkv.positions.bias import ALiBi
@@ -71,3 +72,28 @@ def test_weights_leave_no_graph() -> None:
     with tap.record_attention() as requests:
         attend(q, q, q)
     assert not tap.weights(requests[0]).requires_grad
+
+
+def test_weights_of_an_edited_request_are_the_edited_ones() -> None:
+    q, k, v = torch.randn(2, 5, 4, 8), torch.randn(2, 5, 2, 8), torch.randn(2, 5, 2, 8)
+
+    def hide(scores: torch.Tensor) -> torch.Tensor:
+        scores = scores.clone()
+        scores[:, 1, :, 2] = torch.finfo(scores.dtype).min
+        return scores
+
+    def edits(request: Request) -> tap.Edits:
+        return tap.Edits(hide, lambda weights: weights * torch.tensor([1.0, 1.0, 0.5, 0.0])[:, None, None])
+
+    with tap.record_attention() as plain:
+        attend(q, k, v, pattern=causal())
+    with tap.intercept(edits), tap.record_attention() as edited:
+        out = attend(q, k, v, pattern=causal())
+    expected = hide(tap.scores(plain[0])).softmax(-1)
+    expected[:, 2:] *= torch.tensor([0.5, 0.0])[:, None, None]
+    weights = tap.weights(edited[0])
+    torch.testing.assert_close(weights, expected)
+    torch.testing.assert_close((weights @ v.transpose(1, 2).repeat_interleave(2, 1)).transpose(1, 2), out)
+    assert torch.equal(tap.weights(edited[0], [1, 3], [4, 2]), weights[:, [1, 3]][:, :, [4, 2]])
+    assert torch.equal(tap.scores(edited[0], [1], [4])[:, :, :, 3], tap.scores(plain[0], [1], [4])[:, :, :, 3])
+    assert not weights[:, 1, :, 2].any() and weights[:, 0, 2:, 2].all()

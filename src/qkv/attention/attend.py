@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 import torch
@@ -142,10 +141,9 @@ def attend(
             k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
         if layout.padding != "none" and torch.is_grad_enabled():
             q = q.masked_fill(~layout.valid[:, :, None, None], 0.0)  # as do the gradients of keys and values
-        request = Request(q, k, v, *options)
-        edits = tap.offer(request)
-        if edits:
-            result = _edited(request, edits)
+        request = tap.offer(Request(q, k, v, *options))
+        if request.edits:
+            result = reference.run(request)
         if observe is not None:
             observed = _observed(request, observe, backend)
             result = observed if result is None else result
@@ -154,18 +152,6 @@ def attend(
         if sinks is not None:
             result = _with_sinks(result, sinks, return_lse)
     return result if layout.padding == "none" else _silence(result, layout)
-
-
-def _edited(request: Request, edits: list[tap.Edits]) -> Result:
-    """The result of the reference implementation with edited scores and weights."""
-
-    def through(name: Literal["scores", "weights"], x: Tensor) -> Tensor:
-        for one in edits:
-            function = getattr(one, name)
-            x = x if function is None else function(x)
-        return x
-
-    return reference.run(request, partial(through, "scores"), partial(through, "weights"))
 
 
 def _observed(request: Request, observe: Callable[[Callable[[range], Tensor]], None], backend: str) -> Tensor | None:

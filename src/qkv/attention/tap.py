@@ -9,23 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from ..core.layout import View
-from ..kernels.request import Request
+from ..kernels.request import Edits, Request
 
 _taps: list[list[Request]] = []  # of the process; plain lists, which compiled models can trace
-
-
-@dataclass(frozen=True)
-class Edits:
-    """Functions that replace the scores or the weights (B, H, T, S) of one attention call; None leaves them."""
-
-    scores: Callable[[Tensor], Tensor] | None = None
-    weights: Callable[[Tensor], Tensor] | None = None
 
 
 Interceptor = Callable[[Request], Edits | None]
@@ -34,7 +26,8 @@ _interceptors: list[Interceptor] = []
 
 @contextmanager
 def record_attention() -> Iterator[list[Request]]:
-    """Record every request to `attend` inside the block, in order, each with the name of its layer."""
+    """Record every request to `attend` inside the block, in order, each with the name of its layer and the edits of
+    interceptors."""
     requests: list[Request] = []
     _taps.append(requests)
     try:
@@ -45,7 +38,8 @@ def record_attention() -> Iterator[list[Request]]:
 
 @contextmanager
 def intercept(function: Interceptor) -> Iterator[None]:
-    """Call `function` with every request to `attend` inside the block, before it is computed.
+    """Call `function` with every request to `attend` inside the block, before it is computed, and with the edits of blocks
+    around this one.
 
     If it returns `Edits`, the reference implementation computes this request, with the edited scores or weights.
     """
@@ -61,12 +55,15 @@ def recording() -> bool:
     return bool(_taps or _interceptors)
 
 
-def offer(request: Request) -> list[Edits]:
-    """Record a request, and return the edits of it; called by `attend`."""
+def offer(request: Request) -> Request:
+    """Record a request, and return it with the edits of interceptors; called by `attend`."""
+    for function in _interceptors:
+        edits = function(request)
+        if edits is not None:
+            request = replace(request, edits=(*request.edits, edits))
     for requests in _taps:
         requests.append(request)
-    answers = [function(request) for function in _interceptors]
-    return [edits for edits in answers if edits is not None]
+    return request
 
 
 def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor:
@@ -74,12 +71,11 @@ def weights(request: Request, heads: Sequence[int] | None = None, rows: Sequence
     from ..kernels import reference
 
     if request.known_weights is not None:
-        known = request.known_weights.detach()
-        known = known if heads is None else known[:, list(heads)]
-        return known if rows is None else known[:, :, list(rows)]
-    small, mask = part(request, heads, rows)
+        return _selected(request.known_weights.detach(), heads, rows)
     with torch.no_grad():
-        return reference.weights(small, mask)
+        if request.edits:  # which are of all heads and rows
+            return _selected(reference.weights(*part(request)), heads, rows)
+        return reference.weights(*part(request, heads, rows))
 
 
 def scores(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor:
@@ -92,9 +88,15 @@ def scores(request: Request, heads: Sequence[int] | None = None, rows: Sequence[
 
     if request.known_weights is not None:
         raise ValueError(f"{request.name} reports its weights without their scores")
-    small, mask = part(request, heads, rows)
     with torch.no_grad():
-        return reference.scores(small, mask)[0]
+        if request.edits:
+            return _selected(reference.scores(*part(request))[0], heads, rows)
+        return reference.scores(*part(request, heads, rows))[0]
+
+
+def _selected(x: Tensor, heads: Sequence[int] | None, rows: Sequence[int] | None) -> Tensor:
+    x = x if heads is None else x[:, list(heads)]
+    return x if rows is None else x[:, :, list(rows)]
 
 
 def allowed(request: Request, heads: Sequence[int] | None = None, rows: Sequence[int] | None = None) -> Tensor | None:

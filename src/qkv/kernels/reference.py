@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from .request import Request, Result
-
-Edit = Callable[[Tensor], Tensor]
 
 
 def refuses(request: Request) -> str | None:
@@ -18,7 +14,10 @@ def refuses(request: Request) -> str | None:
 
 
 def scores(request: Request, mask: Tensor | None) -> tuple[Float[Tensor, "B H T S"], Tensor | None]:
-    """Scores in at least fp32 with masked pairs at the dtype's minimum, and the mask (−∞ in a bias masks too)."""
+    """Scores in at least fp32 with masked pairs at the dtype's minimum, and the mask (−∞ in a bias masks too).
+
+    Edits of a request are for the scores and weights of all its heads and queries.
+    """
     q, k = request.q.transpose(1, 2), _per_query_head(request.k, request)
     dtype = torch.promote_types(q.dtype, torch.float32)
     q, k = q.to(dtype), k.to(dtype)
@@ -32,7 +31,7 @@ def scores(request: Request, mask: Tensor | None) -> tuple[Float[Tensor, "B H T 
         s, mask = s + bias.to(dtype), _and_finite(mask, bias)
     if mask is not None:
         s = torch.where(mask, s, torch.finfo(dtype).min)
-    return s, mask
+    return request.edited("scores", s), mask
 
 
 def _and_finite(mask: Tensor | None, x: Tensor) -> Tensor:
@@ -52,13 +51,12 @@ def weights(request: Request, mask: Tensor | None) -> Float[Tensor, "B H T S"]:
 
 def _weights(request: Request, s: Float[Tensor, "B H T S"], mask: Tensor | None) -> Float[Tensor, "B H T S"]:
     w = torch.softmax(s, -1) if request.weighting is None else request.weighting.weights(s, mask)
-    return w if mask is None else torch.where(mask, w, 0.0)
+    return request.edited("weights", w if mask is None else torch.where(mask, w, 0.0))
 
 
-def run(request: Request, edit_scores: Edit | None = None, edit_weights: Edit | None = None) -> Result:
-    """The output, and the log-sum-exp where it is wanted. `edit_scores` and `edit_weights` replace (B, H, T, S) by their
-    result."""
-    out, s, _, mask = _attend(request, edit_scores, edit_weights)
+def run(request: Request) -> Result:
+    """The output, and the log-sum-exp where it is wanted."""
+    out, s, _, mask = _attend(request)
     if not request.return_lse:
         return out
     lse = torch.logsumexp(s, -1)
@@ -73,9 +71,7 @@ def run_with_weights(request: Request) -> tuple[Tensor, Float[Tensor, "B H T S"]
     return out, w
 
 
-def _attend(
-    request: Request, edit_scores: Edit | None = None, edit_weights: Edit | None = None
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _attend(request: Request) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Output, scores, weights and mask."""
     mask = request.mask()
     # NaN and Inf in a masked key or value must not leak through 0 · NaN, forward or backward: they are zeroed, and
@@ -84,9 +80,7 @@ def _attend(
     k, v = (t.masked_fill(bad[..., None], 0.0) for t in (request.k, request.v))
     clean = Request(**{**request.__dict__, "k": k, "v": v})
     s, mask = scores(clean, mask)
-    s = s if edit_scores is None else edit_scores(s)
     w = _weights(request, s, mask)
-    w = w if edit_weights is None else edit_weights(w)
     out = torch.nn.functional.dropout(w, request.dropout) @ _per_query_head(v, request).to(w.dtype)
     group = request.n_heads // request.n_kv_heads
     seen = bad.transpose(1, 2).repeat_interleave(group, 1)[:, :, None]  # (B, H, 1, S)

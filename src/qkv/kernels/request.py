@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from jaxtyping import Float
 from torch import Tensor
@@ -40,6 +41,14 @@ class Weights(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Edits:
+    """Functions that replace the scores or the weights (B, H, T, S) of one attention call; None leaves them."""
+
+    scores: Callable[[Tensor], Tensor] | None = None
+    weights: Callable[[Tensor], Tensor] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
     """Queries (B, T, H, D), keys (B, S, K, D) and values (B, S, K, E), K dividing H, and the options of `attend`.
@@ -47,6 +56,7 @@ class Request:
     score: the comparison in place of the scaled dot product. weighting: what turns scores into weights in place of the
     soft-max. sinks: a logit for each head beside those of the keys; `attend` applies it, so backends need not.
     known_weights: the weights, where they have been computed already.
+    edits: changes of all scores and weights, in order, which only the reference implementation applies.
     """
 
     q: Float[Tensor, "B T H D"]
@@ -66,6 +76,7 @@ class Request:
     weighting: Weights | None = None
     sinks: Float[Tensor, " H"] | None = None
     known_weights: Float[Tensor, "B H T S"] | None = None
+    edits: tuple[Edits, ...] = ()
 
     @property
     def n_heads(self) -> int:
@@ -74,6 +85,13 @@ class Request:
     @property
     def n_kv_heads(self) -> int:
         return self.k.shape[2]
+
+    def edited(self, name: Literal["scores", "weights"], x: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T S"]:
+        """The scores or weights of all pairs after the edits."""
+        for one in self.edits:
+            function: Callable[[Tensor], Tensor] | None = getattr(one, name)
+            x = x if function is None else function(x)
+        return x
 
     def mask(self) -> Tensor | None:
         """Pattern, segments and padded keys as a boolean (B or 1, H or 1, T or 1, S); None if every pair is allowed."""

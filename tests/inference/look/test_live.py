@@ -23,6 +23,8 @@ def test_a_head_that_is_off_changes_the_layers_after_it() -> None:
     figure, before = changed_look(run, "abc", [off]), run.look("abc")
     torch.testing.assert_close(figure.weights(0, 0), before.weights(0, 0))
     assert not torch.equal(figure.weights(1, 0), before.weights(1, 0))
+    note = "Outputs changed: head 1 of decoder 0 off; weights are those that the changed model computes"
+    assert figure.views[0].notes[-1] == note and note not in before.views[0].notes
     names = [name for name, _ in figure.views[0].facts]
     assert names == ["next token", "next token, unchanged"]
     assert dict(figure.views[0].facts)["next token, unchanged"] == dict(before.views[0].facts)["next token"]

@@ -96,6 +96,13 @@ def test_one_key_hidden_from_one_query():
     assert at["decoder.layers.0.attention"].isfinite().all()
     assert not torch.allclose(at["decoder.layers.0.attention"][:, 3], zeroed["decoder.layers.0.attention"][:, 3])
     assert torch.equal(at["decoder.layers.0.attention"][:, 2], zeroed["decoder.layers.0.attention"][:, 2])
+    weights = "decoder.layers.0.attention.weights"
+    assert not at[weights][:, :, 3, 1].any() and not zeroed[weights][:, :, 3, 1].any()  # those that were used
+    torch.testing.assert_close(at[weights].sum(-1), torch.ones(2, 2, 5))
+    assert (zeroed[weights].sum(-1)[:, :, 3] < 0.999).all()
+    with record(model, weights) as outer, intervene(model, {weights: Zero(positions=3, keys=1)}):
+        model(IDS)
+    assert outer[weights][:, :, 3, 1].all()  # a recording around an intervention has what was there before it
 
 
 @torch.no_grad()

@@ -52,3 +52,21 @@ def test_an_address_opens_a_head_of_cross_attention_on_a_phone(translator: Run, 
     elements, console = opened(page, "#kind=cross&layer=1&heads=1&mode=map", width=390)
     assert console == "" and "heat map of layer 1, head 1" in elements
     assert re.search(r'aria-label="layer 1, head 1"[^>]*data-at="1,1"', elements)
+
+
+def test_rotary_positions_and_interventions_are_steps_of_a_score(tmp_path: Path) -> None:
+    run = run_untrained.of("llama", run_untrained.words(), "continue", n_layers=2)
+    elements, console = opened(
+        run.look("abcd", changes={"*.attention.scores": lambda scores: scores + 0.25}).save(tmp_path / "look.html")
+    )
+    assert console == "" and "without rotation" in elements and "rotation adds" in elements
+    assert "<dt>intervention</dt><dd>0.250, so the score is" in elements
+    content, term, scaled = (
+        float(re.search(pattern, elements)[1])  # type: ignore[index]
+        for pattern in (
+            r"<dt>without rotation</dt><dd>(-?[\d.]+)",
+            r"<dt>rotation adds</dt><dd>(-?[\d.]+)",
+            r"= (-?[\d.]+)</dd>",
+        )
+    )
+    assert abs(content + term - scaled) < 0.002

@@ -11,6 +11,7 @@ import torch
 from qkv.attention import tap
 from qkv.attention.attend import attend
 from qkv.families import preset
+from qkv.look.activations import intervene, record
 from qkv.look.view.attention import layer_weights
 from qkv.look.view.score import score_breakdown
 from qkv.models.build import build
@@ -56,3 +57,74 @@ def test_shares_are_those_of_what_each_key_adds_to_the_output() -> None:
     assert one.share == pytest.approx(one.norms[2] / sum(one.norms))
     with pytest.raises(ValueError, match="there is no key 7; this layer's are 0 to 6"):
         score_breakdown(layer, 1, 5, 7, ("a", "b"), model)
+
+
+ROTARY = {
+    "half": {"kind": "rotary"},
+    "interleaved": {"kind": "rotary", "pairs": "interleaved"},
+    "half the coordinates": {"kind": "rotary", "fraction": 0.5},
+    "yarn": {"kind": "rotary", "scaling": {"kind": "yarn", "factor": 4.0, "original_max_positions": 4}},
+    "xpos": {"kind": "xpos", "scale_base": 16.0},
+}
+
+
+@pytest.mark.parametrize("scheme", ROTARY)
+def test_rotary_positions_have_their_part_of_the_score(scheme: str) -> None:
+    spec = preset("llama", vocab_size=20, d_model=32, n_layers=2, n_heads=4, n_kv_heads=2, d_ff=16)
+    model = build(spec.replace({"decoder.position": ROTARY[scheme]}), seed=0).eval()
+    name = "decoder.layers.1.attention"
+    with tap.record_attention() as requests, record(model, [f"{name}.q", f"{name}.k"]) as before, torch.no_grad():
+        model(torch.arange(9)[None])
+    layer = layer_weights([requests[1]], 1, range(9), range(9))
+    for query, key in ((7, 2), (8, 8), (5, 0)):
+        one = score_breakdown(layer, 3, query, key, ("a", "b"), model)
+        plain = before[f"{name}.q"][0, query, 3].double() @ before[f"{name}.k"][0, key, 1].double()
+        assert one.rotation is not None
+        assert one.rotation.content == pytest.approx(float(plain) * one.scale, abs=1e-6)
+        assert one.rotation.content + one.rotation.term == pytest.approx(one.scaled, abs=1e-6)
+        assert one.score == pytest.approx(one.scaled, abs=1e-6)
+        assert sum(one.rotation.pairs) == pytest.approx(one.rotation.term, abs=1e-6)
+        assert len(one.rotation.pairs) == len(one.rotation.angles) == (2 if "half the" in scheme else 4)
+        if "yarn" not in scheme:
+            turned = math.remainder(query - key, 2 * math.pi)  # the fastest pair turns by 1 rad from token to token
+            assert one.rotation.angles[0] == pytest.approx(turned, abs=1e-5)
+            assert one.rotation.angles[1] == pytest.approx(
+                (query - key) * 10000 ** (-2 * 1 / (4 if "the" in scheme else 8)), abs=1e-5
+            )
+    assert "without rotary positions:" in str(one) and f"[0] {one.rotation.pairs[0]:+.3f} at " in str(one)
+    assert json.loads(json.dumps(one.to_json()))["rotation"]["term"] == one.rotation.term
+    assert score_breakdown(layer, 3, 7, 2, ("a", "b")).rotation is None  # no model, no rotation
+
+
+def test_a_bias_has_its_part_apart() -> None:
+    model = build(preset("gpt2", vocab_size=20, d_model=16, n_layers=1, n_heads=2, position="alibi"), seed=0).eval()
+    with tap.record_attention() as requests, torch.no_grad():
+        model(torch.arange(7)[None])
+    one = score_breakdown(layer_weights(requests, 0, range(7), range(7)), 1, 5, 2, ("a", "b"), model)
+    assert one.rotation is None and one.score == pytest.approx(one.scaled + one.position, abs=1e-6)
+
+
+def test_edited_scores_and_weights_are_those_that_are_shown() -> None:
+    model = build(preset("gpt2", vocab_size=20, d_model=16, n_layers=2, n_heads=2), seed=0).eval()
+
+    def more(scores: torch.Tensor) -> torch.Tensor:
+        scores = scores.clone()
+        scores[:, 1, 5, 2] += 3.0
+        scores[:, 1, 4, 2] = torch.finfo(scores.dtype).min
+        return scores
+
+    changes = {"decoder.layers.0.attention.scores": more, "decoder.layers.0.attention.weights": lambda w: 0.5 * w}
+    with intervene(model, changes), tap.record_attention() as requests, torch.no_grad():
+        model(torch.arange(7)[None])
+    layer = layer_weights([requests[0]], 0, range(7), range(7))
+    one = score_breakdown(layer, 1, 5, 2, ("a", "b"), model)
+    assert one.score_edit == pytest.approx(3.0, abs=1e-6)
+    assert one.score == pytest.approx(one.scaled + one.score_edit, abs=1e-6)
+    assert one.weight == pytest.approx(0.5 * one.weight_before) == pytest.approx(float(layer.weights[1, 5, 2]))
+    assert one.weight_before == pytest.approx(math.exp(one.score) / sum(map(math.exp, one.row_scores)), rel=1e-5)
+    assert "intervention on the score: +3" in str(one) and f"{one.weight_before:.6f} before" in str(one)
+    hidden = score_breakdown(layer, 1, 4, 2, ("a", "b"), model)
+    assert hidden.weight == 0 and hidden.score_edit is None
+    json.dumps(hidden.to_json(), allow_nan=False)
+    other = score_breakdown(layer_weights([requests[1]], 1, range(7), range(7)), 1, 5, 2, ("a", "b"), model)
+    assert other.score_edit is None and other.weight_before is None

@@ -55,10 +55,23 @@ def changed_look(
         return changed
     before = look(run, inputs, **options)
     views = (
-        replace(one, facts=(*one.facts, *((f"{name}, unchanged", value) for name, value in other.facts)))
+        replace(
+            one,
+            facts=(*one.facts, *((f"{name}, unchanged", value) for name, value in other.facts)),
+            notes=(*one.notes, _note(changes)),
+        )
         for one, other in zip(changed.views, before.views, strict=True)
     )
     return replace(changed, views=tuple(views))
+
+
+def _note(changes: Sequence[HeadChange]) -> str:
+    """What is changed, in words."""
+    parts = []
+    for part, layer, head, factor in changes:
+        where = f"{part} {layer}" if head is None else f"head {head} of {part} {layer}"
+        parts.append(f"{where} × {factor:g}" if factor else f"{where} off")
+    return f"Outputs changed: {', '.join(parts)}; weights are those that the changed model computes"
 
 
 def live_server(run: LoadedModel, inputs: Sequence[str], port: int = 0, **options: Any) -> LiveServer:

@@ -488,8 +488,18 @@
       add("sum", digits(dot));
       let score = dot * one.scale;
       add("scaled", `${digits(one.scale, 4)} × ${digits(dot)} = ${digits(score)}`);
+      if (one.rotation) {
+        const turned = rotationTerm(one.rotation, q, k, t, s, one.scale);
+        add("without rotation", `${digits(turned.content)}: the same two vectors before rotary positions`);
+        add("rotation adds", `${digits(turned.term)}, by frequency pair, the fastest first`, bars(turned.pairs, "rotation by frequency pair", turned.angles.map((angle) => `at ${digits(angle, 2)} rad`)));
+      }
       if (one.softcap) { score = one.softcap * Math.tanh(score / one.softcap); add("soft cap", digits(score)); }
       if (one.bias !== null) { const term = halves(one.bias)[(place * T + t) * S + s]; score += term; add("position term", `${digits(term)}, so the score is ${digits(score)}`); }
+      if (one.edit !== null) {
+        const term = halves(one.edit)[(place * T + t) * S + s];
+        score += term;
+        add("intervention", Math.abs(term) > 60000 ? `${term < 0 ? "hides" : "shows"} the pair` : `${digits(term)}, so the score is ${digits(score)}`);
+      }
     } else add("q and k", `not in this page: ${data.live ? "" : "`qkv look … --score LAYER.HEAD.QUERY.KEY` prints them"}`);
     add("mask", out && out(t, s) ? "excluded: no weight is computed" : "allowed");
     add(`weights of “${rows[t]}”`, bars(Array.from(weights.slice(t * S, (t + 1) * S)), "weights of the row", columns, s));
@@ -498,6 +508,23 @@
     add("value", `norm ${digits(norms[place * S + s])} behind the output projection; ${digits(total ? (100 * shares[s]) / total : 0, 1)} % of the head's output by norm`);
     holder.replaceChildren(make("h3", {}, "Inside a score: ", label(rows[t]), " → ", label(columns[s]), `, layer ${one.index}, head ${one.heads[place]}`),
       make("p", { class: "note" }, "Choose another pair in the heat map or by clicking tokens. Vectors are rounded to 16 bits, weights to 8."), make("dl", { class: "steps" }, steps));
+  }
+  // What rotary positions add to a score: both vectors are turned back by the tables (cosines, then sines, of all tokens).
+  function rotationTerm(rotation, q, k, t, s, scale) {
+    const R = rotation.pairs, pairs = [], angles = [];
+    const table = (index, i, j) => { const all = floats(index), half_ = all.length / 2; return [all[i * R + j], all[half_ + i * R + j]]; };
+    let dot = 0;
+    for (let i = 0; i < q.length; i++) dot += q[i] * k[i];
+    for (let j = 0; j < R; j++) {
+      const [a, b] = rotation.interleaved ? [2 * j, 2 * j + 1] : [j, j + R];
+      const [cq, sq] = table(rotation.q, t, j), [ck, sk] = table(rotation.k, s, j), nq = cq * cq + sq * sq, nk = ck * ck + sk * sk;
+      const back = (x, c, n, size) => [(x[a] * c + x[b] * n) / size, (x[b] * c - x[a] * n) / size];
+      const [qa, qb] = back(q, cq, sq, nq), [ka, kb] = back(k, ck, sk, nk);
+      pairs.push(scale * (q[a] * k[a] + q[b] * k[b] - qa * ka - qb * kb));
+      angles.push(Math.atan2(sq * ck - cq * sk, cq * ck + sq * sk));
+    }
+    const term = pairs.reduce((sum, one) => sum + one, 0);
+    return { content: scale * dot - term, term, pairs, angles };
   }
   function bars(values, name, names, marked) {
     const width = Math.max(values.length * (values.length > 150 ? 2 : 6), 60), height = 34, ratio = window.devicePixelRatio || 1;

@@ -10,9 +10,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ...attention import tap
+from ...kernels.request import Request
 from .attention import Group, Layer
 from .axis import Axis
-from .score import output_matrix
+from .rotation import Rotation, rotation_of
+from .score import output_matrix, without_edits
 
 
 class Arrays:
@@ -60,7 +62,7 @@ def group_json(
         if layer.request is not None:
             encoded["norms"] = _norms(layer, key, model, arrays)
             if arrays.size + _vector_size(layer, query, key) < room:
-                encoded |= _vectors(layer, query, key, arrays)
+                encoded |= _vectors(layer, query, key, model, arrays)
     return {
         "name": group.name,
         "query": group.query,
@@ -105,13 +107,13 @@ def _vector_size(layer: Layer, query: Axis, key: Axis) -> int:
     assert request is not None
     heads, width = len(layer.heads), request.q.shape[-1]
     numbers = heads * width * (len(query.rows) + len(key.shown))
-    if request.bias is not None:
-        numbers += heads * len(query.rows) * len(key.shown)
+    numbers += heads * len(query.rows) * len(key.shown) * ((request.bias is not None) + bool(request.edits))
     return numbers * 8 // 3
 
 
-def _vectors(layer: Layer, query: Axis, key: Axis, arrays: Arrays) -> dict[str, Any]:
-    """q (H, T, D), k (H, S, D) and the position term (H, T, S) in fp16; nothing for scores that are not dot products."""
+def _vectors(layer: Layer, query: Axis, key: Axis, model: nn.Module | None, arrays: Arrays) -> dict[str, Any]:
+    """q (H, T, D), k (H, S, D), the position bias and what an intervention adds to scores (H, T, S) in fp16, and the tables
+    of rotary positions; nothing for scores that are not dot products."""
     request = layer.request
     assert request is not None
     if request.score is not None or request.known_weights is not None:
@@ -123,7 +125,10 @@ def _vectors(layer: Layer, query: Axis, key: Axis, arrays: Arrays) -> dict[str, 
     if bias is not None:
         shape = (len(bias), len(layer.heads), len(query.rows), request.k.shape[1])
         bias = bias.expand(shape)[0, :, :, list(key.shown)]
+    rotation = rotation_of(model, request)
     return {
+        "rotation": None if rotation is None else _rotation(rotation, query, key, arrays),
+        "edit": _score_edits(request, layer, query, key, arrays),
         "q": arrays.add(_half(q)),
         "k": arrays.add(_half(k)),
         "width": q.shape[-1],
@@ -132,6 +137,24 @@ def _vectors(layer: Layer, query: Axis, key: Axis, arrays: Arrays) -> dict[str, 
         "bias": None if bias is None else arrays.add(_half(bias)),
         "softmax": request.weighting is None,
     }
+
+
+def _rotation(rotation: Rotation, query: Axis, key: Axis, arrays: Arrays) -> dict[str, Any]:
+    """Cosines, then sines, of the queries and keys on display, in fp32."""
+    tables = [
+        torch.stack([table[list(rows)] for table in tables])
+        for tables, rows in ((rotation.queries, query.rows), (rotation.keys, key.shown))
+    ]
+    q, k = (arrays.add(table.float().contiguous().numpy().tobytes()) for table in tables)
+    return {"q": q, "k": k, "pairs": rotation.module.width // 2, "interleaved": rotation.module.interleaved}
+
+
+def _score_edits(request: Request, layer: Layer, query: Axis, key: Axis, arrays: Arrays) -> int | None:
+    """What an intervention adds to scores; None without one."""
+    if all(one.scores is None for one in request.edits):
+        return None
+    edited, plain = (tap.scores(one, layer.heads, query.rows) for one in (request, without_edits(request, "scores")))
+    return arrays.add(_half((edited - plain)[0, :, :, list(key.shown)]))
 
 
 def _half(x: Tensor) -> bytes:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ...attention import tap
-from ...kernels.request import Request
+from ...kernels.request import Edits, Request
 from ...layers.linear import Linear
 from ...layers.low_rank import LowRankLinear, plain
 from .attention import Layer
+from .rotation import RotationTerm, rotation_of
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,15 @@ class ScoreBreakdown:
     q, k:       the two vectors (rotary positions applied); empty if the score is not their dot product.
     products:   q_i k_i; their sum is `dot`.
     scale:      factor of `dot`. scaled: scale · dot, or the other comparison's value.
+    rotation:   the part of rotary positions in `scaled`; None without them, or without a model.
     softcap:    c of c · tanh(scaled / c); None without.
-    position:   what is added for the positions of both tokens; None without a bias.
-    score:      scaled, capped and with the position term; −∞ (None in JSON) where the mask excludes the pair.
+    position:   the bias that is added for the positions of both tokens (ALiBi, T5); None without one.
+    score_edit: what an intervention adds to the score; None without one, and for pairs that it shows or hides.
+    score:      scaled, capped, with bias and edit; −∞ (None in JSON) where the mask excludes the pair.
     allowed:    whether the mask allows the pair.
     row_scores, row_weights: scores and weights of the query for all keys; scores are empty where none were recorded.
     weight:     that of this key.
+    weight_before: the weight before an intervention on weights; None without one.
     value:      the value vector v of the key.
     norms:      ‖α_j f(v_j)‖ of every key j, with f the part of the output projection that belongs to the head (Kobayashi et
                 al. 2020); with `projected` False, f is the identity, because the layer's output projection is not known.
@@ -48,13 +53,16 @@ class ScoreBreakdown:
     dot: float | None
     scale: float | None
     scaled: float | None
+    rotation: RotationTerm | None
     softcap: float | None
     position: float | None
+    score_edit: float | None
     score: float
     allowed: bool
     row_scores: list[float]
     row_weights: list[float]
     weight: float
+    weight_before: float | None
     value: list[float]
     norms: list[float]
     share: float
@@ -76,6 +84,7 @@ class ScoreBreakdown:
         if self.products:
             lines += [_products(self)]
             lines += [f"scaled: {self.scale:.6g} · {self.dot:.6g} = {self.scaled:.6g}"]
+            lines += [] if self.rotation is None else [str(self.rotation)]
         elif self.scaled is not None:
             lines += [f"comparison of query and key: {self.scaled:.6g}"]
         else:
@@ -85,12 +94,16 @@ class ScoreBreakdown:
             lines += [f"soft cap: {self.softcap:g} · tanh({self.scaled:.6g} / {self.softcap:g}) = {capped:.6g}"]
         if self.position is not None:
             lines += [f"position term: {self.position:+.6g}"]
+        if self.score_edit is not None:
+            lines += [f"intervention on the score: {self.score_edit:+.6g}"]
         if not self.allowed:
             lines += ["mask: the pair is excluded, so its weight is 0"]
         elif self.scaled is not None:
             lines += [f"mask: the pair is allowed; score {self.score:.6g}"]
         keys = sum(map(math.isfinite, self.row_scores)) if self.row_scores else len(self.row_weights)
         lines += [f"weight, by the soft-max over {keys} keys: {self.weight:.6f}"]
+        if self.weight_before is not None:
+            lines += [f"intervention on the weight: {self.weight_before:.6f} before"]
         length = math.sqrt(sum(v * v for v in self.value))
         through = "through the output projection" if self.projected else "without the output projection"
         lines += [f"value: length {length:.6g}; {100 * self.share:.2f}% of the head's output by norm, {through}"]
@@ -127,6 +140,7 @@ def score_breakdown(
     keep = tap.allowed(request, [head], [query])
     if row is not None and keep is not None:
         row = row.masked_fill(~keep.expand(len(keep), 1, 1, len(row))[0, 0, 0].cpu(), float("-inf"))
+    rotation = rotation_of(model, request) if plain else None
     products = q * k if plain else q.new_zeros(0)
     dot = float(products.sum()) if plain else None
     scaled = None if dot is None else dot * request.scale
@@ -147,18 +161,45 @@ def score_breakdown(
         dot=dot,
         scale=request.scale if plain else None,
         scaled=scaled,
+        rotation=None if rotation is None else rotation.term(q, k, query, key, request.scale),
         softcap=request.softcap,
         position=None if bias is None else float(bias.expand(len(bias), 1, 1, len(weights))[0, 0, 0, key]),
+        score_edit=_score_edit(request, head, query, key),
         score=float("nan") if row is None else float(row[key]),
         allowed=keep is None or bool(keep.expand(len(keep), 1, 1, len(weights))[0, 0, 0, key]),
         row_scores=[] if row is None else row.tolist(),
         row_weights=weights.tolist(),
         weight=float(weights[key]),
+        weight_before=_weight_before(request, head, query, key),
         value=v[key].tolist(),
         norms=norms.tolist(),
         share=float(norms[key]) / total if total else 0.0,
         projected=projected,
     )
+
+
+def _score_edit(request: Request, head: int, query: int, key: int) -> float | None:
+    """What edits of scores add to one of them; None without edits, and where the pair is masked before or after."""
+    if all(one.scores is None for one in request.edits):
+        return None
+    edited, plain = (
+        tap.scores(one, [head], [query])[0, 0, 0, key] for one in (request, without_edits(request, "scores"))
+    )
+    lowest = torch.finfo(edited.dtype).min
+    return None if float(edited) == lowest or float(plain) == lowest else float(edited.double() - plain.double())
+
+
+def _weight_before(request: Request, head: int, query: int, key: int) -> float | None:
+    """The weight without edits of weights; None if there are none."""
+    if all(one.weights is None for one in request.edits):
+        return None
+    return float(tap.weights(without_edits(request, "weights"), [head], [query])[0, 0, 0, key])
+
+
+def without_edits(request: Request, what: Literal["scores", "weights"]) -> Request:
+    """The request without edits of scores, or of weights."""
+    kept = (Edits(weights=one.weights) if what == "scores" else Edits(scores=one.scores) for one in request.edits)
+    return replace(request, edits=tuple(kept))
 
 
 def value_norms(
