@@ -75,6 +75,20 @@ def look(
             help="A text of as many tokens: show which layer and token of the input carry what tells the two apart.",
         ),
     ] = None,
+    neuron: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[KIND.]LAYER.INDEX",
+            help="Show the texts that excite a neuron of a feed-forward layer the most, such as `1.17`; without INPUT, "
+            "these alone.",
+        ),
+    ] = None,
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Texts for --neuron, one a line. [default: the validation split of the run's data]"
+        ),
+    ] = None,
     serve: Annotated[
         bool,
         typer.Option("--serve", help="Serve a live page on this machine: other texts, heads switched off or scaled."),
@@ -106,10 +120,12 @@ def look(
     loaded = load(run, device=device)
     warn_of_settings(inputs, "`qkv look` uses the run's settings, leave it out")
     chosen |= {"target": target, "generate": generate, "word": word}
+    chosen |= {"neuron": neuron, "texts": _texts(texts, neuron)}
+    items = inputs or ([] if neuron is not None and not serve else _lines())
     if serve:
-        _serve(loaded, inputs or _lines(), port, chosen)
+        _serve(loaded, items, port, chosen)
         return
-    figure = changed_look(loaded, inputs or _lines(), _switched_off(loaded, off), **chosen)
+    figure = changed_look(loaded, items, _switched_off(loaded, off), **chosen)
     if patch is not None:
         figure = _with_patching(loaded, figure, patch, target)
     if pair is not None:
@@ -165,6 +181,18 @@ def _switched_off(run: Run, text: str | None) -> list[HeadChange]:
             raise ValueError(f"--off is a list of LAYER.HEAD, such as 0.3,5.1 or cross.0.3, not {text!r}")
         heads.append(HeadChange(match[1] or stack, int(match[2]), int(match[3]), 0.0))
     return heads
+
+
+def _texts(path: Path | None, neuron: str | None) -> list[str] | None:
+    """The lines of a file of texts for a neuron."""
+    if path is None:
+        return None
+    if neuron is None:
+        raise ValueError("--texts is for --neuron; name a neuron, such as --neuron 1.17")
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} can't be read as UTF-8 text: {error}") from None
 
 
 def _lines() -> list[str]:

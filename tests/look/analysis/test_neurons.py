@@ -28,6 +28,8 @@ def test_the_largest_values_of_all_batches():
     parts = [(ids[:2], Layout.from_lengths(lengths[:2], width=5)), (ids[2:], Layout.from_lengths(lengths[2:], width=5))]
     found = top_texts(model, parts, 7, LAYER, k=4)
     assert [(e.text, e.position) for e in found] == [(i, p) for _, i, p in expected[:4]]
+    assert [len(e.values) for e in found] == [lengths[i] for _, i, _ in expected[:4]]  # without padding
+    assert all(e.values[e.position] == e.value == max(e.values) for e in found)
     assert [e.value for e in found] == pytest.approx([v for v, _, _ in expected[:4]], rel=1e-4)
 
 

@@ -70,3 +70,13 @@ def test_rotary_positions_and_interventions_are_steps_of_a_score(tmp_path: Path)
         )
     )
     assert abs(content + term - scaled) < 0.002
+
+
+def test_texts_of_a_neuron_are_tinted_and_numbered(tmp_path: Path) -> None:
+    run = run_untrained.of("gpt2", run_untrained.words(), "continue", n_layers=2)
+    figure = run.look([], neuron="1.5", texts=["abc", TEXT])
+    elements, console = opened(figure.save(tmp_path / "look.html"))
+    assert console == "" and "Neuron 5 of decoder layer 1" in elements and "<title>this run" in elements
+    assert elements.count('class="excited at"') == 2 and 'style="opacity: ' in elements
+    largest = figure.views[0].panels[0]["rows"][0]
+    assert f"<small>{largest['values'][largest['at']]:.2f}</small>" in elements

@@ -1,4 +1,4 @@
-"""Batches of a run's own data, and its loss on them, for measuring importance."""
+"""The loss of a run on batches of its own data, for measuring importance."""
 
 from __future__ import annotations
 
@@ -9,43 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ...core.batch import Batch
-from ...data.loader.stream import stream
-from ...data.source import Split
-from ...inference.run import Run
 from ...recipes.recipe import Recipe
 from ...training.objective import terms_of
 
 Loss = Callable[[nn.Module, Batch], Tensor]
-
-
-def recipe_of(run: Run) -> Recipe:
-    """The recipe of a run. Raises ValueError if it has none, because its data and objective are needed."""
-    if run.recipe is None:
-        raise ValueError(f"{run.name} has no recipe.yaml, which names its data; give a run that qkv trained")
-    return run.recipe
-
-
-def batches(run: Run, split: Split, limit: int) -> list[Batch]:
-    """The first batches of a split, with at least `limit` examples; for running text, rows of the context's width."""
-    recipe, rows, read = recipe_of(run), 0, list[Batch]()
-    batching = recipe.batching.replace(workers=0, shuffle=False)
-    seq2seq = run.model.is_encoder_decoder
-    with stream(
-        recipe.data,
-        run.tokenizer,
-        batching,
-        seq2seq=seq2seq,
-        task=recipe.task,
-        split=split,
-        seed=recipe.seed,
-        epochs=1,
-    ) as stored:
-        for batch in stored:
-            read.append(batch.to(run.model.device))
-            rows += len(batch.texts) or batch.rows
-            if rows >= limit:
-                break
-    return read
 
 
 def repeated(some: Sequence[Batch], steps: int) -> Iterator[Batch]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ...core.spec import nearest
 from ...directories.layout import State, clear, write_text
+from ...inference.held_out import batches, recipe_of
 from ...inference.run import Run, load
 from ...look.activations import Zero, intervene
 from ...models.transformer import TransformerModel
@@ -27,7 +28,7 @@ from ...recipes.model_choice import ModelChoice
 from ...recipes.recipe import Recipe
 from ..evaluate import Evaluated, evaluate_run
 from ..train import train
-from .examples import batches, loss_over, mean_loss, recipe_of, repeated, sum_loss
+from .examples import loss_over, mean_loss, repeated, sum_loss
 from .page import PAGE, write_page
 from .result import Pruned
 from .speed import speeds

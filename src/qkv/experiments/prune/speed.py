@@ -10,9 +10,9 @@ from collections.abc import Callable
 import torch
 
 from ...core.batch import Batch
+from ...inference.held_out import batches, recipe_of
 from ...inference.run import Run
 from ...inference.text import TextModel
-from .examples import batches, recipe_of
 
 TEXTS, ROUNDS, PREFIX = 64, 5, 200  # texts, times that each is measured, characters of running text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from ...look.view.panels import Panel
 from ...look.view.rollout import rollout_group
 from ...models.transformer import TransformerModel
 from ..loaded import LoadedModel
+from .neurons import neuron_panel
 from .passes import ForwardPass, TokenSequence, forward_pass, recorded_calls, sequence_of
 
 __all__ = ["Figure", "look", "recorded_attention"]
@@ -46,6 +48,8 @@ def look(
     word: str | None = None,
     settings: Generation | None = None,
     changes: Changes | None = None,
+    neuron: str | None = None,
+    texts: Sequence[str] | None = None,
 ) -> Figure:
     """Return a figure of the attention of every layer and head on each input: texts, or files where the run reads files.
 
@@ -56,11 +60,14 @@ def look(
     layers, heads: indices from 0 to draw, by default all that a page has room for.
     word:     the word whose dependencies are drawn alone.
     changes:  of activations, under which the model runs (`qkv.look.activations.intervene`).
+    neuron:   a neuron of a feed-forward layer, such as "1.17" or "decoder.1.17", to show with the texts that excite it the
+              most, chosen from `texts`, by default from the run's validation split. Inputs may be empty then.
 
-    Raises ValueError for an input that the run can't read, and for tokens, layers, heads or words that are not there.
+    Raises ValueError for an input that the run can't read, and for tokens, layers, heads, words or neurons that are not
+    there.
     """
     items = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    if not items:
+    if not items and neuron is None:
         raise ValueError("there is nothing to look at; give a text or a file")
     options = {"target": target, "generate": generate, "settings": settings}
     with intervene(run.model, changes) if changes else nullcontext():
@@ -68,8 +75,18 @@ def look(
             _view(run, str(item), forward_pass(run, item, **options), tokens, layers, heads, word)  # type: ignore[arg-type]
             for item in items
         )
+        if neuron is not None:
+            views = _with_panel(views, neuron_panel(run, neuron, texts))
     first = None if layers is None and heads is None else ((layers or [0])[0], (heads or [0])[0])
     return Figure(run.name, views, run.model, first)
+
+
+def _with_panel(views: tuple[View, ...], panel: Panel) -> tuple[View, ...]:
+    """The views with a further panel in the first, or a view of the panel alone."""
+    if not views:
+        return (View("", {}, (), panels=(panel,)),)
+    first, *others = views
+    return (replace(first, panels=(*first.panels, panel)), *others)
 
 
 @torch.inference_mode()

@@ -53,7 +53,7 @@ def changed_look(
     changed = look(run, inputs, changes=changes_of(changes), **options)
     if not changes:
         return changed
-    before = look(run, inputs, **options)
+    before = look(run, inputs, **options | {"neuron": None})
     views = (
         replace(
             one,
@@ -86,6 +86,7 @@ def live_server(run: LoadedModel, inputs: Sequence[str], port: int = 0, **option
             raise ValueError("this model reads files; give them to `qkv look` on the command line")
         target = str(request.get("target") or "").strip() or None
         own = options | ({"target": target} if run.model.is_encoder_decoder else {})
+        own |= {"neuron": str(request.get("neuron") or "").strip() or None}
         figure = changed_look(run, text, [_change(one) for one in _listed(request.get("changes"))], **own)
         return json.dumps(figure.page_data(), allow_nan=False)
 

@@ -80,7 +80,7 @@
     const views = data.views.length < 2 ? null : make("div", { class: "bar", role: "tablist", "aria-label": "inputs" },
       data.views.map((one, i) => make("button", { role: "tab", "aria-selected": i === state.view, onclick: () => { openView(i); render(); } },
         label(one.text.length > 40 ? one.text.slice(0, 39) + "…" : one.text))));
-    return make("div", {}, views, live ? form() : null, live ? null : make("p", { class: "input", dir: "auto" }, view().text),
+    return make("div", {}, views, live ? form() : null, live || !view().text ? null : make("p", { class: "input", dir: "auto" }, view().text),
       view().facts.length ? make("dl", { class: "facts" }, view().facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", { dir: "auto" }, value)])) : null,
       view().notes.length ? make("ul", { class: "notes" }, view().notes.map((note) => make("li", {}, note + "."))) : null);
   }
@@ -547,7 +547,7 @@
   }
 
   // ---- further panels ----
-  const KINDS = { heat: heatPanel, table: tablePanel, tree: treePanel };
+  const KINDS = { heat: heatPanel, table: tablePanel, tree: treePanel, texts: textsPanel };
   function panel(one) {
     const body = KINDS[one.kind] ? KINDS[one.kind](one) : make("p", {}, `This page cannot draw ${one.kind}.`);
     return make("section", {}, make("h2", {}, one.title), one.note ? make("p", { class: "note" }, one.note) : null, body);
@@ -586,17 +586,32 @@
     return make("div", { class: "scroll" }, make("ul", { class: "tree" }, one.roots.map(branch)));
   }
 
+  function textsPanel(one) {
+    const most = Math.max(1e-12, ...one.rows.flatMap((row) => row.values).filter((value) => value !== null).map(Math.abs));
+    return make("ol", { class: "texts" }, one.rows.map((row) => make("li", {}, make("span", { class: "value" }, digits(row.values[row.at])), make("p", { dir: "auto" },
+      row.cut[0] ? "… " : "",
+      row.tokens.map((text, i) => {
+        const value = row.values[i], spoken = `${text}: ${value === null ? "none" : digits(value, 4)}`;
+        const ink = make("i", { class: value < 0 ? "minus" : "" });
+        ink.style.opacity = 0.8 * Math.abs(value ?? 0) / most;
+        return make("span", { class: i === row.at ? "excited at" : "excited", title: spoken, onmouseenter: () => say(spoken) }, ink, make("b", {}, label(text)), make("small", {}, value === null ? "–" : digits(value, 2)));
+      }), row.cut[1] ? " …" : ""))));
+  }
+
   // ---- live page ----
   function form() {
     const text = make("textarea", { name: "text", dir: "auto", "aria-label": "text" });
     text.value = view().text;
     const given = view().axes.source ? make("input", { name: "target", placeholder: "output (empty: generated)", dir: "auto", "aria-label": "output" }) : null;
     if (given) given.value = state.target || "";
+    const neuron = make("input", { name: "neuron", placeholder: "neuron: LAYER.INDEX (empty: none)", "aria-label": "neuron whose strongest texts are shown, LAYER.INDEX" });
+    neuron.value = state.neuron;
     return make("form", { class: "form", onsubmit: (event) => {
       event.preventDefault();
       state.target = given ? given.value : "";
+      state.neuron = neuron.value;
       ask(text.value);
-    } }, text, given, make("div", { class: "bar" }, make("button", { type: "submit" }, "look")), changeList());
+    } }, text, given, neuron, make("div", { class: "bar" }, make("button", { type: "submit" }, "look")), changeList());
   }
   const describe = (one) => `${one.part}, layer ${one.layer}${one.head === null ? "" : `, head ${one.head}`}: ${one.factor === 0 ? "off" : `× ${one.factor}`}`;
   function changeList() {
@@ -623,7 +638,7 @@
   async function ask(text) {
     say("computing …");
     try {
-      const answer = await fetch("look", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ text, target: state.target || "", changes: state.changes }) });
+      const answer = await fetch("look", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ text, target: state.target || "", neuron: state.neuron, changes: state.changes }) });
       const body = await answer.json();
       if (!answer.ok) { say(body.error); return; }
       const address = location.hash;
@@ -658,6 +673,7 @@
     try { history.replaceState(null, "", `#${new URLSearchParams(fields)}`); } catch (error) { /* a frame of a notebook has no address */ }
   }
 
+  state.neuron = (data.views.flatMap((one) => one.panels).find((one) => one.neuron) || { neuron: "" }).neuron;
   state.target = (view().facts.find(([name]) => name === "target") || ["", ""])[1];
   fromAddress();
   render();

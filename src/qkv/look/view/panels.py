@@ -1,4 +1,4 @@
-"""Panels of a page: heat maps, tables and trees under a title, each a JSON object with a `kind` that the page draws."""
+"""Panels of a page: heat maps, tables, trees and texts with a title, each a JSON object with a `kind` that is drawn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Panel = dict[str, Any]
-"""`kind` ("heat", "table", "tree", "score"), `title`, `note`, and what the kind needs."""
+"""`kind` ("heat", "table", "tree", "texts"), `title`, `note`, and what the kind needs."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,17 @@ class Branch:
             "why": self.why,
             "branches": [branch.to_json() for branch in self.branches],
         }
+
+
+@dataclass(frozen=True)
+class ExcitedText:
+    """Tokens of a text with a number for each, the index of the largest, and whether tokens around them are left out."""
+
+    tokens: tuple[str, ...]
+    values: tuple[float, ...]
+    at: int
+    cut_before: bool = False
+    cut_after: bool = False
 
 
 def heat_panel(
@@ -74,6 +85,20 @@ def table_panel(title: str, *, columns: Sequence[str], rows: Sequence[Sequence[s
 def tree_panel(title: str, roots: Sequence[Branch], note: str = "") -> Panel:
     """Return a tree of tokens with scores, such as that of a beam search."""
     return {"kind": "tree", "title": title, "note": note, "roots": [root.to_json() for root in roots]}
+
+
+def texts_panel(title: str, texts: Sequence[ExcitedText], note: str = "") -> Panel:
+    """Return texts whose tokens are shaded by a number, which is written below each."""
+    rows = [
+        {
+            "tokens": list(one.tokens),
+            "values": [_finite(value) for value in one.values],
+            "at": one.at,
+            "cut": [one.cut_before, one.cut_after],
+        }
+        for one in texts
+    ]
+    return {"kind": "texts", "title": title, "note": note, "rows": rows}
 
 
 def _finite(value: float) -> float | None:
