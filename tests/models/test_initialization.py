@@ -14,7 +14,15 @@ from qkv.core.spec import Cost
 from qkv.families import preset
 from qkv.layers.linear import Linear
 from qkv.models.build import build
-from qkv.models.initialization import Glorot, Initialization, Normal, T5Normal, initialize, parameter_seed
+from qkv.models.initialization import (
+    DeepNormGlorot,
+    Glorot,
+    Initialization,
+    Normal,
+    T5Normal,
+    initialize,
+    parameter_seed,
+)
 from qkv.models.placement import deepnorm_constants
 from qkv.models.transformer import Transformer
 from qkv.models.unfilled import Unfilled
@@ -272,3 +280,25 @@ def test_the_cells_of_recurrent_models_are_drawn_by_the_model() -> None:
     for name, value in cells.items():
         generator = torch.Generator().manual_seed(parameter_seed(5, name))
         assert torch.equal(value, torch.empty(value.shape).uniform_(-0.08, 0.08, generator=generator)), name
+
+
+SCHEMES: dict[str, Initialization] = {
+    "glorot": Glorot(),
+    "normal": Normal(),
+    "t5": T5Normal(),
+    "deepnorm": DeepNormGlorot(decoder_layers=2),
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_products_of_low_rank_begin_as_large_as_full_matrices(scheme: str) -> None:
+    sizes = {"vocab_size": 40, "d_model": 128, "n_heads": 4, "n_layers": 2}
+    spec = preset("gpt2", **sizes).replace(initialization=SCHEMES[scheme])
+    ranks = {"attention.low_rank": {"q": 40, "v": 40, "out": 40}, "feedforward.low_rank": {"up": 40, "down": 40}}
+    low = build(spec.replace({f"decoder.blocks.*.{path}": value for path, value in ranks.items()}))
+    full = build(spec)
+    for path in ("attention.q", "attention.v", "attention.out", "feedforward.up", "feedforward.down"):
+        name = f"decoder.blocks.0.{path}"
+        product, matrix = low.get_submodule(name).plain().weight, full.get_submodule(name).weight
+        assert float(product.std()) == pytest.approx(float(matrix.std()), rel=0.06), path
+        assert abs(float(product.mean())) < 0.05 * float(product.std()), path

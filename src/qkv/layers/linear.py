@@ -11,8 +11,11 @@ class Linear(nn.Module):
     """y = x Wᵀ + b, W of shape (d_out, d_in).
 
     For initialization: `into_residual` marks layers that write to the residual stream, `into_scores` is the head width of
-    layers that make queries, else 0.
+    layers that make queries, else 0. `factor_of` is the size of the product (d_in, rank, d_out) that its matrix is a factor
+    of, if it is one.
     """
+
+    factor_of: tuple[int, int, int] | None = None
 
     def __init__(
         self, d_in: int, d_out: int, bias: bool = True, into_residual: bool = False, into_scores: int = 0

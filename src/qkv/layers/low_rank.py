@@ -39,8 +39,9 @@ class LowRankLinear(nn.Module):
     ) -> None:
         super().__init__()
         self.d_in, self.d_out, self.rank = d_in, d_out, rank
-        self.reduce = Linear(d_in, rank, bias=False)
+        self.reduce = Linear(d_in, rank, bias=False, into_residual=into_residual)
         self.expand = Linear(rank, d_out, bias, into_residual, into_scores)
+        self.reduce.factor_of = self.expand.factor_of = (d_in, rank, d_out)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.expand(self.reduce(x))

@@ -47,7 +47,22 @@ class Initialization(Spec, role="initialization"):
         if value.ndim < 2:
             return "constant", 0.0
         residual = isinstance(module, Linear | GroupedLinear) and module.into_residual
-        return self.matrix(value.shape[-1], value.shape[-2], residual, n_layers)
+        product = _product_of(module)
+        if product is None:
+            return self.matrix(value.shape[-1], value.shape[-2], residual, n_layers)
+        d_in, rank, d_out = product
+        kind, size = self.matrix(d_in, d_out, residual, n_layers)
+        return kind, _factor(kind, size, rank)
+
+
+def _product_of(module: nn.Module) -> tuple[int, int, int] | None:
+    """(d_in, rank, d_out) of the product of low rank that a module is a factor of."""
+    return module.factor_of if isinstance(module, Linear) else None
+
+
+def _factor(kind: str, size: float, rank: int) -> float:
+    """The size of two factors whose product has the variance of a matrix of this size: r · Var(u) · Var(v) = Var(w)."""
+    return float((size**2 * (3 if kind == "uniform" else 1) / rank) ** 0.25)
 
 
 class Glorot(Initialization, kind="glorot"):
@@ -80,7 +95,11 @@ class DeepNormGlorot(Glorot, kind="deepnorm"):
         constants = deepnorm_constants(self.encoder_layers, self.decoder_layers)
         into_scores = not {"q", "k"}.isdisjoint(inner.split("."))
         beta = 1.0 if into_scores or stack not in constants else constants[stack][1]
-        return "normal", beta * math.sqrt(2 / (value.shape[-1] + value.shape[-2]))
+        product = _product_of(module)
+        if product is None:
+            return "normal", beta * math.sqrt(2 / (value.shape[-1] + value.shape[-2]))
+        d_in, rank, d_out = product
+        return "normal", _factor("normal", beta * math.sqrt(2 / (d_in + d_out)), rank)
 
 
 class Normal(Initialization, kind="normal"):
