@@ -114,5 +114,7 @@ def test_mistakes(trained_lm: Path, arguments: list[str], says: str, capsys: pyt
 def test_models_without_texts_or_neurons(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="texts excite neurons of models that read texts, and this run is"):
         neuron_panel(run_untrained.vit(), "0.0")
-    with pytest.raises(ValueError, match=r"this run has no recipe\.yaml, which names its data"):
+    with pytest.raises(
+        ValueError, match=r"this run has no recipe\.yaml, which names its data; give texts to choose from"
+    ):
         neuron_panel(lm(), "0.0")

@@ -86,6 +86,10 @@ def _calls(run: LoadedModel, texts: Sequence[str] | None) -> Iterator[Callable[[
             raise ValueError("there are no texts to choose from; give some that are not blank")
         yield from (forward_pass(run, text).run for text in given)
         return
+    if run.recipe is None:
+        raise ValueError(
+            f"{run.name} has no recipe.yaml, which names its data; give texts to choose from (--texts FILE)"
+        )
     for batch in batches(run, "validation", EXAMPLES):
         inputs = batch.inputs
         yield lambda inputs=inputs: run.model(**inputs)  # type: ignore[misc]
